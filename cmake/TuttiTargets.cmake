@@ -1,0 +1,113 @@
+# Flags that everything is built with, and functions for layers, libraries and tests.
+
+function(tt_options target)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  # -ffp-contract=off: results must not depend on what the compiler fuses.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno -fvisibility=hidden
+                         $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>)
+  if(TT_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
+  endif()
+  if(TT_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+# One object library for a set of sources.
+function(tt_objects target)
+  add_library(${target} OBJECT ${ARGN})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  tt_options(${target})
+  target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
+endfunction()
+
+# tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.
+# Files named *_kernels.c are compiled once per instruction-set level (src/base/cpu.h).
+function(tt_layers out)
+  set(objects)
+  foreach(layer ${ARGN})
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${layer}/*.c)
+    set(kernels ${sources})
+    list(FILTER sources EXCLUDE REGEX "_kernels\\.c$")
+    list(FILTER kernels INCLUDE REGEX "_kernels\\.c$")
+    if(sources)
+      tt_objects(layer_${layer} ${sources})
+      list(APPEND objects $<TARGET_OBJECTS:layer_${layer}>)
+    endif()
+    if(kernels)
+      tt_kernels(layer_${layer} base "" ${kernels})
+      list(APPEND objects $<TARGET_OBJECTS:layer_${layer}_base>)
+      if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        tt_kernels(layer_${layer} avx2 "-mavx2;-mfma" ${kernels})
+        tt_kernels(layer_${layer} avx512 "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx2;-mfma;-mprefer-vector-width=512" ${kernels})
+        list(APPEND objects $<TARGET_OBJECTS:layer_${layer}_avx2> $<TARGET_OBJECTS:layer_${layer}_avx512>)
+      endif()
+    endif()
+  endforeach()
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
+function(tt_kernels prefix level flags)
+  tt_objects(${prefix}_${level} ${ARGN})
+  target_compile_definitions(${prefix}_${level} PRIVATE TT__LEVEL=${level})
+  target_compile_options(${prefix}_${level} PRIVATE -O3 ${flags})
+endfunction()
+
+# tt_library(name OBJECTS ... LINK ...): name (shared, soname) and name-static.
+function(tt_library name)
+  cmake_parse_arguments(ARG "" "" "OBJECTS;LINK" ${ARGN})
+  foreach(kind SHARED STATIC)
+    set(target ${name})
+    if(kind STREQUAL STATIC)
+      set(target ${name}-static)
+    endif()
+    add_library(${target} ${kind} ${ARG_OBJECTS})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+    target_link_libraries(${target} PRIVATE ${ARG_LINK})
+    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
+                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    if(TT_SANITIZE)
+      target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
+    endif()
+  endforeach()
+endfunction()
+
+# tt_test_folder(label timeout): what lies in the current tests/ folder.
+#   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
+#   test_*.sh test_*.py  a test script; exit code 77 = skipped
+#   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
+# Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder).
+function(tt_test_folder label timeout)
+  file(GLOB programs CONFIGURE_DEPENDS *.c)
+  foreach(source ${programs})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${label}_${name} ${source})
+    set_target_properties(${label}_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY
+                          ${CMAKE_BINARY_DIR}/tests/${label})
+    tt_options(${label}_${name})
+    target_include_directories(${label}_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(${label}_${name} PRIVATE tutti-static PkgConfig::CMOCKA)
+    if(name MATCHES "^test_")
+      add_test(NAME ${label}/${name} COMMAND ${label}_${name})
+      tt_test_properties(${label}/${name} ${label} ${timeout})
+    endif()
+  endforeach()
+  file(GLOB scripts CONFIGURE_DEPENDS test_*.sh test_*.py)
+  foreach(script ${scripts})
+    get_filename_component(name ${script} NAME_WE)
+    if(script MATCHES "\\.py$")
+      add_test(NAME ${label}/${name} COMMAND /usr/bin/python3 ${script})
+    else()
+      add_test(NAME ${label}/${name} COMMAND sh ${script})
+    endif()
+    tt_test_properties(${label}/${name} ${label} ${timeout})
+  endforeach()
+endfunction()
+
+function(tt_test_properties test label timeout)
+  set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+    ENVIRONMENT "TUTTI=${CMAKE_BINARY_DIR}/bin/tutti;TT_BUILD=${CMAKE_BINARY_DIR};TT_SOURCE=${CMAKE_SOURCE_DIR};TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label}")
+endfunction()

@@ -1,0 +1,101 @@
+/* tutti/base.h: what every layer shares: export macro, status codes, the thread's last error, log, element types.
+ *
+ * Errors. A function that can fail returns `tt_status`, TT_OK (zero) for success. A failing call also leaves a text in
+ * its thread ("last error"): what was expected, what came, on which rank, what to do. The library never exits, aborts or
+ * prints; tt_report() is the one call that prints, and only when the program calls it.
+ *
+ * Options. A function with optional arguments is a macro over a function `NAME_with(const NAME_args *args, size_t size)`;
+ * the macro's arguments initialise the struct: the required ones first, by position, then `.name = value` for any option.
+ * A field left out is zero, and zero is its default. In C++ the macros don't exist: fill the struct and call the function. */
+#ifndef TUTTI_BASE_H
+#define TUTTI_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define TT_EXTERN extern "C"
+#define TT_BEGIN_DECLS extern "C" {
+#define TT_END_DECLS }
+#else
+#define TT_EXTERN extern
+#define TT_BEGIN_DECLS
+#define TT_END_DECLS
+#endif
+
+#if defined(__GNUC__)
+#define TT_API __attribute__((visibility("default")))
+#define TT_PRINTF(text, args) __attribute__((format(printf, text, args)))
+#else
+#define TT_API
+#define TT_PRINTF(text, args)
+#endif
+
+#define TT_VERSION_MAJOR 0
+#define TT_VERSION_MINOR 1
+#define TT_VERSION_PATCH 0
+
+TT_BEGIN_DECLS
+
+/* Every status: name, one line of text. */
+#define TT_STATUS_LIST(X)                                                                \
+    X(OK, "success")                                                                     \
+    X(ERR_INVALID, "an argument, flag or environment variable is not what was expected") \
+    X(ERR_SHAPE, "shapes do not fit together")                                           \
+    X(ERR_DTYPE, "element types do not fit together")                                    \
+    X(ERR_MEMORY, "out of memory")                                                       \
+    X(ERR_IO, "a file could not be read or written")                                     \
+    X(ERR_NET, "a network operation failed")                                             \
+    X(ERR_FORMAT, "a file is not in the expected format")                                \
+    X(ERR_PROTOCOL, "a peer broke the protocol")                                         \
+    X(ERR_NOT_FOUND, "no such thing")                                                    \
+    X(ERR_TIMEOUT, "a deadline passed")                                                  \
+    X(ERR_PEER, "another rank died, froze or left")                                      \
+    X(ERR_MISMATCH, "ranks made different calls")                                        \
+    X(ERR_STATE, "the call is not allowed in this state")                                \
+    X(ERR_UNSUPPORTED, "not supported here")                                             \
+    X(ERR_SYSTEM, "the operating system refused")
+
+typedef enum tt_status {
+#define TT_STATUS_ENUM(name, text) TT_##name,
+    TT_STATUS_LIST(TT_STATUS_ENUM)
+#undef TT_STATUS_ENUM
+} tt_status;
+
+/* "TT_ERR_TIMEOUT" and the one-line text of a status. Never NULL; an unknown number gives "TT_ERR_?". Thread-safe. */
+TT_API const char *tt_status_name(tt_status status);
+TT_API const char *tt_status_text(tt_status status);
+
+/* The calling thread's last error: its status (TT_OK if none) and full text ("" if none). The text is valid until the
+ * thread's next failing call. Successful calls leave it alone. */
+TT_API tt_status tt_last_status(void);
+TT_API const char *tt_last_error(void);
+TT_API void tt_clear_error(void);
+
+/* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and, when
+ * TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so that the
+ * launcher can show it. The only function of the library that prints. */
+TT_API void tt_report(void);
+
+/* Log lines go to `write` (NULL: nowhere, the default), which may be called from any thread; `user` is handed back.
+ * Set it before the first other call; it is not synchronised with running ones. */
+typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_level;
+typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
+TT_API void tt_set_log(tt_log_fn write, void *user);
+
+/* Element types. Names are PyTorch's in short form. */
+typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8 } tt_dtype;
+
+/* Bytes of one element and "f32"; 0 and "?" for a value outside the enum. Thread-safe. */
+TT_API size_t tt_dtype_size(tt_dtype dtype);
+TT_API const char *tt_dtype_name(tt_dtype dtype);
+
+/* "0.1.0", the version of the library at run time. */
+TT_API const char *tt_version(void);
+
+/* Default of every timeout: 30 minutes, as torch.distributed's. */
+#define TT_DEFAULT_TIMEOUT_MS INT64_C(1800000)
+
+TT_END_DECLS
+#endif

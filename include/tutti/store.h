@@ -1,0 +1,125 @@
+/* tutti/store.h: the key-value store that ranks meet through.
+ *
+ * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and libuv
+ * daemons differ, as libuv's: compare_set releases waiters. Keys are C strings of at most 8 KiB, values any bytes up to 64 MiB.
+ *
+ * Every call on a `tt_store` blocks until answered, at most the store's timeout. A store may be used from several threads;
+ * calls are then served one after the other. After TT_ERR_NET, TT_ERR_PROTOCOL, or a timeout in the middle of an answer the
+ * connection is closed and every later call fails with TT_ERR_STATE; after a timeout of tt_store_wait in the 2.x dialect
+ * the store stays usable. */
+#ifndef TUTTI_STORE_H
+#define TUTTI_STORE_H
+
+#include <tutti/base.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_store tt_store;
+typedef struct tt_store_server tt_store_server;
+
+#define TT_STORE_DEFAULT_PORT 29500
+#define TT_STORE_MAX_KEY ((size_t)8192)
+#define TT_STORE_MAX_VALUE ((size_t)64 << 20)
+
+/* Serve a store from a thread of this process, for both dialects, told apart on first contact.
+ * host: address to bind, NULL = "127.0.0.1" (only loopback is served until stores can authenticate; anything else is
+ * TT_ERR_UNSUPPORTED). port: 0 = any free one.
+ * Success: *out is the caller's, end it with tt_store_server_free(). Errors: TT_ERR_INVALID bad port, TT_ERR_NET the
+ * address can't be bound (the text names it, and says so when the port is in use), TT_ERR_MEMORY, TT_ERR_SYSTEM. */
+TT_API tt_status tt_store_server_start(tt_store_server **out, const char *host, int port);
+
+/* The port served. */
+TT_API int tt_store_server_port(const tt_store_server *server);
+
+/* Stop: close every connection, join the thread, forget all keys. NULL is allowed. */
+TT_API void tt_store_server_free(tt_store_server *server);
+
+/* Which of PyTorch's wire dialects a client speaks. A client can't probe (a 1.13 server would hang), so it is a choice. */
+typedef enum tt_store_dialect { TT_STORE_TORCH_2, TT_STORE_TORCH_1_13 } tt_store_dialect;
+
+typedef struct tt_tcp_store_args {
+    tt_store **out;           /* required: receives the store, the caller's to free */
+    const char *host;         /* required: server's name or address */
+    int port;                 /* required: 1..65535, or 0 with .is_server: any */
+    bool is_server;           /* serve here too (the server lives and dies with this store) */
+    int world_size;           /* > 0: count this client under "init/"; 0: don't, as PyTorch without world_size */
+    bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
+    int64_t timeout_ms;       /* for connecting and for each call; 0 = 300000 (300 s), as PyTorch */
+    tt_store_dialect dialect;
+} tt_tcp_store_args;
+
+/* Connect to a TCPStore, retrying until the timeout while nobody listens. PyTorch: torch.distributed.TCPStore.
+ *   tt_tcp_store(&store, "localhost", 29500, .is_server = rank == 0)
+ * Errors: TT_ERR_INVALID, TT_ERR_TIMEOUT (the text names host and port, and how many of world_size clients came),
+ * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store). */
+TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_tcp_store(...) tt_tcp_store_with(&(tt_tcp_store_args){__VA_ARGS__}, sizeof(tt_tcp_store_args))
+#endif
+
+/* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive it. */
+TT_API tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base);
+
+/* Disconnect (and stop the server it owns). NULL is allowed. */
+TT_API void tt_store_free(tt_store *store);
+
+/* The port this store is connected to (of the base, for a prefix store), and its timeout. */
+TT_API int tt_store_port(const tt_store *store);
+TT_API int64_t tt_store_timeout_ms(const tt_store *store);
+TT_API void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms);
+
+/* A value received: `data` is the caller's, release it with tt_store_value_free(); it is followed by a NUL byte that is
+ * not counted in `size`, so that text can be used as a C string. */
+typedef struct tt_store_value {
+    void *data;
+    size_t size;
+} tt_store_value;
+TT_API void tt_store_value_free(tt_store_value *value);
+
+/* key := value (`size` bytes, borrowed). */
+TT_API tt_status tt_store_set(tt_store *store, const char *key, const void *value, size_t size);
+
+/* Wait until `key` exists, then read it. TT_ERR_TIMEOUT names the key. */
+TT_API tt_status tt_store_get(tt_store *store, const char *key, tt_store_value *value);
+
+/* Add `delta` to the decimal number under `key` (missing counts as 0); *result (may be NULL) is the new number. A value that
+ * is no number makes the server drop the connection: TT_ERR_PROTOCOL. */
+TT_API tt_status tt_store_add(tt_store *store, const char *key, int64_t delta, int64_t *result);
+
+/* If `key` holds `expected`, or is missing and `expected` is empty: store `desired`. *value (may be NULL) is what the key
+ * holds then, or `expected` if the key is missing. */
+TT_API tt_status tt_store_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
+                                      const void *desired, size_t desired_size, tt_store_value *value);
+
+/* Wait until all `n` keys exist; at most timeout_ms, 0 = the store's. TT_ERR_TIMEOUT names the keys that are missing. */
+TT_API tt_status tt_store_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
+
+/* *all := whether all `n` keys exist now. */
+TT_API tt_status tt_store_check(tt_store *store, const char *const *keys, size_t n, bool *all);
+
+/* Remove `key`; *deleted (may be NULL) says whether it was there. */
+TT_API tt_status tt_store_delete_key(tt_store *store, const char *key, bool *deleted);
+
+/* *count := number of keys in the whole store, "init/" included; a prefix store counts the base's keys too, as PyTorch. */
+TT_API tt_status tt_store_num_keys(tt_store *store, int64_t *count);
+
+/* Append to the value under `key` (missing counts as empty). 2.x dialect only, like the four below:
+ * TT_ERR_UNSUPPORTED in the 1.13 dialect. */
+TT_API tt_status tt_store_append(tt_store *store, const char *key, const void *value, size_t size);
+
+/* Wait for and read `n` keys; values[i] are the caller's. On failure none is. */
+TT_API tt_status tt_store_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values);
+
+/* Set `n` keys in one request. */
+TT_API tt_status tt_store_multi_set(tt_store *store, const char *const *keys, const void *const *values,
+                                    const size_t *sizes, size_t n);
+
+/* The keys under this store's prefix, without it (for a TCPStore: all but "init/"). *keys is one block, an array of *n strings
+ * and their text: release it with free(). */
+TT_API tt_status tt_store_list_keys(tt_store *store, char ***keys, size_t *n);
+
+/* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). */
+TT_API tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms);
+
+TT_END_DECLS
+#endif

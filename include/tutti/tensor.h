@@ -1,0 +1,159 @@
+/* tutti/tensor.h: tensors, scopes, random numbers.
+ *
+ * A tensor is a dtype, a shape of at most TT_MAX_DIMS dimensions, strides, and storage that views share. Row-major, as PyTorch.
+ *
+ * Ownership. With a scope open in the thread, a tensor made by any call lives until that scope ends; tt_keep() lets it live on,
+ * then the caller frees it with tt_tensor_free(). With no scope open the caller owns each tensor. Storage lives as long
+ * as any tensor that uses it. Memory of ended scopes is recycled: a steady-state training step allocates nothing.
+ *
+ * Errors in expressions. A call that returns a tensor returns NULL on failure and records an error with its own name and the
+ * shapes that came. NULL as an input tensor gives NULL and records nothing, so that the first error stays: an expression needs one check, at
+ * its end; tt_backward(NULL) and tt_item(NULL) return the first error of the scope.
+ *
+ * Threads. Scope, tape and first error belong to a thread. A tensor may be read from several threads, written from one. */
+#ifndef TUTTI_TENSOR_H
+#define TUTTI_TENSOR_H
+
+#include <tutti/base.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_tensor tt_tensor;
+typedef struct tt_generator tt_generator;
+
+#define TT_MAX_DIMS 8
+
+/* ndim 0 is a scalar (one element). */
+typedef struct tt_shape {
+    int ndim;
+    int64_t dim[TT_MAX_DIMS];
+} tt_shape;
+
+/* TT_SHAPE(20, 10); TT_SCALAR for no dimensions. More than TT_MAX_DIMS sizes do not compile. C only. */
+#ifndef __cplusplus
+#define TT_SHAPE(...) \
+    ((tt_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
+#define TT_SCALAR ((tt_shape){.ndim = 0})
+#endif
+
+/* ---- scopes ---- */
+
+/* Open a scope / end it, and with it every scope opened inside it. Ending a scope that is not open does nothing. The id is what
+ * begin returned. Ending the outermost scope also forgets the tape (autograd.h). */
+TT_API int tt_scope_begin(void);
+TT_API void tt_scope_end(int id);
+
+/* Opens a scope that ends when the enclosing block is left, however. gcc and clang. */
+#if defined(__GNUC__) && !defined(__cplusplus)
+TT_API void tt_scope_cleanup(const int *id);
+#define TT_AUTO_SCOPE __attribute__((cleanup(tt_scope_cleanup), unused)) const int tt_auto_scope_ = tt_scope_begin()
+#endif
+
+/* Take a tensor out of its scope: it is the caller's from now on. Returns it. NULL gives NULL. */
+TT_API tt_tensor *tt_keep(tt_tensor *x);
+
+/* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor that belongs to
+ * a scope, a module or a data set must not be freed: that is recorded as an error and nothing happens. */
+TT_API void tt_tensor_free(tt_tensor *x);
+
+/* ---- making ---- */
+
+/* Uninitialised / zeros / ones / all `value` (converted to dtype). Errors: TT_ERR_SHAPE negative size or overflow, TT_ERR_MEMORY. */
+TT_API tt_tensor *tt_empty(tt_shape shape, tt_dtype dtype);
+TT_API tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype);
+TT_API tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype);
+TT_API tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value);
+
+/* 0, 1, ..., n-1 as i64. PyTorch: arange(n). */
+TT_API tt_tensor *tt_arange(int64_t n);
+
+/* A copy of `data`, shape's elements of dtype, row-major. */
+TT_API tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype);
+
+/* A tensor over memory of the caller's, which must outlive every tensor that uses it. PyTorch: from_blob. */
+TT_API tt_tensor *tt_from_blob(void *data, tt_shape shape, tt_dtype dtype);
+
+/* ---- looking ---- */
+
+/* dtype, dimensions, size of dimension d (negative counts from the end; 0 outside), elements, shape, stride in elements. For NULL: 0. */
+TT_API tt_dtype tt_tensor_dtype(const tt_tensor *x);
+TT_API int tt_tensor_dim(const tt_tensor *x);
+TT_API int64_t tt_tensor_size(const tt_tensor *x, int d);
+TT_API int64_t tt_tensor_stride(const tt_tensor *x, int d);
+TT_API int64_t tt_tensor_numel(const tt_tensor *x);
+TT_API tt_shape tt_tensor_shape(const tt_tensor *x);
+TT_API bool tt_is_contiguous(const tt_tensor *x);
+
+/* First element; for a contiguous tensor the numel elements in row-major order. NULL for NULL. Valid while x is. */
+TT_API void *tt_tensor_data(const tt_tensor *x);
+TT_API float *tt_tensor_f32(const tt_tensor *x);   /* NULL and an error if x is not f32 */
+TT_API int64_t *tt_tensor_i64(const tt_tensor *x); /* NULL and an error if x is not i64 */
+
+/* The one element of x as a double. x NULL: the scope's first error. TT_ERR_SHAPE if x has not exactly one element. */
+TT_API tt_status tt_item(const tt_tensor *x, double *value);
+
+/* "f32 (20, 10)" into `out` (at most `size` bytes with the NUL); returns out. For messages. */
+TT_API const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size);
+
+/* ---- views and copies: same elements, no gradient recorded for i64 and u8 ---- */
+
+/* Same storage, other shape; one size may be -1. view needs a layout that allows it (TT_ERR_SHAPE otherwise), reshape copies if it must. */
+TT_API tt_tensor *tt_view(tt_tensor *x, tt_shape shape);
+TT_API tt_tensor *tt_reshape(tt_tensor *x, tt_shape shape);
+
+/* (d0, ..., dk) -> dimensions from start_dim to the last one joined. PyTorch: flatten(x, start_dim). */
+TT_API tt_tensor *tt_flatten(tt_tensor *x, int start_dim);
+
+/* Dimensions a and b exchanged; a view. */
+TT_API tt_tensor *tt_transpose(tt_tensor *x, int a, int b);
+
+/* `length` entries of dimension `dim` from `start`; a view. */
+TT_API tt_tensor *tt_narrow(tt_tensor *x, int dim, int64_t start, int64_t length);
+
+/* x itself if contiguous, else a contiguous copy. */
+TT_API tt_tensor *tt_contiguous(tt_tensor *x);
+
+/* A contiguous copy / a copy converted to dtype. */
+TT_API tt_tensor *tt_clone(tt_tensor *x);
+TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
+
+/* dst's elements := src's (same shape, same dtype), in place, not recorded. */
+TT_API tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
+
+/* Equal dtype, shape and bits. */
+TT_API bool tt_equal(const tt_tensor *a, const tt_tensor *b);
+
+/* Index of the largest element along dim, as i64, the first of equals; NaN counts as largest. PyTorch: argmax(x, dim). */
+TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
+
+/* ---- random numbers: PyTorch's CPU generator (mt19937), the same bits for the same seed as torch on an AVX2 machine ---- */
+
+/* The thread's default generator; tt_manual_seed(s) seeds it. Without a seed it starts from the operating system's entropy. */
+TT_API tt_generator *tt_default_generator(void);
+TT_API void tt_manual_seed(uint64_t seed);
+
+/* A generator of one's own. free: NULL allowed. Not thread-safe. */
+TT_API tt_generator *tt_generator_new(uint64_t seed);
+TT_API void tt_generator_free(tt_generator *generator);
+TT_API void tt_generator_seed(tt_generator *generator, uint64_t seed);
+
+/* The next raw output. */
+TT_API uint32_t tt_generator_random(tt_generator *generator);
+TT_API uint64_t tt_generator_random64(tt_generator *generator);
+
+/* Fill x (f32 or f64) in place. generator NULL = the default one. Not recorded. PyTorch: Tensor.uniform_, Tensor.normal_. */
+TT_API tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
+TT_API tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator);
+
+/* f32 of uniform [0,1) / standard normal. PyTorch: rand, randn. */
+TT_API tt_tensor *tt_rand(tt_shape shape, tt_generator *generator);
+TT_API tt_tensor *tt_randn(tt_shape shape, tt_generator *generator);
+
+/* i64 in [low, high). PyTorch: randint. */
+TT_API tt_tensor *tt_randint(int64_t low, int64_t high, tt_shape shape, tt_generator *generator);
+
+/* A permutation of 0..n-1 into `out` (n). PyTorch: randperm. */
+TT_API void tt_randperm(int64_t *out, int64_t n, tt_generator *generator);
+
+TT_END_DECLS
+#endif

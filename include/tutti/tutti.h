@@ -1,0 +1,17 @@
+/* tutti/tutti.h: everything. Programs that only move bytes include comm.h (and reducer.h) and link libtutti-comm. */
+#ifndef TUTTI_TUTTI_H
+#define TUTTI_TUTTI_H
+
+#include <tutti/autograd.h>
+#include <tutti/base.h>
+#include <tutti/checkpoint.h>
+#include <tutti/comm.h>
+#include <tutti/data.h>
+#include <tutti/nn.h>
+#include <tutti/optim.h>
+#include <tutti/parallel.h>
+#include <tutti/reducer.h>
+#include <tutti/store.h>
+#include <tutti/tensor.h>
+
+#endif

@@ -1,0 +1,39 @@
+#include "base/cpu.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tt__cpu_level detect(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw"))
+        return TT__CPU_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return TT__CPU_AVX2;
+#endif
+    return TT__CPU_BASE;
+}
+
+static tt__cpu_level choose(void) {
+    tt__cpu_level best = detect();
+    const char *want = getenv("TT_CPU_LEVEL");
+    if (!want)
+        return best;
+    static const char *const names[TT__CPU_LEVELS] = {"base", "avx2", "avx512"};
+    for (int level = 0; level <= (int)best; level++)
+        if (!strcmp(want, names[level]))
+            return (tt__cpu_level)level;
+    return best;
+}
+
+tt__cpu_level tt__cpu_level_get(void) {
+    static _Atomic int cached = -1;
+    int level = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (level < 0) {
+        level = (int)choose();
+        atomic_store_explicit(&cached, level, memory_order_relaxed);
+    }
+    return (tt__cpu_level)level;
+}

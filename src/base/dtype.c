@@ -1,0 +1,13 @@
+#include <tutti/base.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [TT_F32] = {"f32", 4}, [TT_F64] = {"f64", 8}, [TT_I32] = {"i32", 4}, [TT_I64] = {"i64", 8}, [TT_U8] = {"u8", 1}};
+
+enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
+
+size_t tt_dtype_size(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].size : 0; }
+
+const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].name : "?"; }

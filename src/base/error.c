@@ -1,0 +1,132 @@
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Thread_local struct {
+    tt_status status;
+    char text[TT__ERROR_TEXT_SIZE];
+} last;
+
+static _Atomic int report_rank = -1;
+
+static const char *const status_names[] = {
+#define STATUS_NAME(name, text) "TT_" #name,
+    TT_STATUS_LIST(STATUS_NAME)};
+
+static const char *const status_texts[] = {
+#define STATUS_TEXT(name, text) text,
+    TT_STATUS_LIST(STATUS_TEXT)};
+
+enum { STATUS_COUNT = sizeof status_names / sizeof status_names[0] };
+
+const char *tt_status_name(tt_status status) {
+    return (unsigned)status < STATUS_COUNT ? status_names[status] : "TT_ERR_?";
+}
+
+const char *tt_status_text(tt_status status) {
+    return (unsigned)status < STATUS_COUNT ? status_texts[status] : "unknown status";
+}
+
+tt_status tt_last_status(void) { return last.status; }
+
+const char *tt_last_error(void) { return last.text; }
+
+void tt_clear_error(void) {
+    last.status = TT_OK;
+    last.text[0] = '\0';
+}
+
+/* Arguments may point into the last error's text, so the new text is made aside. */
+static void record(tt_status status, const char *format, va_list args) {
+    char text[TT__ERROR_TEXT_SIZE];
+    vsnprintf(text, sizeof text, format, args);
+    memcpy(last.text, text, sizeof text);
+    last.status = status;
+}
+
+tt_status tt__fail(tt_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(status, format, args);
+    va_end(args);
+    return status;
+}
+
+void *tt__fail_null(tt_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(status, format, args);
+    va_end(args);
+    return NULL;
+}
+
+tt_status tt__fail_prefix(const char *format, ...) {
+    char prefix[TT__ERROR_TEXT_SIZE / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    return tt__fail(last.status, "%s: %s", prefix, last.text);
+}
+
+tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) {
+    char what[TT__ERROR_TEXT_SIZE / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s", what, strerror(errnum));
+}
+
+void tt__set_report_rank(int rank) { report_rank = rank; }
+
+/* `text` as the inside of a JSON string; cut where `size` ends. */
+static void json_escape(char *out, size_t size, const char *text) {
+    size_t n = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c && n + 7 < size; c++) {
+        if (*c == '"' || *c == '\\')
+            n += (size_t)snprintf(out + n, size - n, "\\%c", *c);
+        else if (*c < 0x20)
+            n += (size_t)snprintf(out + n, size - n, "\\u%04x", *c);
+        else
+            out[n++] = (char)*c;
+    }
+    out[n] = '\0';
+}
+
+void tt__error_file_write(const char *message, bool secondary) {
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    if (!path || !*path)
+        return;
+    char escaped[2 * TT__ERROR_TEXT_SIZE], json[2 * TT__ERROR_TEXT_SIZE + 256];
+    json_escape(escaped, sizeof escaped, message);
+    int n =
+        snprintf(json, sizeof json,
+                 "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
+                 escaped, (long long)time(NULL), secondary ? "true" : "false");
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    if (lseek(fd, 0, SEEK_END) == 0 && write(fd, json, (size_t)n) != n)
+        tt__log(TT_LOG_WARNING, "could not write %s: %s", path, strerror(errno));
+    close(fd);
+}
+
+void tt_report(void) {
+    if (!last.status)
+        return;
+    char where[32] = "";
+    if (report_rank >= 0)
+        snprintf(where, sizeof where, "rank %d: ", report_rank);
+    fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), last.text);
+    char message[TT__ERROR_TEXT_SIZE + 64];
+    snprintf(message, sizeof message, "%s: %s", tt_status_name(last.status), last.text);
+    tt__error_file_write(message, last.status == TT_ERR_PEER);
+}

@@ -1,0 +1,20 @@
+/* The subcommands of `tutti`. One file each; main.c has the table. */
+#ifndef TT_CLI_CLI_H
+#define TT_CLI_CLI_H
+
+/* Exit codes: 0 success, 1 the work failed, 2 wrong usage; `run` passes on its first failing worker's code. */
+enum { TT__EXIT_OK = 0, TT__EXIT_FAILED = 1, TT__EXIT_USAGE = 2 };
+
+/* argv[0] is the subcommand's name. Each returns the exit code; --help prints to stdout and returns 0. */
+int tt__cmd_run(int argc, char **argv);
+int tt__cmd_store(int argc, char **argv);
+int tt__cmd_bench(int argc, char **argv);
+int tt__cmd_data(int argc, char **argv);
+
+/* Long options may be written with "_" for "-" (torchrun takes both): rewrite those before a "--" or the first non-option in place. */
+void tt__cli_normalise_flags(int argc, char **argv);
+
+/* "tutti NAME: text" and a hint at --help on stderr; returns TT__EXIT_USAGE. */
+int tt__cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,51 @@
+/* tutti: one command, its subcommands in a table. */
+#include "cli/cli.h"
+
+#include <tutti/base.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} commands[] = {
+    {NULL, NULL, NULL},
+};
+
+static void help(FILE *out) {
+    fprintf(out, "usage: tutti COMMAND [ARGUMENTS]\n\nDistributed data-parallel training in C.\n\n");
+    for (int i = 0; commands[i].name; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
+    fprintf(out, "\n'tutti COMMAND --help' explains each. 'tutti --version' prints the version.\n");
+}
+
+int tt__cli_usage_error(const char *command, const char *format, ...) {
+    va_list args;
+    fprintf(stderr, "tutti %s: ", command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nTry 'tutti %s --help'.\n", command);
+    return TT__EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+        help(stdout);
+        return TT__EXIT_OK;
+    }
+    if (argc > 1 && !strcmp(argv[1], "--version")) {
+        printf("tutti %s\n", tt_version());
+        return TT__EXIT_OK;
+    }
+    for (int i = 0; argc > 1 && commands[i].name; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    if (argc > 1)
+        fprintf(stderr, "tutti: unknown command \"%s\"\n\n", argv[1]);
+    help(stderr);
+    return TT__EXIT_USAGE;
+}

@@ -1,0 +1,56 @@
+/* base: errors, numbers from text, element types. */
+#include "base/error.h"
+#include "base/parse.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void errors_carry_text(void **state) {
+    (void)state;
+    assert_int_equal(tt__fail(TT_ERR_SHAPE, "expected %d", 3), TT_ERR_SHAPE);
+    assert_int_equal(tt_last_status(), TT_ERR_SHAPE);
+    assert_string_equal(tt_last_error(), "expected 3");
+    assert_int_equal(tt__fail_prefix("a.idx"), TT_ERR_SHAPE);
+    assert_string_equal(tt_last_error(), "a.idx: expected 3");
+    tt_clear_error();
+    assert_int_equal(tt_last_status(), TT_OK);
+    assert_string_equal(tt_status_name(TT_ERR_PEER), "TT_ERR_PEER");
+    assert_string_equal(tt_status_name((tt_status)999), "TT_ERR_?");
+}
+
+static void numbers_are_strict(void **state) {
+    (void)state;
+    static const char *const bad[] = {NULL, "", " 1", "1 ", "x", "1x", "0x10", "99999999999999999999", "-1", "65536"};
+    int64_t n = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(tt__parse_i64("MASTER_PORT", bad[i], 0, 65535, &n), TT_ERR_INVALID);
+        assert_non_null(strstr(tt_last_error(), "MASTER_PORT"));
+        assert_int_equal(n, 7);
+    }
+    assert_int_equal(tt__parse_i64("MASTER_PORT", "65535", 0, 65535, &n), TT_OK);
+    assert_int_equal(n, 65535);
+    double x = 0;
+    assert_int_equal(tt__parse_f64("--lr", "1e-3", &x), TT_OK);
+    assert_true(x == 1e-3);
+    assert_int_equal(tt__parse_f64("--lr", "nan", &x), TT_ERR_INVALID);
+}
+
+static void dtypes_have_sizes(void **state) {
+    (void)state;
+    assert_int_equal(tt_dtype_size(TT_F64), 8);
+    assert_string_equal(tt_dtype_name(TT_U8), "u8");
+    assert_int_equal(tt_dtype_size((tt_dtype)99), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_carry_text),
+        cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(dtypes_have_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
