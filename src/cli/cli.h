@@ -11,7 +11,9 @@ int tt__cmd_store(int argc, char **argv);
 int tt__cmd_bench(int argc, char **argv);
 int tt__cmd_data(int argc, char **argv);
 
-/* Long options may be written with "_" for "-" (torchrun takes both): rewrite those before a "--" or the first non-option in place. */
+/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in place. Values stay
+ * as they are. */
+void tt__cli_normalise_flag(char *arg);
 void tt__cli_normalise_flags(int argc, char **argv);
 
 /* "tutti NAME: text" and a hint at --help on stderr; returns TT__EXIT_USAGE. */

@@ -3,7 +3,6 @@
 
 #include <tutti/base.h>
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
     {NULL, NULL, NULL},
 };
 
@@ -20,16 +20,6 @@ static void help(FILE *out) {
     for (int i = 0; commands[i].name; i++)
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
     fprintf(out, "\n'tutti COMMAND --help' explains each. 'tutti --version' prints the version.\n");
-}
-
-int tt__cli_usage_error(const char *command, const char *format, ...) {
-    va_list args;
-    fprintf(stderr, "tutti %s: ", command);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\nTry 'tutti %s --help'.\n", command);
-    return TT__EXIT_USAGE;
 }
 
 int main(int argc, char **argv) {

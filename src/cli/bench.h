@@ -1,0 +1,24 @@
+/* The benchmarks of `tutti bench`. Each prints JSON objects, one a line, on stdout. */
+#ifndef TT_CLI_BENCH_H
+#define TT_CLI_BENCH_H
+
+#include <stdbool.h>
+
+/* One benchmark: argv[0] is its name ("all_reduce"), flags already written with "-". Returns the exit code. */
+int tt__bench_all_reduce(int argc, char **argv);
+int tt__bench_step(int argc, char **argv);
+int tt__bench_store(int argc, char **argv);
+int tt__bench_startup(int argc, char **argv);
+
+/* A benchmark of several ranks runs twice: as typed, where it calls tt__bench_spawn(), and once in every rank that this starts,
+ * with the same argv. Whether this process is such a rank: */
+bool tt__bench_is_rank(void);
+
+/* Become `tutti run --standalone --nproc-per-node=WORLD tutti bench ARGV...`. Returns only on failure: the exit code, the error
+ * printed. */
+int tt__bench_spawn(int world, int argc, char **argv);
+
+/* The absolute path of this executable, in `path`; false (and errno) if the system doesn't say. */
+bool tt__bench_self(char *path, unsigned size);
+
+#endif
