@@ -1,0 +1,108 @@
+#include "tensor/pool.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TT_ASAN 1
+#endif
+#endif
+
+#ifdef TT_ASAN
+#include <sanitizer/asan_interface.h>
+#define POISON(p, size) __asan_poison_memory_region(p, size) /* so that use after the end of a scope is found */
+#define UNPOISON(p, size) __asan_unpoison_memory_region(p, size)
+#else
+#define POISON(p, size) (void)(p)
+#define UNPOISON(p, size) (void)(p)
+#endif
+
+enum { UNIT = 64, CLASSES = 4 * 58 };
+
+/* Stands before the payload. */
+typedef struct block {
+    _Alignas(UNIT) struct block *next;
+    const void *pool; /* of the thread that allocated it */
+    size_t capacity;  /* of the payload, in bytes */
+    unsigned cls;
+} block;
+
+typedef struct pool {
+    block *waiting[CLASSES];
+    int registered;
+} pool;
+
+static _Thread_local pool mine;
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+/* Units beyond the first decide: t = units - 1 in [4..7] << shift gives class 4 * shift + (t >> shift). */
+static unsigned class_of(size_t size, size_t *capacity) {
+    size_t t = size ? (size - 1) / UNIT : 0;
+    unsigned shift = t < 4 ? 0 : 61 - (unsigned)__builtin_clzll(t);
+    *capacity = (((t >> shift) + 1) << shift) * UNIT;
+    return 4 * shift + (unsigned)(t >> shift);
+}
+
+static void trim(void *p) {
+    pool *of = p;
+    of->registered = 0;
+    for (int cls = 0; cls < CLASSES; cls++) {
+        while (of->waiting[cls]) {
+            block *b = of->waiting[cls];
+            of->waiting[cls] = b->next;
+            UNPOISON(b + 1, b->capacity);
+            free(b);
+        }
+    }
+}
+
+static void make_key(void) { pthread_key_create(&key, trim); }
+
+void *tt__pool_alloc(size_t size) {
+    if (size > SIZE_MAX / 4)
+        return NULL;
+    size_t capacity;
+    unsigned cls = class_of(size, &capacity);
+    block *b = mine.waiting[cls];
+    if (b) {
+        mine.waiting[cls] = b->next;
+        UNPOISON(b + 1, capacity);
+        return b + 1;
+    }
+    b = aligned_alloc(UNIT, sizeof *b + capacity);
+    if (!b)
+        return NULL;
+    b->pool = &mine;
+    b->capacity = capacity;
+    b->cls = cls;
+    return b + 1;
+}
+
+void tt__pool_free(void *p) {
+    if (!p)
+        return;
+    block *b = (block *)p - 1;
+    if (b->pool != &mine) {
+        free(b);
+        return;
+    }
+    if (!mine.registered) {
+        pthread_once(&key_once, make_key);
+        mine.registered = pthread_setspecific(key, &mine) == 0;
+    }
+    POISON(p, b->capacity);
+    b->next = mine.waiting[b->cls];
+    mine.waiting[b->cls] = b;
+}
+
+void tt__pool_discard(void *p) {
+    if (p)
+        free((block *)p - 1);
+}
+
+void tt__pool_trim(void) { trim(&mine); }
