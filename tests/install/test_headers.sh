@@ -1,0 +1,17 @@
+#!/bin/sh
+# Every public header compiles alone, as strict C11 and as C++17.
+set -eu
+flags="-pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I$TT_SOURCE/include"
+tried=0
+for header in "$TT_SOURCE"/include/tutti/*.h; do
+    name=tutti/$(basename "$header")
+    for compiler in "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
+        command -v "${compiler%% *}" >/dev/null || continue
+        # shellcheck disable=SC2086  # flags are several words
+        printf '#include <%s>\nint tutti_header_is_alone;\n' "$name" | $compiler $flags - ||
+            { echo "FAILED: $name with $compiler"; exit 1; }
+        tried=$((tried + 1))
+    done
+done
+echo "$tried compilations"
+[ "$tried" -gt 0 ]

@@ -1,0 +1,97 @@
+#!/bin/sh
+# Installs the build into an empty prefix and builds a five-line program against it as a stranger would: with pkg-config and with
+# find_package, in C11 pedantic and in C++17, linked with the shared and with the static libraries.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+strict="-pedantic-errors -Wall -Wextra -Werror"
+
+fail() { echo "FAILED: $*"; exit 1; }
+
+cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; fail "install"; }
+
+libdir=$(dirname "$(find "$prefix" -name libtutti.so)")
+# The static copy: the same tree elsewhere, without shared libraries, so that -ltutti can only mean the archive.
+cp -a "$prefix" "$work/static"
+rm "$work/static${libdir#"$prefix"}"/*.so*
+static_libdir=$work/static${libdir#"$prefix"}
+
+cat >"$work/all.c" <<'TEXT'
+#include <stdio.h>
+#include <string.h>
+#include <tutti/tutti.h>
+int main(void) {
+    printf("%s %s\n", tt_version(), tt_dtype_name(TT_F32));
+    return tt_dtype_size(TT_F64) == 8 && !strcmp(tt_status_name(TT_OK), "TT_OK") ? 0 : 1;
+}
+TEXT
+sed 's/tutti\.h/comm.h/' "$work/all.c" >"$work/comm.c"
+cp "$work/all.c" "$work/all.cc"
+cp "$work/comm.c" "$work/comm.cc"
+
+# pc DIR ARGS...: pkg-config that knows of one tree of ours and of the system's.
+pc() {
+    dir=$1
+    shift
+    PKG_CONFIG_PATH=$dir/pkgconfig pkg-config "$@"
+}
+
+# build_and_run COMPILER STANDARD SOURCE LIBDIR NAME [--static]
+build_and_run() {
+    # shellcheck disable=SC2086,SC2046  # flags are several words
+    "$1" -std="$2" $strict $(pc "$4" --cflags "$5") "$work/$3" -o "$work/program" $(pc "$4" ${6:-} --libs "$5") ||
+        fail "$1 -std=$2 $3 with pkg-config $5 ${6:-}"
+    LD_LIBRARY_PATH=$4 "$work/program" >"$work/out" || fail "$3 built by $1 for $5 ${6:-} does not run"
+    if [ -n "${6:-}" ] && ldd "$work/program" | grep -q libtutti; then
+        fail "$3 for $5 ${6:-} was linked with a shared library of ours"
+    fi
+    echo "ok: $1 -std=$2 $5 ${6:-shared}: $(cat "$work/out")"
+}
+
+both() { # COMPILER STANDARD SUFFIX
+    if ! command -v "$1" >/dev/null; then
+        echo "left out: there is no $1"
+        return 0
+    fi
+    for name in tutti tutti-comm; do
+        source=all.$3
+        [ $name = tutti ] || source=comm.$3
+        build_and_run "$1" "$2" "$source" "$libdir" $name
+        build_and_run "$1" "$2" "$source" "$static_libdir" $name --static
+    done
+}
+both gcc c11 c
+both clang c11 c
+both g++ c++17 cc
+both clang++ c++17 cc
+
+# find_package, from the same two trees.
+mkdir "$work/cmake"
+cat >"$work/cmake/CMakeLists.txt" <<'TEXT'
+cmake_minimum_required(VERSION 3.20)
+project(stranger C)
+find_package(Tutti 0.1 REQUIRED)
+set(CMAKE_C_STANDARD 11)
+foreach(target tutti comm tutti-static comm-static)
+  string(REGEX REPLACE "tutti.*" "all" source ${target})
+  string(REGEX REPLACE "-static" "" source ${source})
+  add_executable(use-${target} ../${source}.c)
+  target_link_libraries(use-${target} PRIVATE Tutti::${target})
+endforeach()
+TEXT
+{
+    cmake -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$prefix"
+    cmake --build "$work/cmake/build"
+} >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package"; }
+for target in tutti comm tutti-static comm-static; do
+    "$work/cmake/build/use-$target" >/dev/null || fail "the program linked with Tutti::$target does not run"
+    echo "ok: find_package, Tutti::$target"
+done
+
+[ "$("$prefix/bin/tutti" --version)" = "tutti $(pc "$libdir" --modversion tutti)" ] ||
+    fail "the command and pkg-config disagree on the version"
+for page in "$TT_SOURCE"/docs/man/*.1; do
+    [ ! -e "$page" ] || [ -s "$prefix/share/man/man1/$(basename "$page")" ] || fail "$page is not installed"
+done
+echo "ok: the command, its version, its pages"

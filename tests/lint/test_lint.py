@@ -1,0 +1,81 @@
+"""tools/lint.py finds what it is there to find, and leaves good code alone."""
+import importlib.util
+import os
+import pathlib
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("TT_SOURCE", pathlib.Path(__file__).parents[2]))
+spec = importlib.util.spec_from_file_location("lint", SOURCE / "tools" / "lint.py")
+lint = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lint)
+
+
+def lines(findings):
+    return [number for _, number, _ in findings]
+
+
+class Layers(unittest.TestCase):
+    def test_downwards_is_fine(self):
+        text = '#include "comm/work.h"\n#include <tutti/store.h>\n#include "base/error.h"\n#include <stdio.h>\n'
+        self.assertEqual(lines(lint.check_layers("x", text, "reducer")), [])
+
+    def test_upwards_and_sideways_are_found(self):
+        text = '#include "nn/module.h"\n#include <tutti/tensor.h>\n#include "base/error.h"\n#include <tutti/tutti.h>\n'
+        self.assertEqual(lines(lint.check_layers("x", text, "comm")), [1, 2, 4])
+
+    def test_own_files_carry_their_layer(self):
+        self.assertEqual(lines(lint.check_layers("x", '#include "error.h"\n', "base")), [1])
+
+    def test_the_two_stacks_meet_in_parallel_only(self):
+        for layer in lint.ABOVE:
+            sees_both = {"comm", "tensor"} <= lint.allowed(layer)
+            self.assertEqual(sees_both, layer in ("parallel", "cli"), layer)
+
+
+class Quiet(unittest.TestCase):
+    def test_printing_and_ending_are_found(self):
+        text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
+        self.assertEqual(lines(lint.check_quiet("x", text)), [2, 3, 4, 5])
+
+    def test_what_only_looks_like_it_is_not(self):
+        text = ('/* exit( printf( */\nchar *s = "exit(1)";\nsnprintf(a, 3, "x");\nfprintf(file, "x");\n'
+                'static_assert(1, "");\natexit_hook();\n')
+        self.assertEqual(lines(lint.check_quiet("x", text)), [])
+
+    def test_report_may_print(self):
+        text = 'void tt_report(void) {\n    fprintf(stderr, "x");\n}\nvoid f(void) {\n    fprintf(stderr, "x");\n}\n'
+        self.assertEqual(lines(lint.check_quiet("x", text)), [5])
+
+
+class Documents(unittest.TestCase):
+    def test_one_comment_covers_its_paragraph(self):
+        text = "/* Both. */\nTT_API int tt_a(void);\nTT_API int tt_b(void);\n\nTT_API int tt_c(void);\n"
+        self.assertEqual(lines(lint.check_documents("x", text)), [5])
+
+
+class Sizes(unittest.TestCase):
+    def test_long_function(self):
+        body = "    x++;\n"
+        short = "int f(void) {\n" + body * 78 + "}\n"
+        long = "int g(int a,\n      int b) {\n" + body * 79 + "}\n"
+        self.assertEqual(lines(lint.check_sizes("x", short)), [])
+        self.assertEqual(lines(lint.check_sizes("x", short + long)), [82])
+
+    def test_long_file(self):
+        self.assertEqual(lines(lint.check_sizes("x", "\n" * 601)), [601])
+
+
+class Symbols(unittest.TestCase):
+    def test_declarations_are_read(self):
+        text = "/* TT_API int tt_no(void); */\nTT_API const char *tt_a(int x,\n    int y);\nTT_API void tt_b(void);\n"
+        self.assertEqual(lint.public_functions(text), {"tt_a", "tt_b"})
+
+    def test_both_directions(self):
+        found = [text for _, _, text in lint.check_symbols("l", {"tt_a", "tt__x"}, {"tt_a", "tt_b"})]
+        self.assertEqual(len(found), 2)
+        self.assertIn("tt__x", found[0])
+        self.assertIn("tt_b", found[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

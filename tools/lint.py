@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there is one.
+
+  layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture)
+  symbols   the shared libraries export every public function and nothing else
+  quiet     the library never prints and never ends the process
+  documents every public function stands under a comment
+  sizes     no function above 80 lines, no file above 600
+
+usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries are read)
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_FUNCTION_LINES = 80
+MAX_FILE_LINES = 600
+
+# What each layer may include besides itself, without what those include in turn.
+ABOVE = {
+    "base": [],
+    "net": ["base"],
+    "store": ["net"],
+    "comm": ["store"],
+    "reducer": ["comm"],
+    "tensor": ["base"],
+    "autograd": ["tensor"],
+    "nn": ["autograd"],
+    "optim": ["nn"],
+    "data": ["tensor"],
+    "checkpoint": ["nn", "optim"],
+    "parallel": ["reducer", "nn", "optim", "data", "checkpoint"],
+    "elastic": ["store"],
+    "cli": ["elastic", "parallel"],
+}
+# Layers that belong to the command: they may print and exit.
+COMMAND = {"cli"}
+# libtutti-comm is these; libtutti is all but the command's.
+COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
+
+
+def allowed(layer):
+    """The layer and everything below it."""
+    found, todo = set(), [layer]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo += ABOVE[current]
+    return found
+
+
+def strip_comments(text):
+    """Comments and the insides of strings become spaces; line numbers stay."""
+    def blank(match):
+        piece = match.group(0)
+        if piece[0] in "\"'":
+            return piece[0] + " " * (len(piece) - 2) + piece[-1]
+        return re.sub(r"[^\n]", " ", piece)
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+
+
+def check_layers(name, text, layer):
+    """`layer` is the folder of src/ or the name of the public header that `text` comes from."""
+    below = allowed(layer)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*(?:"([a-z0-9_]+)/|<tutti/([a-z0-9_]+)\.h>)', line)
+        if not match:
+            if re.match(r'\s*#\s*include\s*"', line):
+                yield name, number, "write included files of ours as \"layer/file.h\""
+            continue
+        other = match.group(1) or match.group(2)
+        if other == "tutti" and layer == "cli":
+            continue
+        if other not in below:
+            yield name, number, f"{layer} must not include {other}"
+
+
+PRINTS = r"\b(v?f?printf|puts|fputs|putchar|fputc|perror|psignal)\s*\("
+ENDS = r"\b(exit|_exit|_Exit|quick_exit|abort|assert)\s*\("
+
+
+def check_quiet(name, text):
+    """A library neither prints nor ends its process; tt_report() alone may print."""
+    inside_report = False
+    for number, line in enumerate(strip_comments(text).splitlines(), 1):
+        if re.match(r"void tt_report\(", line):
+            inside_report = True
+        if line.startswith("}"):
+            inside_report = False
+        if re.search(ENDS, line):
+            yield name, number, "a library does not end the process; return an error"
+        match = re.search(PRINTS, line)
+        # fprintf to a file of our own is writing, not printing.
+        if match and not inside_report and (match.group(1) in ("printf", "vprintf", "puts", "putchar", "perror", "psignal")
+                                            or re.search(r"\bstd(err|out)\b", line)):
+            yield name, number, "a library does not print; log or return an error"
+
+
+def check_documents(name, text):
+    """Public functions: the paragraph that a declaration stands in starts with a comment."""
+    documented = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            documented = False
+        if "*/" in line:
+            documented = True
+        if re.match(r"TT_API\b", line) and not documented:
+            yield name, number, "a public function without a comment above it"
+
+
+def check_sizes(name, text):
+    """Relies on the formatting: a function's braces stand in the first column, the opening one at a line's end."""
+    lines = text.splitlines()
+    if len(lines) > MAX_FILE_LINES:
+        yield name, len(lines), f"the file has {len(lines)} lines, above {MAX_FILE_LINES}"
+    start = None
+    for number, line in enumerate(lines, 1):
+        if re.match(r"[A-Za-z_].*\)\s*\{$", line) or (re.match(r"\s+.*\)\s*\{$", line) and start is None and
+                                                     number > 1 and re.match(r"[A-Za-z_].*[,(]$", lines[number - 2])):
+            start = number
+        elif line.startswith("}") and start is not None:
+            if number - start + 1 > MAX_FUNCTION_LINES:
+                yield name, start, f"the function has {number - start + 1} lines, above {MAX_FUNCTION_LINES}"
+            start = None
+
+
+def check_leftovers(name, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            yield name, number, "unfinished business belongs into an issue, not into the code"
+
+
+def public_functions(text):
+    return set(re.findall(r"^TT_API\b[^;]*?\b(tt_\w+)\s*\(", strip_comments(text), flags=re.M))
+
+
+def check_symbols(library, exported, declared):
+    """`exported`: the library's dynamic symbols; `declared`: the public functions it must have."""
+    for symbol in sorted(exported - declared):
+        yield library, 0, f"exports {symbol}, which no public header declares"
+    for symbol in sorted(declared - exported):
+        yield library, 0, f"does not define {symbol}, which a public header declares"
+
+
+def dynamic_symbols(library):
+    lines = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
+    return {line.split()[-1].split("@")[0] for line in lines if line.split()[-2] in "TDBRVW"}
+
+
+def source_findings():
+    for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
+        name, text = str(path.relative_to(ROOT)), path.read_text()
+        layer = path.relative_to(ROOT / "src").parts[0]
+        yield from check_layers(name, text, layer)
+        yield from check_sizes(name, text)
+        yield from check_leftovers(name, text)
+        if layer not in COMMAND:
+            yield from check_quiet(name, text)
+    for path in sorted(ROOT.glob("include/tutti/*.h")):
+        name, text = str(path.relative_to(ROOT)), path.read_text()
+        if path.stem != "tutti":
+            yield from check_layers(name, text, path.stem)
+        yield from check_documents(name, text)
+    for pattern in ("tests/**/*.c", "examples/*.c", "bench/**/*.c"):
+        for path in sorted(ROOT.glob(pattern)):
+            name, text = str(path.relative_to(ROOT)), path.read_text()
+            yield from check_sizes(name, text)
+            yield from check_leftovers(name, text)
+
+
+def library_findings(build):
+    headers = {path.stem: public_functions(path.read_text()) for path in ROOT.glob("include/tutti/*.h")}
+    everything = set().union(*headers.values())
+    comm = set().union(*(headers[layer] for layer in COMM_LAYERS if layer in headers))
+    for name, declared in (("libtutti-comm.so", comm), ("libtutti.so", everything)):
+        yield from check_symbols(name, dynamic_symbols(build / "lib" / name), declared)
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build"
+    findings = list(source_findings()) + list(library_findings(build))
+    for name, number, text in findings:
+        print(f"{name}:{number}: {text}" if number else f"{name}: {text}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
