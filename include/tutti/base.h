@@ -6,7 +6,8 @@
  *
  * Options. A function with optional arguments is a macro over a function `NAME_with(const NAME_args *args, size_t size)`;
  * the macro's arguments initialise the struct: the required ones first, by position, then `.name = value` for any option.
- * A field left out is zero, and zero is its default. In C++ the macros don't exist: fill the struct and call the function. */
+ * A field left out is zero, and zero is its default. (The last one, tt_end, is set by the macro: without a designated field at its end gcc -Wextra
+ * warns of those left out.) In C++ the macros don't exist: fill the struct and call the function. */
 #ifndef TUTTI_BASE_H
 #define TUTTI_BASE_H
 
