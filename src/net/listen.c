@@ -1,0 +1,105 @@
+#include "net/net.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* With port 0 the first address takes any free port; where a further address finds it taken, all start again. */
+enum { ANY_PORT_ATTEMPTS = 16 };
+
+static void set_port(struct sockaddr *address, int port) {
+    if (address->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)address)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)(void *)address)->sin_port = htons((uint16_t)port);
+}
+
+/* An errno, 0 for success. */
+static int listen_on(struct addrinfo *a, int port, int *out, int *bound) {
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int));
+    set_port(a->ai_addr, port);
+    struct sockaddr_storage at = {0};
+    socklen_t size = sizeof at;
+    if (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, SOMAXCONN) ||
+        getsockname(fd, (struct sockaddr *)&at, &size)) {
+        int errnum = errno;
+        close(fd);
+        return errnum;
+    }
+    *bound = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                            : ((struct sockaddr_in *)&at)->sin_port);
+    *out = fd;
+    return 0;
+}
+
+static void close_all(const int *fds, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+/* All addresses on one port. A family that this machine lacks is passed over; 0 if at least one address is served. */
+static int listen_list(struct addrinfo *list, int port, int *fds, size_t max, size_t *n, int *bound) {
+    int unavailable = EADDRNOTAVAIL;
+    *n = 0;
+    *bound = port;
+    for (struct addrinfo *a = list; a && *n < max; a = a->ai_next) {
+        int errnum = listen_on(a, *bound, &fds[*n], bound);
+        if (!errnum) {
+            ++*n;
+        } else if (errnum == EADDRNOTAVAIL || errnum == EAFNOSUPPORT) {
+            unavailable = errnum;
+        } else {
+            close_all(fds, *n);
+            *n = 0;
+            return errnum;
+        }
+    }
+    return *n ? 0 : unavailable;
+}
+
+static tt_status check_loopback(const struct addrinfo *list, const char *host) {
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
+        if (!tt__net_is_loopback(a->ai_addr))
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "can't serve on %s: only this machine's loopback addresses (127.0.0.1, ::1, localhost) are "
+                            "served for now",
+                            host);
+    return TT_OK;
+}
+
+tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    *n = 0;
+    int gai = getaddrinfo(host, NULL, &hints, &list);
+    if (gai)
+        return tt__fail(TT_ERR_NET, "can't serve on %s: %s", host,
+                        gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
+    tt_status status = check_loopback(list, host);
+    if (!status) {
+        int errnum, attempt = 0;
+        do
+            errnum = listen_list(list, port, fds, max, n, bound);
+        while (errnum == EADDRINUSE && port == 0 && ++attempt < ANY_PORT_ATTEMPTS);
+        if (errnum == EADDRINUSE)
+            status =
+                tt__fail(TT_ERR_NET,
+                         "can't serve on %s:%d: the port is in use. Stop what uses it, choose another port, or give "
+                         "port 0 for any free one",
+                         host, port);
+        else if (errnum)
+            status = tt__fail_errno(TT_ERR_NET, errnum, "can't serve on %s:%d", host, port);
+    }
+    freeaddrinfo(list);
+    return status;
+}

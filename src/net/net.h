@@ -1,0 +1,37 @@
+/* Sockets with deadlines. A deadline is a moment in tt__now_ms() time; every function here returns by then.
+ * Sockets made here are close-on-exec, without Nagle's delay, and never raise SIGPIPE. */
+#ifndef TT_NET_NET_H
+#define TT_NET_NET_H
+
+#include <tutti/base.h>
+
+#include <sys/socket.h>
+
+/* Read what is there, waiting for the first byte. *got = 0: the other side closed the connection.
+ * Errors: TT_ERR_TIMEOUT, TT_ERR_NET. */
+tt_status tt__net_read_some(int fd, void *buf, size_t size, int64_t deadline_ms, size_t *got);
+
+/* Read exactly `size` bytes. An end before that is TT_ERR_NET. */
+tt_status tt__net_read_full(int fd, void *buf, size_t size, int64_t deadline_ms);
+
+/* Write exactly `size` bytes. Errors: TT_ERR_TIMEOUT (the other side does not read), TT_ERR_NET. */
+tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadline_ms);
+
+/* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the deadline.
+ * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET, both with host, port and the last reason. */
+tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
+
+/* Bound and listening sockets for the loopback addresses that `host` stands for ("localhost" is two), all on one port.
+ * port 0: any free one. fds has room for `max`; *n of them are the caller's, non-blocking; *bound is the port.
+ * Errors: TT_ERR_UNSUPPORTED `host` has an address that is not loopback; TT_ERR_NET unknown host, port in use. */
+tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound);
+
+/* Is this 127.0.0.0/8, ::1, or the former in IPv6 clothes? */
+bool tt__net_is_loopback(const struct sockaddr *address);
+
+enum { TT__NET_ADDRESS_SIZE = 80 };
+
+/* "127.0.0.1:29500", "[::1]:29500" */
+void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]);
+
+#endif

@@ -1,0 +1,185 @@
+#include "store/client.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    KEEP_BUFFER = 64 * 1024,
+    /* A server that is alive answers CANCEL_WAIT at once; this is for one that is not. */
+    CANCEL_MS = 5000,
+    RECONNECT_MS = 10,
+};
+
+void tt__store_client_close(tt__store_client *client) {
+    if (client->fd >= 0)
+        close(client->fd);
+    client->fd = -1;
+    client->in_start = client->in_end = 0;
+    tt__bytes_free(&client->out);
+}
+
+/* The connection is of no more use. */
+static tt_status lose(tt__store_client *client, tt_status status) {
+    tt__store_client_close(client);
+    return status;
+}
+
+tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op) {
+    const tt__store_op_info *info = &tt__store_op_table[op];
+    if (client->fd < 0)
+        return tt__fail(TT_ERR_STATE, "the connection was closed after an earlier error; make a new store");
+    if (info->opcode[client->dialect] < 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "PyTorch 1.13's store dialect has no %s", info->name);
+    tt__bytes_clear(&client->out, KEEP_BUFFER);
+    tt__store_put_u8(&client->out, (uint8_t)info->opcode[client->dialect]);
+    return TT_OK;
+}
+
+tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms) {
+    if (client->out.failed)
+        return tt__fail(TT_ERR_MEMORY, "out of memory for a request");
+    tt_status status = tt__net_write_full(client->fd, client->out.data, client->out.size, deadline_ms);
+    return status ? lose(client, status) : TT_OK;
+}
+
+static tt_status read_some(tt__store_client *client, void *data, size_t size, int64_t deadline_ms, size_t *got) {
+    tt_status status = tt__net_read_some(client->fd, data, size, deadline_ms, got);
+    if (!status && !*got) {
+        client->ended = true;
+        status = tt__fail(TT_ERR_NET, "the server closed the connection");
+    }
+    return status;
+}
+
+/* Wait for bytes; a timeout leaves the connection as it is. */
+static tt_status fill(tt__store_client *client, int64_t deadline_ms) {
+    if (client->in_start < client->in_end)
+        return TT_OK;
+    size_t got = 0;
+    TT__TRY(read_some(client, client->in, sizeof client->in, deadline_ms, &got));
+    client->in_start = 0;
+    client->in_end = got;
+    return TT_OK;
+}
+
+tt_status tt__store_client_read(tt__store_client *client, void *data, size_t size, int64_t deadline_ms) {
+    for (size_t done = 0, n; done < size; done += n) {
+        if (client->in_start == client->in_end && size - done >= sizeof client->in) {
+            tt_status status = read_some(client, (char *)data + done, size - done, deadline_ms, &n);
+            if (status)
+                return lose(client, status);
+            continue;
+        }
+        tt_status status = fill(client, deadline_ms);
+        if (status)
+            return lose(client, status);
+        n = client->in_end - client->in_start < size - done ? client->in_end - client->in_start : size - done;
+        memcpy((char *)data + done, client->in + client->in_start, n);
+        client->in_start += n;
+    }
+    return TT_OK;
+}
+
+tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, int64_t deadline_ms) {
+    uint8_t bytes[8];
+    TT__TRY(tt__store_client_read(client, bytes, sizeof bytes, deadline_ms));
+    *value = (int64_t)tt__store_number(bytes, sizeof bytes);
+    return TT_OK;
+}
+
+tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
+                                       int64_t deadline_ms) {
+    int64_t size;
+    TT__TRY(tt__store_client_read_i64(client, &size, deadline_ms));
+    if (size < 0 || (uint64_t)size > max)
+        return lose(client, tt__fail(TT_ERR_PROTOCOL, "expected at most %zu bytes, but the server announces %" PRIu64,
+                                     max, (uint64_t)size));
+    char *data = malloc((size_t)size + 1);
+    if (!data)
+        return lose(client, tt__fail(TT_ERR_MEMORY, "out of memory for a value of %" PRId64 " bytes", size));
+    tt_status status = tt__store_client_read(client, data, (size_t)size, deadline_ms);
+    if (status) {
+        free(data);
+        return status;
+    }
+    data[size] = '\0';
+    *value = (tt_store_value){data, (size_t)size};
+    return TT_OK;
+}
+
+static tt_status read_wait_byte(tt__store_client *client, int expected, int64_t deadline_ms) {
+    uint8_t byte;
+    TT__TRY(tt__store_client_read(client, &byte, 1, deadline_ms));
+    if (byte != expected)
+        return lose(client, tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", expected, byte));
+    return TT_OK;
+}
+
+/* The answer may cross the cancellation: then both come, and the wait was successful after all. */
+static tt_status cancel_wait(tt__store_client *client, bool *answered) {
+    int64_t deadline_ms = tt__deadline_ms(CANCEL_MS);
+    TT__TRY(tt__store_client_begin(client, TT__STORE_CANCEL_WAIT));
+    TT__TRY(tt__store_client_send(client, deadline_ms));
+    uint8_t byte;
+    TT__TRY(tt__store_client_read(client, &byte, 1, deadline_ms));
+    *answered = byte == TT__STORE_STOP_WAITING;
+    if (*answered)
+        return read_wait_byte(client, TT__STORE_WAIT_CANCELED, deadline_ms);
+    if (byte != TT__STORE_WAIT_CANCELED)
+        return lose(client,
+                    tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", TT__STORE_WAIT_CANCELED, byte));
+    return TT_OK;
+}
+
+tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms) {
+    tt_status status = fill(client, deadline_ms);
+    if (!status)
+        return read_wait_byte(client, TT__STORE_STOP_WAITING, deadline_ms);
+    if (status != TT_ERR_TIMEOUT || client->dialect == TT_STORE_TORCH_1_13)
+        return lose(client, status);
+    bool answered = false;
+    tt_status cancelled = cancel_wait(client, &answered);
+    return cancelled || answered ? cancelled : tt__fail(TT_ERR_TIMEOUT, "no answer came in time");
+}
+
+/* VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. */
+static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
+    uint32_t nonce = (uint32_t)getpid();
+    TT__TRY(tt__store_client_begin(client, TT__STORE_VALIDATE));
+    tt__store_put_u32(&client->out, TT__STORE_MAGIC);
+    tt__store_put_u8(&client->out, (uint8_t)tt__store_op_table[TT__STORE_PING].opcode[TT_STORE_TORCH_2]);
+    tt__store_put_u32(&client->out, nonce);
+    TT__TRY(tt__store_client_send(client, deadline_ms));
+    uint8_t echo[4];
+    tt_status status = tt__store_client_read(client, echo, sizeof echo, deadline_ms);
+    if (status == TT_ERR_TIMEOUT)
+        return tt__fail(
+            status, "no answer to the handshake. Is a TCPStore serving there? (PyTorch 1.x's needs the 1.13 dialect)");
+    if (client->ended || (!status && tt__store_number(echo, 4) != nonce))
+        return lose(client,
+                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: the handshake was %s",
+                             client->ended ? "refused" : "answered with other bytes"));
+    return status;
+}
+
+tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
+                                int64_t deadline_ms) {
+    client->fd = -1;
+    client->dialect = dialect;
+    for (;;) {
+        TT__TRY(tt__net_connect(&client->fd, host, port, deadline_ms));
+        tt_status status = dialect == TT_STORE_TORCH_1_13 ? TT_OK : shake_hands(client, deadline_ms);
+        if (!status)
+            return TT_OK;
+        if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
+            return tt__fail_prefix("store %s:%d", host, port);
+        /* Reset: a server that is just ending, its successor perhaps just starting. */
+        nanosleep(&(struct timespec){.tv_nsec = RECONNECT_MS * 1000000L}, NULL);
+    }
+}

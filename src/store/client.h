@@ -1,0 +1,39 @@
+/* One connection to a TCPStore server: requests gathered and sent in one write, replies read through a buffer. Not locked: that is
+ * its owner's business. After any failure but a wait that was taken back the connection is closed, and all calls fail. */
+#ifndef TT_STORE_CLIENT_H
+#define TT_STORE_CLIENT_H
+
+#include "net/net.h"
+#include "store/wire.h"
+
+typedef struct tt__store_client {
+    int fd; /* -1: closed */
+    tt_store_dialect dialect;
+    bool ended; /* closed because the other side closed it */
+    tt__bytes out;
+    uint8_t in[4096];
+    size_t in_start, in_end;
+} tt__store_client;
+
+/* Connect and, in the 2.x dialect, shake hands. `client` may be closed whatever comes out. */
+tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
+                                int64_t deadline_ms);
+void tt__store_client_close(tt__store_client *client);
+
+/* Start a request; its fields are then put into client->out. TT_ERR_UNSUPPORTED if the dialect lacks `op`. */
+tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op);
+
+/* Send what was put. */
+tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms);
+
+tt_status tt__store_client_read(tt__store_client *client, void *data, size_t size, int64_t deadline_ms);
+tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, int64_t deadline_ms);
+/* A length, refused above `max`, and that many bytes. */
+tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
+                                       int64_t deadline_ms);
+
+/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT in the 2.x dialect the wait has been taken back and the connection
+ * is still good; in the 1.13 dialect a late answer could not be told from the next reply, so it is closed. */
+tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms);
+
+#endif

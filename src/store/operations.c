@@ -1,0 +1,228 @@
+/* The operations. Where PyTorch's two daemons differ, its libuv one is followed: a compare_set that stores releases waiters, and a
+ * missing key reads as empty. */
+#include "store/operations.h"
+
+#include "store/waiters.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct request {
+    tt__store_session *session;
+    tt__store_table *table;
+    tt__store_fields fields;
+    uint64_t count;
+} request;
+
+static void out_of_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
+
+static tt__store_entry *obtain(request *r, tt__span key) {
+    tt__store_entry *entry = tt__store_table_obtain(r->table, key);
+    if (!entry)
+        out_of_memory(r);
+    return entry;
+}
+
+static tt__span value_or_empty(const tt__store_entry *entry) {
+    return entry && entry->present ? tt__store_entry_value(entry) : (tt__span){0};
+}
+
+/* Watchers are told before the old value goes. */
+static void store_value(request *r, tt__store_entry *entry, tt__span value) {
+    tt__store_notify(entry, entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED, value_or_empty(entry), value);
+    if (!tt__store_entry_assign(r->table, entry, value)) {
+        tt__store_table_settle(r->table, entry);
+        out_of_memory(r);
+        return;
+    }
+    tt__store_release_waiters(entry);
+}
+
+static void do_validate(request *r) {
+    if (r->session->validated)
+        tt__store_session_break(r->session, "a second VALIDATE");
+    r->session->validated = true;
+}
+
+static void do_ping(request *r) { tt__store_put_u32(&r->session->out, tt__store_take_u32(&r->fields)); }
+
+static void do_set(request *r) {
+    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    if (entry)
+        store_value(r, entry, tt__store_take_string(&r->fields));
+}
+
+static bool same(tt__span a, tt__span b) { return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size)); }
+
+static void do_compare_set(request *r) {
+    tt__span key = tt__store_take_string(&r->fields);
+    tt__span expected = tt__store_take_string(&r->fields);
+    tt__span desired = tt__store_take_string(&r->fields);
+    tt__store_entry *entry = tt__store_table_find(r->table, key);
+    bool present = entry && entry->present;
+    if (present ? !same(tt__store_entry_value(entry), expected) : expected.size > 0) {
+        tt__store_put_string(&r->session->out, present ? tt__store_entry_value(entry) : expected);
+        return;
+    }
+    if (!entry && !(entry = obtain(r, key)))
+        return;
+    store_value(r, entry, desired);
+    tt__store_put_string(&r->session->out, desired);
+}
+
+static void do_get(request *r) {
+    tt__span key = tt__store_take_string(&r->fields);
+    tt__store_put_string(&r->session->out, value_or_empty(tt__store_table_find(r->table, key)));
+}
+
+/* The number at the start of the entry's text, as C++'s stoll reads it; a missing value counts as 0. */
+static bool number_of(tt__store_entry *entry, int64_t *number) {
+    *number = 0;
+    if (!entry->present)
+        return true;
+    char text[64]; /* more than any number's digits; leading blanks beyond that are not worth a copy of megabytes */
+    size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
+    if (size)
+        memcpy(text, entry->value.data, size);
+    text[size] = '\0';
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return end != text && !errno;
+}
+
+/* entry := entry + delta; false, and the session is broken, if that is impossible. */
+static bool add(request *r, tt__store_entry *entry, int64_t delta, int64_t *sum) {
+    int64_t number;
+    if (!number_of(entry, &number) || __builtin_add_overflow(number, delta, sum)) {
+        tt__store_session_break(r->session, "ADD or BARRIER on a value that is no number, or beyond 64 bits");
+        return false;
+    }
+    char text[24];
+    int size = snprintf(text, sizeof text, "%" PRId64, *sum);
+    store_value(r, entry, (tt__span){(uint8_t *)text, (size_t)size});
+    return !r->session->broken;
+}
+
+static void do_add(request *r) {
+    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    int64_t sum;
+    if (entry && add(r, entry, tt__store_take_i64(&r->fields), &sum))
+        tt__store_put_u64(&r->session->out, (uint64_t)sum);
+}
+
+static void do_check(request *r) {
+    bool all = true;
+    for (uint64_t i = 0; i < r->count && all; i++) {
+        tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
+        all = entry && entry->present;
+    }
+    tt__store_put_u8(&r->session->out, all ? TT__STORE_READY : TT__STORE_NOT_READY);
+}
+
+static void do_wait(request *r) { tt__store_wait_begin(r->session, r->fields, r->count); }
+
+static void do_cancel_wait(request *r) {
+    tt__store_wait_cancel(r->session);
+    tt__store_put_u8(&r->session->out, TT__STORE_WAIT_CANCELED);
+}
+
+static void do_num_keys(request *r) { tt__store_put_u64(&r->session->out, r->table->present); }
+
+static void do_watch_key(request *r) {
+    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    if (!entry)
+        return;
+    tt__store_watch_begin(r->session, entry);
+    tt__store_table_settle(r->table, entry);
+}
+
+static void do_delete_key(request *r) {
+    tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
+    bool present = entry && entry->present;
+    if (present) {
+        tt__store_notify(entry, TT__STORE_DELETED, tt__store_entry_value(entry), (tt__span){0});
+        tt__store_entry_clear(r->table, entry);
+        tt__store_table_settle(r->table, entry);
+    }
+    tt__store_put_u64(&r->session->out, present);
+}
+
+static void do_append(request *r) {
+    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    if (!entry)
+        return;
+    tt__span more = tt__store_take_string(&r->fields);
+    size_t old_size = value_or_empty(entry).size;
+    uint8_t type = entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED;
+    if (more.size > TT_STORE_MAX_VALUE - old_size) {
+        tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", TT_STORE_MAX_VALUE);
+    } else if (!tt__store_entry_append(r->table, entry, more)) {
+        out_of_memory(r);
+    } else {
+        tt__span now = tt__store_entry_value(entry);
+        tt__store_notify(entry, type, (tt__span){now.data, old_size}, now);
+        tt__store_release_waiters(entry);
+    }
+    tt__store_table_settle(r->table, entry);
+}
+
+static void do_multi_get(request *r) {
+    for (uint64_t i = 0; i < r->count && r->session->out.size <= TT__STORE_OUT_MAX; i++)
+        do_get(r);
+}
+
+static void do_multi_set(request *r) {
+    for (uint64_t i = 0; i < r->count && !r->session->broken; i++)
+        do_set(r);
+}
+
+static void do_list_keys(request *r) {
+    tt__store_put_u64(&r->session->out, r->table->present);
+    for (size_t i = 0; i < r->table->bucket_count; i++)
+        for (const tt__store_entry *e = r->table->buckets[i]; e; e = e->next)
+            if (e->present)
+                tt__store_put_string(&r->session->out, tt__store_entry_key(e));
+}
+
+/* The counter under the key counts arrivals; the one that completes the world opens the barrier for all. */
+static void do_barrier(request *r) {
+    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    int64_t world_size = tt__store_take_i64(&r->fields), arrived;
+    if (!entry || !add(r, entry, 1, &arrived))
+        return;
+    if (arrived < world_size) {
+        tt__store_barrier_begin(r->session, entry);
+        return;
+    }
+    tt__store_release_barrier(entry);
+    tt__store_put_u8(&r->session->out, TT__STORE_STOP_WAITING);
+}
+
+static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
+    [TT__STORE_VALIDATE] = do_validate,
+    [TT__STORE_SET] = do_set,
+    [TT__STORE_COMPARE_SET] = do_compare_set,
+    [TT__STORE_GET] = do_get,
+    [TT__STORE_ADD] = do_add,
+    [TT__STORE_CHECK] = do_check,
+    [TT__STORE_WAIT] = do_wait,
+    [TT__STORE_NUM_KEYS] = do_num_keys,
+    [TT__STORE_WATCH_KEY] = do_watch_key,
+    [TT__STORE_DELETE_KEY] = do_delete_key,
+    [TT__STORE_APPEND] = do_append,
+    [TT__STORE_MULTI_GET] = do_multi_get,
+    [TT__STORE_MULTI_SET] = do_multi_set,
+    [TT__STORE_CANCEL_WAIT] = do_cancel_wait,
+    [TT__STORE_PING] = do_ping,
+    [TT__STORE_LIST_KEYS] = do_list_keys,
+    [TT__STORE_BARRIER] = do_barrier,
+};
+
+void tt__store_execute(tt__store_session *session, const tt__store_parser *parser, const uint8_t *data) {
+    request r = {session, &session->service->table, tt__store_fields_of(parser, data), parser->count};
+    handlers[parser->op](&r);
+}

@@ -1,0 +1,72 @@
+/* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the bytes; tests and
+ * the fuzzer drive a service directly. One thread only.
+ *
+ * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that was set):
+ * sessions with something to send, or that broke the protocol and must be closed, stand in the service's queue. */
+#ifndef TT_STORE_SERVICE_H
+#define TT_STORE_SERVICE_H
+
+#include "store/request.h"
+#include "store/table.h"
+
+typedef struct tt__store_service {
+    tt__store_table table;
+    tt__link queue; /* of tt__store_session.queued */
+} tt__store_service;
+
+/* A session's place in an entry's ring: it waits for the key, stands at its barrier, or watches it. */
+typedef struct tt__store_place {
+    tt__link in_entry;
+    tt__store_entry *entry;
+    struct tt__store_session *session;
+} tt__store_place;
+
+typedef struct tt__store_session {
+    tt__store_service *service;
+    void *owner; /* the server's connection */
+    bool known;  /* which dialect it speaks */
+    tt_store_dialect dialect;
+    bool validated; /* 2.x: the handshake is behind us */
+    tt__store_parser parser;
+    tt__bytes in; /* the beginning of a request whose rest has not come */
+    tt__bytes out;
+
+    tt__store_place *waits; /* of the one WAIT or BARRIER being answered later */
+    size_t wait_count, wait_missing;
+    tt__store_place **watches;
+    size_t watch_count;
+
+    tt__link queued;
+    bool broken; /* to be closed; `why` for the log */
+    char why[TT__STORE_WHY_SIZE];
+} tt__store_session;
+
+/* A client that does not read its replies is not served further while more than this is unsent. */
+#define TT__STORE_OUT_PAUSE ((size_t)1 << 20)
+/* One reply, or all that watching has piled up, may not be larger than this. */
+#define TT__STORE_OUT_MAX ((size_t)1 << 30)
+
+void tt__store_service_init(tt__store_service *service);
+/* All sessions must have been ended. */
+void tt__store_service_free(tt__store_service *service);
+
+/* The next session of the queue, taken out of it; NULL if none. */
+tt__store_session *tt__store_service_next(tt__store_service *service);
+
+void tt__store_session_init(tt__store_session *session, tt__store_service *service, void *owner);
+/* The client is gone: forget what it waits for. */
+void tt__store_session_end(tt__store_session *session);
+
+/* Bytes have come from the client: serve all requests that are whole. */
+void tt__store_session_feed(tt__store_session *session, const void *data, size_t size);
+
+/* Replies have gone out: serve what was held back for TT__STORE_OUT_PAUSE. */
+void tt__store_session_resume(tt__store_session *session);
+
+/* Close the session, with a reason. */
+void tt__store_session_break(tt__store_session *session, const char *format, ...) TT_PRINTF(2, 3);
+
+/* There is something for the server to do for this session. */
+void tt__store_session_queue(tt__store_session *session);
+
+#endif

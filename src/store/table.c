@@ -1,0 +1,139 @@
+#include "store/table.h"
+
+#include "base/clock.h"
+#include "store/siphash.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { FIRST_BUCKETS = 64 };
+
+void tt__store_table_init(tt__store_table *table) {
+    *table = (tt__store_table){0};
+    if (getrandom(table->seed, sizeof table->seed, GRND_NONBLOCK) != (ssize_t)sizeof table->seed)
+        table->seed[0] = (uint64_t)tt__now_ns(); /* early in a boot: weaker, but never a wait */
+}
+
+static void free_entry(tt__store_entry *entry) {
+    tt__bytes_free(&entry->value);
+    free(entry);
+}
+
+void tt__store_table_free(tt__store_table *table) {
+    for (size_t i = 0; i < table->bucket_count; i++)
+        for (tt__store_entry *e = table->buckets[i], *next; e; e = next) {
+            next = e->next;
+            free_entry(e);
+        }
+    free(table->buckets);
+    *table = (tt__store_table){0};
+}
+
+static tt__store_entry **bucket_of(const tt__store_table *table, uint64_t hash) {
+    return &table->buckets[hash & (table->bucket_count - 1)];
+}
+
+static tt__store_entry *find(const tt__store_table *table, tt__span key, uint64_t hash) {
+    if (!table->bucket_count)
+        return NULL;
+    for (tt__store_entry *e = *bucket_of(table, hash); e; e = e->next)
+        if (e->hash == hash && e->key_size == key.size && !memcmp(e->key, key.data, key.size))
+            return e;
+    return NULL;
+}
+
+tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key) {
+    return find(table, key, tt__siphash13(table->seed, key.data, key.size));
+}
+
+/* Keep at most one entry a bucket on average. A table that can't grow any more is slower, not wrong. */
+static bool make_room(tt__store_table *table) {
+    if (table->entries < table->bucket_count)
+        return true;
+    size_t old_count = table->bucket_count, count = old_count ? 2 * old_count : FIRST_BUCKETS;
+    tt__store_entry **old = table->buckets, **buckets = calloc(count, sizeof *buckets);
+    if (!buckets)
+        return old_count > 0;
+    table->buckets = buckets;
+    table->bucket_count = count;
+    for (size_t i = 0; i < old_count; i++)
+        for (tt__store_entry *e = old[i], *next; e; e = next) {
+            next = e->next;
+            tt__store_entry **bucket = bucket_of(table, e->hash);
+            e->next = *bucket;
+            *bucket = e;
+        }
+    free(old);
+    return true;
+}
+
+tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key) {
+    uint64_t hash = tt__siphash13(table->seed, key.data, key.size);
+    tt__store_entry *entry = find(table, key, hash);
+    if (entry)
+        return entry;
+    if (!make_room(table) || !(entry = calloc(1, sizeof *entry + key.size)))
+        return NULL;
+    entry->hash = hash;
+    tt__link_init(&entry->waiters);
+    tt__link_init(&entry->barriers);
+    tt__link_init(&entry->watchers);
+    entry->key_size = key.size;
+    memcpy(entry->key, key.data, key.size);
+    tt__store_entry **bucket = bucket_of(table, hash);
+    entry->next = *bucket;
+    *bucket = entry;
+    table->entries++;
+    return entry;
+}
+
+static void mark_present(tt__store_table *table, tt__store_entry *entry) {
+    table->present += !entry->present;
+    entry->present = true;
+}
+
+bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__span data) {
+    bool fits = data.size <= entry->value.capacity && data.size >= entry->value.capacity / 4;
+    tt__bytes value = {0};
+    if (fits) {
+        value = entry->value;
+        value.size = 0;
+    }
+    tt__bytes_put(&value, data.data, data.size);
+    if (value.failed)
+        return false;
+    if (!fits)
+        tt__bytes_free(&entry->value);
+    entry->value = value;
+    mark_present(table, entry);
+    return true;
+}
+
+bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data) {
+    if (!tt__bytes_reserve(&entry->value, data.size)) {
+        entry->value.failed = false;
+        return false;
+    }
+    tt__bytes_put(&entry->value, data.data, data.size);
+    mark_present(table, entry);
+    return true;
+}
+
+void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {
+    table->present -= entry->present;
+    entry->present = false;
+    tt__bytes_free(&entry->value);
+}
+
+void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
+    if (entry->present || !tt__link_alone(&entry->waiters) || !tt__link_alone(&entry->barriers) ||
+        !tt__link_alone(&entry->watchers))
+        return;
+    tt__store_entry **at = bucket_of(table, entry->hash);
+    while (*at != entry)
+        at = &(*at)->next;
+    *at = entry->next;
+    table->entries--;
+    free_entry(entry);
+}

@@ -1,0 +1,72 @@
+/* The server's keys: a hash table of entries. An entry is more than a key that is there: it also holds those who wait for the key or
+ * watch it, so that a change finds them without a search. It goes when neither a value nor such people are left. */
+#ifndef TT_STORE_TABLE_H
+#define TT_STORE_TABLE_H
+
+#include "base/bytes.h"
+
+/* A ring of links, embedded in what it joins. */
+typedef struct tt__link {
+    struct tt__link *prev, *next;
+} tt__link;
+
+static inline void tt__link_init(tt__link *ring) { ring->prev = ring->next = ring; }
+static inline bool tt__link_alone(const tt__link *ring) { return ring->next == ring; }
+static inline void tt__link_before(tt__link *ring, tt__link *item) {
+    item->prev = ring->prev;
+    item->next = ring;
+    ring->prev->next = item;
+    ring->prev = item;
+}
+static inline void tt__link_remove(tt__link *item) {
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+    tt__link_init(item);
+}
+
+typedef struct tt__store_entry {
+    struct tt__store_entry *next; /* in its bucket */
+    uint64_t hash;
+    tt__link waiters, barriers, watchers;
+    bool present; /* has a value, which may be empty */
+    tt__bytes value;
+    size_t key_size;
+    uint8_t key[];
+} tt__store_entry;
+
+typedef struct tt__store_table {
+    tt__store_entry **buckets;
+    size_t bucket_count; /* 0 or a power of two */
+    size_t entries, present;
+    uint64_t seed[2]; /* a client must not be able to choose keys that meet in one bucket */
+} tt__store_table;
+
+void tt__store_table_init(tt__store_table *table);
+void tt__store_table_free(tt__store_table *table);
+
+/* NULL if there is none. */
+tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key);
+
+/* The entry of `key`, made (without a value) if need be; NULL when memory is out. */
+tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key);
+
+/* Value := data, which must not lie in the entry; false when memory is out (the old value stays). */
+bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__span data);
+
+/* Value := value + data (a missing value counts as empty); false when memory is out. */
+bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data);
+
+/* The value goes, the entry stays. */
+void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry);
+
+/* Free the entry if nothing is left in it. */
+void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry);
+
+static inline tt__span tt__store_entry_key(const tt__store_entry *entry) {
+    return (tt__span){entry->key, entry->key_size};
+}
+static inline tt__span tt__store_entry_value(const tt__store_entry *entry) {
+    return (tt__span){entry->value.data, entry->value.size};
+}
+
+#endif
