@@ -1,0 +1,117 @@
+/* Random tensors: the generator's distributions over any layout. */
+#include "tensor/generator.h"
+#include "tensor/iter.h"
+#include "tensor/tensor.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* What to draw. */
+typedef struct distribution {
+    const char *who;
+    bool normal;
+    double a, b; /* low and high, or mean and standard deviation */
+    tt_generator *generator;
+} distribution;
+
+static void fill_contiguous(tt_tensor *x, const distribution *d) {
+    bool f32 = x->dtype == TT_F32;
+    if (d->normal && f32)
+        tt__generator_normal_f32(d->generator, x->data, x->numel, d->a, d->b);
+    else if (d->normal)
+        tt__generator_normal_f64(d->generator, x->data, x->numel, d->a, d->b);
+    else if (f32)
+        tt__generator_uniform_f32(d->generator, x->data, x->numel, (float)d->a, (float)d->b);
+    else
+        tt__generator_uniform_f64(d->generator, x->data, x->numel, d->a, d->b);
+}
+
+static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
+    if (d->normal) {
+        double value = tt__generator_normal(d->generator, d->a, d->b);
+        if (dtype == TT_F32)
+            *(float *)(void *)at = (float)value;
+        else
+            *(double *)(void *)at = value;
+    } else if (dtype == TT_F32) {
+        tt__generator_uniform_f32(d->generator, (float *)(void *)at, 1, (float)d->a, (float)d->b);
+    } else {
+        tt__generator_uniform_f64(d->generator, (double *)(void *)at, 1, d->a, d->b);
+    }
+}
+
+/* As torch: element by element in the order of memory, whatever the order of dimensions. */
+static void fill_strided(tt_tensor *x, const distribution *d) {
+    tt_shape shape = x->shape;
+    int64_t stride[TT_MAX_DIMS];
+    for (int i = 0; i < shape.ndim; i++) { /* insertion sort: largest stride outermost */
+        int at = i;
+        for (; at > 0 && stride[at - 1] < x->stride[i]; at--) {
+            stride[at] = stride[at - 1];
+            shape.dim[at] = shape.dim[at - 1];
+        }
+        stride[at] = x->stride[i];
+        shape.dim[at] = x->shape.dim[i];
+    }
+    size_t size = tt_dtype_size(x->dtype);
+    for (tt__iter it = tt__iter_begin(&shape, 1, &x->data, &(const int64_t *){stride}, &size); it.more;
+         tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            fill_one(it.p[0] + i * it.step[0] * (int64_t)size, x->dtype, d);
+}
+
+static tt_status fill(tt_tensor *x, const distribution *d) {
+    if (!x)
+        return tt__tensor_first_error(d->who);
+    if (!tt__is_float(x->dtype)) {
+        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s", d->who, TT__DESCRIBE(x));
+        return TT_ERR_DTYPE;
+    }
+    if (x->contiguous)
+        fill_contiguous(x, d);
+    else
+        fill_strided(x, d);
+    return TT_OK;
+}
+
+tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator) {
+    if (!(low <= high) || !isfinite(high - low)) {
+        tt__tensor_fail(TT_ERR_INVALID, "tt_uniform_: expected finite bounds with low <= high, got %g and %g", low,
+                        high);
+        return TT_ERR_INVALID;
+    }
+    return fill(x, &(distribution){"tt_uniform_", false, low, high, generator});
+}
+
+tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator) {
+    if (!(std >= 0)) {
+        tt__tensor_fail(TT_ERR_INVALID, "tt_normal_: expected std >= 0, got %g", std);
+        return TT_ERR_INVALID;
+    }
+    return fill(x, &(distribution){"tt_normal_", true, mean, std, generator});
+}
+
+static tt_tensor *filled(tt_shape shape, const distribution *d) {
+    tt_tensor *x = tt__tensor_new(d->who, shape, TT_F32);
+    if (x)
+        fill_contiguous(x, d);
+    return x;
+}
+
+tt_tensor *tt_rand(tt_shape shape, tt_generator *generator) {
+    return filled(shape, &(distribution){"tt_rand", false, 0, 1, generator});
+}
+
+tt_tensor *tt_randn(tt_shape shape, tt_generator *generator) {
+    return filled(shape, &(distribution){"tt_randn", true, 0, 1, generator});
+}
+
+tt_tensor *tt_randint(int64_t low, int64_t high, tt_shape shape, tt_generator *generator) {
+    if (low >= high)
+        return tt__tensor_fail(TT_ERR_INVALID, "tt_randint: expected low < high, got %" PRId64 " and %" PRId64, low,
+                               high);
+    tt_tensor *x = tt__tensor_new("tt_randint", shape, TT_I64);
+    if (x)
+        tt__generator_randint(generator, x->data, x->numel, low, (uint64_t)high - (uint64_t)low);
+    return x;
+}
