@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Measures Tutti and its peers in one go and prints ratios: only ratios mean anything on a machine that others use too.
+
+The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is not
+installed is named, with what installs it.
+
+usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
+
+  --quick     one round, fewer sizes: does everything run?
+  --rounds N  rounds of each section (default 5)
+  --only ...  some of: all_reduce step startup store
+  --out DIR   where results.jsonl and the charts go (default build/measured)
+"""
+import argparse
+import functools
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+BENCH = pathlib.Path(__file__).resolve().parent
+PEERS = BENCH / "peers"
+ROOT = BENCH.parent
+sys.path[:0] = [str(BENCH), str(PEERS)]
+import chart  # noqa: E402
+import launch  # noqa: E402
+
+TUTTI = ROOT / "build" / "bin" / "tutti"
+PYTHON = "/usr/bin/python3"  # Debian's, for Debian's PyTorch
+WORLD = 2
+
+
+class Missing(Exception):
+    """A peer can't run here; the text says why and what would help."""
+
+
+class Failed(Exception):
+    """A contender ran and ended badly."""
+
+
+# ---- contenders: each returns the JSON objects of one run ----
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def run(command, env=None):
+    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise Failed(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-800:]}")
+    return objects(done.stdout)
+
+
+def tutti(*words):
+    return run([TUTTI, "bench", *words])
+
+
+def openblas_core():
+    """OpenBLAS picks a slow kernel on processors newer than itself: name the best one this processor has."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    return "SkylakeX" if " avx512f" in flags else "Haswell" if " avx2" in flags else None
+
+
+def torch_env():
+    env = dict(os.environ, OMP_NUM_THREADS="1")
+    if openblas_core():
+        env["OPENBLAS_CORETYPE"] = openblas_core()
+    return env
+
+
+@functools.lru_cache
+def has_torch():
+    return subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode == 0
+
+
+def torch(world, script, *words):
+    if not has_torch():
+        raise Missing(f"{PYTHON} has no torch (./dev setup --interop installs it)")
+    command = [PYTHON, str(PEERS / script), *map(str, words)]
+    if world == 1:
+        return run(command, torch_env())
+    code, text = launch.launch(world, command, torch_env(), stderr=subprocess.DEVNULL)
+    if code:
+        raise Failed(f"{script}: exit code {code}")
+    return objects(text)
+
+
+def compiled(out, compiler, source, *words):
+    """Builds a C peer once into `out`."""
+    program = out / pathlib.Path(source).stem
+    if not shutil.which(compiler):
+        raise Missing(f"there is no {compiler} (./dev setup --interop installs it)")
+    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in PEERS.glob("*.[ch]")):
+        subprocess.run([compiler, PEERS / source, "-o", program, *words], check=True)
+    return program
+
+
+def shm_limit(out, sizes):
+    return run([compiled(out, "gcc", "shm_limit.c", "-O3", "-march=native"), *sizes])
+
+
+def mlp_limit(out, world, steps):
+    program = compiled(out, "gcc", "mlp_limit.c", "-O3", "-march=native", "-ldnnl", "-lm")
+    return run([program, world, steps], dict(os.environ, OMP_NUM_THREADS="1"))
+
+
+def mpi(out, sizes):
+    program = compiled(out, "mpicc", "mpi_allreduce.c", "-O2")
+    env = dict(os.environ)
+    if os.geteuid() == 0:
+        env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return run(["mpirun", "-n", WORLD, program, *sizes], env)
+
+
+def torch_startup():
+    has_torch()  # asked before the clock runs
+    start = time.perf_counter()
+    torch(WORLD, "torch_hello.py")
+    return [{"bench": "startup", "peer": "torch", "world": WORLD, "ms_median": round((time.perf_counter() - start) * 1e3, 1)}]
+
+
+# ---- sections: contenders, and how a row is read from an object ----
+
+class Section:
+    """`contenders`: name -> function; `rows`: (row label, number) of each object it gives; `better`: "less" or "more"."""
+
+    def __init__(self, key, name, unit, better, baseline, contenders, rows):
+        self.key, self.name, self.unit, self.better, self.baseline = key, name, unit, better, baseline
+        self.contenders, self.rows = contenders, rows
+        self.values, self.notes, self.objects = {}, {}, []
+
+    def measure(self, rounds):
+        for number in range(rounds):
+            for name, function in self.contenders.items():
+                if name in self.notes:  # missing or failed: not again
+                    continue
+                if sys.stderr.isatty():
+                    print(f"\r{self.name}: round {number + 1}/{rounds}, {name}\033[K", end="", file=sys.stderr, flush=True)
+                self.one(name, function, number)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+    def one(self, name, function, number):
+        try:
+            for found in function():
+                self.objects.append(dict(found, contender=name, round=number))
+                for row, value in self.rows(found):
+                    self.values.setdefault(row, {}).setdefault(name, []).append(value)
+        except Missing as reason:
+            self.notes[name] = f"not measured: {reason}"
+        except Failed as reason:
+            self.notes[name] = f"FAILED: {reason}"
+
+    def median(self, row, name):
+        values = self.values.get(row, {}).get(name)
+        return statistics.median(values) if values else None
+
+    def table(self):
+        """Markdown: a row for each size or model, a column for each contender, then how many times better the baseline is."""
+        others = [name for name in self.contenders if name != self.baseline]
+        lines = ["| " + " | ".join([f"{self.name}, {self.unit}", *self.contenders,
+                                    *(f"{self.baseline} : {other}" for other in others)]) + " |",
+                 "| --- |" + " ---: |" * (len(self.contenders) + len(others))]
+        for row in self.values:
+            ours = self.median(row, self.baseline)
+            cells = [number(self.median(row, name)) for name in self.contenders]
+            cells += [ratio(ours, self.median(row, other), self.better) for other in others]
+            lines.append("| " + " | ".join([row, *cells]) + " |")
+        return lines + [f"{name}: {note}" for name, note in self.notes.items()]
+
+
+def number(value):
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def ratio(ours, theirs, better):
+    """How many times better the baseline is: above 1 it wins, whether less or more is better."""
+    if ours is None or theirs is None:
+        return "-"
+    times = theirs / ours if better == "less" else ours / theirs
+    return f"{times:.0f} x" if times >= 10 else f"{times:.2f} x"
+
+
+def size_label(size):
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size // scale} {unit}"
+    return f"{size} B"
+
+
+def sections(out, quick):
+    sizes = [8, 1 << 10, 1 << 16, 1 << 20] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
+    steps = 50 if quick else 200
+    comma = ",".join(map(str, sizes))
+
+    def all_reduce(buffers):
+        return tutti("all_reduce", "--backend", "native", "--world", str(WORLD), "--sizes", comma, "--buffers", buffers)
+
+    def step_rows(found):
+        ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
+        yield f"{found['model']}, {ranks}, ms", found["ms_median"]
+        yield f"{found['model']}, {ranks}, MB a rank", found["rss_mb"]
+
+    def both_worlds(function):
+        return lambda: function(1) + function(2)
+
+    return [
+        Section("all_reduce", f"all_reduce f32, {WORLD} ranks", "us", "less", "tutti symmetric", {
+            "tutti symmetric": lambda: all_reduce("symmetric"),
+            "tutti plain": lambda: all_reduce("plain"),
+            "limit": lambda: shm_limit(out, sizes),
+            "Open MPI": lambda: mpi(out, sizes),
+            "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
+        }, lambda found: [(size_label(found["bytes"]), found["usec_median"])]),
+        Section("step", "training step", "ms and MB", "less", "tutti", {
+            "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
+            "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),
+            "PyTorch": both_worlds(lambda world: torch(world, "torch_train.py", "mlp", steps)),
+        }, step_rows),
+        Section("startup", f"startup, {WORLD} ranks", "ms", "less", "tutti", {
+            "tutti": lambda: tutti("startup", "--world", str(WORLD)),
+            "PyTorch": torch_startup,
+        }, lambda found: [("join, all_reduce, leave", found["ms_median"])]),
+        Section("store", "store, 1 client", "operations a second", "more", "tutti", {
+            "tutti": lambda: tutti("store", "--clients", "1"),
+            "PyTorch": lambda: torch(1, "torch_store.py", 500 if quick else 5000),
+        }, lambda found: [(found["op"], found["ops_per_sec"])]),
+    ]
+
+
+def machine():
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "unknown")
+    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, {time.strftime('%Y-%m-%d')}"
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "measured")
+    args = parser.parse_args()
+    if args.help:
+        print(__doc__)
+        return 0
+    out, rounds = args.out.resolve(), args.rounds or (1 if args.quick else 5)
+    programs = ROOT / "build" / "peers"
+    for folder in (out, programs):
+        folder.mkdir(parents=True, exist_ok=True)
+    chosen = [s for s in sections(programs, args.quick) if not args.only or s.key in args.only.split(",")]
+    if not chosen:
+        print(f"bench: nothing is called \"{args.only}\"; ./dev bench --help lists the sections", file=sys.stderr)
+        return 2
+    print(f"{machine()}; medians of {rounds} alternating round(s); \"A : B\" is how many times better A is\n")
+    for section in chosen:
+        section.measure(rounds)
+        print("\n".join(section.table()) + "\n", flush=True)
+    with open(out / "results.jsonl", "w") as file:
+        for section in chosen:
+            file.writelines(json.dumps(found) + "\n" for found in section.objects)
+    chart.write(out, chosen)
+    print(f"single results: {out}/results.jsonl; charts: {out}/*.svg")
+    return 1 if any(note.startswith("FAILED") for s in chosen for note in s.notes.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
