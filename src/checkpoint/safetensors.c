@@ -1,0 +1,62 @@
+#include "checkpoint/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/tensor.h"
+
+static const tt__safetensors_dtype dtypes[] = {
+    {"F32", 32, true, TT_F32},          {"F64", 64, true, TT_F64},      {"I32", 32, true, TT_I32},
+    {"I64", 64, true, TT_I64},          {"U8", 8, true, TT_U8},         {.name = "BOOL", .bits = 8},
+    {.name = "I8", .bits = 8},          {.name = "I16", .bits = 16},    {.name = "U16", .bits = 16},
+    {.name = "F16", .bits = 16},        {.name = "BF16", .bits = 16},   {.name = "U32", .bits = 32},
+    {.name = "C64", .bits = 64},        {.name = "U64", .bits = 64},    {.name = "F8_E5M2", .bits = 8},
+    {.name = "F8_E4M3", .bits = 8},     {.name = "F8_E8M0", .bits = 8}, {.name = "F8_E4M3FNUZ", .bits = 8},
+    {.name = "F8_E5M2FNUZ", .bits = 8}, {.name = "F4", .bits = 4},      {.name = "F6_E2M3", .bits = 6},
+    {.name = "F6_E3M2", .bits = 6},
+};
+
+const tt__safetensors_dtype *tt__safetensors_dtype_find(const char *name) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0)
+            return &dtypes[i];
+    return NULL;
+}
+
+const char *tt__safetensors_dtype_name(tt_dtype dtype) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].supported && dtypes[i].dtype == dtype)
+            return dtypes[i].name;
+    return "?";
+}
+
+tt__printable tt__safetensors_printable(const char *text) {
+    tt__printable p;
+    size_t n = 0;
+    for (; text[n] && n < 100; n++)
+        p.text[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+    memcpy(p.text + n, text[n] ? "..." : "", text[n] ? 4 : 1);
+    return p;
+}
+
+tt_named_tensors tt_safetensors_tensors(const tt_safetensors *file) {
+    return file ? (tt_named_tensors){.count = file->count, .names = file->names, .tensors = file->tensors}
+                : (tt_named_tensors){.count = 0};
+}
+
+const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key) {
+    if (!file || !key)
+        return NULL;
+    return json_string_value(json_object_get(json_object_get(file->header, TT__SAFETENSORS_METADATA), key));
+}
+
+void tt_safetensors_free(tt_safetensors *file) {
+    if (!file)
+        return;
+    for (size_t i = 0; file->tensors && i < file->count; i++)
+        tt__tensor_disown(file->tensors[i]);
+    free(file->tensors);
+    free(file->names);
+    json_decref(file->header);
+    free(file);
+}

@@ -1,0 +1,348 @@
+/* Reading safetensors. The file is taken for hostile: lengths are compared with the file's before anything is allocated, and every rule of the
+ * format is checked before a tensor is made. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+#include "tensor/tensor.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors are read as they lie in the file: little-endian"
+#endif
+
+/* Where bytes come from: a file, or memory if `data` is set. */
+typedef struct source {
+    const char *name; /* for errors */
+    const unsigned char *data;
+    int fd;
+    uint64_t size;
+} source;
+
+/* What the header says of one tensor. */
+typedef struct entry {
+    const char *name;
+    const tt__safetensors_dtype *dtype;
+    size_t ndim;    /* may be more than a tt_shape holds */
+    tt_shape shape; /* its first TT_MAX_DIMS sizes */
+    uint64_t begin, end;
+} entry;
+
+/* Fail for a tensor: path, its name, and what is wrong. */
+TT_PRINTF(4, 5)
+static tt_status fail_tensor(tt_status status, const source *src, const char *tensor, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tt__fail(status, "%s: tensor \"%s\": %s", src->name, tt__safetensors_printable(tensor).text, text);
+}
+
+static tt_status source_read(const source *src, uint64_t offset, void *out, uint64_t size) {
+    if (src->data) {
+        if (size > 0)
+            memcpy(out, src->data + offset, size);
+        return TT_OK;
+    }
+    char *to = out;
+    while (size > 0) {
+        ssize_t n = pread(src->fd, to, size < (uint64_t)1 << 30 ? size : (uint64_t)1 << 30, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tt__fail_errno(TT_ERR_IO, errno, "%s: reading failed", src->name);
+        if (n == 0)
+            return tt__fail(TT_ERR_IO, "%s: it became shorter while it was read", src->name);
+        to += n;
+        offset += (uint64_t)n;
+        size -= (uint64_t)n;
+    }
+    return TT_OK;
+}
+
+/* ---- the header ---- */
+
+static tt_status header_length(const source *src, uint64_t *length) {
+    if (src->size < 8)
+        return tt__fail(TT_ERR_FORMAT, "%s: expected at least 8 bytes of safetensors, got %llu", src->name,
+                        (unsigned long long)src->size);
+    unsigned char bytes[8];
+    TT__TRY(source_read(src, 0, bytes, sizeof bytes));
+    memcpy(length, bytes, sizeof *length);
+    if (*length > TT__SAFETENSORS_MAX_HEADER)
+        return tt__fail(TT_ERR_FORMAT, "%s: expected a header of at most %llu bytes, its first 8 bytes say %llu",
+                        src->name, (unsigned long long)TT__SAFETENSORS_MAX_HEADER, (unsigned long long)*length);
+    if (*length > src->size - 8)
+        return tt__fail(TT_ERR_FORMAT, "%s: a header of %llu bytes does not fit the file's %llu bytes (cut short?)",
+                        src->name, (unsigned long long)*length, (unsigned long long)src->size);
+    return TT_OK;
+}
+
+static tt_status header_parse(const source *src, const char *text, size_t length, json_t **header) {
+    json_error_t error;
+    *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (!*header && json_error_code(&error) == json_error_out_of_memory)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", src->name);
+    if (!*header)
+        return tt__fail(TT_ERR_FORMAT, "%s: the header is no valid JSON: %s (byte %d of it)", src->name,
+                        tt__safetensors_printable(error.text).text, error.position);
+    if (!json_is_object(*header))
+        return tt__fail(TT_ERR_FORMAT, "%s: expected a JSON object as header, got something else", src->name);
+    return TT_OK;
+}
+
+static tt_status header_read(const source *src, uint64_t length, json_t **header) {
+    char *text = malloc(length ? length : 1);
+    if (!text)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a header of %llu bytes", src->name,
+                        (unsigned long long)length);
+    tt_status status = source_read(src, 8, text, length);
+    if (!status)
+        status = header_parse(src, text, length, header);
+    free(text);
+    return status;
+}
+
+static tt_status check_metadata(const source *src, json_t *header) {
+    json_t *metadata = json_object_get(header, TT__SAFETENSORS_METADATA);
+    if (!metadata || json_is_null(metadata))
+        return TT_OK;
+    if (!json_is_object(metadata))
+        return tt__fail(TT_ERR_FORMAT, "%s: expected an object as %s, got something else", src->name,
+                        TT__SAFETENSORS_METADATA);
+    const char *key;
+    json_t *value;
+    json_object_foreach(metadata, key, value) {
+        if (!json_is_string(value))
+            return tt__fail(TT_ERR_FORMAT, "%s: expected a string as %s's \"%s\", got something else", src->name,
+                            TT__SAFETENSORS_METADATA, tt__safetensors_printable(key).text);
+    }
+    return TT_OK;
+}
+
+/* ---- one entry ---- */
+
+static tt_status entry_dtype(const source *src, entry *e, json_t *value) {
+    const char *name = json_string_value(json_object_get(value, "dtype"));
+    if (!name)
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected a string \"dtype\"");
+    e->dtype = tt__safetensors_dtype_find(name);
+    if (!e->dtype)
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "unknown dtype \"%s\"", tt__safetensors_printable(name).text);
+    return TT_OK;
+}
+
+/* Sets e->shape and *bytes, the size that dtype and shape ask for. */
+static tt_status entry_shape(const source *src, entry *e, json_t *value, uint64_t *bytes) {
+    json_t *shape = json_object_get(value, "shape");
+    if (!json_is_array(shape))
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected an array \"shape\"");
+    e->ndim = json_array_size(shape);
+    uint64_t count = 1;
+    for (size_t d = 0; d < e->ndim; d++) {
+        json_t *size = json_array_get(shape, d);
+        if (!json_is_integer(size) || json_integer_value(size) < 0)
+            return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected sizes of 0 or more in \"shape\", got another %s",
+                               json_is_integer(size) ? "number" : "thing");
+        if (__builtin_mul_overflow(count, (uint64_t)json_integer_value(size), &count))
+            return fail_tensor(TT_ERR_FORMAT, src, e->name, "the sizes in \"shape\" multiply beyond 64 bits");
+        if (d < TT_MAX_DIMS)
+            e->shape.dim[d] = json_integer_value(size);
+    }
+    e->shape.ndim = e->ndim < TT_MAX_DIMS ? (int)e->ndim : TT_MAX_DIMS;
+    if (__builtin_mul_overflow(count, (uint64_t)e->dtype->bits, bytes))
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "%llu elements of %s are beyond 64 bits",
+                           (unsigned long long)count, e->dtype->name);
+    if (*bytes % 8)
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "%llu elements of %s are no whole number of bytes",
+                           (unsigned long long)count, e->dtype->name);
+    *bytes /= 8;
+    return TT_OK;
+}
+
+static tt_status entry_offsets(const source *src, entry *e, json_t *value, uint64_t bytes, uint64_t data_size) {
+    json_t *offsets = json_object_get(value, "data_offsets");
+    json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected \"data_offsets\":[begin,end] with 0 <= begin <= end");
+    e->begin = (uint64_t)json_integer_value(begin);
+    e->end = (uint64_t)json_integer_value(end);
+    if (e->end > data_size)
+        return fail_tensor(TT_ERR_FORMAT, src, e->name,
+                           "its data ends at byte %llu, the file has %llu bytes of data (cut short?)",
+                           (unsigned long long)e->end, (unsigned long long)data_size);
+    if (e->end - e->begin != bytes)
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "dtype and shape make %llu bytes, data_offsets %llu",
+                           (unsigned long long)bytes, (unsigned long long)(e->end - e->begin));
+    return TT_OK;
+}
+
+static tt_status entry_parse(const source *src, entry *e, json_t *value, uint64_t data_size) {
+    if (!json_is_object(value))
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected an object");
+    uint64_t bytes = 0;
+    TT__TRY(entry_dtype(src, e, value));
+    TT__TRY(entry_shape(src, e, value, &bytes));
+    return entry_offsets(src, e, value, bytes, data_size);
+}
+
+/* ---- all entries ---- */
+
+static tt_status parse_entries(const source *src, json_t *header, uint64_t data_size, entry *entries) {
+    size_t n = 0;
+    const char *name;
+    json_t *value;
+    json_object_foreach(header, name, value) {
+        if (strcmp(name, TT__SAFETENSORS_METADATA) == 0)
+            continue;
+        entries[n].name = name;
+        TT__TRY(entry_parse(src, &entries[n], value, data_size));
+        n++;
+    }
+    return TT_OK;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+static int by_name(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* The data must be covered exactly. Sorts `entries` by offset. */
+static tt_status check_coverage(const source *src, entry *entries, size_t n, uint64_t data_size) {
+    if (n > 0)
+        qsort(entries, n, sizeof *entries, by_offset);
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; at = entries[i++].end)
+        if (entries[i].begin != at)
+            return fail_tensor(TT_ERR_FORMAT, src, entries[i].name,
+                               "its data begins at byte %llu, %s (tensors must follow each other without gaps)",
+                               (unsigned long long)entries[i].begin,
+                               entries[i].begin < at ? "inside another tensor's" : "after bytes that are no tensor's");
+    if (at != data_size)
+        return tt__fail(TT_ERR_FORMAT, "%s: its tensors have %llu bytes, the file has %llu bytes of data", src->name,
+                        (unsigned long long)at, (unsigned long long)data_size);
+    return TT_OK;
+}
+
+static tt_status check_supported(const source *src, const entry *entries, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!entries[i].dtype->supported)
+            return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name,
+                               "dtype %s is not supported (convert it to F32, F64, I32, I64 or U8)",
+                               entries[i].dtype->name);
+        if (entries[i].ndim > TT_MAX_DIMS)
+            return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name, "%zu dimensions, at most %d are supported",
+                               entries[i].ndim, TT_MAX_DIMS);
+    }
+    return TT_OK;
+}
+
+/* The tensor is the file's, whatever scope is open. */
+static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e, tt_tensor **out) {
+    tt_tensor *x = tt__tensor_new("tt_safetensors_load", e->shape, e->dtype->dtype);
+    if (!x || tt__tensor_adopt(x, "a safetensors file"))
+        return tt__fail_prefix("%s: tensor \"%s\"", src->name, tt__safetensors_printable(e->name).text);
+    *out = x;
+    return source_read(src, data_at + e->begin, tt_tensor_data(x), e->end - e->begin);
+}
+
+static tt_status read_tensors(tt_safetensors *file, const source *src, uint64_t data_at, entry *entries, size_t n) {
+    file->names = calloc(n ? n : 1, sizeof *file->names);
+    file->tensors = calloc(n ? n : 1, sizeof *file->tensors);
+    if (!file->names || !file->tensors)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", src->name, n);
+    file->count = n;
+    if (n > 0)
+        qsort(entries, n, sizeof *entries, by_name);
+    for (size_t i = 0; i < n; i++) {
+        file->names[i] = entries[i].name;
+        TT__TRY(read_tensor(src, data_at, &entries[i], &file->tensors[i]));
+    }
+    return TT_OK;
+}
+
+static tt_status read_entries(tt_safetensors *file, const source *src, uint64_t data_at) {
+    size_t n = json_object_size(file->header);
+    if (json_object_get(file->header, TT__SAFETENSORS_METADATA))
+        n--;
+    entry *entries = calloc(n ? n : 1, sizeof *entries);
+    if (!entries)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", src->name, n);
+    uint64_t data_size = src->size - data_at;
+    tt_status status = parse_entries(src, file->header, data_size, entries);
+    if (!status)
+        status = check_coverage(src, entries, n, data_size);
+    if (!status)
+        status = check_supported(src, entries, n);
+    if (!status)
+        status = read_tensors(file, src, data_at, entries, n);
+    free(entries);
+    return status;
+}
+
+static tt_status read_source(tt_safetensors **out, const source *src) {
+    tt_safetensors *file = calloc(1, sizeof *file);
+    if (!file)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to read it", src->name);
+    uint64_t length = 0;
+    tt_status status = header_length(src, &length);
+    if (!status)
+        status = header_read(src, length, &file->header);
+    if (!status)
+        status = check_metadata(src, file->header);
+    if (!status)
+        status = read_entries(file, src, 8 + length);
+    if (status) {
+        tt_safetensors_free(file);
+        return status;
+    }
+    *out = file;
+    return TT_OK;
+}
+
+tt_status tt_safetensors_parse(tt_safetensors **out, const void *data, size_t size, const char *name) {
+    if (!out)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_parse: `out` is NULL");
+    *out = NULL;
+    if (!data && size > 0)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_parse: `data` is NULL");
+    source src = {.name = name ? name : "safetensors", .data = data ? data : "", .fd = -1, .size = size};
+    return read_source(out, &src);
+}
+
+tt_status tt_safetensors_load(tt_safetensors **out, const char *path) {
+    if (!out || !path)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", out ? "path" : "out");
+    *out = NULL;
+    source src = {.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (src.fd < 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
+    struct stat s;
+    tt_status status;
+    if (fstat(src.fd, &s) != 0)
+        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
+    else if (!S_ISREG(s.st_mode))
+        status = tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", path,
+                          S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
+    else {
+        src.size = (uint64_t)s.st_size;
+        status = read_source(out, &src);
+    }
+    close(src.fd);
+    return status;
+}

@@ -1,0 +1,181 @@
+/* Writing safetensors as the reference writer does: "__metadata__" first, tensors by element size (largest first, so that all are aligned), then by name,
+ * compact JSON, padded with spaces to a multiple of 8 bytes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+
+typedef struct item {
+    const char *name;
+    tt_tensor *tensor;
+} item;
+
+/* The reference writer's order of types, of those we have. */
+static int dtype_rank(tt_dtype dtype) {
+    static const tt_dtype order[] = {TT_I64, TT_F64, TT_F32, TT_I32, TT_U8};
+    int rank = 0;
+    while (order[rank] != dtype)
+        rank++;
+    return rank;
+}
+
+static int in_file_order(const void *a, const void *b) {
+    const item *x = a, *y = b;
+    int dx = dtype_rank(tt_tensor_dtype(x->tensor)), dy = dtype_rank(tt_tensor_dtype(y->tensor));
+    return dx != dy ? dx - dy : strcmp(x->name, y->name);
+}
+
+static uint64_t tensor_bytes(const tt_tensor *x) {
+    return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x));
+}
+
+/* ---- the header ---- */
+
+/* Length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or values above 10FFFF. */
+static size_t utf8_length(const unsigned char *c) {
+    size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    bool surrogate = c[0] == 0xed && c[1] >= 0xa0, beyond = c[0] == 0xf4 && c[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : length;
+}
+
+static tt_status check_text(const char *path, const char *what, const char *text) {
+    if (!text)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a %s, got NULL", path, what);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c += utf8_length(c))
+        if (utf8_length(c) == 0)
+            return tt__fail(TT_ERR_INVALID, "%s: expected the %s \"%s\" to be UTF-8", path, what,
+                            tt__safetensors_printable(text).text);
+    return TT_OK;
+}
+
+/* Put `value` into `object`, which takes it over also on failure. A value of NULL means that memory ran out where it was made. */
+static tt_status put(json_t *object, const char *path, const char *key, json_t *value) {
+    if (json_object_get(object, key)) {
+        json_decref(value);
+        return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", path, tt__safetensors_printable(key).text);
+    }
+    if (json_object_set_new(object, key, value) != 0)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
+    return TT_OK;
+}
+
+static json_t *describe_tensor(const tt_tensor *x, uint64_t begin) {
+    json_t *shape = json_array();
+    for (int d = 0; d < tt_tensor_dim(x); d++)
+        json_array_append_new(shape, json_integer(tt_tensor_size(x, d)));
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tt__safetensors_dtype_name(tt_tensor_dtype(x)), "shape", shape,
+                     "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor_bytes(x)));
+}
+
+static tt_status fill_header(json_t *header, const char *path, const item *items, size_t count,
+                             const tt_metadata *metadata, size_t n) {
+    json_t *pairs = json_object();
+    TT__TRY(put(header, path, TT__SAFETENSORS_METADATA, pairs));
+    TT__TRY(put(pairs, path, "format", json_string("pt")));
+    for (size_t i = 0; i < n; i++) {
+        TT__TRY(check_text(path, "metadata key", metadata[i].key));
+        TT__TRY(check_text(path, "metadata value", metadata[i].value));
+        TT__TRY(put(pairs, path, metadata[i].key, json_string(metadata[i].value)));
+    }
+    uint64_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        TT__TRY(put(header, path, items[i].name, describe_tensor(items[i].tensor, at)));
+        at += tensor_bytes(items[i].tensor);
+    }
+    return TT_OK;
+}
+
+/* The file's first bytes: length and padded JSON, in one block that is the caller's. */
+static tt_status serialise_header(json_t *header, const char *path, char **out, size_t *size) {
+    size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT);
+    if (length == 0)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
+    uint64_t padded = (length + 7) / 8 * 8;
+    if (padded > TT__SAFETENSORS_MAX_HEADER)
+        return tt__fail(TT_ERR_INVALID, "%s: a header of %llu bytes is over the format's limit of %llu", path,
+                        (unsigned long long)padded, (unsigned long long)TT__SAFETENSORS_MAX_HEADER);
+    char *text = malloc(8 + padded);
+    if (!text)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
+    memcpy(text, &padded, 8);
+    json_dumpb(header, text + 8, length, JSON_COMPACT);
+    memset(text + 8 + length, ' ', padded - length);
+    *out = text;
+    *size = 8 + padded;
+    return TT_OK;
+}
+
+static tt_status make_header(const char *path, const item *items, size_t count, const tt_metadata *metadata, size_t n,
+                             char **out, size_t *size) {
+    json_t *header = json_object();
+    if (!header)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
+    tt_status status = fill_header(header, path, items, count, metadata, n);
+    if (!status)
+        status = serialise_header(header, path, out, size);
+    json_decref(header);
+    return status;
+}
+
+/* ---- the file ---- */
+
+/* A tensor of another layout is copied. */
+static tt_status write_tensor(tt__atomic_file *file, const item *it) {
+    tt_tensor *x = it->tensor;
+    if (tt_is_contiguous(x))
+        return tt__atomic_write(file, tt_tensor_data(x), tensor_bytes(x));
+    tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x)));
+    tt_status status = copy ? tt_copy(copy, x) : tt_last_status();
+    if (!status)
+        status = tt__atomic_write(file, tt_tensor_data(copy), tensor_bytes(copy));
+    tt_tensor_free(copy);
+    return status;
+}
+
+static tt_status write_file(const char *path, const char *header, size_t header_size, const item *items, size_t count) {
+    tt__atomic_file file;
+    TT__TRY(tt__atomic_open(&file, path));
+    tt_status status = tt__atomic_write(&file, header, header_size);
+    for (size_t i = 0; i < count && !status; i++)
+        status = write_tensor(&file, &items[i]);
+    if (!status)
+        return tt__atomic_commit(&file);
+    tt__atomic_abort(&file);
+    return status;
+}
+
+static tt_status collect_items(const char *path, tt_named_tensors tensors, item *items) {
+    for (size_t i = 0; i < tensors.count; i++) {
+        items[i] = (item){.name = tensors.names[i], .tensor = tensors.tensors[i]};
+        TT__TRY(check_text(path, "tensor name", items[i].name));
+        if (!items[i].tensor)
+            return tt__fail(TT_ERR_INVALID, "%s: \"%s\" has no tensor, but NULL", path, items[i].name);
+    }
+    if (tensors.count > 0)
+        qsort(items, tensors.count, sizeof *items, in_file_order);
+    return TT_OK;
+}
+
+tt_status tt_safetensors_save(const char *path, tt_named_tensors tensors, const tt_metadata *metadata, size_t n) {
+    if (!path || (n > 0 && !metadata))
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_save: `%s` is NULL", path ? "metadata" : "path");
+    item *items = calloc(tensors.count ? tensors.count : 1, sizeof *items);
+    if (!items)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to list %zu tensors", path, tensors.count);
+    char *header = NULL;
+    size_t header_size = 0;
+    tt_status status = collect_items(path, tensors, items);
+    if (!status)
+        status = make_header(path, items, tensors.count, metadata, n, &header, &header_size);
+    if (!status)
+        status = write_file(path, header, header_size, items, tensors.count);
+    free(header);
+    free(items);
+    return status;
+}
