@@ -13,6 +13,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } benches[] = {
+    {"store", tt__bench_store, "operations a second of the key-value store"},
     {NULL, NULL, NULL},
 };
 

@@ -6,6 +6,9 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
+
+enum { SPIN_NS = 50 * 1000 };
 
 static tt_status wait_ready(int fd, short events, int64_t deadline_ms) {
     struct pollfd p = {.fd = fd, .events = events};
@@ -24,9 +27,11 @@ static tt_status wait_ready(int fd, short events, int64_t deadline_ms) {
 
 static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
 
+/* An answer usually takes less time than going to sleep and being woken (tens of microseconds on a virtual machine), so for a moment
+ * the CPU is only offered to others. */
 tt_status tt__net_read_some(int fd, void *buf, size_t size, int64_t deadline_ms, size_t *got) {
+    int64_t spin_until = tt__now_ns() + SPIN_NS;
     for (;;) {
-        TT__TRY(wait_ready(fd, POLLIN, deadline_ms));
         ssize_t n = recv(fd, buf, size, MSG_DONTWAIT);
         if (n >= 0) {
             *got = (size_t)n;
@@ -34,6 +39,10 @@ tt_status tt__net_read_some(int fd, void *buf, size_t size, int64_t deadline_ms,
         }
         if (!again(errno))
             return tt__fail_errno(TT_ERR_NET, errno, "reading from the connection");
+        if (tt__now_ns() < spin_until)
+            sched_yield();
+        else
+            TT__TRY(wait_ready(fd, POLLIN, deadline_ms));
     }
 }
 

@@ -1,0 +1,96 @@
+/* tutti store: serve a key-value store until told to stop. */
+#include "base/parse.h"
+#include "cli/cli.h"
+
+#include <tutti/store.h>
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static int help(void) {
+    printf(
+        "usage: tutti store [--host HOST] [--port PORT]\n\n"
+        "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire\n"
+        "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first "
+        "bytes.\n\n"
+        "  --host HOST   address to serve on (default 127.0.0.1; only loopback addresses for now)\n"
+        "  --port PORT   port to serve on (default %d; 0 = any free one, which the first line of output names)\n"
+        "  --help        this text\n\n"
+        "'tutti run' serves a store itself; use this one to start ranks by hand:\n\n"
+        "  tutti store &\n"
+        "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=2 TORCHELASTIC_USE_AGENT_STORE=True\n"
+        "  RANK=0 ./program & RANK=1 ./program\n\n"
+        "From Python: torch.distributed.TCPStore(\"127.0.0.1\", %d, is_master=False)\n",
+        TT_STORE_DEFAULT_PORT, TT_STORE_DEFAULT_PORT, TT_STORE_DEFAULT_PORT);
+    return TT__EXIT_OK;
+}
+
+static void print_log(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    if (level >= TT_LOG_WARNING)
+        fprintf(stderr, "tutti store: %s\n", line);
+}
+
+/* Every client is a descriptor. */
+static void allow_many_clients(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* An address in IPv6's notation is written in brackets before a port. */
+static void announce(const char *host, int port) {
+    printf(strchr(host, ':') ? "serving on [%s]:%d\n" : "serving on %s:%d\n", host, port);
+    fflush(stdout);
+}
+
+static int serve(const char *host, int port) {
+    tt_store_server *server;
+    sigset_t stop;
+    int signal;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    tt_set_log(print_log, NULL);
+    allow_many_clients();
+    if (tt_store_server_start(&server, host, port)) {
+        tt_report();
+        return TT__EXIT_FAILED;
+    }
+    announce(host, tt_store_server_port(server));
+    sigwait(&stop, &signal);
+    tt_store_server_free(server);
+    return TT__EXIT_OK;
+}
+
+int tt__cmd_store(int argc, char **argv) {
+    static const struct option options[] = {{"host", required_argument, NULL, 'h'},
+                                            {"port", required_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'H'},
+                                            {NULL, 0, NULL, 0}};
+    const char *host = "127.0.0.1";
+    int64_t port = TT_STORE_DEFAULT_PORT;
+    tt__cli_normalise_flags(argc, argv);
+    opterr = 0;
+    for (int c, i = 1; (c = getopt_long(argc, argv, "+:", options, NULL)) != -1; i = optind) {
+        if (c == 'h')
+            host = optarg;
+        else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
+            return tt__cli_usage_error("store", "%s", tt_last_error());
+        else if (c == ':')
+            return tt__cli_usage_error("store", "%s needs a value", argv[i]);
+        else if (c == 'H')
+            return help();
+        else if (c == '?')
+            return tt__cli_usage_error("store", "unknown flag %s", argv[i]);
+    }
+    if (optind < argc)
+        return tt__cli_usage_error("store", "unexpected argument \"%s\"", argv[optind]);
+    return serve(host, (int)port);
+}
