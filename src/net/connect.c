@@ -62,9 +62,8 @@ static int try_address(const struct addrinfo *a, int64_t deadline_ms, int *out) 
 
 /* One round over all addresses of the host. `why` receives the last reason of failure. */
 static bool try_host(const char *host, const char *port, int64_t deadline_ms, int *fd, char *why, size_t why_size) {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *list = NULL;
-    int gai = getaddrinfo(host, port, &hints, &list);
+    int gai = tt__net_resolve(host, port, AI_NUMERICSERV, &list);
     if (gai) {
         snprintf(why, why_size, "%s", gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
         return false;

@@ -78,10 +78,9 @@ static tt_status check_loopback(const struct addrinfo *list, const char *host) {
 }
 
 tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *list = NULL;
     *n = 0;
-    int gai = getaddrinfo(host, NULL, &hints, &list);
+    int gai = tt__net_resolve(host, NULL, AI_PASSIVE, &list);
     if (gai)
         return tt__fail(TT_ERR_NET, "can't serve on %s: %s", host,
                         gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));

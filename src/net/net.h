@@ -5,7 +5,12 @@
 
 #include <tutti/base.h>
 
+#include <netdb.h>
 #include <sys/socket.h>
+
+/* getaddrinfo() for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where the system does not know it. Returns
+ * getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
+int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 
 /* Read what is there, waiting for the first byte. *got = 0: the other side closed the connection.
  * Errors: TT_ERR_TIMEOUT, TT_ERR_NET. */

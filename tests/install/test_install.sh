@@ -81,7 +81,7 @@ foreach(target tutti comm tutti-static comm-static)
 endforeach()
 TEXT
 {
-    cmake -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$prefix"
+    cmake -G Ninja -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$prefix"
     cmake --build "$work/cmake/build"
 } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package"; }
 for target in tutti comm tutti-static comm-static; do
