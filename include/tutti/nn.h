@@ -62,7 +62,7 @@ TT_API void *tt_module_user(const tt_module *module);
  * already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
 TT_API tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
-/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). */
+/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x stays whose it was. */
 TT_API tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
 
 /* Child by name, or NULL with TT_ERR_NOT_FOUND. */
@@ -73,7 +73,7 @@ TT_API tt_module *tt_module_child(const tt_module *module, const char *name);
 /* Run it. NULL module or x gives NULL. */
 TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
 
-/* All parameters, in registration order, depth first, with dotted names; valid until the tree changes or is freed. */
+/* All parameters, with dotted names: a module's own in registration order, then those of its children, as in PyTorch; valid until the tree changes or is freed. */
 TT_API tt_named_tensors tt_module_parameters(tt_module *module);
 
 /* What a checkpoint holds: parameters (and, later, buffers). For a wrapper such as DDP the wrapped module's, without prefix. */

@@ -8,6 +8,8 @@
 tt_module *tt__module_wrapper(const tt_module_class *cls, void *user, tt_module *inner);
 tt_module *tt__module_wrapped(const tt_module *module); /* NULL if it is no wrapper */
 
+bool tt__module_has_parent(const tt_module *module);
+
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
 

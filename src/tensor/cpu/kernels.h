@@ -1,0 +1,53 @@
+/* f32 loops over contiguous arrays, one table per instruction-set level (base/cpu.h). The bits are the same at every level: each result is
+ * one expression, and sums go through a fixed number of partial sums, in a fixed order. */
+#ifndef TT_TENSOR_CPU_KERNELS_H
+#define TT_TENSOR_CPU_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Element by element. y may be x. */
+typedef struct tt__elementwise_kernels {
+    /* y = a + b, a - b, a * b. Steps of a and b (0: one value for all, 1, or any); y is contiguous. */
+    void (*add)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
+    void (*sub)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
+    void (*mul)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
+    /* y = x * factor, or y += it. */
+    void (*scale)(int64_t n, const float *x, float factor, float *y, bool accumulate);
+    /* y = x < 0 ? 0 : x; dx = y <= 0 ? 0 : g, or dx += it (y is the forward's result). */
+    void (*relu)(int64_t n, const float *x, float *y);
+    void (*relu_backward)(int64_t n, const float *y, const float *g, float *dx, bool accumulate);
+    /* dx = (a - b) * factor, or dx += it. */
+    void (*diff)(int64_t n, const float *a, const float *b, float factor, float *dx, bool accumulate);
+} tt__elementwise_kernels;
+
+/* Sums, in double, rounded once. */
+typedef struct tt__reduce_kernels {
+    double (*sum)(int64_t n, const float *x);
+    double (*sum_square_diff)(int64_t n, const float *a, const float *b);
+    /* y[c] = sum over r of x[r][c], or y[c] += it. x (rows, cols) */
+    void (*sum_rows)(int64_t rows, int64_t cols, const float *x, float *y, bool accumulate);
+} tt__reduce_kernels;
+
+/* Softmax of one row x[0..n), n >= 1. */
+typedef struct tt__softmax_kernels {
+    float (*log_sum_exp)(int64_t n, const float *x);
+    /* y = x - shift. */
+    void (*shift)(int64_t n, const float *x, float shift, float *y);
+    /* dx = exp(x - lse) * factor, or dx += it. */
+    void (*exp_scale)(int64_t n, const float *x, float lse, float factor, float *dx, bool accumulate);
+    /* dx = g - exp(y) * g_sum, or dx += it. */
+    void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx, bool accumulate);
+} tt__softmax_kernels;
+
+TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
+TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
+TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
+
+static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
+static inline const tt__reduce_kernels *tt__reduce(void) { return TT__LEVEL_CHOOSE(tt__reduce_kernels); }
+static inline const tt__softmax_kernels *tt__softmax(void) { return TT__LEVEL_CHOOSE(tt__softmax_kernels); }
+
+#endif

@@ -1,0 +1,62 @@
+#include "tensor/cpu/kernels.h"
+
+/* Partial sums: element i goes to number i % LANES; in the end they are added as a balanced tree. */
+enum { LANES = 32 };
+
+static double tree(double *part) {
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            part[i] += part[i + width];
+    return part[0];
+}
+
+static double sum(int64_t n, const float *x) {
+    double part[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            part[k] += (double)x[i + k];
+    for (int k = 0; i < n; i++, k++)
+        part[k] += (double)x[i];
+    return tree(part);
+}
+
+static double square_diff(float a, float b) {
+    double d = (double)(a - b); /* rounded to f32, as the difference is in PyTorch */
+    return d * d;
+}
+
+static double sum_square_diff(int64_t n, const float *a, const float *b) {
+    double part[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            part[k] += square_diff(a[i + k], b[i + k]);
+    for (int k = 0; i < n; i++, k++)
+        part[k] += square_diff(a[i], b[i]);
+    return tree(part);
+}
+
+/* `width` columns (at most LANES) from x on, row after row. */
+static inline void sum_strip(int64_t rows, int64_t cols, int width, const float *x, float *y, bool accumulate) {
+    double part[LANES] = {0};
+    for (int64_t r = 0; r < rows; r++)
+        for (int k = 0; k < width; k++)
+            part[k] += (double)x[r * cols + k];
+    for (int k = 0; k < width; k++)
+        y[k] = (float)(accumulate ? (double)y[k] + part[k] : part[k]);
+}
+
+static void sum_rows(int64_t rows, int64_t cols, const float *x, float *y, bool accumulate) {
+    int64_t c = 0;
+    for (; c + LANES <= cols; c += LANES)
+        sum_strip(rows, cols, LANES, x + c, y + c, accumulate);
+    if (c < cols)
+        sum_strip(rows, cols, (int)(cols - c), x + c, y + c, accumulate);
+}
+
+const tt__reduce_kernels TT__LEVEL_NAME(tt__reduce_kernels) = {
+    .sum = sum,
+    .sum_square_diff = sum_square_diff,
+    .sum_rows = sum_rows,
+};
