@@ -19,8 +19,10 @@ static void the_same_everywhere(void **state) {
     char hex[65];
     tt_dataset *d = tt_digits(500, 0);
     assert_non_null(d);
-    assert_string_equal(sha256_hex(hex, tt_tensor_data(tt_dataset_inputs(d)), 500 * PIXELS), "93684d255f777a0e1d0f40fe3909a67ffbaa92c6854a0f2827f2e3a43352004c");
-    assert_string_equal(sha256_hex(hex, tt_tensor_data(tt_dataset_targets(d)), 500 * 8), "922278dfb540d0511641283789683d4493da6936582340d8977ab17193213d81");
+    assert_string_equal(sha256_hex(hex, tt_tensor_data(tt_dataset_inputs(d)), 500 * PIXELS),
+                        "93684d255f777a0e1d0f40fe3909a67ffbaa92c6854a0f2827f2e3a43352004c");
+    assert_string_equal(sha256_hex(hex, tt_tensor_data(tt_dataset_targets(d)), 500 * 8),
+                        "922278dfb540d0511641283789683d4493da6936582340d8977ab17193213d81");
     tt_dataset_free(d);
 }
 
