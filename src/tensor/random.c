@@ -74,9 +74,14 @@ static tt_status fill(tt_tensor *x, const distribution *d) {
     return TT_OK;
 }
 
+/* In the type that is drawn: two finite f32 may be further apart than any f32. */
+static bool is_range(tt_dtype dtype, double low, double high) {
+    return low <= high && isfinite(dtype == TT_F32 ? (float)high - (float)low : high - low);
+}
+
 tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator) {
-    if (!(low <= high) || !isfinite(high - low)) {
-        tt__tensor_fail(TT_ERR_INVALID, "tt_uniform_: expected finite bounds with low <= high, got %g and %g", low,
+    if (!is_range(tt_tensor_dtype(x), low, high)) {
+        tt__tensor_fail(TT_ERR_INVALID, "tt_uniform_: expected low <= high and a finite difference, got %g and %g", low,
                         high);
         return TT_ERR_INVALID;
     }
