@@ -1,0 +1,146 @@
+/* The symmetric heap: allocations at the same offset in every rank.
+ *
+ * All ranks make the same allocations in the same order and take the first range that fits, so they agree on the place without asking.
+ * They ask whether everybody could get the memory: each rank commits its pages first and sends the outcome along with its arrival. Everything is whole
+ * pages, so that what is freed goes back to the system and what is given is zero. */
+#include "base/error.h"
+#include "comm/collective/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tt_status tt__heap_init(tt_group *group) {
+    group->heap = calloc(1, sizeof *group->heap);
+    if (!group->heap)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the symmetric heap's list");
+    group->heap->bytes = group->heap_bytes;
+    return TT_OK;
+}
+
+void tt__heap_free(tt_group *group) {
+    while (group->heap) {
+        tt__extent *extent = group->heap;
+        group->heap = extent->next;
+        free(extent);
+    }
+}
+
+/* Cut `extent` after `bytes`; the rest becomes a free extent. */
+static tt_status split(tt__extent *extent, size_t bytes) {
+    if (extent->bytes == bytes)
+        return TT_OK;
+    tt__extent *rest = malloc(sizeof *rest);
+    if (!rest)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the symmetric heap's list");
+    *rest = (tt__extent){extent->next, extent->offset + bytes, extent->bytes - bytes, false};
+    extent->next = rest;
+    extent->bytes = bytes;
+    return TT_OK;
+}
+
+/* Join `extent` with the next one while both are free. */
+static void merge(tt__extent *extent) {
+    while (!extent->used && extent->next && !extent->next->used) {
+        tt__extent *next = extent->next;
+        extent->bytes += next->bytes;
+        extent->next = next->next;
+        free(next);
+    }
+}
+
+static void give_back(tt_group *group, tt__extent *extent) {
+    extent->used = false;
+    for (tt__extent *e = group->heap; e; e = e->next)
+        merge(e);
+}
+
+/* Take a range of this rank's heap and commit its pages. On failure nothing is taken. */
+static tt_status take(tt_group *group, size_t bytes, tt__extent **out) {
+    tt__extent *extent = group->heap;
+    while (extent && (extent->used || extent->bytes < bytes))
+        extent = extent->next;
+    if (!extent)
+        return tt__fail(TT_ERR_MEMORY,
+                        "%zu bytes don't fit the symmetric heap of %zu bytes (TT_SYMMETRIC_HEAP sets it)", bytes,
+                        group->heap_bytes);
+    TT__TRY(split(extent, bytes));
+    extent->used = true;
+    const tt__shm *shm = &group->peers[group->rank].shm;
+    tt_status status = tt__shm_commit(shm, group->memory_fd, TT__HEAP_AT + extent->offset, bytes);
+    if (status) {
+        tt__shm_release(shm, TT__HEAP_AT + extent->offset, bytes);
+        give_back(group, extent);
+        return status;
+    }
+    *out = extent;
+    return TT_OK;
+}
+
+/* Ranks whose status, sent along with the current call, is not TT_OK. */
+static uint64_t failed_ranks(const tt_group *group) {
+    uint64_t failed = 0;
+    for (int r = 0; r < group->world; r++) {
+        int32_t status;
+        memcpy(&status, tt__payload(group, r, group->seq, sizeof status), sizeof status);
+        failed |= (uint64_t)(status != TT_OK) << r;
+    }
+    return failed;
+}
+
+static tt_status fail_allocation(const tt_group *group, uint64_t failed, size_t bytes) {
+    char ranks[128];
+    if (failed >> group->rank & 1)
+        return tt_last_status();
+    tt__ranks_text(failed, ranks, sizeof ranks);
+    return tt__fail(TT_ERR_MEMORY, "%s could not allocate %zu bytes of symmetric memory", ranks, bytes);
+}
+
+tt_status tt_group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line) {
+    tt__extent *extent = NULL;
+    bool symmetric;
+    TT__TRY(tt__group_usable(group));
+    if (!out)
+        return tt__fail(TT_ERR_INVALID, "alloc: `out` is NULL");
+    *out = NULL;
+    TT__TRY(tt__work_drain(group));
+    const tt__call call = {.op = TT__OP_ALLOC, .count = bytes, .file = file, .line = line};
+    size_t pages = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : TT__ALIGN_UP(bytes ? bytes : 1, TT__PAGE);
+    int32_t status = take(group, pages, &extent);
+    TT__TRY(tt__meet(group, &call, &status, sizeof status, NULL, &symmetric));
+    uint64_t failed = failed_ranks(group);
+    const tt__shm *shm = &group->peers[group->rank].shm;
+    if (!failed) {
+        *out = shm->base + TT__HEAP_AT + extent->offset;
+        return TT_OK;
+    }
+    if (extent) {
+        tt__shm_release(shm, TT__HEAP_AT + extent->offset, extent->bytes);
+        give_back(group, extent);
+    }
+    return fail_allocation(group, failed, bytes);
+}
+
+static tt__extent *find(const tt_group *group, const void *ptr) {
+    const unsigned char *heap = group->peers[group->rank].shm.base + TT__HEAP_AT;
+    for (tt__extent *extent = group->heap; extent; extent = extent->next)
+        if (extent->used && heap + extent->offset == ptr)
+            return extent;
+    return NULL;
+}
+
+tt_status tt_group_free_at(tt_group *group, void *ptr, const char *file, int line) {
+    bool symmetric;
+    TT__TRY(tt__group_usable(group));
+    tt__extent *extent = ptr ? find(group, ptr) : NULL;
+    if (ptr && !extent)
+        return tt__fail(TT_ERR_INVALID, "free: %p is no allocation of this group's tt_group_alloc()", ptr);
+    TT__TRY(tt__work_drain(group));
+    const tt__call call = {
+        .op = TT__OP_FREE, .count = extent ? extent->offset : UINT64_MAX, .file = file, .line = line};
+    TT__TRY(tt__meet(group, &call, NULL, 0, NULL, &symmetric));
+    if (extent) {
+        tt__shm_release(&group->peers[group->rank].shm, TT__HEAP_AT + extent->offset, extent->bytes);
+        give_back(group, extent);
+    }
+    return TT_OK;
+}

@@ -1,0 +1,91 @@
+/* tt_init_process_group(): from options and environment to a group. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/group.h"
+#include "comm/rendezvous/rendezvous.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Who am I, and where is the store? With `store` given, nothing is asked of the environment but what is left out. */
+static tt_status find_meeting(const tt_init_process_group_args *args, tt__meeting *meeting) {
+    const char *method = args->init_method;
+    if (args->world_size < 0)
+        return tt__fail(TT_ERR_INVALID, "tt_init_process_group: .world_size is %d", args->world_size);
+    if (args->store && args->world_size) {
+        *meeting = (tt__meeting){.rank = args->rank, .world = args->world_size};
+        return tt__meeting_check("tt_init_process_group", args->rank, args->world_size);
+    }
+    if (!method || !strcmp(method, "env://"))
+        return tt__meeting_from_env(meeting, args->rank, args->world_size);
+    if (!strncmp(method, "tcp://", strlen("tcp://")))
+        return tt__meeting_from_tcp(meeting, method, args->rank, args->world_size);
+    return tt__fail(TT_ERR_INVALID, "expected an init_method env:// or tcp://host:port, got \"%.100s\"", method);
+}
+
+static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
+    tt_status status =
+        tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms);
+    if (status)
+        tt__fail_prefix("rank %d %s the store at %s:%d", meeting->rank, meeting->serves ? "can't serve" : "can't reach",
+                        meeting->host, meeting->port);
+    return status;
+}
+
+/* The same rank may join several groups through one store, one after the other, and again after a restart: each time under another prefix. */
+static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t size) {
+    const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
+    char key[128];
+    int64_t groups;
+    snprintf(prefix, size, "tutti/%.20s", restart && *restart ? restart : "0");
+    snprintf(key, sizeof key, "%s/groups/%d", prefix, rank);
+    TT__TRY(tt_store_add(store, key, 1, &groups));
+    size_t n = strlen(prefix);
+    snprintf(prefix + n, size - n, "/%lld", (long long)groups);
+    return TT_OK;
+}
+
+static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
+    char prefix[96];
+    int64_t before = store ? tt_store_timeout_ms(store) : 0;
+    if (store) {
+        tt_store_set_timeout_ms(store, member->timeout_ms);
+        TT__TRY(choose_prefix(store, member->rank, prefix, sizeof prefix));
+        member->prefix = prefix;
+        member->store = store;
+    }
+    tt_status status = tt__native_join(out, member);
+    if (store)
+        tt_store_set_timeout_ms(store, before);
+    return status;
+}
+
+tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
+    tt_init_process_group_args full = {0};
+    tt__meeting meeting;
+    tt_store *own = NULL;
+    if (!args || size < sizeof args->out || !args->out)
+        return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
+    memcpy(&full, args, size < sizeof full ? size : sizeof full);
+    *full.out = NULL;
+    if (full.backend && strcmp(full.backend, "native") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "expected back end \"native\", got \"%.100s\"", full.backend);
+    TT__TRY(find_meeting(&full, &meeting));
+    tt__member member = {.rank = meeting.rank,
+                         .world = meeting.world,
+                         .timeout_ms = full.timeout_ms > 0 ? full.timeout_ms : TT_DEFAULT_TIMEOUT_MS,
+                         .heartbeat_ms = full.heartbeat_ms > 0 ? full.heartbeat_ms : 5000};
+    tt__set_report_rank(meeting.rank);
+    if (!full.store && meeting.world > 1)
+        TT__TRY(open_store(&own, &meeting, member.timeout_ms));
+    tt_status status = join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
+    tt_store_free(own);
+    if (!status && own)
+        status = tt_barrier(*full.out); /* now the address is free for the next group */
+    if (status) {
+        tt_destroy_process_group(*full.out);
+        *full.out = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,53 @@
+/* env://: rank, world size and address from the variables that every launcher of this field sets. */
+#include "base/error.h"
+#include "base/parse.h"
+#include "comm/rendezvous/rendezvous.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tt__agent_serves_store(void) {
+    const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    return agent && !strcmp(agent, "True");
+}
+
+tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world) {
+    if (rank >= 0 && rank < world)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID,
+                    "%s: the rank must be from 0 to %" PRId64 " in a world of %" PRId64 ", but it is %" PRId64, where,
+                    world - 1, world, rank);
+}
+
+static tt_status from_env(const char *name, int64_t min, int64_t max, int64_t *value) {
+    if (tt__parse_i64(name, getenv(name), min, max, value))
+        return tt__fail_prefix("env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)");
+    return TT_OK;
+}
+
+tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world) {
+    int64_t r = rank, n = world, port = 0;
+    const char *host = getenv("MASTER_ADDR");
+    if (!world) {
+        TT__TRY(from_env("RANK", 0, INT32_MAX, &r));
+        TT__TRY(from_env("WORLD_SIZE", 1, INT32_MAX, &n));
+    }
+    TT__TRY(tt__meeting_check("env://", r, n));
+    if (!host || !*host || strlen(host) >= sizeof meeting->host)
+        return tt__fail(
+            TT_ERR_INVALID,
+            "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them): MASTER_ADDR: "
+            "expected a host name or address, but it is %s",
+            !host    ? "not set"
+            : !*host ? "empty"
+                     : "too long");
+    TT__TRY(from_env("MASTER_PORT", 0, 65535, &port));
+    if (!port && n > 1)
+        return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
+    *meeting = (tt__meeting){
+        .rank = (int)r, .world = (int)n, .port = (int)port, .serves = r == 0 && !tt__agent_serves_store()};
+    snprintf(meeting->host, sizeof meeting->host, "%s", host);
+    return TT_OK;
+}

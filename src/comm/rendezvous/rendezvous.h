@@ -1,0 +1,49 @@
+/* How ranks find each other: who am I (env:// and tcp://), and who are the others (through the store). */
+#ifndef TT_COMM_RENDEZVOUS_H
+#define TT_COMM_RENDEZVOUS_H
+
+#include "comm/transport/shm.h"
+
+#include <tutti/comm.h>
+
+/* Who this rank is and where the store is served. */
+typedef struct tt__meeting {
+    int rank, world;
+    char host[256];
+    int port;    /* 0: no store needed (a world of one) */
+    bool serves; /* this rank serves the store */
+} tt__meeting;
+
+/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). */
+tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world);
+
+/* From "tcp://host:port[?rank=R&world_size=N]". */
+tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world);
+
+/* RANK >= WORLD_SIZE and the like, said at once. */
+tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
+
+/* Whether a launcher serves the store (TORCHELASTIC_USE_AGENT_STORE). */
+bool tt__agent_serves_store(void);
+
+/* The card a rank leaves in the store. */
+typedef struct tt__card {
+    int world;
+    long pid;
+    char host_id[128];  /* ranks with the same can share memory */
+    char pid_space[32]; /* ranks with the same see each other's pids */
+    char hostname[72];
+    char socket[64]; /* abstract Unix address */
+    char nonce[33];  /* whoever knows it has read the store */
+    size_t heap_bytes;
+} tt__card;
+
+/* What this process would write, without socket and nonce. */
+tt_status tt__card_make(tt__card *card, int world, size_t heap_bytes);
+
+/* Leave my card, read all (cards[0..world-1], the own included), and check that memory can be shared. TT_ERR_TIMEOUT names the missing
+ * ranks. */
+tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
+                             tt__card *cards);
+
+#endif

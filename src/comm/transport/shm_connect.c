@@ -1,0 +1,235 @@
+/* Handing each other shared memory.
+ *
+ * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name space (no file is left
+ * behind). Caller and called send one hello each, with their memory's descriptor attached. Sending never blocks, since each hello is the
+ * first packet of its socket; so: call and send to all lower ranks, take and answer all callers, then read the lower ranks' answers.
+ * A hello proves with the receiver's nonce that its sender has read the store; the kernel says which user and process it is. The
+ * sockets stay open: when a process ends, its peers read end of file. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/transport/connect.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+typedef struct hello {
+    char magic[8];
+    int32_t rank;
+    char nonce[33]; /* of the receiver */
+} hello;
+
+static const char MAGIC[8] = "tutti-1";
+
+/* A rank says hello as soon as it is connected; who doesn't is none. */
+enum { HELLO_MS = 1000 };
+
+static socklen_t abstract_address(struct sockaddr_un *address, const char *name) {
+    size_t length = strlen(name);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address->sun_path + 1, name, length);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+static tt_status random_hex(char text[33]) {
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "getrandom");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return TT_OK;
+}
+
+tt_status tt__listen(int *fd, int world, tt__card *card) {
+    struct sockaddr_un address;
+    char name[33];
+    TT__TRY(random_hex(name));
+    TT__TRY(random_hex(card->nonce));
+    snprintf(card->socket, sizeof card->socket, "tutti-%s", name);
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
+    if (bind(listener, (struct sockaddr *)&address, abstract_address(&address, card->socket)) ||
+        listen(listener, world)) {
+        tt_status status = tt__fail_errno(TT_ERR_SYSTEM, errno, "can't listen on the Unix socket @%s", card->socket);
+        close(listener);
+        return status;
+    }
+    *fd = listener;
+    return TT_OK;
+}
+
+static tt_status send_hello(const tt_group *group, int r, const tt__card *cards, int socket) {
+    hello text = {.rank = group->rank};
+    memcpy(text.magic, MAGIC, sizeof MAGIC);
+    memcpy(text.nonce, cards[r].nonce, sizeof text.nonce);
+    struct iovec part = {&text, sizeof text};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &group->memory_fd, sizeof(int));
+    if (sendmsg(socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof text)
+        return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
+    return TT_OK;
+}
+
+/* The descriptor attached to a packet, or -1; any further ones are closed. */
+static int attached_fd(struct msghdr *message) {
+    int fd = -1;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; i++) {
+            int attached;
+            memcpy(&attached, CMSG_DATA(head) + i * sizeof(int), sizeof attached);
+            if (fd < 0)
+                fd = attached;
+            else
+                close(attached);
+        }
+    }
+    return fd;
+}
+
+/* Read a hello, without waiting. Returns the sender's rank and its memory, or -1 if this is no rank of ours. */
+static int receive_hello(int socket, const char *nonce, int world, int *fd) {
+    hello text;
+    struct iovec part = {&text, sizeof text};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    *fd = n < 0 ? -1 : attached_fd(&message);
+    struct ucred user;
+    socklen_t size = sizeof user;
+    if (n == (ssize_t)sizeof text && *fd >= 0 && !memcmp(text.magic, MAGIC, sizeof MAGIC) &&
+        !memcmp(text.nonce, nonce, sizeof text.nonce) && text.rank >= 0 && text.rank < world &&
+        !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.uid == geteuid())
+        return text.rank;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return -1;
+}
+
+/* Map what rank r handed over, and remember the process behind the socket. Takes both descriptors. */
+static tt_status adopt(tt_group *group, int r, int socket, int fd) {
+    tt__peer *peer = &group->peers[r];
+    struct ucred user = {0};
+    socklen_t size = sizeof user;
+    peer->socket = socket;
+    tt_status status = tt__shm_map_peer(&peer->shm, fd, r);
+    close(fd);
+    TT__TRY(status);
+    peer->control = tt__shm_control(&peer->shm);
+    if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.pid > 0)
+        peer->pid = user.pid;
+    if (peer->pid && peer->pid != getpid() && peer->pidfd < 0)
+        peer->pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+    return TT_OK;
+}
+
+static tt_status call_rank(tt_group *group, int r, const tt__card *cards, int64_t deadline_ms) {
+    struct sockaddr_un address;
+    socklen_t length = abstract_address(&address, cards[r].socket);
+    int left = tt__left_ms(deadline_ms);
+    struct timeval limit = {left / 1000, left % 1000 * 1000 + 1};
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (s < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
+    group->peers[r].socket = s;
+    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (connect(s, (struct sockaddr *)&address, length))
+        return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
+                              cards[r].pid);
+    return send_hello(group, r, cards, s);
+}
+
+/* Did a rank that has not called yet end? Its pid is known from its card. */
+static tt_status check_absent(const tt_group *group, const tt__card *cards) {
+    for (int r = group->rank + 1; r < group->world; r++) {
+        struct pollfd gone = {.fd = group->peers[r].pidfd, .events = POLLIN};
+        if (!group->peers[r].control && poll(&gone, 1, 0) > 0)
+            return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) ended while joining", r, cards[r].pid);
+    }
+    return TT_OK;
+}
+
+/* Wait until `fd` is readable; looks after absent ranks now and then. */
+static tt_status wait_readable(const tt_group *group, int fd, const tt__card *cards, int64_t deadline_ms,
+                               const char *what) {
+    for (;;) {
+        int left = tt__left_ms(deadline_ms);
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        int n = poll(&ready, 1, left < 50 ? left : 50);
+        if (n > 0)
+            return TT_OK;
+        if (n < 0 && errno != EINTR)
+            return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
+        TT__TRY(check_absent(group, cards));
+        if (!left)
+            return tt__fail(TT_ERR_TIMEOUT, "%s within the time", what);
+    }
+}
+
+/* Take one call. A stranger's is dropped. */
+static tt_status take_call(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
+    int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (s < 0)
+        return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
+                   ? TT_OK
+                   : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
+    struct pollfd ready = {.fd = s, .events = POLLIN};
+    int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
+    int r = poll(&ready, 1, patience) > 0 ? receive_hello(s, cards[group->rank].nonce, group->world, &fd) : -1;
+    if (r <= group->rank || group->peers[r].control) {
+        if (fd >= 0)
+            close(fd);
+        close(s);
+        return TT_OK;
+    }
+    TT__TRY(adopt(group, r, s, fd));
+    ++*taken;
+    return send_hello(group, r, cards, s);
+}
+
+static tt_status read_answer(tt_group *group, int r, const tt__card *cards, int64_t deadline_ms) {
+    char what[64];
+    int fd, s = group->peers[r].socket;
+    snprintf(what, sizeof what, "rank %d did not answer", r);
+    TT__TRY(wait_readable(group, s, cards, deadline_ms, what));
+    if (receive_hello(s, cards[group->rank].nonce, group->world, &fd) == r)
+        return adopt(group, r, s, fd);
+    if (fd >= 0)
+        close(fd);
+    return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
+}
+
+static void watch_processes(tt_group *group, const tt__card *cards) {
+    for (int r = 0; r < group->world; r++)
+        if (r != group->rank && cards[r].pid != getpid() && !strcmp(cards[r].pid_space, cards[group->rank].pid_space))
+            group->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+}
+
+tt_status tt__connect_all(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms) {
+    watch_processes(group, cards);
+    for (int r = 0; r < group->rank; r++)
+        TT__TRY(call_rank(group, r, cards, deadline_ms));
+    for (int taken = 0; taken < group->world - 1 - group->rank;) {
+        TT__TRY(wait_readable(group, listener, cards, deadline_ms, "not all ranks called"));
+        TT__TRY(take_call(group, listener, cards, deadline_ms, &taken));
+    }
+    for (int r = 0; r < group->rank; r++)
+        TT__TRY(read_answer(group, r, cards, deadline_ms));
+    return TT_OK;
+}

@@ -1,0 +1,107 @@
+/* Ranks for tests of comm: forked processes that meet through a store which the test itself serves. */
+#ifndef TEST_COMM_RANKS_H
+#define TEST_COMM_RANKS_H
+
+#include <tutti/comm.h>
+#include <tutti/store.h>
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* In a rank: end it unsuccessfully, saying why. */
+#define CHECK(condition)                                                                                       \
+    do {                                                                                                       \
+        if (!(condition)) {                                                                                    \
+            fprintf(stderr, "%s:%d: pid %d: failed: %s (last error: %s)\n", __FILE__, __LINE__, (int)getpid(), \
+                    #condition, tt_last_error());                                                              \
+            _exit(1);                                                                                          \
+        }                                                                                                      \
+    } while (0)
+
+#define CHECK_OK(call) CHECK((call) == TT_OK)
+#define CHECK_TEXT(text) CHECK(strstr(tt_last_error(), text))
+
+typedef struct ranks {
+    int world;
+    pid_t pid[64];
+    tt_store_server *server;
+    int to_child[64];
+} ranks;
+
+/* What a rank does. `store` is connected; the rank ends with what this returns. */
+typedef int (*rank_body)(tt_store *store, int rank, int world, void *arg);
+
+static inline void run_rank(rank_body body, int rank, int world, void *arg, int from_parent) {
+    int port = 0;
+    tt_store *store = NULL;
+    alarm(60); /* a hanging rank ends itself */
+    CHECK(read(from_parent, &port, sizeof port) == sizeof port);
+    close(from_parent);
+    CHECK_OK(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = 20000));
+    int code = body(store, rank, world, arg);
+    tt_store_free(store);
+    exit(code);
+}
+
+/* The children are forked before the server's thread exists. */
+static inline void start_ranks(ranks *ranks, int world, rank_body body, void *arg) {
+    *ranks = (struct ranks){.world = world};
+    fflush(NULL);
+    for (int r = 0; r < world; r++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        ranks->pid[r] = fork();
+        assert_true(ranks->pid[r] >= 0);
+        if (!ranks->pid[r]) {
+            close(ends[1]);
+            run_rank(body, r, world, arg, ends[0]);
+        }
+        close(ends[0]);
+        ranks->to_child[r] = ends[1];
+    }
+    assert_int_equal(tt_store_server_start(&ranks->server, NULL, 0), TT_OK);
+    int port = tt_store_server_port(ranks->server);
+    for (int r = 0; r < world; r++) {
+        assert_int_equal(write(ranks->to_child[r], &port, sizeof port), sizeof port);
+        close(ranks->to_child[r]);
+    }
+}
+
+/* Wait for the end of rank r; its exit code, or 128 + signal. */
+static inline int end_of_rank(ranks *ranks, int r) {
+    int status = 0;
+    assert_int_equal(waitpid(ranks->pid[r], &status, 0), ranks->pid[r]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline void end_ranks(ranks *ranks) {
+    int bad = 0;
+    for (int r = 0; r < ranks->world; r++)
+        bad += end_of_rank(ranks, r) != 0;
+    tt_store_server_free(ranks->server);
+    assert_int_equal(bad, 0);
+}
+
+static inline void with_ranks(int world, rank_body body, void *arg) {
+    ranks ranks;
+    start_ranks(&ranks, world, body, arg);
+    end_ranks(&ranks);
+}
+
+/* The usual beginning of a body. */
+static inline tt_group *join_group(tt_store *store, int rank, int world) {
+    tt_group *group = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000));
+    return group;
+}
+
+#endif
