@@ -8,7 +8,7 @@
  * left to right with a stack of what is not yet joined, as a binary counter carries: after unit u, as many joins as u has trailing ones. */
 #include "comm/reduce_tree.h"
 
-#include "comm/reduce_kernels.h"
+#include "comm/pair_kernels.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ typedef struct operand {
 } operand;
 
 typedef struct tree {
-    const tt__reduce_kernel *kernels; /* of the dtype, by tt__pair_op */
+    const tt__pair_kernel *kernels; /* of the dtype, by tt__pair_op */
     tt_reduce_op op;
     double scale;
     size_t count; /* of this block */
@@ -71,7 +71,7 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
 }
 
 static void reduce_two(const tree *t, void *const *dst, int dsts, const void *const *src) {
-    const tt__reduce_kernel *kernel = &t->kernels[pair_op(t->op, true, true)];
+    const tt__pair_kernel *kernel = &t->kernels[pair_op(t->op, true, true)];
     if (dsts == 2 && dst[0] == src[0] && dst[1] == src[1]) {
         kernel->pair_both(dst[0], dst[1], t->count, t->scale);
         return;
@@ -83,7 +83,7 @@ void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, 
                      tt_reduce_op op) {
     _Alignas(64) unsigned char scratch[MAX_DEPTH][BLOCK_BYTES];
     size_t size = tt_dtype_size(dtype), block = BLOCK_BYTES / size;
-    tree t = {TT__LEVEL_CHOOSE(tt__reduce_kernels)->of[dtype], op, 1.0 / n, count, scratch};
+    tree t = {TT__LEVEL_CHOOSE(tt__pair_kernels)->of[dtype], op, 1.0 / n, count, scratch};
     if (n == 2 && (dsts == 1 || (dst[0] == src[0] && dst[1] == src[1]))) {
         reduce_two(&t, dst, dsts, src);
         return;

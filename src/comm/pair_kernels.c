@@ -1,6 +1,6 @@
 /* Elementwise reductions, compiled once for each instruction-set level. Every level does the same operations on each element in the same order,
  * so the bits are the same; each loop is its own reference. */
-#include "comm/reduce_kernels.h"
+#include "comm/pair_kernels.h"
 
 #include <tutti/base.h>
 
@@ -64,10 +64,10 @@ INTEGER_KERNELS(u8, uint8_t, uint32_t)
     [TT__PAIR_MAX] = ENTRY(max, name)
 #define AVERAGES(name) [TT__PAIR_AVG_LEAVES] = ENTRY(leaves, name), [TT__PAIR_AVG_RIGHT] = ENTRY(right, name)
 
-const tt__reduce_kernels TT__LEVEL_NAME(tt__reduce_kernels) = {.of = {
-                                                                   [TT_F32] = {COMMON(f32), AVERAGES(f32)},
-                                                                   [TT_F64] = {COMMON(f64), AVERAGES(f64)},
-                                                                   [TT_I32] = {COMMON(i32)},
-                                                                   [TT_I64] = {COMMON(i64)},
-                                                                   [TT_U8] = {COMMON(u8)},
-                                                               }};
+const tt__pair_kernels TT__LEVEL_NAME(tt__pair_kernels) = {.of = {
+                                                               [TT_F32] = {COMMON(f32), AVERAGES(f32)},
+                                                               [TT_F64] = {COMMON(f64), AVERAGES(f64)},
+                                                               [TT_I32] = {COMMON(i32)},
+                                                               [TT_I64] = {COMMON(i64)},
+                                                               [TT_U8] = {COMMON(u8)},
+                                                           }};

@@ -1,6 +1,6 @@
-/* Elementwise reduction of two buffers: one table for each instruction-set level, made from reduce_kernels.c. */
-#ifndef TT_COMM_REDUCE_KERNELS_H
-#define TT_COMM_REDUCE_KERNELS_H
+/* Elementwise reduction of two buffers: one table for each instruction-set level, made from pair_kernels.c. */
+#ifndef TT_COMM_PAIR_KERNELS_H
+#define TT_COMM_PAIR_KERNELS_H
 
 #include "base/cpu.h"
 
@@ -17,20 +17,20 @@ typedef enum tt__pair_op {
     TT__PAIR_OPS
 } tt__pair_op;
 
-enum { TT__DTYPES = 5 };
+enum { TT__PAIR_DTYPES = 5 };
 
-typedef struct tt__reduce_kernel {
+typedef struct tt__pair_kernel {
     /* dst (n) := a (n) op b (n). dst may be a or b. */
     void (*pair)(void *dst, const void *a, const void *b, size_t n, double scale);
     /* a (n), b (n) := a op b, in both. */
     void (*pair_both)(void *a, void *b, size_t n, double scale);
-} tt__reduce_kernel;
+} tt__pair_kernel;
 
 /* NULL where there is no such thing (averages of integers). */
-typedef struct tt__reduce_kernels {
-    tt__reduce_kernel of[TT__DTYPES][TT__PAIR_OPS];
-} tt__reduce_kernels;
+typedef struct tt__pair_kernels {
+    tt__pair_kernel of[TT__PAIR_DTYPES][TT__PAIR_OPS];
+} tt__pair_kernels;
 
-TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
+TT__LEVEL_DECLARE(tt__pair_kernels, tt__pair_kernels);
 
 #endif
