@@ -11,6 +11,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"run", tt__cmd_run, "start a program once per rank"},
     {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
     {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
     {NULL, NULL, NULL},

@@ -1,0 +1,284 @@
+/* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
+#include "cli/cli.h"
+#include "cli/run_flags.h"
+
+#include "base/cores.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "elastic/job.h"
+#include "elastic/program.h"
+
+#include <tutti/store.h>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { MAX_WORKERS = 4096, SETTLE_MS = 1000, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+static const double default_grace_s = 30;
+
+static int help(void) {
+    printf("usage: tutti run [FLAGS] PROGRAM [ARGUMENTS]\n"
+           "       tutti run [FLAGS] -m MODULE [ARGUMENTS]\n"
+           "\n"
+           "Start PROGRAM once per rank, with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
+           "MASTER_PORT, ...),\n"
+           "and serve the store that the ranks meet through. PROGRAM is an executable or a Python script; it may use "
+           "Tutti, PyTorch\n"
+           "or neither.\n"
+           "\n"
+           "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
+           "  tutti run --nproc-per-node=4 train.py\n"
+           "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
+           "\n"
+           "Ranks:\n"
+           "  --nproc-per-node N|auto|cpu  how many; auto and cpu: one per CPU that this process may use (default 1)\n"
+           "  --nnodes 1, --node-rank 0    one host only, for now\n"
+           "  --role NAME                  ROLE_NAME (default \"default\")\n"
+           "\n"
+           "Where they meet:\n"
+           "  --standalone                 on any free port: several jobs can run side by side\n"
+           "  --master-addr ADDRESS        MASTER_ADDR, a loopback address for now (default 127.0.0.1)\n"
+           "  --master-port PORT           MASTER_PORT, 0 = any free one (default %d)\n"
+           "  --rdzv-backend static|c10d   c10d: as --standalone, on this host\n"
+           "  --rdzv-endpoint HOST[:PORT]  static: the same as --master-addr and --master-port\n"
+           "  --rdzv-id ID                 TORCHELASTIC_RUN_ID\n"
+           "  --rdzv-conf K=V,...          accepted; one host needs none of it\n"
+           "\n"
+           "What runs:\n"
+           "  -m, --module                 PROGRAM is a Python module\n"
+           "  --no-python                  never start PROGRAM with python3\n"
+           "  --max-restarts 0             restarts are not supported yet\n"
+           "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
+           "\n"
+           "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
+           "PET_NPROC_PER_NODE and so on give\n"
+           "defaults. A script NAME.py without its run bit is started with python3 -u ($PYTHON_EXEC chooses another).\n"
+           "\n"
+           "When a rank fails, the others have a second to end by themselves, then get SIGTERM and at last SIGKILL. "
+           "The report on stderr\n"
+           "names the rank that failed first and why; the exit code is that rank's, 128 + N for signal N.\n",
+           TT_STORE_DEFAULT_PORT, default_grace_s);
+    return TT__EXIT_OK;
+}
+
+/* Print the thread's last error as this command's. */
+static int fail(int exit_code) {
+    fprintf(stderr, "tutti run: %s\n", tt_last_error());
+    return exit_code;
+}
+
+static tt_status check_one_host(const tt__run_flags *flags) {
+    const char *nnodes = flags->nnodes ? flags->nnodes : "1", *node = flags->node_rank ? flags->node_rank : "0";
+    int64_t restarts = 0;
+    if (strcmp(nnodes, "1") != 0 && strcmp(nnodes, "1:1") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "--nnodes: expected 1 (a job runs on one host for now), got \"%s\"",
+                        nnodes);
+    if (strcmp(node, "0") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "--node-rank: expected 0 (a job runs on one host for now), got \"%s\"",
+                        node);
+    if (flags->max_restarts)
+        TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
+    if (restarts)
+        return tt__fail(TT_ERR_UNSUPPORTED, "--max-restarts: expected 0 (restarts are not supported yet), got %s",
+                        flags->max_restarts);
+    return TT_OK;
+}
+
+static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
+    const char *text = flags->nproc_per_node ? flags->nproc_per_node : "1";
+    int64_t n = 0;
+    if (!strcmp(text, "gpu"))
+        return tt__fail(TT_ERR_UNSUPPORTED, "--nproc-per-node: GPUs are not supported yet; give a number, auto or cpu");
+    if (!strcmp(text, "auto") || !strcmp(text, "cpu"))
+        n = tt__cores();
+    else if (tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
+        return tt__fail(TT_ERR_INVALID, "--nproc-per-node: expected a number from 1 to %d, auto or cpu, got \"%.100s\"",
+                        MAX_WORKERS, text);
+    job->workers = (int)n;
+    const char *threads = getenv("OMP_NUM_THREADS");
+    int share = tt__cores() / job->workers;
+    job->omp_threads = threads && *threads ? 0 : share < 1 ? 1 : share;
+    return TT_OK;
+}
+
+static bool is_loopback(const struct addrinfo *a) {
+    if (a->ai_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr.s_addr) >> 24 == 127;
+    return a->ai_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr);
+}
+
+/* bind (NI_MAXHOST bytes) := the numeric loopback address that `host` means, IPv4 rather than IPv6. */
+static tt_status resolve_loopback(const char *flag, const char *host, char *bind) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    const struct addrinfo *chosen = NULL;
+    bool loopback = true;
+    int error = getaddrinfo(host, NULL, &hints, &list);
+    for (const struct addrinfo *a = list; !error && a; a = a->ai_next) {
+        loopback = loopback && is_loopback(a);
+        if (!chosen || (chosen->ai_family == AF_INET6 && a->ai_family == AF_INET))
+            chosen = a;
+    }
+    if (!error && loopback)
+        error = getnameinfo(chosen->ai_addr, chosen->ai_addrlen, bind, NI_MAXHOST, NULL, 0, NI_NUMERICHOST);
+    if (list)
+        freeaddrinfo(list);
+    if (error)
+        return tt__fail(TT_ERR_INVALID, "%s: can't resolve \"%s\": %s", flag, host, gai_strerror(error));
+    if (!loopback)
+        return tt__fail(
+            TT_ERR_UNSUPPORTED,
+            "%s: expected a loopback address such as 127.0.0.1 (a job runs on one host for now), got \"%s\"", flag,
+            host);
+    return TT_OK;
+}
+
+/* Split "host:port", "[::1]:port" or "host"; port stays as it is when there is none. `host` has NI_MAXHOST bytes. */
+static tt_status split_endpoint(const char *endpoint, char *host, const char **port) {
+    bool bracket = endpoint[0] == '[';
+    const char *start = endpoint + bracket, *end = bracket ? strchr(start, ']') : strrchr(start, ':');
+    if (!end && !bracket)
+        end = start + strlen(start);
+    if (!end || end == start || end - start >= NI_MAXHOST || (bracket && end[1] && end[1] != ':'))
+        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected HOST:PORT, got \"%.200s\"", endpoint);
+    memcpy(host, start, (size_t)(end - start));
+    host[end - start] = '\0';
+    end += bracket;
+    if (*end == ':')
+        *port = end + 1;
+    return TT_OK;
+}
+
+static tt_status check_rdzv_conf(const char *conf) {
+    for (const char *part = conf; part && *part; part += strcspn(part, ",") + (part[strcspn(part, ",")] == ',')) {
+        size_t n = strcspn(part, ","), equals = strcspn(part, "=");
+        if (!equals || equals >= n)
+            return tt__fail(TT_ERR_INVALID, "--rdzv-conf: expected NAME=VALUE,..., got \"%.200s\"", conf);
+    }
+    return TT_OK;
+}
+
+/* What the strings of a job are kept in. */
+struct meeting_place {
+    char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
+};
+
+/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet, and has to be
+ * here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
+static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
+    const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
+    bool any_port = flags->standalone || !strcmp(backend, "c10d");
+    int64_t number = any_port ? 0 : TT_STORE_DEFAULT_PORT;
+    if (!any_port && strcmp(backend, "static") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
+    snprintf(place->host, sizeof place->host, "%s",
+             flags->master_addr && *flags->master_addr ? flags->master_addr : "127.0.0.1");
+    TT__TRY(check_rdzv_conf(flags->rdzv_conf));
+    TT__TRY(resolve_loopback("--master-addr", place->host, place->bind));
+    if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
+        char host[NI_MAXHOST], bind[NI_MAXHOST];
+        TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
+        TT__TRY(resolve_loopback("--rdzv-endpoint", host, bind));
+        if (port)
+            TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
+        if (any_port) {
+            number = 0;
+        } else {
+            memcpy(place->host, host, sizeof host);
+            memcpy(place->bind, bind, sizeof bind);
+        }
+    }
+    if (flags->master_port && *flags->master_port)
+        TT__TRY(tt__parse_i64("--master-port", flags->master_port, 0, 65535, &number));
+    job->master_addr = place->host;
+    job->bind_addr = place->bind;
+    job->master_port = (int)number;
+    return TT_OK;
+}
+
+/* A random UUID (version 4), as torchrun makes with --standalone. */
+static tt_status make_run_id(char *text, size_t size) {
+    unsigned char b[16];
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        return tt__fail(TT_ERR_SYSTEM, "the system gives no random bytes for a run id");
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(text, size, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return TT_OK;
+}
+
+static tt_status name_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
+    job->role = flags->role && *flags->role ? flags->role : "default";
+    job->run_id = flags->rdzv_id && *flags->rdzv_id ? flags->rdzv_id : "none";
+    if (!flags->standalone)
+        return TT_OK;
+    TT__TRY(make_run_id(place->run_id, sizeof place->run_id));
+    job->run_id = place->run_id;
+    return TT_OK;
+}
+
+static tt_status read_grace(tt__job *job, const tt__run_flags *flags) {
+    double seconds = default_grace_s;
+    if (flags->grace_period)
+        TT__TRY(tt__parse_f64("--grace-period", flags->grace_period, &seconds));
+    if (seconds < 0 || seconds > 86400)
+        return tt__fail(TT_ERR_INVALID, "--grace-period: expected seconds from 0 to 86400, got \"%s\"",
+                        flags->grace_period);
+    job->grace_ms = (int64_t)(seconds * 1000);
+    job->settle_ms = SETTLE_MS;
+    return TT_OK;
+}
+
+static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
+    TT__TRY(check_one_host(flags));
+    TT__TRY(count_workers(job, flags));
+    TT__TRY(find_meeting_place(job, place, flags));
+    TT__TRY(read_grace(job, flags));
+    if (flags->module && flags->no_python)
+        return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
+    return name_job(job, place, flags);
+}
+
+/* Run what is checked. */
+static int run(tt__job *job, const tt__run_flags *flags, char **args, int count) {
+    tt__program program;
+    tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
+    if (status)
+        return fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+    job->file = program.file;
+    job->argv = program.argv;
+    if (job->omp_threads)
+        fprintf(stderr, "tutti run: OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself\n",
+                job->omp_threads, job->workers, job->workers == 1 ? "" : "s", tt__cores(), tt__cores() == 1 ? "" : "s");
+    int exit_code = TT__EXIT_FAILED;
+    status = tt__job_run(job, &exit_code);
+    if (status == TT_ERR_NET)
+        tt__fail_prefix("--master-port");
+    if (status)
+        fail(TT__EXIT_FAILED);
+    tt__program_free(&program);
+    return exit_code;
+}
+
+int tt__cmd_run(int argc, char **argv) {
+    tt__run_flags flags;
+    tt__job job = {0};
+    struct meeting_place place;
+    int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
+    if (status)
+        return status;
+    if (flags.help)
+        return help();
+    if (make_job(&job, &place, &flags))
+        return tt__cli_usage_error("run", "%s", tt_last_error());
+    if (program >= argc)
+        return tt__cli_usage_error("run", "expected a program to run");
+    return run(&job, &flags, argv + program, argc - program);
+}

@@ -1,0 +1,51 @@
+/* A job: what `tutti run` starts, and how. One host for now, so the local workers are the world.
+ *
+ *   launcher  the process the user started. Serves the store, passes stderr through, decides who is stopped when, reports.
+ *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
+ *   worker    one rank. Whatever it starts itself is a descendant.
+ *
+ * Deaths, in every order:
+ *   worker    the keeper reaps it and tells the launcher, which decides about the others (launcher.c).
+ *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
+ *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a subreaper too,
+ *             which kills until none is left.
+ * The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
+#ifndef TT_ELASTIC_JOB_H
+#define TT_ELASTIC_JOB_H
+
+#include <tutti/base.h>
+
+#include <signal.h>
+#include <sys/types.h>
+
+typedef struct tt__job {
+    const char *file;        /* what is executed: a path with a slash in it */
+    char **argv;             /* its arguments, NULL-terminated; argv[0] included */
+    int workers;             /* ranks 0 .. workers-1 */
+    const char *master_addr; /* MASTER_ADDR, as the workers see it */
+    const char *bind_addr;   /* the address to serve the store on */
+    int master_port;         /* 0 = any free one; the launcher fills in the one it got */
+    const char *role;        /* ROLE_NAME */
+    const char *run_id;      /* TORCHELASTIC_RUN_ID */
+    int omp_threads;         /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int64_t settle_ms;       /* after a first failure the others have this long to end by themselves, */
+    int64_t grace_ms;        /* and after SIGTERM this long until SIGKILL */
+
+    /* Filled in by tt__job_run(). */
+    char error_dir[256];  /* private directory of the workers' error files */
+    sigset_t worker_mask; /* the signal mask that workers are given back */
+    pid_t group;          /* the process group of launcher and workers */
+} tt__job;
+
+/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with. Errors, with nothing
+ * left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+tt_status tt__job_run(tt__job *job, int *exit_code);
+
+/* The error file of `rank`: "DIR/rank-3.json". Returns `path`. */
+const char *tt__job_error_file(const tt__job *job, int rank, char *path, size_t size);
+
+/* Make the directory for error files, and remove it with what lies in it (if it exists). */
+tt_status tt__job_error_dir_make(tt__job *job);
+void tt__job_error_dir_remove(const tt__job *job);
+
+#endif

@@ -1,0 +1,270 @@
+#include "elastic/keeper.h"
+
+#include "base/error.h"
+#include "elastic/children.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KILL_TIMEOUT_MS = 10000 };
+
+/* The keeper's own state, in its process only. */
+struct keeper {
+    tt__job *job;
+    const int *stderr_ends;
+    int socket;
+    int child_signals; /* signalfd of SIGCHLD */
+    int ends; /* epoll of the workers' pidfds: it lists them in the order in which they ended, wait(2) does not */
+    pid_t self;
+    pid_t *pids; /* by rank; 0 = not running */
+    int *pidfds; /* by rank; -1 = none */
+    int living;
+    bool started, told_leftovers;
+};
+
+static void say(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
+    tt__keeper_message message = {kind, rank, value, pid};
+    while (send(k->socket, &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR)
+        ;
+}
+
+/* Old kernels have no pidfds: then workers that end at once are told in any order. */
+static int watch(const struct keeper *k, int rank, pid_t pid) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
+    if (fd < 0 || epoll_ctl(k->ends, EPOLL_CTL_ADD, fd, &event) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void start_worker(struct keeper *k, int rank) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self);
+        say(k, TT__KEEPER_NOT_STARTED, rank, errnum, getpid());
+        _exit(127);
+    }
+    if (pid < 0) {
+        say(k, TT__KEEPER_NOT_STARTED, rank, errno, 0);
+    } else {
+        k->pids[rank] = pid;
+        k->pidfds[rank] = watch(k, rank, pid);
+        k->living++;
+        say(k, TT__KEEPER_STARTED, rank, 0, pid);
+    }
+    close(k->stderr_ends[rank]);
+}
+
+static void start_workers(struct keeper *k, int port) {
+    k->started = true;
+    k->job->master_port = port;
+    for (int rank = 0; rank < k->job->workers; rank++)
+        start_worker(k, rank);
+}
+
+static int rank_of(const struct keeper *k, pid_t pid) {
+    for (int rank = 0; rank < k->job->workers; rank++)
+        if (k->pids[rank] == pid)
+            return rank;
+    return -1;
+}
+
+static void reaped(void *user, pid_t pid, int status) {
+    struct keeper *k = user;
+    int rank = rank_of(k, pid);
+    if (rank < 0)
+        return;
+    if (k->pidfds[rank] >= 0) {
+        epoll_ctl(k->ends, EPOLL_CTL_DEL, k->pidfds[rank], NULL); /* a worker before its exec may hold a copy */
+        close(k->pidfds[rank]);
+    }
+    k->pids[rank] = 0;
+    k->living--;
+    say(k, TT__KEEPER_ENDED, rank, status, pid);
+}
+
+/* A stopped process does not see SIGTERM before it is continued. */
+static void send_signal(pid_t pid, int sig) {
+    kill(pid, sig);
+    kill(pid, SIGCONT);
+}
+
+static void signal_workers(const struct keeper *k, int sig) {
+    for (int rank = 0; rank < k->job->workers; rank++)
+        if (k->pids[rank])
+            send_signal(k->pids[rank], sig);
+}
+
+static void signal_children(int sig) {
+    pid_t pids[1024];
+    size_t n = tt__children(pids, sizeof pids / sizeof *pids);
+    for (size_t i = 0; i < n; i++)
+        send_signal(pids[i], sig);
+}
+
+/* Workers are killed by their known pids first: that needs no /proc. */
+static size_t kill_all(struct keeper *k) {
+    signal_workers(k, SIGKILL);
+    return tt__children_kill(NULL, 0, reaped, k, KILL_TIMEOUT_MS);
+}
+
+static _Noreturn void finish(const struct keeper *k, size_t unkillable) {
+    say(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
+    _exit(0);
+}
+
+static void obey(struct keeper *k, const tt__keeper_message *message) {
+    switch ((tt__keeper_kind)message->kind) {
+    case TT__KEEPER_START:
+        start_workers(k, message->value);
+        break;
+    case TT__KEEPER_SIGNAL:
+        signal_workers(k, message->value);
+        break;
+    case TT__KEEPER_SWEEP:
+        signal_children(message->value);
+        break;
+    case TT__KEEPER_KILL:
+        finish(k, kill_all(k));
+    default:
+        break;
+    }
+}
+
+/* The launcher's end of the socket is closed by the kernel, however it died. */
+static void hear_launcher(struct keeper *k) {
+    tt__keeper_message message;
+    ssize_t n = recv(k->socket, &message, sizeof message, MSG_DONTWAIT);
+    if (n == (ssize_t)sizeof message) {
+        obey(k, &message);
+    } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
+        kill_all(k);
+        tt__job_error_dir_remove(k->job);
+        _exit(1);
+    }
+}
+
+static void reap_one(struct keeper *k, pid_t pid) {
+    int status;
+    if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
+        reaped(k, pid, status);
+}
+
+/* Workers first, in the order in which they ended. Returns whether there was any. */
+static bool reap_workers(struct keeper *k) {
+    struct epoll_event events[64];
+    int n = epoll_wait(k->ends, events, 64, 0);
+    for (int i = 0; i < n; i++)
+        reap_one(k, k->pids[events[i].data.u32]);
+    return n > 0;
+}
+
+/* Reap all that have ended. Returns whether a child is left. */
+static bool reap_all(struct keeper *k) {
+    for (;;) {
+        siginfo_t info = {0};
+        if (reap_workers(k))
+            continue;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
+            return errno != ECHILD;
+        if (!info.si_pid)
+            return true;
+        int rank = rank_of(k, info.si_pid);
+        if (rank < 0 || k->pidfds[rank] < 0) /* else it ended just now: it has its turn above */
+            reap_one(k, info.si_pid);
+    }
+}
+
+/* Once no child is left no descendant is: an orphan would have fallen to us. */
+static void reap(struct keeper *k) {
+    struct signalfd_siginfo ignored;
+    while (read(k->child_signals, &ignored, sizeof ignored) > 0)
+        ;
+    bool children = reap_all(k);
+    if (!k->started || k->living)
+        return;
+    if (!children)
+        finish(k, 0);
+    if (!k->told_leftovers) {
+        pid_t pids[1024];
+        k->told_leftovers = true;
+        say(k, TT__KEEPER_LEFTOVERS, -1, (int)tt__children(pids, sizeof pids / sizeof *pids), 0);
+    }
+}
+
+static void close_all(const int *fds, int n) {
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+static _Noreturn void keeper_main(struct keeper *k) {
+    sigset_t all, child;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    k->child_signals = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+    k->self = getpid();
+    k->ends = epoll_create1(EPOLL_CLOEXEC);
+    k->pids = calloc((size_t)k->job->workers, sizeof *k->pids);
+    k->pidfds = calloc((size_t)k->job->workers, sizeof *k->pidfds);
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "tutti-keeper");
+    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || prctl(PR_SET_CHILD_SUBREAPER, 1))
+        _exit(1);
+    for (;;) {
+        struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};
+        poll(fds, 2, -1);
+        if (fds[0].revents)
+            hear_launcher(k);
+        reap(k);
+    }
+}
+
+tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper) {
+    int ends[2];
+    *keeper = (tt__keeper){.socket = -1};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a socket for the keeper");
+    pid_t pid = fork();
+    if (pid < 0) {
+        int errnum = errno;
+        close_all(ends, 2);
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the keeper process");
+    }
+    if (pid == 0) {
+        close(ends[0]);
+        close_all(close_in_keeper, job->workers);
+        keeper_main(&(struct keeper){.job = job, .stderr_ends = stderr_ends, .socket = ends[1]});
+    }
+    close(ends[1]);
+    *keeper = (tt__keeper){.pid = pid, .socket = ends[0]};
+    return TT_OK;
+}
+
+bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
+    tt__keeper_message message = {kind, -1, value, 0};
+    ssize_t n;
+    while ((n = send(keeper->socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
+        ;
+    return n == (ssize_t)sizeof message;
+}
+
+int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message) {
+    ssize_t n;
+    while ((n = recv(keeper->socket, message, sizeof *message, MSG_DONTWAIT)) < 0 && errno == EINTR)
+        ;
+    if (n == (ssize_t)sizeof *message)
+        return 1;
+    return n < 0 && errno == EAGAIN ? 0 : -1;
+}

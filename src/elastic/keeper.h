@@ -1,0 +1,44 @@
+/* The keeper process: starts workers, says how each ended, and never leaves one behind. Roles and deaths: job.h. */
+#ifndef TT_ELASTIC_KEEPER_H
+#define TT_ELASTIC_KEEPER_H
+
+#include "elastic/job.h"
+
+/* What launcher and keeper say to each other, one packet each. */
+typedef enum tt__keeper_kind {
+    /* To the keeper. */
+    TT__KEEPER_START,  /* start all workers; value = MASTER_PORT */
+    TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
+    TT__KEEPER_SWEEP,  /* the same to all its children: what workers left behind */
+    TT__KEEPER_KILL,   /* kill every descendant */
+    /* To the launcher. */
+    TT__KEEPER_STARTED,     /* worker `rank` has `pid` */
+    TT__KEEPER_NOT_STARTED, /* worker `rank` can't be executed; value = errno */
+    TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status */
+    TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
+    TT__KEEPER_DONE         /* nothing is left but `value` processes that can't be killed; the keeper ends */
+} tt__keeper_kind;
+
+typedef struct tt__keeper_message {
+    int32_t kind, rank, value, pid;
+} tt__keeper_message;
+
+typedef struct tt__keeper {
+    pid_t pid;  /* 0 = none */
+    int socket; /* the launcher's end, a non-blocking SOCK_SEQPACKET; -1 = none */
+} tt__keeper;
+
+/* Fork the keeper. stderr_ends[rank] becomes the stderr of that worker; close_in_keeper are the launcher's own ends of those pipes. The
+ * process must have one thread only: what the keeper does is not restricted to async-signal-safe calls. */
+tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper);
+
+/* Say something; false if the keeper is gone. */
+bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value);
+
+/* The next message: 1, none at the moment: 0, the keeper is gone: -1. */
+int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message);
+
+/* Become worker `rank` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what failed. */
+int tt__worker_exec(const tt__job *job, int rank, int stderr_end, pid_t keeper);
+
+#endif

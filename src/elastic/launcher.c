@@ -1,0 +1,338 @@
+/* The launcher's side of a job: what is done when a worker fails or a signal comes.
+ *
+ *   RUNNING --a worker fails--> SETTLING --settle_ms--> TERMINATING --grace_ms--> KILLING
+ *
+ * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING: the keeper kills
+ * every descendant. A signal to the launcher goes to the workers and leads to TERMINATING; a second one to KILLING. When all workers have ended and
+ * something they started is still there, the same ladder holds for it. The job is over when the keeper says that nothing is left. */
+#include "elastic/job.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "elastic/children.h"
+#include "elastic/keeper.h"
+#include "elastic/report.h"
+#include "elastic/streams.h"
+
+#include <tutti/store.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KEEPER_KILL_MS = 15000, STORE_TIMEOUT_MS = 2000, MAX_SPARED = 64 };
+
+enum phase { RUNNING, SETTLING, TERMINATING, KILLING };
+
+typedef struct launcher {
+    tt__job *job;
+    tt__streams streams;
+    tt__keeper keeper;
+    tt_store_server *server;
+    tt_store *store; /* our own connection, made when the first worker ends */
+    bool store_failed;
+    tt__worker *workers; /* by rank */
+    struct pollfd *fds;
+    int *pipe_ends, *our_ends;
+    int ended; /* workers */
+    enum phase phase;
+    int64_t deadline_ms; /* of the phase; INT64_MAX = none */
+    int signals;         /* signalfd */
+    int got_signal;      /* the first that came, 0 = none */
+    bool done, keeper_lost;
+    struct timespec started;
+    pid_t spared[MAX_SPARED]; /* children this process had before: a shell may have left some to us */
+    size_t spared_count;
+} launcher;
+
+static void enter(launcher *l, enum phase phase, int64_t timeout_ms) {
+    l->phase = phase;
+    l->deadline_ms = tt__deadline_ms(timeout_ms);
+}
+
+/* Signals. */
+
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a shell's background) stay
+ * ignored. The job keeps the mask that workers are to get back. */
+static tt_status open_signals(launcher *l) {
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        struct sigaction action;
+        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&set, caught[i]);
+    }
+    sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
+    l->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
+}
+
+static void tell_workers(launcher *l, int sig) {
+    for (int rank = 0; rank < l->job->workers; rank++)
+        if (!l->workers[rank].ended)
+            l->workers[rank].told = sig;
+}
+
+/* Send `sig` to what is still there: the workers, or what they left. */
+static void terminate(launcher *l, int sig) {
+    tell_workers(l, sig);
+    tt__keeper_tell(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
+    enter(l, TERMINATING, l->job->grace_ms);
+}
+
+static void kill_job(launcher *l) {
+    tell_workers(l, SIGKILL);
+    tt__keeper_tell(&l->keeper, TT__KEEPER_KILL, 0);
+    enter(l, KILLING, KEEPER_KILL_MS);
+}
+
+/* Ctrl-C at a terminal has reached the workers already, in the same process group: the kernel sent it. */
+static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
+    char name[32];
+    int sig = (int)info->ssi_signo, living = l->job->workers - l->ended;
+    tt__signal_name(sig, name, sizeof name);
+    if (l->got_signal) {
+        tt__streams_say(&l->streams, "tutti run: got %s again: killing what is left", name);
+        kill_job(l);
+        return;
+    }
+    l->got_signal = sig;
+    tt__streams_say(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
+                    name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
+    if (l->phase >= TERMINATING)
+        return;
+    if (info->ssi_code == SI_KERNEL) {
+        tell_workers(l, sig);
+        enter(l, TERMINATING, l->job->grace_ms);
+    } else {
+        terminate(l, sig);
+    }
+}
+
+static void take_signals(launcher *l) {
+    struct signalfd_siginfo info;
+    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        take_signal(l, &info);
+}
+
+/* What the keeper says. */
+
+/* tutti/ended/RANK := how it ended, for the errors of those that waited for it. Best effort. */
+static void publish_end(launcher *l, int rank, int status) {
+    char key[64], text[64];
+    if (!l->store && !l->store_failed)
+        l->store_failed =
+            tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
+    if (l->store_failed)
+        return;
+    snprintf(key, sizeof key, "tutti/ended/%d", rank);
+    tt__end_text(status, text, sizeof text);
+    l->store_failed = tt_store_set(l->store, key, text, strlen(text)) != TT_OK;
+}
+
+static void worker_ended(launcher *l, int rank, int status) {
+    tt__worker *w = &l->workers[rank];
+    char path[512];
+    w->ended = true;
+    w->status = status;
+    w->order = l->ended++;
+    clock_gettime(CLOCK_REALTIME, &w->when);
+    publish_end(l, rank, status);
+    tt__streams_drain(&l->streams, rank);
+    if (status == 0)
+        return;
+    tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+    if (l->phase == RUNNING)
+        enter(l, SETTLING, l->job->settle_ms);
+}
+
+/* A worker that can't be executed: there is no job, the others need no time. */
+static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
+    l->workers[rank].exec_errno = errnum;
+    if (!pid) /* no process: nobody will say that it ended */
+        worker_ended(l, rank, 127 << 8);
+    if (l->phase < KILLING)
+        kill_job(l);
+}
+
+static void take_message(launcher *l, const tt__keeper_message *m) {
+    switch ((tt__keeper_kind)m->kind) {
+    case TT__KEEPER_STARTED:
+        l->workers[m->rank].pid = m->pid;
+        break;
+    case TT__KEEPER_NOT_STARTED:
+        worker_not_started(l, m->rank, m->value, m->pid);
+        break;
+    case TT__KEEPER_ENDED:
+        worker_ended(l, m->rank, m->value);
+        break;
+    case TT__KEEPER_LEFTOVERS:
+        if (l->phase == TERMINATING)
+            terminate(l, SIGTERM);
+        else if (l->phase == RUNNING)
+            enter(l, SETTLING, l->job->settle_ms);
+        break;
+    case TT__KEEPER_DONE:
+        l->done = true;
+        if (m->value)
+            tt__streams_say(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
+                            m->value == 1 ? "" : "es");
+        break;
+    default:
+        break;
+    }
+}
+
+/* The keeper died. The kernel has killed the workers; what they started is ours now. */
+static void lose_keeper(launcher *l) {
+    l->done = l->keeper_lost = true;
+    tt__streams_say(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
+                    (int)l->keeper.pid);
+    tt__children_kill(l->spared, l->spared_count, NULL, NULL, KEEPER_KILL_MS);
+    l->keeper.pid = 0;
+}
+
+static void hear_keeper(launcher *l) {
+    tt__keeper_message message;
+    int heard;
+    while (!l->done && (heard = tt__keeper_hear(&l->keeper, &message)) != 0) {
+        if (heard < 0)
+            lose_keeper(l);
+        else
+            take_message(l, &message);
+    }
+}
+
+/* The loop. */
+
+static void next_phase(launcher *l) {
+    if (tt__now_ms() < l->deadline_ms)
+        return;
+    if (l->phase == SETTLING) {
+        if (l->ended == l->job->workers)
+            tt__streams_say(&l->streams,
+                            "tutti run: all workers ended, but processes that they started are still there: "
+                            "they get SIGTERM");
+        terminate(l, SIGTERM);
+    } else if (l->phase == TERMINATING) {
+        kill_job(l);
+    } else { /* a keeper that does not even answer to this */
+        kill(l->keeper.pid, SIGKILL);
+        l->deadline_ms = INT64_MAX;
+    }
+}
+
+static void wait_for_events(launcher *l) {
+    int timeout = l->deadline_ms == INT64_MAX ? -1 : tt__left_ms(l->deadline_ms);
+    l->fds[0] = (struct pollfd){.fd = l->keeper.socket, .events = POLLIN};
+    l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    int n = 2 + tt__streams_poll(&l->streams, l->fds + 2, &timeout);
+    poll(l->fds, (nfds_t)n, timeout);
+}
+
+static void run_loop(launcher *l) {
+    while (!l->done) {
+        wait_for_events(l);
+        take_signals(l);
+        hear_keeper(l);
+        tt__streams_serve(&l->streams);
+        if (!l->done)
+            next_phase(l);
+    }
+}
+
+/* The end. */
+
+static int conclude(launcher *l) {
+    int first = tt__first_failure(l->workers, l->job->workers);
+    bool asked = l->got_signal && first >= 0 && l->workers[first].told; /* nobody failed before the signal came */
+    if (first >= 0 && !asked)
+        tt__report_failure(&l->streams, l->job, l->workers, first, &l->started);
+    if (l->got_signal)
+        return 128 + l->got_signal;
+    if (first >= 0)
+        return l->workers[first].exec_errno == ENOENT ? 127
+               : l->workers[first].exec_errno         ? 126
+                                                      : tt__end_code(l->workers[first].status);
+    return l->keeper_lost ? 1 : 0;
+}
+
+static tt_status allocate(launcher *l) {
+    size_t n = (size_t)l->job->workers;
+    l->workers = calloc(n, sizeof *l->workers);
+    l->fds = calloc(n + 3, sizeof *l->fds);
+    l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
+    l->our_ends = calloc(n, sizeof *l->our_ends);
+    if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d workers", l->job->workers);
+    return TT_OK;
+}
+
+/* The keeper is forked before the store's thread exists. */
+static tt_status start_keeper(launcher *l) {
+    TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
+    for (int rank = 0; rank < l->job->workers; rank++)
+        l->our_ends[rank] = l->streams.of[rank].fd;
+    l->spared_count = tt__children(l->spared, MAX_SPARED);
+    l->job->group = getpgrp();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    tt_status status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
+    for (int rank = 0; rank < l->job->workers; rank++)
+        close(l->pipe_ends[rank]);
+    return status;
+}
+
+static tt_status start(launcher *l) {
+    TT__TRY(allocate(l));
+    TT__TRY(open_signals(l));
+    TT__TRY(tt__job_error_dir_make(l->job));
+    TT__TRY(start_keeper(l));
+    signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port));
+    l->job->master_port = tt_store_server_port(l->server);
+    clock_gettime(CLOCK_REALTIME, &l->started);
+    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
+    return TT_OK;
+}
+
+static void finish(launcher *l) {
+    if (l->keeper.socket >= 0)
+        close(l->keeper.socket); /* a keeper that has not ended ends now */
+    if (l->keeper.pid)
+        waitpid(l->keeper.pid, NULL, 0);
+    tt_store_free(l->store);
+    tt_store_server_free(l->server);
+    tt__job_error_dir_remove(l->job);
+    /* Only writing is left: who asks us to end now means that. */
+    if (l->signals >= 0) {
+        sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
+        close(l->signals);
+    }
+    tt__streams_flush(&l->streams);
+    tt__streams_close(&l->streams);
+    for (int rank = 0; l->workers && rank < l->job->workers; rank++)
+        free(l->workers[rank].message);
+    free(l->workers);
+    free(l->fds);
+    free(l->pipe_ends);
+    free(l->our_ends);
+}
+
+tt_status tt__job_run(tt__job *job, int *exit_code) {
+    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .keeper = {.socket = -1}};
+    tt_status status = start(&l);
+    if (!status) {
+        run_loop(&l);
+        for (int rank = 0; rank < job->workers; rank++)
+            tt__streams_drain(&l.streams, rank);
+        *exit_code = conclude(&l);
+    }
+    finish(&l);
+    return status;
+}

@@ -1,0 +1,137 @@
+#include "elastic/program.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum kind { MISSING, NOT_A_FILE, NOT_EXECUTABLE, EXECUTABLE };
+
+static enum kind kind_of(const char *path) {
+    struct stat info;
+    if (stat(path, &info))
+        return MISSING;
+    if (!S_ISREG(info.st_mode))
+        return NOT_A_FILE;
+    return access(path, X_OK) ? NOT_EXECUTABLE : EXECUTABLE;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && !strcmp(text + n - m, end);
+}
+
+static bool starts_with_hash_bang(const char *path) {
+    char start[2] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool yes = fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* The executable `name` in $PATH, allocated; NULL if there is none. */
+static char *search_path(const char *name) {
+    const char *dirs = getenv("PATH");
+    char path[PATH_MAX];
+    for (const char *dir = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; dir;) {
+        size_t n = strcspn(dir, ":");
+        int length = snprintf(path, sizeof path, "%.*s/%s", n ? (int)n : 1, n ? dir : ".", name);
+        if (length > 0 && (size_t)length < sizeof path && kind_of(path) == EXECUTABLE)
+            return strdup(path);
+        dir = dir[n] ? dir + n + 1 : NULL;
+    }
+    return NULL;
+}
+
+static tt_status find_python(char **python, const char *what_for) {
+    const char *chosen = getenv("PYTHON_EXEC");
+    if (!chosen || !*chosen)
+        chosen = "python3";
+    *python = strchr(chosen, '/') ? (kind_of(chosen) == EXECUTABLE ? strdup(chosen) : NULL) : search_path(chosen);
+    if (*python)
+        return TT_OK;
+    return tt__fail(TT_ERR_NOT_FOUND,
+                    "%s: needs Python, but there is no executable \"%s\"; install python3 or set PYTHON_EXEC", what_for,
+                    chosen);
+}
+
+static tt_status refuse(const char *path, enum kind kind, bool no_python) {
+    switch (kind) {
+    case MISSING:
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such file", path);
+    case NOT_A_FILE:
+        return tt__fail(TT_ERR_INVALID, "%s: is not a file that can be run", path);
+    default:
+        return tt__fail(TT_ERR_INVALID, "%s: is not executable (chmod +x %s)%s", path, path,
+                        ends_with(path, ".py") && no_python ? ", and --no-python forbids running it with python3" : "");
+    }
+}
+
+/* A name without a slash that is not in PATH; people forget the "./". */
+static tt_status refuse_name(const char *name) {
+    return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such program in PATH%s%s%s", name,
+                    kind_of(name) == EXECUTABLE ? "; for the one in this directory write ./" : "",
+                    kind_of(name) == EXECUTABLE ? name : "",
+                    kind_of(name) == MISSING || kind_of(name) == EXECUTABLE ? ""
+                                                                            : ", and the one here is not executable");
+}
+
+/* A path with a slash for a script or executable; *python := whether to run it with Python. */
+static tt_status find_file(char **file, bool *python, const char *name, bool no_python) {
+    bool script = ends_with(name, ".py");
+    enum kind kind = kind_of(name);
+    *python = false;
+    if (!strchr(name, '/') && !(script && kind != MISSING)) {
+        *file = search_path(name);
+        return *file ? TT_OK : refuse_name(name);
+    }
+    if (script && !no_python && (kind == NOT_EXECUTABLE || kind == EXECUTABLE) &&
+        (kind == NOT_EXECUTABLE || !starts_with_hash_bang(name)))
+        *python = true;
+    else if (kind != EXECUTABLE)
+        return refuse(name, kind, no_python);
+    if (asprintf(file, "%s%s", strchr(name, '/') ? "" : "./", name) < 0)
+        *file = NULL;
+    return *file ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the name of %s", name);
+}
+
+tt_status tt__program_find(tt__program *out, char **args, int count, bool module, bool no_python) {
+    static char unbuffered[] = "-u", run_module[] = "-m";
+    bool python = module;
+    *out = (tt__program){0};
+    if (!module)
+        TT__TRY(find_file(&out->file, &python, args[0], no_python));
+    if (python) {
+        free(out->file);
+        out->file = NULL;
+        TT__TRY(find_python(&out->file, args[0]));
+    }
+    char **argv = out->argv = calloc((size_t)count + 4, sizeof *argv);
+    char *name = argv ? strdup(python ? out->file : args[0]) : NULL;
+    if (!name) {
+        tt__program_free(out);
+        return tt__fail(TT_ERR_MEMORY, "no memory for the arguments of %s", args[0]);
+    }
+    *argv++ = name;
+    if (python)
+        *argv++ = unbuffered;
+    if (module)
+        *argv++ = run_module;
+    memcpy(argv, python ? args : args + 1, (size_t)(python ? count : count - 1) * sizeof *argv);
+    return TT_OK;
+}
+
+void tt__program_free(tt__program *program) {
+    if (program->argv)
+        free(program->argv[0]);
+    free(program->argv);
+    free(program->file);
+    *program = (tt__program){0};
+}

@@ -1,0 +1,140 @@
+#include "elastic/report.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+const char *tt__signal_name(int sig, char *text, size_t size) {
+    const char *name = sigabbrev_np(sig);
+    snprintf(text, size, "%s%s", name ? "SIG" : "signal", name ? name : "");
+    return text;
+}
+
+const char *tt__end_text(int status, char *text, size_t size) {
+    char name[32];
+    if (WIFSIGNALED(status))
+        snprintf(text, size, "signal %d (%s)", WTERMSIG(status), tt__signal_name(WTERMSIG(status), name, sizeof name));
+    else
+        snprintf(text, size, "exit code %d", WEXITSTATUS(status));
+    return text;
+}
+
+int tt__end_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+void tt__error_file_read(const char *path, char **message, bool *secondary) {
+    /* {"message": "text"} or {"message": {"message": "text", "extraInfo": {"secondary": true}}} */
+    json_t *root = json_load_file(path, 0, NULL), *inner = json_object_get(root, "message");
+    json_t *text = json_is_object(inner) ? json_object_get(inner, "message") : inner;
+    *message = json_is_string(text) ? strdup(json_string_value(text)) : NULL;
+    *secondary = json_is_true(json_object_get(json_object_get(inner, "extraInfo"), "secondary"));
+    json_decref(root);
+}
+
+/* 0 = the worker did not fail; else the lower, the likelier it is the cause. */
+static int blame(const tt__worker *w) {
+    if (!w->ended || w->status == 0)
+        return 0;
+    return w->exec_errno ? 1 : w->told ? 3 : w->secondary ? 2 : 1;
+}
+
+/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals like these are
+ * nobody's reaction to the end of a peer: */
+static bool struck_down(const tt__worker *w) {
+    int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
+    return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
+}
+
+static int64_t ms_between(const struct timespec *a, const struct timespec *b) {
+    return (int64_t)(b->tv_sec - a->tv_sec) * 1000 + (b->tv_nsec - a->tv_nsec) / 1000000;
+}
+
+int tt__first_failure(const tt__worker *workers, int n) {
+    int first = -1;
+    for (int rank = 0; rank < n; rank++) {
+        int mine = blame(&workers[rank]), best = first < 0 ? 4 : blame(&workers[first]);
+        if (mine && (mine < best || (mine == best && workers[rank].order < workers[first].order)))
+            first = rank;
+    }
+    if (first < 0 || struck_down(&workers[first]))
+        return first;
+    int struck = -1;
+    for (int rank = 0; rank < n; rank++)
+        if (struck_down(&workers[rank]) && ms_between(&workers[first].when, &workers[rank].when) < TT__TIE_MS &&
+            (struck < 0 || workers[rank].order < workers[struck].order))
+            struck = rank;
+    return struck < 0 ? first : struck;
+}
+
+/* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
+static const char *describe(const tt__worker *w, char *text, size_t size) {
+    char name[32];
+    if (w->exec_errno)
+        snprintf(text, size, "could not be started: %s", strerror(w->exec_errno));
+    else if (WIFSIGNALED(w->status))
+        snprintf(text, size, "killed by %s (signal %d)%s", tt__signal_name(WTERMSIG(w->status), name, sizeof name),
+                 WTERMSIG(w->status), WCOREDUMP(w->status) ? ", core dumped" : "");
+    else
+        tt__end_text(w->status, text, size);
+    return text;
+}
+
+/* Every line of `text` after `indent`. */
+static void say_lines(tt__streams *streams, const char *indent, const char *text) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        int shown = n && text[n - 1] == '\r' ? (int)n - 1 : (int)n;
+        tt__streams_say(streams, "%s%.*s", indent, shown, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void report_first(tt__streams *streams, const tt__job *job, const tt__worker *w, int rank,
+                         const struct timespec *started) {
+    char how[160], clock[16] = "", tail[TT__TAIL_BYTES + 1];
+    struct tm local;
+    if (localtime_r(&w->when.tv_sec, &local))
+        strftime(clock, sizeof clock, "%H:%M:%S", &local);
+    double seconds = (double)(w->when.tv_sec - started->tv_sec) + 1e-9 * (double)(w->when.tv_nsec - started->tv_nsec);
+    tt__streams_say(streams,
+                    "tutti run: rank %d failed first: %s (local rank %d, pid %d, at %s.%03ld, %.1f s after the start)",
+                    rank, describe(w, how, sizeof how), rank, (int)w->pid, clock, w->when.tv_nsec / 1000000, seconds);
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
+        tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
+    if (w->exec_errno)
+        tt__streams_say(streams, "  program: %s", job->file);
+    if (w->message) {
+        tt__streams_say(streams, "  its message:");
+        say_lines(streams, "    ", w->message);
+    }
+    tt__streams_tail(streams, rank, tail);
+    if (*tail) {
+        tt__streams_say(streams, "  last lines of its stderr:");
+        say_lines(streams, "    | ", tail);
+    }
+}
+
+static void report_other(tt__streams *streams, const tt__worker *w, int rank) {
+    char how[160], name[32], why[64] = "";
+    if (!w->ended)
+        snprintf(how, sizeof how, "end unknown");
+    else
+        describe(w, how, sizeof how);
+    if (w->told && w->status)
+        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
+    else if (w->secondary)
+        snprintf(why, sizeof why, ", because of another rank");
+    int message = w->message ? (int)strcspn(w->message, "\n") : 0;
+    tt__streams_say(streams, "tutti run: rank %d: %s%s%s%.*s", rank, how, why, message ? ": " : "", message,
+                    w->message ? w->message : "");
+}
+
+void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
+                        const struct timespec *started) {
+    report_first(streams, job, &workers[first], first, started);
+    for (int rank = 0; rank < job->workers; rank++)
+        if (rank != first)
+            report_other(streams, &workers[rank], rank);
+}

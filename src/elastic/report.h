@@ -1,0 +1,44 @@
+/* How workers ended, which of them failed first, and the text that says so. */
+#ifndef TT_ELASTIC_REPORT_H
+#define TT_ELASTIC_REPORT_H
+
+#include "elastic/job.h"
+#include "elastic/streams.h"
+
+#include <time.h>
+
+typedef struct tt__worker {
+    pid_t pid;            /* 0 = not started */
+    int exec_errno;       /* not 0: its program could not be executed */
+    bool ended;           /* the fields below are valid */
+    int status;           /* wait status */
+    int order;            /* 0, 1, ...: in which order they ended */
+    int told;             /* the signal the launcher had sent it before, 0 = none */
+    bool secondary;       /* it says itself that it ended because another one did */
+    char *message;        /* from its error file, or NULL; allocated */
+    struct timespec when; /* wall clock */
+} tt__worker;
+
+/* "exit code 3" or "signal 9 (SIGKILL)". Returns `text`. */
+const char *tt__end_text(int wait_status, char *text, size_t size);
+
+/* What the shell would call it: the exit code, or 128 + signal. */
+int tt__end_code(int wait_status);
+
+/* The name of a signal, "SIGKILL"; "signal" if it has none. Returns `text`. */
+const char *tt__signal_name(int sig, char *text, size_t size);
+
+/* Read a torchelastic error file: *message := its message (allocated, NULL if there is none), *secondary := whether it says so. */
+void tt__error_file_read(const char *path, char **message, bool *secondary);
+
+/* The rank that failed first, or -1 if none did: the earliest that ended badly, neither because of another (secondary) nor after the
+ * launcher had told it to; if there is no such one, the earliest secondary one; and then the earliest of the rest. Of ends less than TT__TIE_MS apart, a crash
+ * (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+enum { TT__TIE_MS = 50 };
+int tt__first_failure(const tt__worker *workers, int n);
+
+/* Report `first` in full and the others in a line each. started: wall clock of the job's start. */
+void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
+                        const struct timespec *started);
+
+#endif

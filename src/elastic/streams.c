@@ -1,0 +1,220 @@
+#include "elastic/streams.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536 };
+
+tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
+    *streams = (tt__streams){.out_fd = out_fd, .of = calloc((size_t)n, sizeof *streams->of)};
+    if (!streams->of)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the output of %d workers", n);
+    for (; streams->n < n; streams->n++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) == 0) {
+            fcntl(ends[0], F_SETFL, O_NONBLOCK);
+            streams->of[streams->n].fd = ends[0];
+            write_ends[streams->n] = ends[1];
+            continue;
+        }
+        int errnum = errno;
+        for (int i = 0; i < streams->n; i++)
+            close(write_ends[i]);
+        tt__streams_close(streams);
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
+                              n);
+    }
+    return TT_OK;
+}
+
+static void end_stream(tt__stream *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+void tt__streams_close(tt__streams *streams) {
+    for (int i = 0; i < streams->n; i++)
+        end_stream(&streams->of[i]);
+    free(streams->of);
+    free(streams->out);
+    *streams = (tt__streams){0};
+}
+
+/* What can't be queued for lack of memory is lost: better than ending the job for it. */
+static void queue(tt__streams *streams, const char *bytes, size_t n) {
+    if (streams->broken || !n)
+        return;
+    if (streams->out_used + n > streams->out_size) {
+        size_t size = 2 * (streams->out_used + n);
+        char *out = realloc(streams->out, size);
+        if (!out)
+            return;
+        streams->out = out;
+        streams->out_size = size;
+    }
+    memcpy(streams->out + streams->out_used, bytes, n);
+    streams->out_used += n;
+    streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
+}
+
+static void queue_pending(tt__streams *streams, tt__stream *s) {
+    queue(streams, s->line, s->pending);
+    s->pending = 0;
+}
+
+static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
+}
+
+/* Bytes up to and with the last line end. A progress bar ends its lines with \r. */
+static size_t whole_lines(const char *bytes, size_t n) {
+    while (n && bytes[n - 1] != '\n' && bytes[n - 1] != '\r')
+        n--;
+    return n;
+}
+
+static void feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+    keep_tail(s, bytes, n);
+    size_t whole = whole_lines(bytes, n);
+    if (whole) {
+        queue_pending(streams, s);
+        queue(streams, bytes, whole);
+    }
+    for (size_t rest = n - whole; rest;) {
+        size_t part = sizeof s->line - s->pending < rest ? sizeof s->line - s->pending : rest;
+        if (!s->pending)
+            s->pending_ms = tt__now_ms();
+        memcpy(s->line + s->pending, bytes + n - rest, part);
+        s->pending += part;
+        rest -= part;
+        if (s->pending == sizeof s->line)
+            queue_pending(streams, s);
+    }
+}
+
+/* One read; false when there is nothing more at the moment. */
+static bool read_some(tt__streams *streams, tt__stream *s) {
+    char bytes[READ_BYTES];
+    if (s->fd < 0)
+        return false;
+    ssize_t n = read(s->fd, bytes, sizeof bytes);
+    if (n > 0) {
+        feed(streams, s, bytes, (size_t)n);
+        return true;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        queue_pending(streams, s);
+        end_stream(s);
+    }
+    return false;
+}
+
+/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made non-blocking: others
+ * share it. */
+static bool write_some(tt__streams *streams) {
+    size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
+    ssize_t wrote = write(streams->out_fd, streams->out, n);
+    if (wrote < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (wrote < 0) {
+        streams->broken = true;
+        streams->out_used = 0;
+        return false;
+    }
+    streams->out_used -= (size_t)wrote;
+    memmove(streams->out, streams->out + wrote, streams->out_used);
+    return true;
+}
+
+static bool writable(const tt__streams *streams, int timeout_ms) {
+    struct pollfd fd = {.fd = streams->out_fd, .events = POLLOUT};
+    return poll(&fd, 1, timeout_ms) > 0;
+}
+
+int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms) {
+    int n = 0;
+    if (streams->out_used)
+        fds[n++] = (struct pollfd){.fd = streams->out_fd, .events = POLLOUT};
+    for (int rank = 0; rank < streams->n; rank++) {
+        const tt__stream *s = &streams->of[rank];
+        if (s->fd >= 0 && streams->out_used < OUT_HIGH)
+            fds[n++] = (struct pollfd){.fd = s->fd, .events = POLLIN};
+        int left = s->pending ? tt__left_ms(s->pending_ms + FLUSH_MS) : *timeout_ms;
+        if (*timeout_ms < 0 || left < *timeout_ms)
+            *timeout_ms = left;
+    }
+    return n;
+}
+
+void tt__streams_serve(tt__streams *streams) {
+    for (int rank = 0; rank < streams->n; rank++) {
+        tt__stream *s = &streams->of[rank];
+        if (streams->out_used < OUT_HIGH)
+            read_some(streams, s);
+        if (s->pending && !tt__left_ms(s->pending_ms + FLUSH_MS))
+            queue_pending(streams, s);
+    }
+    while (streams->out_used && writable(streams, 0) && write_some(streams))
+        ;
+}
+
+void tt__streams_drain(tt__streams *streams, int rank) {
+    /* A pipe holds at most 1 MiB (pipe-max-size); whoever else still writes into it is not waited for. */
+    for (int reads = 0; reads < (1 << 20) / READ_BYTES && read_some(streams, &streams->of[rank]); reads++)
+        ;
+    queue_pending(streams, &streams->of[rank]);
+}
+
+void tt__streams_say(tt__streams *streams, const char *format, ...) {
+    char line[3 * 1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line - 1, format, args);
+    va_end(args);
+    size_t length = n < 0 ? 0 : (size_t)n < sizeof line - 2 ? (size_t)n : sizeof line - 2;
+    line[length++] = '\n';
+    if (streams->mid_line)
+        queue(streams, "\n", 1);
+    queue(streams, line, length);
+}
+
+void tt__streams_flush(tt__streams *streams) {
+    while (streams->out_used)
+        if (!write_some(streams))
+            writable(streams, 1000);
+}
+
+/* Start of the last `lines` lines of text (n bytes). */
+static size_t last_lines(const char *text, size_t n, int lines) {
+    size_t i = n && text[n - 1] == '\n' ? n - 1 : n;
+    for (; i > 0; i--)
+        if (text[i - 1] == '\n' && --lines == 0)
+            break;
+    return i;
+}
+
+const char *tt__streams_tail(const tt__streams *streams, int rank, char *text) {
+    const tt__stream *s = &streams->of[rank];
+    size_t n = s->written < TT__TAIL_BYTES ? s->written : TT__TAIL_BYTES;
+    for (size_t i = 0; i < n; i++)
+        text[i] = s->tail[(s->written - n + i) % TT__TAIL_BYTES];
+    text[n] = '\0';
+    size_t start = last_lines(text, n, TT__TAIL_LINES);
+    if (start == 0 && s->written > n) { /* the first line kept is cut */
+        const char *end = memchr(text, '\n', n);
+        start = end && end + 1 < text + n ? (size_t)(end + 1 - text) : 0;
+    }
+    memmove(text, text + start, n - start + 1);
+    return text;
+}
