@@ -1,0 +1,206 @@
+/* Sockets with deadlines. */
+#include "base/clock.h"
+#include "net/net.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int pair[2];
+
+static int make_pair(void **state) {
+    (void)state;
+    return socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+}
+
+static int close_pair(void **state) {
+    (void)state;
+    close(pair[0]);
+    if (pair[1] >= 0)
+        close(pair[1]);
+    return 0;
+}
+
+static char text[] = "one byte at a time, and none is lost";
+
+static void *write_bytes(void *arg) {
+    (void)arg;
+    for (size_t i = 0; i < sizeof text; i++) {
+        if (write(pair[1], &text[i], 1) != 1)
+            break;
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void whole_reads_of_single_bytes(void **state) {
+    (void)state;
+    pthread_t writer;
+    char got[sizeof text];
+    assert_int_equal(pthread_create(&writer, NULL, write_bytes, NULL), 0);
+    assert_int_equal(tt__net_read_full(pair[0], got, sizeof got, tt__deadline_ms(10000)), TT_OK);
+    assert_memory_equal(got, text, sizeof text);
+    pthread_join(writer, NULL);
+}
+
+enum { LARGE = 1 << 20 };
+static unsigned char sent[LARGE], received[LARGE];
+
+/* Odd small chunks, so that the writer blocks and goes on many times. */
+static void *read_slowly(void *arg) {
+    (void)arg;
+    size_t done = 0;
+    for (ssize_t n; done < LARGE && (n = read(pair[1], received + done, LARGE - done < 997 ? LARGE - done : 997)) > 0;)
+        done += (size_t)n;
+    return NULL;
+}
+
+static void whole_writes_to_a_slow_reader(void **state) {
+    (void)state;
+    pthread_t reader;
+    for (size_t i = 0; i < LARGE; i++)
+        sent[i] = (unsigned char)(i * 31 + i / 257);
+    assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, NULL), 0);
+    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(20000)), TT_OK);
+    pthread_join(reader, NULL);
+    assert_memory_equal(sent, received, LARGE);
+}
+
+static void deadlines_hold(void **state) {
+    (void)state;
+    char byte;
+    int64_t start = tt__now_ms();
+    assert_int_equal(tt__net_read_full(pair[0], &byte, 1, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    int64_t took = tt__now_ms() - start;
+    assert_true(took >= 60 && took < 10000);
+}
+
+static void an_end_is_told(void **state) {
+    (void)state;
+    char bytes[4];
+    size_t got = 1;
+    assert_int_equal(write(pair[1], "ab", 2), 2);
+    close(pair[1]);
+    pair[1] = -1;
+    assert_int_equal(tt__net_read_full(pair[0], bytes, 4, tt__deadline_ms(10000)), TT_ERR_NET);
+    assert_non_null(strstr(tt_last_error(), "after 2 of 4 bytes"));
+    assert_int_equal(tt__net_read_some(pair[0], bytes, 4, tt__deadline_ms(10000), &got), TT_OK);
+    assert_int_equal(got, 0);
+    assert_int_equal(tt__net_write_full(pair[0], "x", 1, tt__deadline_ms(10000)), TT_ERR_NET); /* and no SIGPIPE */
+}
+
+/* A port that nobody listens on, kept from others by a socket bound to it. */
+static int deaf_port(int *holder) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    *holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*holder, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(getsockname(*holder, (struct sockaddr *)&at, &size), 0);
+    return ntohs(at.sin_port);
+}
+
+static void connecting_gives_up_in_time(void **state) {
+    (void)state;
+    int holder, fd, port = deaf_port(&holder);
+    int64_t start = tt__now_ms();
+    assert_int_equal(tt__net_connect(&fd, "127.0.0.1", port, tt__deadline_ms(50)), TT_ERR_TIMEOUT);
+    assert_true(tt__now_ms() - start < 10000);
+    char where[32];
+    snprintf(where, sizeof where, "127.0.0.1:%d", port);
+    assert_non_null(strstr(tt_last_error(), where));
+    assert_non_null(strstr(tt_last_error(), "refused"));
+    assert_int_equal(tt__net_connect(&fd, "no-such-host.invalid", 1, tt__deadline_ms(20)), TT_ERR_TIMEOUT);
+    assert_non_null(strstr(tt_last_error(), "no-such-host.invalid:1"));
+    close(holder);
+}
+
+static void *listen_late(void *arg) {
+    while (tt__now_ms() < *(int64_t *)arg)
+        sched_yield();
+    listen(pair[0], 8);
+    return NULL;
+}
+
+static void connecting_waits_for_a_late_listener(void **state) {
+    (void)state;
+    int fd, port = deaf_port(&pair[0]);
+    pthread_t late;
+    int64_t when = tt__deadline_ms(40);
+    assert_int_equal(pthread_create(&late, NULL, listen_late, &when), 0);
+    assert_int_equal(tt__net_connect(&fd, "localhost", port, tt__deadline_ms(20000)), TT_OK);
+    pthread_join(late, NULL);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+    close(pair[0]);
+}
+
+static void listening(void **state) {
+    (void)state;
+    int fds[4], more[4], port, fd;
+    size_t n, m;
+    assert_int_equal(tt__net_listen_loopback("localhost", 0, fds, 4, &n, &port), TT_OK);
+    assert_true(n >= 1 && port > 0);
+    assert_int_equal(tt__net_connect(&fd, "localhost", port, tt__deadline_ms(10000)), TT_OK);
+    close(fd);
+    assert_int_equal(tt__net_listen_loopback("localhost", port, more, 4, &m, &port), TT_ERR_NET);
+    assert_non_null(strstr(tt_last_error(), "port is in use"));
+    assert_int_equal(m, 0);
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+    assert_int_equal(tt__net_listen_loopback("0.0.0.0", 0, more, 4, &m, &port), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt__net_listen_loopback("192.0.2.1", 0, more, 4, &m, &port), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt__net_listen_loopback("no-such-host.invalid", 0, more, 4, &m, &port), TT_ERR_NET);
+}
+
+static bool loopback(int family, const char *address, const char *expected) {
+    struct sockaddr_storage at = {.ss_family = (sa_family_t)family};
+    void *raw = family == AF_INET ? (void *)&((struct sockaddr_in *)&at)->sin_addr
+                                  : (void *)&((struct sockaddr_in6 *)&at)->sin6_addr;
+    char shown[TT__NET_ADDRESS_SIZE];
+    assert_int_equal(inet_pton(family, address, raw), 1);
+    tt__net_address_text((struct sockaddr *)&at, shown);
+    assert_string_equal(shown, expected);
+    return tt__net_is_loopback((struct sockaddr *)&at);
+}
+
+static void loopback_addresses(void **state) {
+    (void)state;
+    assert_true(loopback(AF_INET, "127.0.0.1", "127.0.0.1:0"));
+    assert_true(loopback(AF_INET, "127.255.3.4", "127.255.3.4:0"));
+    assert_false(loopback(AF_INET, "128.0.0.1", "128.0.0.1:0"));
+    assert_false(loopback(AF_INET, "10.0.0.127", "10.0.0.127:0"));
+    assert_true(loopback(AF_INET6, "::1", "[::1]:0"));
+    assert_true(loopback(AF_INET6, "::ffff:127.0.0.1", "[::ffff:127.0.0.1]:0"));
+    assert_false(loopback(AF_INET6, "::ffff:10.0.0.1", "[::ffff:10.0.0.1]:0"));
+    assert_false(loopback(AF_INET6, "fe80::1", "[fe80::1]:0"));
+    struct sockaddr other = {.sa_family = AF_UNIX};
+    assert_false(tt__net_is_loopback(&other));
+}
+
+#define PAIR(test) cmocka_unit_test_setup_teardown(test, make_pair, close_pair)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        PAIR(whole_reads_of_single_bytes),
+        PAIR(whole_writes_to_a_slow_reader),
+        PAIR(deadlines_hold),
+        PAIR(an_end_is_told),
+        cmocka_unit_test(connecting_gives_up_in_time),
+        cmocka_unit_test(connecting_waits_for_a_late_listener),
+        cmocka_unit_test(listening),
+        cmocka_unit_test(loopback_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+/* The server over real sockets: recorded conversations, clients that misbehave, many clients. */
+#include "base/clock.h"
+#include "net/net.h"
+#include "unit/store_transcript.h"
+
+#include <tutti/store.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 20000, MANY = 500 };
+
+static tt_store_server *server;
+
+static int start(void **state) {
+    (void)state;
+    return tt_store_server_start(&server, "localhost", 0);
+}
+
+static int stop(void **state) {
+    (void)state;
+    tt_store_server_free(server);
+    return 0;
+}
+
+static int raw_client(void) {
+    int fd;
+    assert_int_equal(tt__net_connect(&fd, "127.0.0.1", tt_store_server_port(server), tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
+    return fd;
+}
+
+static void say(int fd, const char *text) {
+    uint8_t bytes[TRANSCRIPT_MAX];
+    size_t n = transcript_bytes(text, bytes);
+    assert_int_equal(tt__net_write_full(fd, bytes, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+}
+
+static void hear(int fd, const char *text) {
+    uint8_t expected[TRANSCRIPT_MAX], got[TRANSCRIPT_MAX];
+    size_t n = transcript_bytes(text, expected);
+    assert_int_equal(tt__net_read_full(fd, got, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_memory_equal(got, expected, n);
+}
+
+static void hear_end(int fd) {
+    uint8_t byte;
+    size_t got = 1;
+    assert_int_equal(tt__net_read_some(fd, &byte, 1, tt__deadline_ms(PATIENCE_MS), &got), TT_OK);
+    assert_int_equal(got, 0);
+}
+
+static void transcripts_are_met(void **state) {
+    (void)state;
+    for (int i = 0; i < TRANSCRIPTS; i++) {
+        assert_int_equal(start(state), 0);
+        int fd = raw_client();
+        for (int j = 0; transcripts[i].lines[j]; j++) {
+            const char *line = transcripts[i].lines[j];
+            if (!strcmp(line, "< closed"))
+                hear_end(fd);
+            else if (*line == '<')
+                hear(fd, line + 1);
+            else
+                say(fd, line + 1);
+        }
+        close(fd);
+        stop(state);
+    }
+}
+
+static void half_a_request_stalls_nobody(void **state) {
+    (void)state;
+    int half = raw_client(), silent = raw_client(), other = raw_client();
+    say(half, "00 CE F7 85 3C 01 01 00*7 'k' 05 00*7 'he'");
+    say(other, "00 CE F7 85 3C 07");
+    hear(other, "00*8");
+    say(half, "'llo' 03 01 00*7 'k'");
+    hear(half, "05 00*7 'hello'");
+    close(half);
+    close(silent);
+    close(other);
+}
+
+static char logged[1024];
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_log(tt_log_level level, const char *line, void *user) {
+    (void)level;
+    (void)user;
+    pthread_mutex_lock(&log_lock);
+    snprintf(logged, sizeof logged, "%s", line);
+    pthread_mutex_unlock(&log_lock);
+}
+
+static void bad_clients_are_closed_alone(void **state) {
+    (void)state;
+    static const char *const bad[] = {"FF", "00 11 22 33 44 55 66 77 88", "00 CE F7 85 3C 01 FF*8",
+                                      "00 CE F7 85 3C 0E"};
+    tt_set_log(keep_log, NULL);
+    assert_int_equal(start(state), 0);
+    int good = raw_client(), waiting = raw_client();
+    say(good, HELLO_SENT);
+    hear(good, HELLO_HEARD);
+    say(waiting, HELLO_SENT " 06 01 00*7 01 00*7 'k'");
+    hear(waiting, HELLO_HEARD);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int fd = raw_client();
+        say(fd, bad[i]);
+        hear_end(fd);
+        close(fd);
+    }
+    say(good, "01 01 00*7 'k' 00*8");
+    hear(waiting, "00");
+    pthread_mutex_lock(&log_lock);
+    assert_non_null(strstr(logged, "unknown opcode 14"));
+    assert_non_null(strstr(logged, "127.0.0.1:"));
+    pthread_mutex_unlock(&log_lock);
+    close(good);
+    close(waiting);
+    stop(state);
+    tt_set_log(NULL, NULL);
+}
+
+static void a_waiting_client_may_die(void **state) {
+    (void)state;
+    int dying = raw_client(), other = raw_client();
+    say(dying, HELLO_SENT " 06 01 00*7 01 00*7 'k'");
+    hear(dying, HELLO_HEARD);
+    close(dying);
+    say(other, HELLO_SENT " 01 01 00*7 'k' 00*8 07");
+    hear(other, HELLO_HEARD " 01 00*7");
+    close(other);
+}
+
+/* 64 MiB of answers to a client that reads none of them, while another is served; then it reads them all. */
+static void a_client_that_does_not_read(void **state) {
+    (void)state;
+    enum { SIZE = 1 << 20, TIMES = 64 };
+    int lazy = raw_client(), other = raw_client();
+    char *value = calloc(SIZE, 1);
+    assert_non_null(value);
+    say(lazy, HELLO_SENT " 01 01 00*7 'k' 00*2 10 00*5");
+    assert_int_equal(tt__net_write_full(lazy, value, SIZE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    for (int i = 0; i < TIMES; i++)
+        say(lazy, "03 01 00*7 'k'");
+    say(other, HELLO_SENT " 07");
+    hear(other, HELLO_HEARD);
+    hear(lazy, HELLO_HEARD);
+    for (int i = 0; i < TIMES; i++) {
+        hear(lazy, "00*2 10 00*5");
+        assert_int_equal(tt__net_read_full(lazy, value, SIZE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    }
+    free(value);
+    close(lazy);
+    close(other);
+}
+
+static void many_clients(void **state) {
+    (void)state;
+    static int fds[MANY];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = raw_client();
+        say(fds[i], i % 2 ? "05 01 00*7 01 00*7 'k'" : HELLO_SENT " 06 01 00*7 01 00*7 'k'");
+    }
+    for (int i = 0; i < MANY; i += 2)
+        hear(fds[i], HELLO_HEARD);
+    int setter = raw_client();
+    say(setter, HELLO_SENT " 01 01 00*7 'k' 00*8");
+    for (int i = 0; i < MANY; i++) {
+        hear(fds[i], "00");
+        close(fds[i]);
+    }
+    close(setter);
+}
+
+static void starting(void **state) {
+    (void)state;
+    tt_store_server *second = (tt_store_server *)&second;
+    assert_int_equal(tt_store_server_start(&second, "localhost", tt_store_server_port(server)), TT_ERR_NET);
+    assert_null(second);
+    char where[32];
+    snprintf(where, sizeof where, "localhost:%d", tt_store_server_port(server));
+    assert_non_null(strstr(tt_last_error(), where));
+    assert_non_null(strstr(tt_last_error(), "in use"));
+    assert_int_equal(tt_store_server_start(&second, "0.0.0.0", 0), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt_store_server_start(&second, NULL, 65536), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_start(&second, NULL, -1), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_start(NULL, NULL, 0), TT_ERR_INVALID);
+    tt_store_server_free(NULL);
+    /* a port just left can be taken again at once, clients or not */
+    int fd = raw_client(), port = tt_store_server_port(server);
+    stop(state);
+    assert_int_equal(tt_store_server_start(&server, "localhost", port), TT_OK);
+    close(fd);
+}
+
+#define SERVED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transcripts_are_met),
+        cmocka_unit_test(bad_clients_are_closed_alone),
+        SERVED(half_a_request_stalls_nobody),
+        SERVED(a_waiting_client_may_die),
+        SERVED(a_client_that_does_not_read),
+        SERVED(many_clients),
+        SERVED(starting),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
