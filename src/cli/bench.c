@@ -13,6 +13,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } benches[] = {
+    {"all_reduce", tt__bench_all_reduce, "time of an all-reduce, by size"},
     {"store", tt__bench_store, "operations a second of the key-value store"},
     {NULL, NULL, NULL},
 };
