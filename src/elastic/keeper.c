@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILL_TIMEOUT_MS = 10000 };
+enum { KILL_TIMEOUT_MS = 4000 };
 
 /* The keeper's own state, in its process only. */
 struct keeper {

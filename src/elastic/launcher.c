@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEEPER_KILL_MS = 15000, STORE_TIMEOUT_MS = 2000, MAX_SPARED = 64 };
+enum { KEEPER_KILL_MS = 6000, STORE_TIMEOUT_MS = 2000, MAX_SPARED = 64 };
 
 enum phase { RUNNING, SETTLING, TERMINATING, KILLING };
 

@@ -1,0 +1,236 @@
+/* tutti run: launcher, keeper and workers die in every order, and nothing is left behind. The proof is end of file on the stdout that all
+ * descendants share (support/process.h). */
+#include "support/process.h"
+
+/* What leaves its session and its parent: a double fork into a session of its own. */
+#define DAEMONISE "(setsid sh -c 'trap \"\" TERM HUP INT; echo daemon; sleep 1000 & wait' &) ; "
+
+static char errors_go_here[64];
+
+/* Error files go to a folder of the test's own, so that what is left of them is seen. */
+static process *start_job(const char *grace, const char *script) {
+    char tmp[96];
+    snprintf(tmp, sizeof tmp, "TMPDIR=%s", temporary_folder(errors_go_here));
+    return process_start(
+        (const char *const[]){tutti(), "run", "--standalone", "--nproc-per-node=2", grace, "sh", "-c", script, NULL},
+        (const char *const[]){tmp, NULL}, -1);
+}
+
+static void end_job(process *p) {
+    process_free(p);
+    assert_int_equal(remove_folder(errors_go_here), 0);
+}
+
+/* The number after `what` in stdout. */
+static pid_t number_after(const process *p, const char *what) {
+    const char *at = strstr(p->text[0], what);
+    assert_non_null(at);
+    return (pid_t)atoi(at + strlen(what));
+}
+
+static void launcher_killed(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=30", DAEMONISE "echo ready; trap '' TERM; while :; do sleep 1000; done");
+    process_expect(p, 0, "ready", 2);
+    process_expect(p, 0, "daemon", 2);
+    kill(p->pid, SIGKILL);
+    process_finish(p);
+    assert_int_equal(p->code, 137);
+    end_job(p); /* the keeper held the pipe, too, while it cleaned up */
+}
+
+static void whole_process_group_killed(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=30", DAEMONISE "echo ready; sleep 1000");
+    process_expect(p, 0, "ready", 2);
+    process_expect(p, 0, "daemon", 2);
+    kill(-p->pid, SIGKILL);
+    process_finish(p);
+    end_job(p);
+}
+
+static void keeper_killed(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=30", DAEMONISE "echo ready, my parent is $PPID.; sleep 1000");
+    process_expect(p, 0, "ready", 2);
+    process_expect(p, 0, "daemon", 2);
+    kill(number_after(p, "my parent is "), SIGKILL);
+    process_finish(p);
+    assert_contains(p->text[1], "was killed: ending the job");
+    assert_int_equal(p->code, 1);
+    end_job(p);
+}
+
+static void keeper_frozen(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=0.1", "echo ready, my parent is $PPID.; sleep 1000");
+    process_expect(p, 0, "ready", 2);
+    kill(number_after(p, "my parent is "), SIGSTOP);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    end_job(p);
+}
+
+static void signals_are_passed_on(void **state) {
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        process *p = start_job("--grace-period=30",
+                               "trap 'echo caught; exit 0' TERM INT HUP; echo ready; while :; do sleep 0.02; done");
+        process_expect(p, 0, "ready", 2);
+        kill(p->pid, signals[i]);
+        process_finish(p);
+        assert_int_equal(count_of(p->text[0], "caught"), 2);
+        assert_lacks(p->text[1], "failed first");
+        assert_int_equal(p->code, 128 + signals[i]);
+        end_job(p);
+    }
+}
+
+static void who_ignores_sigterm_is_killed(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=0.1", "trap '' TERM; echo ready; while :; do sleep 1000; done");
+    process_expect(p, 0, "ready", 2);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    end_job(p);
+}
+
+static void second_signal_kills_at_once(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=1000", "trap 'echo caught' TERM; echo ready; while :; do sleep 0.02; done");
+    process_expect(p, 0, "ready", 2);
+    kill(p->pid, SIGTERM);
+    process_expect(p, 0, "caught", 2);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_contains(p->text[1], "got SIGTERM again");
+    assert_int_equal(p->code, 143);
+    end_job(p);
+}
+
+static void ignored_signals_stay_ignored(void **state) {
+    (void)state;
+    process *p = process_start(
+        (const char *const[]){"sh", "-c",
+                              "trap '' HUP; exec \"$0\" run --standalone sh -c 'echo ready; read x; echo done'",
+                              tutti(), NULL},
+        NULL, -1);
+    process_finish(p); /* stdin is /dev/null: read returns at once */
+    assert_contains(p->text[0], "done");
+    process_free(p);
+
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    p = process_start(
+        (const char *const[]){
+            "sh", "-c", "trap '' HUP; exec \"$0\" run --standalone sh -c 'echo ready; read x; echo $x'", tutti(), NULL},
+        NULL, ends[0]);
+    close(ends[0]);
+    process_expect(p, 0, "ready", 1);
+    kill(p->pid, SIGHUP);
+    assert_int_equal(write(ends[1], "still here\n", 11), 11);
+    close(ends[1]);
+    process_finish(p);
+    assert_contains(p->text[0], "still here");
+    assert_int_equal(p->code, 0);
+    process_free(p);
+}
+
+static void survivors_are_stopped(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=0.1",
+                           "if test $RANK = 1; then exit 9; fi; trap '' TERM; while :; do sleep 1000; done");
+    process_finish(p);
+    assert_contains(p->text[1], "rank 1 failed first: exit code 9");
+    assert_contains(p->text[1], "rank 0: killed by SIGKILL (signal 9), after tutti sent SIGKILL");
+    assert_int_equal(p->code, 9);
+    end_job(p);
+}
+
+static void survivors_may_end_by_themselves(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=30",
+                           "if test $RANK = 1; then echo $$ >&2; exit 9; fi; trap 'echo told' TERM; exit 0");
+    process_finish(p);
+    assert_lacks(p->text[0], "told");
+    assert_contains(p->text[1], "rank 0: exit code 0");
+    assert_int_equal(p->code, 9);
+    end_job(p);
+}
+
+static void a_stopped_survivor_ends_too(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=1000", "if test $RANK = 1; then exit 9; fi; kill -STOP $$; echo woken");
+    process_finish(p);
+    assert_int_equal(p->code, 9);
+    end_job(p);
+}
+
+/* What a worker leaves behind holds stdout and stderr open, and must not hold the launcher. */
+static void what_workers_leave_behind_ends(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=0.1", DAEMONISE "sleep 1000 & exit 0");
+    process_finish(p);
+    assert_contains(p->text[1], "processes that they started are still there");
+    assert_int_equal(p->code, 0);
+    end_job(p);
+}
+
+/* A nested launcher is a subreaper itself. */
+static void nested_jobs_die_too(void **state) {
+    (void)state;
+    process *p =
+        start_job("--grace-period=30",
+                  "exec $TUTTI run --standalone --nproc-per-node=2 sh -c 'setsid sleep 1000 & echo inner; sleep 1000'");
+    process_expect(p, 0, "inner", 4);
+    kill(p->pid, SIGKILL);
+    process_finish(p);
+    process_free(p);
+    remove_folder(errors_go_here); /* the inner jobs had no time to remove theirs */
+}
+
+/* Children that the process had before it became `tutti run` are not the job's. */
+static void strangers_are_spared(void **state) {
+    (void)state;
+    process *p = process_start(
+        (const char *const[]){
+            "sh", "-c",
+            "sleep 1000 & echo stranger $!.; exec \"$0\" run --standalone sh -c 'echo parent $PPID.; sleep 1000'",
+            tutti(), NULL},
+        NULL, -1);
+    process_expect(p, 0, "parent ", 1);
+    process_expect(p, 0, ".\n", 2);
+    pid_t stranger = number_after(p, "stranger ");
+    kill(number_after(p, "parent "), SIGKILL);
+    process_expect(p, 1, "was killed: ending the job", 1);
+    int64_t deadline = process_now_ms() + PROCESS_DEADLINE_MS;
+    int status;
+    while (waitpid(p->pid, &status, WNOHANG) == 0 && process_now_ms() < deadline)
+        poll(NULL, 0, 5);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(kill(stranger, SIGKILL), 0);
+    process_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launcher_killed),
+        cmocka_unit_test(whole_process_group_killed),
+        cmocka_unit_test(keeper_killed),
+        cmocka_unit_test(keeper_frozen),
+        cmocka_unit_test(signals_are_passed_on),
+        cmocka_unit_test(who_ignores_sigterm_is_killed),
+        cmocka_unit_test(second_signal_kills_at_once),
+        cmocka_unit_test(ignored_signals_stay_ignored),
+        cmocka_unit_test(survivors_are_stopped),
+        cmocka_unit_test(survivors_may_end_by_themselves),
+        cmocka_unit_test(a_stopped_survivor_ends_too),
+        cmocka_unit_test(what_workers_leave_behind_ends),
+        cmocka_unit_test(nested_jobs_die_too),
+        cmocka_unit_test(strangers_are_spared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
