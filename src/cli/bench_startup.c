@@ -1,0 +1,109 @@
+/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end of all. */
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+
+#include <tutti/comm.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_WORLD = 1024, MAX_JOBS = 10000 };
+
+static int help(void) {
+    printf("usage: tutti bench startup [--world N] [--jobs N]\n\n"
+           "How long a whole job takes: tutti run starts the ranks, they join, do one all_reduce, and leave.\n\n"
+           "  --world N   ranks (default 2)\n"
+           "  --jobs N    jobs, one after the other, of which the median is taken (default 20)\n");
+    return TT__EXIT_OK;
+}
+
+/* One rank of a job. */
+static int rank_main(void) {
+    tt_group *world = NULL;
+    int rc = TT__EXIT_FAILED;
+    float one = 1;
+    if (tt_init_process_group(&world, .timeout_ms = 60000) || tt_all_reduce(world, &one, 1, TT_F32, TT_SUM))
+        goto out;
+    if (one == (float)tt_get_world_size(world))
+        rc = TT__EXIT_OK;
+out:
+    tt_report();
+    tt_destroy_process_group(world);
+    return rc;
+}
+
+/* One job; 0, or an exit code. */
+static int run_job(char **argv, int64_t *took_ns) {
+    pid_t pid;
+    int status = 0;
+    int64_t start = tt__now_ns();
+    int error = posix_spawn(&pid, argv[0], NULL, NULL, argv, environ);
+    if (error) {
+        fprintf(stderr, "tutti bench startup: can't start %s: %s\n", argv[0], strerror(error));
+        return TT__EXIT_FAILED;
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    *took_ns = tt__now_ns() - start;
+    if (status)
+        fprintf(stderr, "tutti bench startup: the job failed\n");
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}
+
+static int compare(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int bench(int world, int jobs) {
+    char self[4096], nproc[40];
+    int64_t *times = calloc((size_t)jobs, sizeof *times);
+    if (!times || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1) ||
+        setenv("OMP_NUM_THREADS", "1", 0)) {
+        fprintf(stderr, "tutti bench startup: can't prepare the jobs: %s\n", strerror(errno));
+        free(times);
+        return TT__EXIT_FAILED;
+    }
+    snprintf(nproc, sizeof nproc, "--nproc-per-node=%d", world);
+    char *argv[] = {self, "run", "--standalone", nproc, "--no-python", self, "bench", "startup", NULL};
+    int rc = TT__EXIT_OK;
+    for (int i = 0; !rc && i < jobs; i++)
+        rc = run_job(argv, &times[i]);
+    qsort(times, (size_t)jobs, sizeof *times, compare);
+    if (!rc)
+        printf("{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
+               (double)(times[(jobs - 1) / 2] + times[jobs / 2]) / 2e6, (double)times[0] / 1e6);
+    free(times);
+    return rc;
+}
+
+int tt__bench_startup(int argc, char **argv) {
+    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
+                                            {"jobs", required_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int64_t world = 2, jobs = 20;
+    if (tt__bench_is_rank())
+        return rank_main();
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return help();
+        if (c == 'w'   ? tt__parse_i64("--world", optarg, 1, MAX_WORLD, &world)
+            : c == 'j' ? tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs)
+                       : TT_ERR_INVALID)
+            return tt__cli_usage_error("bench startup", "%s",
+                                       c == '?' ? "unknown flag, or its value is missing" : tt_last_error());
+    }
+    if (optind < argc)
+        return tt__cli_usage_error("bench startup", "unexpected argument \"%s\"", argv[optind]);
+    return bench((int)world, (int)jobs);
+}
