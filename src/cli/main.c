@@ -14,6 +14,7 @@ static const struct {
     {"run", tt__cmd_run, "start a program once per rank"},
     {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
     {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
+    {"data", tt__cmd_data, "make a set of digits to train on, look at IDX files"},
     {NULL, NULL, NULL},
 };
 

@@ -1,0 +1,209 @@
+/* tutti data: make and look at data sets. */
+#include "base/parse.h"
+#include "cli/cli.h"
+
+#include <tutti/data.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int help(void) {
+    printf(
+        "usage: tutti data digits DIR [--train N] [--test N] [--seed S] [--gz]\n"
+        "       tutti data show FILE [--count N] [--start I]\n\n"
+        "digits: draw a data set of handwritten-looking digits, 28 x 28 pixels, and write it to DIR (made if missing)\n"
+        "as the four IDX files of MNIST, so that whatever reads MNIST reads it. Nothing is downloaded; the same seed\n"
+        "gives the same digits everywhere.\n\n"
+        "  --train N   training examples (default 60000)\n"
+        "  --test N    test examples, others than those (default 10000)\n"
+        "  --seed S    another seed, other digits (default 0)\n"
+        "  --gz        compress: train-images-idx3-ubyte.gz and so on\n\n"
+        "show: what an IDX file, plain or .gz, holds; images are drawn with letters.\n\n"
+        "  -n, --count N   how many examples (default 2)\n"
+        "  --start I       from which on, counted from 0 (default 0)\n\n"
+        "Example:\n\n"
+        "  tutti data digits ./digits --train 20000 --test 2000\n"
+        "  tutti data show ./digits/t10k-images-idx3-ubyte\n"
+        "  tutti run --nproc-per-node=2 build/examples/mnist_trainer --data ./digits\n");
+    return TT__EXIT_OK;
+}
+
+static int failed(void) {
+    tt_report();
+    return TT__EXIT_FAILED;
+}
+
+/* ---- digits ---- */
+
+typedef struct digits_flags {
+    const char *dir;
+    int64_t train, test, seed;
+    bool gzip;
+} digits_flags;
+
+static tt_status write_file(const digits_flags *f, tt_tensor *x, const char *name) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s%s", f->dir, name, f->gzip ? ".gz" : "");
+    if (n >= (int)sizeof path) {
+        fprintf(stderr, "tutti data: the path of %s is too long\n", name);
+        return TT_ERR_INVALID;
+    }
+    tt_status status = tt_idx_write(x, path);
+    if (status)
+        tt_report();
+    else
+        printf("%s\n", path);
+    return status;
+}
+
+/* `n` examples from `begin` on: images (N,28,28) and labels (N), both u8. */
+static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begin, int64_t n, const char *part) {
+    TT_AUTO_SCOPE;
+    char images[64], labels[64];
+    snprintf(images, sizeof images, "%s-images-idx3-ubyte", part);
+    snprintf(labels, sizeof labels, "%s-labels-idx1-ubyte", part);
+    tt_tensor *x = tt_view(tt_narrow(tt_dataset_inputs(all), 0, begin, n), TT_SHAPE(n, 28, 28));
+    tt_tensor *y = tt_to(tt_narrow(tt_dataset_targets(all), 0, begin, n), TT_U8);
+    tt_status status = write_file(f, x, images);
+    return status ? status : write_file(f, y, labels);
+}
+
+static int make_digits(const digits_flags *f) {
+    if (mkdir(f->dir, 0777) != 0 && errno != EEXIST) {
+        fprintf(stderr, "tutti data: can't make %s: %s\n", f->dir, strerror(errno));
+        return TT__EXIT_FAILED;
+    }
+    tt_dataset *all = tt_digits(f->train + f->test, (uint64_t)f->seed);
+    if (!all)
+        return failed();
+    bool ok = !write_part(f, all, 0, f->train, "train") && !write_part(f, all, f->train, f->test, "t10k");
+    tt_dataset_free(all);
+    return ok ? TT__EXIT_OK : TT__EXIT_FAILED;
+}
+
+/* ---- show ---- */
+
+typedef struct show_flags {
+    const char *path;
+    int64_t count, start;
+} show_flags;
+
+/* Two rows of pixels become one line: letters are about twice as high as wide. */
+static void print_line(const uint8_t *image, int64_t y, int64_t height, int64_t width) {
+    static const char ramp[] = " .:-=+*#%@";
+    const uint8_t *top = image + y * width, *bottom = y + 1 < height ? top + width : top;
+    for (int64_t x = 0; x < width; x++)
+        putchar(ramp[(top[x] + bottom[x]) * 9 / 510]);
+    putchar('\n');
+}
+
+static void print_images(const tt_tensor *x, int64_t begin, int64_t end) {
+    int64_t height = tt_tensor_size(x, 1), width = tt_tensor_size(x, 2);
+    const uint8_t *pixels = tt_tensor_data(x);
+    for (int64_t i = begin; i < end; i++) {
+        printf("example %" PRId64 "\n", i);
+        for (int64_t y = 0; y < height; y += 2)
+            print_line(pixels + i * height * width, y, height, width);
+    }
+}
+
+static int show(const show_flags *f) {
+    tt_tensor *x;
+    char text[128];
+    if (tt_idx_read(&x, f->path))
+        return failed();
+    int64_t n = tt_tensor_size(x, 0), end = f->count < n - f->start ? f->start + f->count : n;
+    bool bytes = tt_tensor_dtype(x) == TT_U8;
+    printf("%s: %s\n", f->path, tt_tensor_describe(x, text, sizeof text));
+    if (bytes && tt_tensor_dim(x) == 3)
+        print_images(x, f->start, end);
+    else if (bytes && tt_tensor_dim(x) == 1)
+        for (int64_t i = f->start; i < end; i++)
+            printf("example %" PRId64 ": %d\n", i, ((const uint8_t *)tt_tensor_data(x))[i]);
+    tt_tensor_free(x);
+    return TT__EXIT_OK;
+}
+
+/* ---- the command line ---- */
+
+typedef struct flags {
+    digits_flags digits;
+    show_flags show;
+    bool help;
+} flags;
+
+enum { TRAIN = 1, TEST, SEED, GZ, COUNT = 'n', START = 5, HELP = 'h' };
+
+static const struct option digits_options[] = {
+    {"train", required_argument, NULL, TRAIN}, {"test", required_argument, NULL, TEST},
+    {"seed", required_argument, NULL, SEED},   {"gz", no_argument, NULL, GZ},
+    {"help", no_argument, NULL, HELP},         {NULL, 0, NULL, 0}};
+
+static const struct option show_options[] = {{"count", required_argument, NULL, COUNT},
+                                             {"start", required_argument, NULL, START},
+                                             {"help", no_argument, NULL, HELP},
+                                             {NULL, 0, NULL, 0}};
+
+static tt_status set_flag(flags *f, int flag, const char *value) {
+    static const int64_t most = 10000000; /* examples, 8 GB of pixels */
+    switch (flag) {
+    case TRAIN:
+        return tt__parse_i64("--train", value, 1, most, &f->digits.train);
+    case TEST:
+        return tt__parse_i64("--test", value, 1, most, &f->digits.test);
+    case SEED:
+        return tt__parse_i64("--seed", value, 0, INT64_MAX, &f->digits.seed);
+    case COUNT:
+        return tt__parse_i64("--count", value, 1, INT64_MAX, &f->show.count);
+    case START:
+        return tt__parse_i64("--start", value, 0, INT64_MAX, &f->show.start);
+    case GZ:
+        f->digits.gzip = true;
+        return TT_OK;
+    default:
+        f->help = true;
+        return TT_OK;
+    }
+}
+
+/* argv[0] is "digits" or "show". Returns an exit code; `*path` is the one argument that is no flag. */
+static int parse(flags *f, const struct option *options, int argc, char **argv, const char **path) {
+    opterr = 0;
+    optind = 1;
+    for (int c; (c = getopt_long(argc, argv, options == show_options ? ":hn:" : ":h", options, NULL)) != -1;) {
+        if (c == '?')
+            return tt__cli_usage_error("data", "%s: unknown flag %s", argv[0], argv[optind - 1]);
+        if (c == ':')
+            return tt__cli_usage_error("data", "%s: %s needs a value", argv[0], argv[optind - 1]);
+        if (set_flag(f, c, optarg))
+            return tt__cli_usage_error("data", "%s", tt_last_error());
+    }
+    *path = optind < argc ? argv[optind] : NULL;
+    if (!f->help && !*path)
+        return tt__cli_usage_error("data", "%s: expected a %s", argv[0], options == show_options ? "file" : "folder");
+    if (!f->help && optind + 1 < argc)
+        return tt__cli_usage_error("data", "%s: unexpected argument \"%s\"", argv[0], argv[optind + 1]);
+    return TT__EXIT_OK;
+}
+
+int tt__cmd_data(int argc, char **argv) {
+    flags f = {.digits = {.train = 60000, .test = 10000}, .show = {.count = 2}};
+    tt__cli_normalise_flags(argc, argv);
+    const char *verb = argc > 1 ? argv[1] : "";
+    if (!strcmp(verb, "--help") || !strcmp(verb, "-h"))
+        return help();
+    if (!*verb)
+        return tt__cli_usage_error("data", "expected \"digits\" or \"show\"");
+    bool digits = !strcmp(verb, "digits");
+    if (!digits && strcmp(verb, "show") != 0)
+        return tt__cli_usage_error("data", "expected \"digits\" or \"show\", got \"%s\"", verb);
+    int code =
+        parse(&f, digits ? digits_options : show_options, argc - 1, argv + 1, digits ? &f.digits.dir : &f.show.path);
+    if (code || f.help)
+        return code ? code : help();
+    return digits ? make_digits(&f.digits) : show(&f.show);
+}

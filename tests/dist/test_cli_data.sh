@@ -1,0 +1,53 @@
+# tutti data: what it writes can be read, is the same each time, and mistakes are told.
+set -u
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# expect CODE TEXT ARGUMENTS...: the exit code, and a text in what is printed.
+expect() {
+    want=$1 text=$2
+    shift 2
+    output=$("$TUTTI" data "$@" 2>&1)
+    code=$?
+    [ "$code" -eq "$want" ] || fail "tutti data $*: exit code $code, expected $want: $output"
+    case $output in
+    *"$text"*) ;;
+    *) fail "tutti data $*: expected \"$text\" in: $output" ;;
+    esac
+}
+
+expect 0 t10k-labels-idx1-ubyte digits "$dir/plain" --train 300 --test 50 --seed 3
+expect 0 t10k-labels-idx1-ubyte.gz digits --seed=3 --train=300 --test=50 --gz "$dir/packed"
+for file in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
+    gzip -dc "$dir/packed/$file.gz" | cmp - "$dir/plain/$file" || fail "$file differs from $file.gz"
+done
+[ "$(ls "$dir/plain" | wc -l)" -eq 4 ] || fail "expected four files, got: $(ls "$dir/plain")"
+
+# The test set goes on where the training set ends: its examples are others.
+expect 0 "" digits "$dir/longer" --train 340 --test 10 --seed 3
+tail -c 7840 "$dir/plain/t10k-images-idx3-ubyte" >"$dir/a"
+tail -c 7840 "$dir/longer/t10k-images-idx3-ubyte" >"$dir/b"
+cmp "$dir/a" "$dir/b" || fail "example 340 depends on where the training set ends"
+
+expect 0 "u8 (50, 28, 28)" show "$dir/packed/t10k-images-idx3-ubyte.gz"
+expect 0 "example 41" show "$dir/plain/t10k-images-idx3-ubyte" -n 1 --start 41
+expect 0 "u8 (300)" show "$dir/plain/train-labels-idx1-ubyte" --count 400
+expect 0 "usage: tutti data" --help
+expect 0 "usage: tutti data" digits --help
+
+expect 2 "expected \"digits\" or \"show\""
+expect 2 "got \"paint\"" paint
+expect 2 "expected a folder" digits
+expect 2 "expected a file" show
+expect 2 "unknown flag --colour" digits "$dir/x" --colour
+expect 2 "--seed needs a value" digits "$dir/x" --seed
+expect 2 "--train: expected a number from 1 to" digits "$dir/x" --train 0
+expect 2 "unexpected argument \"y\"" digits "$dir/x" y
+expect 1 "can't make $dir/no/such" digits "$dir/no/such"
+expect 1 "TT_ERR_IO" show "$dir/missing"
+expect 1 "not an IDX file" show "$0"
