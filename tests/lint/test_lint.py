@@ -35,16 +35,21 @@ class Layers(unittest.TestCase):
 class Quiet(unittest.TestCase):
     def test_printing_and_ending_are_found(self):
         text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
-        self.assertEqual(lines(lint.check_quiet("x", text)), [2, 3, 4, 5])
+        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [2, 3, 4, 5])
+
+    def test_the_command_may_do_both_and_its_keeper_may_end(self):
+        text = 'int f(void) {\n    printf("x");\n    _exit(1);\n}\n'
+        self.assertEqual(lines(lint.check_quiet("x", text, "cli")), [])
+        self.assertEqual(lines(lint.check_quiet("x", text, "elastic")), [2])
 
     def test_what_only_looks_like_it_is_not(self):
         text = ('/* exit( printf( */\nchar *s = "exit(1)";\nsnprintf(a, 3, "x");\nfprintf(file, "x");\n'
                 'static_assert(1, "");\natexit_hook();\n')
-        self.assertEqual(lines(lint.check_quiet("x", text)), [])
+        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [])
 
     def test_report_may_print(self):
         text = 'void tt_report(void) {\n    fprintf(stderr, "x");\n}\nvoid f(void) {\n    fprintf(stderr, "x");\n}\n'
-        self.assertEqual(lines(lint.check_quiet("x", text)), [5])
+        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [5])
 
 
 class Documents(unittest.TestCase):
