@@ -1,0 +1,183 @@
+/* Making and freeing a reducer: compare, assign to buckets, lay out. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "reducer/agree.h"
+#include "reducer/bucket.h"
+#include "reducer/reducer.h"
+
+#define FIRST_BUCKET_BYTES ((size_t)1 << 20)
+
+/* Each gradient begins at a cache line of its own. */
+#define ALIGNMENT ((size_t)64)
+
+static tt_status no_memory(size_t count) {
+    return tt__fail(TT_ERR_MEMORY, "tt_reducer_create: no memory for %zu parameters", count);
+}
+
+static tt_status check_args(const tt_reducer_create_args *args) {
+    if (!args->group)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: `group` is NULL");
+    if (!args->params || args->count == 0)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: expected at least one parameter, got none");
+    for (size_t i = 0; i < args->count; i++) {
+        const tt_reducer_param *p = &args->params[i];
+        if (!p->name)
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter %zu has no name, but NULL", i);
+        if (p->dtype != TT_F32 && p->dtype != TT_F64)
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter \"%s\" is %s; only f32 and f64 are averaged",
+                            p->name, tt_dtype_name(p->dtype));
+        if (p->count > (SIZE_MAX >> 8) / args->count)
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter \"%s\" has %zu elements, which is too many",
+                            p->name, p->count);
+    }
+    return TT_OK;
+}
+
+/* ---- the same on all ranks? ---- */
+
+static tt_status describe(const tt_reducer_create_args *args, char **texts) {
+    if (asprintf(&texts[0], "bucket_cap_bytes %zu", args->bucket_cap_bytes) < 0)
+        return texts[0] = NULL, no_memory(args->count);
+    for (size_t i = 0; i < args->count; i++) {
+        const tt_reducer_param *p = &args->params[i];
+        if (asprintf(&texts[1 + i], "parameter %zu \"%s\" %s x %zu", i, p->name, tt_dtype_name(p->dtype), p->count) < 0)
+            return texts[1 + i] = NULL, no_memory(args->count);
+    }
+    return TT_OK;
+}
+
+static tt_status compare_with_peers(const tt_reducer_create_args *args) {
+    char **texts = calloc(1 + args->count, sizeof *texts);
+    if (!texts)
+        return no_memory(args->count);
+    tt_status status = describe(args, texts);
+    if (!status)
+        status = tt__agree_on(args->group, "tt_reducer_create", (const char *const *)texts, 1 + args->count);
+    for (size_t i = 0; i < 1 + args->count; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}
+
+/* ---- layout ---- */
+
+static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, size_t count) {
+    r->params = calloc(count, sizeof *r->params);
+    if (!r->params)
+        return no_memory(count);
+    r->param_count = count;
+    for (size_t i = 0; i < count; i++)
+        if (!(r->params[i].name = strdup(params[i].name)))
+            return no_memory(count);
+    return TT_OK;
+}
+
+/* Sets params[].bucket and makes the buckets. Gradients become ready about in reverse of the forward's order, so that is the order buckets fill in. */
+static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, size_t cap) {
+    size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
+    tt__bucket_item *items = calloc(n, sizeof *items);
+    size_t *bucket_of = calloc(n, sizeof *bucket_of);
+    if (items && bucket_of) {
+        for (size_t i = 0; i < n; i++)
+            items[i] = (tt__bucket_item){.bytes = params[n - 1 - i].count * tt_dtype_size(params[n - 1 - i].dtype),
+                                         .dtype = params[n - 1 - i].dtype};
+        r->bucket_count =
+            cap ? tt__bucket_assign(items, n, &cap, 1, bucket_of) : tt__bucket_assign(items, n, limits, 2, bucket_of);
+        for (size_t i = 0; i < n; i++)
+            r->params[n - 1 - i].bucket = bucket_of[i];
+        r->buckets = calloc(r->bucket_count, sizeof *r->buckets);
+    }
+    free(items);
+    free(bucket_of);
+    return r->buckets ? TT_OK : no_memory(n);
+}
+
+/* Where each gradient lies, for now as an offset into its bucket, in the order in which they become ready. */
+static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
+    for (size_t i = r->param_count; i-- > 0;) {
+        tt__reducer_bucket *b = &r->buckets[r->params[i].bucket];
+        size_t size = tt_dtype_size(params[i].dtype), step = ALIGNMENT / size;
+        r->params[i].gradient = (void *)(uintptr_t)(b->count * size);
+        b->dtype = params[i].dtype;
+        b->count += (params[i].count + step - 1) / step * step;
+        b->pending = ++b->params;
+    }
+}
+
+static tt_status allocate(tt_reducer *r) {
+    for (size_t b = 0; b < r->bucket_count; b++)
+        TT__TRY(
+            tt_group_alloc(r->group, r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype), &r->buckets[b].data));
+    for (size_t i = 0; i < r->param_count; i++) {
+        char *data = r->buckets[r->params[i].bucket].data;
+        r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
+    }
+    return TT_OK;
+}
+
+static tt_status make(const tt_reducer_create_args *args) {
+    tt_reducer *r = calloc(1, sizeof *r);
+    if (!r)
+        return no_memory(args->count);
+    r->group = args->group;
+    tt_status status = copy_params(r, args->params, args->count);
+    if (!status)
+        status = assign_buckets(r, args->params, args->bucket_cap_bytes);
+    if (!status) {
+        lay_out(r, args->params);
+        status = allocate(r);
+    }
+    if (status)
+        tt_reducer_free(r);
+    else
+        *args->out = r;
+    return status;
+}
+
+/* An older program's struct is shorter: what it lacks is zero. */
+tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t size) {
+    tt_reducer_create_args args = {0};
+    if (given)
+        memcpy(&args, given, size < sizeof args ? size : sizeof args);
+    if (!args.out)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: `out` is NULL");
+    *args.out = NULL;
+    TT__TRY(check_args(&args));
+    TT__TRY(compare_with_peers(&args));
+    return make(&args);
+}
+
+/* ---- freeing ---- */
+
+/* Works of an abandoned step lie in the group's queue: they must end before their memory goes. */
+static void free_buckets(tt_reducer *r) {
+    for (size_t b = r->ended; b < r->begun; b++)
+        tt__work_wait(&r->buckets[b].work);
+    for (size_t b = 0; b < r->bucket_count; b++)
+        if (r->buckets[b].data && tt_group_free(r->group, r->buckets[b].data))
+            break; /* the group failed: its end releases the rest */
+    free(r->buckets);
+}
+
+/* Whatever failed before is what the caller wants to report, not what freeing adds to it. */
+void tt_reducer_free(tt_reducer *r) {
+    if (!r)
+        return;
+    char text[TT__ERROR_TEXT_SIZE];
+    tt_status last = tt_last_status();
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    if (r->buckets)
+        free_buckets(r);
+    for (size_t i = 0; r->params && i < r->param_count; i++)
+        free(r->params[i].name);
+    free(r->params);
+    free(r);
+    if (last)
+        tt__fail(last, "%s", text);
+    else
+        tt_clear_error();
+}

@@ -1,0 +1,113 @@
+/* A step: gradients become ready, buckets are begun in order, and end in order. */
+#include "reducer/reducer.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
+    if (!r->trace)
+        return;
+    tt_reducer_event event = {.kind = kind, .index = index, .time_ns = tt__now_ns()};
+    r->trace(&event, r->trace_user);
+}
+
+/* The group failed, or this rank left the step: from here on every call fails. */
+static tt_status give_up(tt_reducer *r, tt_status status) { return r->broken = status; }
+
+static tt_status check_usable(const tt_reducer *r, const char *function) {
+    if (!r)
+        return tt__fail(TT_ERR_INVALID, "%s: `reducer` is NULL", function);
+    if (r->broken)
+        return tt__fail(TT_ERR_STATE, "%s: an earlier step failed (%s); destroy the group", function,
+                        tt_status_name(r->broken));
+    return TT_OK;
+}
+
+/* Begin every bucket whose turn it is: all its gradients ready, all earlier buckets begun. Every rank begins them in the same order. */
+static tt_status begin_buckets(tt_reducer *r) {
+    while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
+        tt__reducer_bucket *b = &r->buckets[r->begun++];
+        trace(r, TT_REDUCER_BEGIN, r->begun - 1);
+        TT__TRY(tt__all_reduce_begin(&b->work, r->group, b->data, b->count, b->dtype, TT_AVG, __FILE__, __LINE__));
+    }
+    return TT_OK;
+}
+
+static void note_ended(tt_reducer *r) {
+    while (r->ended < r->begun && r->buckets[r->ended].work.done)
+        trace(r, TT_REDUCER_END, r->ended++);
+}
+
+tt_status tt_reducer_mark_ready(tt_reducer *r, size_t i) {
+    TT__TRY(check_usable(r, "tt_reducer_mark_ready"));
+    if (i >= r->param_count)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_mark_ready: expected a parameter below %zu, got %zu",
+                        r->param_count, i);
+    tt__reducer_param *p = &r->params[i];
+    if (p->ready)
+        return tt__fail(TT_ERR_STATE, "tt_reducer_mark_ready: parameter \"%s\" is already ready in this step", p->name);
+    p->ready = true;
+    r->buckets[p->bucket].pending--;
+    trace(r, TT_REDUCER_READY, i);
+    tt_status status = begin_buckets(r);
+    if (!status)
+        status = tt__group_progress(r->group);
+    note_ended(r);
+    return status ? give_up(r, status) : TT_OK;
+}
+
+static tt_status check_all_ready(const tt_reducer *r) {
+    size_t missing = 0, first = 0;
+    for (size_t i = r->param_count; i-- > 0;)
+        if (!r->params[i].ready) {
+            first = i;
+            missing++;
+        }
+    if (missing == 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "parameter \"%s\" got no gradient in this step (%zu of %zu parameters didn't): every parameter "
+                    "must take part in every backward pass",
+                    r->params[first].name, missing, r->param_count);
+}
+
+/* The last bucket's end is every bucket's end. */
+static tt_status drain(tt_reducer *r) {
+    for (; r->ended < r->bucket_count; note_ended(r))
+        TT__TRY(tt__work_wait(&r->buckets[r->ended].work));
+    return TT_OK;
+}
+
+static void next_step(tt_reducer *r) {
+    r->begun = r->ended = 0;
+    for (size_t i = 0; i < r->param_count; i++)
+        r->params[i].ready = false;
+    for (size_t b = 0; b < r->bucket_count; b++)
+        r->buckets[b].pending = r->buckets[b].params;
+}
+
+tt_status tt_reducer_finish(tt_reducer *r) {
+    TT__TRY(check_usable(r, "tt_reducer_finish"));
+    tt_status status = check_all_ready(r);
+    if (!status)
+        status = drain(r);
+    if (status)
+        return give_up(r, status);
+    next_step(r);
+    return TT_OK;
+}
+
+void *tt_reducer_gradient(tt_reducer *r, size_t i) { return r && i < r->param_count ? r->params[i].gradient : NULL; }
+
+size_t tt_reducer_bucket_count(const tt_reducer *r) { return r ? r->bucket_count : 0; }
+
+size_t tt_reducer_bucket_of(const tt_reducer *r, size_t i) {
+    return r && i < r->param_count ? r->params[i].bucket : SIZE_MAX;
+}
+
+void tt_reducer_set_trace(tt_reducer *r, tt_reducer_trace_fn fn, void *user) {
+    if (!r)
+        return;
+    r->trace = fn;
+    r->trace_user = user;
+}

@@ -1,0 +1,38 @@
+/* The inside of a reducer. */
+#ifndef TT_REDUCER_REDUCER_H
+#define TT_REDUCER_REDUCER_H
+
+#include <tutti/reducer.h>
+
+#include "comm/work.h"
+
+typedef struct tt__reducer_param {
+    char *name;
+    void *gradient; /* inside its bucket */
+    size_t bucket;
+    bool ready; /* in this step */
+} tt__reducer_param;
+
+typedef struct tt__reducer_bucket {
+    void *data; /* symmetric memory */
+    size_t count;
+    tt_dtype dtype;
+    size_t params;
+    size_t pending; /* parameters that are not ready yet in this step */
+    tt__work work;
+} tt__reducer_bucket;
+
+/* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. */
+struct tt_reducer {
+    tt_group *group;
+    tt__reducer_param *params;
+    size_t param_count;
+    tt__reducer_bucket *buckets;
+    size_t bucket_count;
+    size_t begun, ended;
+    tt_status broken; /* why no step can follow any more; TT_OK = usable */
+    tt_reducer_trace_fn trace;
+    void *trace_user;
+};
+
+#endif
