@@ -16,6 +16,7 @@ static const struct {
     {"all_reduce", tt__bench_all_reduce, "time of an all-reduce, by size"},
     {"store", tt__bench_store, "operations a second of the key-value store"},
     {"startup", tt__bench_startup, "a whole job: launcher, ranks, one all_reduce, end"},
+    {"step", tt__bench_step, "a training step: time and memory"},
     {NULL, NULL, NULL},
 };
 

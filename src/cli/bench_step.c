@@ -1,0 +1,181 @@
+/* tutti bench step: how long a training step takes, and how much memory a rank.
+ *
+ * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank the plain model, on more
+ * wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is its block's mean. */
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+
+#include <tutti/tutti.h>
+
+enum { BLOCKS = 5, BATCH = 32 };
+
+typedef struct options {
+    int64_t world, steps;
+    const char *model;
+    bool no_pin;
+} options;
+
+typedef struct trial {
+    tt_group *world;
+    tt_module *model, *ddp; /* ddp is NULL on one rank */
+    tt_optimizer *sgd;
+    tt_tensor *x, *y; /* (BATCH,1,28,28), (BATCH) */
+    double block_ms[BLOCKS];
+} trial;
+
+static int help(void) {
+    printf("usage: tutti bench step [FLAGS]\n\n"
+           "Time training steps, and print one JSON object:\n"
+           "{\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}\n\n"
+           "  --model NAME  mlp: 784-512-10, batch 32 a rank, SGD (mlp)\n"
+           "  --world N     ranks; 1 trains the plain model (2)\n"
+           "  --steps N     steps a block, of five blocks (400)\n"
+           "  --no-pin      let the system move ranks between CPUs\n\n"
+           "OMP_NUM_THREADS is 1 a rank unless it is set.\n");
+    return TT__EXIT_OK;
+}
+
+/* -1: go on; else the exit code. */
+static int parse(options *o, int argc, char **argv) {
+    static const struct option flags[] = {{"model", 1, 0, 'm'},  {"world", 1, 0, 'w'}, {"steps", 1, 0, 's'},
+                                          {"no-pin", 0, 0, 'p'}, {"help", 0, 0, 'h'},  {0}};
+    *o = (options){.world = 2, .steps = 400, .model = "mlp"};
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, "h", flags, NULL)) != -1;) {
+        tt_status status = TT_OK;
+        switch (c) {
+        case 'm':
+            o->model = optarg;
+            break;
+        case 'w':
+            status = tt__parse_i64("--world", optarg, 1, 1024, &o->world);
+            break;
+        case 's':
+            status = tt__parse_i64("--steps", optarg, 1, 1000000, &o->steps);
+            break;
+        case 'p':
+            o->no_pin = true;
+            break;
+        case 'h':
+            return help();
+        default:
+            return tt__cli_usage_error("bench step", "unknown or incomplete flag \"%s\"", argv[optind - 1]);
+        }
+        if (status)
+            return tt__cli_usage_error("bench step", "%s", tt_last_error());
+    }
+    if (optind < argc)
+        return tt__cli_usage_error("bench step", "unexpected argument \"%s\"", argv[optind]);
+    if (strcmp(o->model, "mlp") != 0)
+        return tt__cli_usage_error("bench step", "--model: expected mlp, got \"%s\"", o->model);
+    return -1;
+}
+
+/* Rank r on the r-th CPU this process may use, if there is one for each. */
+static void pin(int rank, int world) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < world)
+        return;
+    CPU_ZERO(&one);
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && seen++ == rank)
+            CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static tt_status set_up(trial *t, const options *o) {
+    TT_NO_GRAD;
+    tt_status status = tt_init_process_group(&t->world);
+    if (status)
+        return status;
+    if (!o->no_pin)
+        pin(tt_get_rank(t->world), tt_get_world_size(t->world));
+    tt_manual_seed(0);
+    t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
+    t->x = tt_randn(TT_SHAPE(BATCH, 1, 28, 28), NULL);
+    t->y = tt_randint(0, 10, TT_SHAPE(BATCH), NULL);
+    t->sgd = tt_sgd(tt_module_parameters(t->model), 1e-3);
+    if (tt_get_world_size(t->world) > 1)
+        t->ddp = tt_ddp(t->model, t->world);
+    bool made = t->x && t->y && t->sgd && (t->ddp || tt_get_world_size(t->world) == 1);
+    return made ? TT_OK : tt_last_status();
+}
+
+static void tear_down(trial *t) {
+    tt_tensor_free(t->x);
+    tt_tensor_free(t->y);
+    tt_module_free(t->ddp);
+    tt_optimizer_free(t->sgd);
+    tt_module_free(t->model);
+    tt_destroy_process_group(t->world);
+}
+
+static tt_status step(trial *t) {
+    TT_AUTO_SCOPE;
+    tt_optimizer_zero_grad(t->sgd);
+    tt_tensor *loss = tt_cross_entropy(tt_module_forward(t->ddp ? t->ddp : t->model, t->x), t->y);
+    if (tt_backward(loss))
+        return tt_last_status();
+    return tt_optimizer_step(t->sgd);
+}
+
+static tt_status run_steps(trial *t, int64_t steps) {
+    for (int64_t i = 0; i < steps; i++)
+        if (step(t))
+            return tt_last_status();
+    return TT_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static tt_status measure(trial *t, int64_t steps) {
+    tt_status status = run_steps(t, steps / 10 > 3 ? steps / 10 : 3);
+    for (int b = 0; b < BLOCKS && !status; b++) {
+        int64_t start = tt__now_ns();
+        status = run_steps(t, steps);
+        t->block_ms[b] = (double)(tt__now_ns() - start) * 1e-6 / (double)steps;
+    }
+    qsort(t->block_ms, BLOCKS, sizeof *t->block_ms, ascending);
+    return status;
+}
+
+static void print(const trial *t, const options *o) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("{\"bench\":\"step\",\"model\":\"%s\",\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f}\n",
+           o->model, tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0],
+           (double)usage.ru_maxrss / 1024);
+}
+
+int tt__bench_step(int argc, char **argv) {
+    options o;
+    int code = parse(&o, argc, argv);
+    if (code >= 0)
+        return code;
+    if (!tt__bench_is_rank()) {
+        setenv("OMP_NUM_THREADS", "1", 0);
+        return tt__bench_spawn((int)o.world, argc, argv);
+    }
+    trial t = {0};
+    tt_status status = set_up(&t, &o);
+    if (!status)
+        status = measure(&t, o.steps);
+    if (!status && tt_get_rank(t.world) == 0)
+        print(&t, &o);
+    if (status)
+        tt_report();
+    tear_down(&t);
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}
