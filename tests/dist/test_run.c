@@ -403,6 +403,25 @@ static void the_store_says_how_a_worker_ended(void **state) {
     process_free(p);
 }
 
+/* The example that shows a process's place. */
+static void env_report_shows_both_ranks(void **state) {
+    (void)state;
+    char program[4096], rank[64];
+    const char *build = getenv("TT_BUILD");
+    if (!build)
+        skip();
+    snprintf(program, sizeof program, "%s/examples/env_report", build);
+    process *p = run_tutti_env(((const char *const[]){"OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES=", NULL}), "run",
+                               "--standalone", "--nproc-per-node=2", program);
+    assert_int_equal(p->code, 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(rank, sizeof rank, "RANK=%d\nLOCAL_RANK=%d\nWORLD_SIZE=2\nMASTER_ADDR=127.0.0.1\n", i, i);
+        assert_contains(p->text[0], rank);
+    }
+    assert_int_equal(count_of(p->text[0], "threads 3 (OMP_NUM_THREADS)\nno devices"), 2);
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(environment_is_torchruns),       cmocka_unit_test(both_spellings_and_pet_defaults),
@@ -413,6 +432,7 @@ int main(void) {
         cmocka_unit_test(python_is_started_unbuffered),   cmocka_unit_test(openmp_threads_are_shared_out),
         cmocka_unit_test(a_port_in_use_is_one_error),     cmocka_unit_test(stdin_is_rank_zeros),
         cmocka_unit_test(all_of_stderr_comes_through),    cmocka_unit_test(the_store_says_how_a_worker_ended),
+        cmocka_unit_test(env_report_shows_both_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

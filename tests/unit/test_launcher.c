@@ -1,0 +1,233 @@
+/* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The launcher's parts are in the
+ * command only, so they are compiled into this test. */
+#include "elastic/report.c"
+#include "elastic/streams.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    tt__streams streams;
+    int to[2]; /* write ends of the workers' stderr */
+    int out;   /* read end of ours */
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    int ends[2];
+    if (!f || pipe2(ends, O_CLOEXEC) || tt__streams_open(&f->streams, 2, ends[1], f->to))
+        return -1;
+    f->out = ends[0];
+    fcntl(f->out, F_SETFL, O_NONBLOCK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    close(f->streams.out_fd);
+    close(f->out);
+    close(f->to[0]);
+    close(f->to[1]);
+    tt__streams_close(&f->streams);
+    free(f);
+    return 0;
+}
+
+static void put(const fixture *f, int rank, const char *text) {
+    assert_int_equal(write(f->to[rank], text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static const char *came_out(const fixture *f) {
+    static char text[65536];
+    ssize_t n = read(f->out, text, sizeof text - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    return text;
+}
+
+static void ranks_do_not_mix_inside_a_line(void **state) {
+    fixture *f = *state;
+    put(f, 0, "zero ");
+    tt__streams_serve(&f->streams);
+    f->streams.of[0].pending_ms = INT64_MAX - FLUSH_MS; /* not yet time to give up on the line end */
+    put(f, 1, "one\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "one\n");
+    put(f, 0, "ends\nnext");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "zero ends\n");
+    tt__streams_drain(&f->streams, 0);
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "next");
+    tt__streams_say(&f->streams, "a line of our own %d", 7);
+    tt__streams_flush(&f->streams);
+    assert_string_equal(came_out(f), "\na line of our own 7\n");
+}
+
+static void a_prompt_goes_out_after_a_while(void **state) {
+    fixture *f = *state;
+    int timeout = -1;
+    struct pollfd fds[3];
+    put(f, 0, "Password: ");
+    tt__streams_serve(&f->streams);
+    assert_int_equal(tt__streams_poll(&f->streams, fds, &timeout), 2);
+    assert_in_range(timeout, 0, FLUSH_MS);
+    f->streams.of[0].pending_ms -= FLUSH_MS;
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "Password: ");
+}
+
+static void long_lines_come_whole(void **state) {
+    fixture *f = *state;
+    static char text[20001];
+    for (int i = 0; i < 20000; i++)
+        text[i] = (char)('a' + i % 26);
+    put(f, 1, text);
+    put(f, 1, "\n");
+    for (int i = 0; i < 4; i++)
+        tt__streams_serve(&f->streams);
+    const char *all = came_out(f);
+    assert_int_equal(strlen(all), 20001);
+    assert_memory_equal(all, text, 20000);
+}
+
+static void nobody_waits_for_a_stuck_reader(void **state) {
+    fixture *f = *state;
+    static char kilobyte[1025];
+    memset(kilobyte, 'x', 1023);
+    kilobyte[1023] = '\n';
+    fcntl(f->to[0], F_SETFL, O_NONBLOCK);
+    long written = 0;
+    for (int stuck = 0; stuck < 10; tt__streams_serve(&f->streams)) { /* returns, though nobody reads */
+        ssize_t n = write(f->to[0], kilobyte, 1024);
+        written += n > 0 ? n : 0;
+        stuck = n > 0 ? 0 : stuck + 1;
+    }
+    assert_true(f->streams.out_used < 2 * OUT_HIGH); /* the worker waits, not the launcher's memory */
+    long read_back = 0;
+    close(f->to[0]);
+    f->to[0] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (size_t n = 1; n; read_back += (long)n) {
+        tt__streams_serve(&f->streams);
+        n = strlen(came_out(f));
+    }
+    assert_int_equal(read_back, written);
+}
+
+static void the_tail_is_the_last_lines(void **state) {
+    fixture *f = *state;
+    char tail[TT__TAIL_BYTES + 1], line[64];
+    assert_string_equal(tt__streams_tail(&f->streams, 0, tail), "");
+    put(f, 0, "only\n");
+    tt__streams_drain(&f->streams, 0);
+    assert_string_equal(tt__streams_tail(&f->streams, 0, tail), "only\n");
+    for (int i = 1; i <= 2000; i++) {
+        snprintf(line, sizeof line, "line %d\n", i);
+        put(f, 0, line);
+        tt__streams_drain(&f->streams, 0);
+        tt__streams_flush(&f->streams);
+        came_out(f);
+    }
+    put(f, 0, "unfinished");
+    tt__streams_drain(&f->streams, 0);
+    tt__streams_tail(&f->streams, 0, tail);
+    assert_memory_equal(tail, "line 1982\n", 10);
+    assert_string_equal(strrchr(tail, '\n'), "\nunfinished");
+}
+
+static void a_closed_stderr_is_no_disaster(void **state) {
+    fixture *f = *state;
+    signal(SIGPIPE, SIG_IGN);
+    close(f->out);
+    put(f, 0, "lost\n");
+    tt__streams_serve(&f->streams);
+    tt__streams_say(&f->streams, "lost, too");
+    tt__streams_flush(&f->streams);
+    assert_true(f->streams.broken);
+    f->out = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static tt__worker ended(int order, int status) {
+    return (tt__worker){.ended = true, .status = status, .order = order, .when = {.tv_sec = 1000}};
+}
+
+enum { EXIT_1 = 1 << 8 };
+
+static void the_first_failure_is_the_cause(void **state) {
+    (void)state;
+    tt__worker w[3] = {ended(2, EXIT_1), ended(1, EXIT_1), ended(0, 0)};
+    assert_int_equal(tt__first_failure(w, 3), 1); /* the earliest that failed */
+    w[1].secondary = true;
+    assert_int_equal(tt__first_failure(w, 3), 0); /* but not one that says it is a consequence */
+    w[0].told = SIGTERM;
+    assert_int_equal(tt__first_failure(w, 3), 1); /* nor one that was told to end, if there is a choice */
+    w[1].status = 0;
+    assert_int_equal(tt__first_failure(w, 3), 0);
+    w[0].status = 0;
+    assert_int_equal(tt__first_failure(w, 3), -1);
+}
+
+static void a_crash_comes_before_an_exit_code_in_a_tie(void **state) {
+    (void)state;
+    tt__worker w[2] = {ended(0, EXIT_1), ended(1, SIGKILL)};
+    w[1].when.tv_nsec = (TT__TIE_MS - 1) * 1000000L;
+    assert_int_equal(tt__first_failure(w, 2), 1);
+    w[1].when.tv_nsec = TT__TIE_MS * 1000000L;
+    assert_int_equal(tt__first_failure(w, 2), 0);
+    w[1].when.tv_nsec = 0;
+    w[1].status = SIGABRT; /* what a peer's death can lead to */
+    assert_int_equal(tt__first_failure(w, 2), 0);
+}
+
+static void error_files_of_every_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *message;
+        bool secondary;
+    } cases[] = {
+        {"{\"message\": \"plain\"}", "plain", false},
+        {"{\"message\": {\"message\": \"a\\nb \\u00e9\", \"extraInfo\": {\"py_callstack\": \"x\"}}}", "a\nb \xc3\xa9",
+         false},
+        {"{\"message\": {\"message\": \"peer\", \"extraInfo\": {\"secondary\": true}}}", "peer", true},
+        {"{\"message\": 7}", NULL, false},
+        {"[]", NULL, false},
+        {"{\"mess", NULL, false},
+        {"", NULL, false},
+    };
+    char path[] = "/tmp/tutti-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *message;
+        bool secondary;
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, cases[i].json, strlen(cases[i].json), 0), (ssize_t)strlen(cases[i].json));
+        tt__error_file_read(path, &message, &secondary);
+        assert_int_equal(secondary, cases[i].secondary);
+        if (cases[i].message)
+            assert_string_equal(message, cases[i].message);
+        else
+            assert_null(message);
+        free(message);
+    }
+    close(fd);
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(ranks_do_not_mix_inside_a_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_prompt_goes_out_after_a_while, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_lines_come_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_stuck_reader, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_tail_is_the_last_lines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_closed_stderr_is_no_disaster, set_up, tear_down),
+        cmocka_unit_test(the_first_failure_is_the_cause),
+        cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
+        cmocka_unit_test(error_files_of_every_form),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
