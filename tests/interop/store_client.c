@@ -1,0 +1,66 @@
+/* Our client against a store that PyTorch serves: store_client PORT, in the 1.13 dialect. Sets what the script looks for, and looks for
+ * what the script has set. Exit code 0, or 1 with the failing line on stderr. */
+#include <tutti/store.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEED(condition)                                                                                  \
+    do {                                                                                                 \
+        if (!(condition)) {                                                                              \
+            fprintf(stderr, "%s:%d: not so: %s\n%s\n", __FILE__, __LINE__, #condition, tt_last_error()); \
+            exit(1);                                                                                     \
+        }                                                                                                \
+    } while (0)
+
+static void need_value(tt_store *store, const char *key, const char *expected) {
+    tt_store_value value;
+    NEED(tt_store_get(store, key, &value) == TT_OK);
+    NEED(value.size == strlen(expected) && !memcmp(value.data, expected, value.size));
+    tt_store_value_free(&value);
+}
+
+static void every_operation(tt_store *store) {
+    int64_t number;
+    bool flag;
+    tt_store_value value;
+    const char *keys[] = {"from_python", "counter"}, *missing[] = {"from_python", "missing"};
+    need_value(store, "from_python", "hello");
+    NEED(tt_store_set(store, "empty", NULL, 0) == TT_OK);
+    need_value(store, "empty", "");
+    NEED(tt_store_add(store, "counter", 5, &number) == TT_OK && number == 15);
+    NEED(tt_store_compare_set(store, "cas", NULL, 0, "first", 5, &value) == TT_OK && !strcmp(value.data, "first"));
+    tt_store_value_free(&value);
+    NEED(tt_store_compare_set(store, "cas", "other", 5, "second", 6, &value) == TT_OK && !strcmp(value.data, "first"));
+    tt_store_value_free(&value);
+    NEED(tt_store_compare_set(store, "cas", "first", 5, "second", 6, NULL) == TT_OK);
+    NEED(tt_store_check(store, keys, 2, &flag) == TT_OK && flag);
+    NEED(tt_store_check(store, missing, 2, &flag) == TT_OK && !flag);
+    NEED(tt_store_wait(store, keys, 2, 0) == TT_OK);
+    NEED(tt_store_set(store, "gone", "x", 1) == TT_OK);
+    NEED(tt_store_delete_key(store, "gone", &flag) == TT_OK && flag);
+    NEED(tt_store_delete_key(store, "gone", &flag) == TT_OK && !flag);
+    NEED(tt_store_num_keys(store, &number) == TT_OK && number >= 4);
+}
+
+int main(int argc, char **argv) {
+    tt_store *store, *prefix;
+    if (argc != 2)
+        return 2;
+    NEED(tt_tcp_store(&store, "127.0.0.1", atoi(argv[1]), .world_size = 2, .timeout_ms = 20000,
+                      .dialect = TT_STORE_TORCH_1_13) == TT_OK);
+    every_operation(store);
+    NEED(tt_prefix_store(&prefix, "pre", store) == TT_OK);
+    need_value(prefix, "from_python", "below a prefix");
+    NEED(tt_store_set(prefix, "from_c", "below a prefix, too", 19) == TT_OK);
+    NEED(tt_store_set(store, "from_c", "hello back", 10) == TT_OK);
+    need_value(store, "goodbye", "1"); /* set when the script has read our answer: a wait that is released */
+
+    const char *never = "never";
+    NEED(tt_store_wait(store, &never, 1, 100) == TT_ERR_TIMEOUT);
+    NEED(tt_store_set(store, "after", "x", 1) == TT_ERR_STATE); /* a late answer would be taken for this one's */
+    tt_store_free(prefix);
+    tt_store_free(store);
+    return 0;
+}

@@ -1,0 +1,103 @@
+"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server."""
+import os
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+try:
+    import torch.distributed as dist
+except ImportError as error:
+    print(f"skipped: PyTorch can't be imported ({error}); ./dev setup --interop installs it")
+    sys.exit(77)
+
+PATIENCE = timedelta(seconds=20)
+
+
+def need(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def raises(call):
+    try:
+        call()
+    except Exception:  # PyTorch 1.13 raises RuntimeError, others their own kinds
+        return True
+    return False
+
+
+def operations(store):
+    store.set("k", "vv")
+    need(store.get("k") == b"vv", "set and get")
+    store.set("bytes", "")
+    need(store.get("bytes") == b"", "an empty value")
+    need(store.add("n", 5) == 5 and store.add("n", -7) == -2 and store.get("n") == b"-2", "add")
+    need(store.compare_set("c", "x", "new") == b"x", "compare_set of a missing key, expecting something")
+    need(store.compare_set("c", "", "new") == b"new", "compare_set of a missing key, expecting nothing")
+    need(store.compare_set("c", "old", "other") == b"new", "compare_set that does not match")
+    need(store.compare_set("c", "new", "newer") == b"newer", "compare_set that matches")
+    need(store.num_keys() >= 4, "num_keys")
+    need(store.delete_key("k") and not store.delete_key("k"), "delete_key")
+    store.wait(["n", "c"])
+    large = "x" * 3_000_000
+    store.set("large", large)
+    need(store.get("large") == large.encode(), "a large value")
+    if hasattr(store, "append") and hasattr(store, "multi_get"):  # PyTorch 2
+        store.append("a", "one")
+        store.append("a", "two")
+        store.multi_set(["m1", "m2"], ["1", "2"])
+        need(store.multi_get(["a", "m1", "m2"]) == [b"onetwo", b"1", b"2"], "append, multi_set, multi_get")
+
+
+def torch_as_client():
+    server = subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        need(line.startswith("serving on 127.0.0.1:"), f"unexpected first line {line!r}")
+        port = int(line.rsplit(":", 1)[1])
+        first = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=PATIENCE)
+        second = dist.TCPStore("127.0.0.1", port, 2, False, timeout=PATIENCE)
+        operations(first)
+        operations(dist.PrefixStore("p", dist.PrefixStore("q", second)))
+        need(first.get("q/p/c") == b"newer", "PrefixStore's keys")
+
+        got = []
+        waiting = threading.Thread(target=lambda: got.append(second.get("late")))
+        waiting.start()
+        first.set("late", "here")
+        waiting.join(20)
+        need(got == [b"here"], "a get that waits is released by set")
+        first.set_timeout(timedelta(seconds=1))
+        need(raises(lambda: first.get("never")), "a get of a key that never comes ends in an error")
+        second.set("text", "no number")
+        need(raises(lambda: second.add("text", 1)), "add to no number ends in an error")
+        third = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=PATIENCE)
+        need(third.get("late") == b"here", "and harms nobody else")
+        del first, second, third
+    finally:
+        server.terminate()
+        need(server.wait(20) == 0, f"tutti store ended with {server.returncode}")
+
+
+def torch_as_server():
+    store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=PATIENCE, wait_for_workers=False)
+    store.set("from_python", "hello")
+    store.add("counter", 10)
+    dist.PrefixStore("pre", store).set("from_python", "below a prefix")
+    client = subprocess.Popen([os.path.join(os.environ["TT_PROGRAMS"], "store_client"), str(store.port)])
+    try:
+        need(store.get("from_c") == b"hello back", "a value set by our client")
+        need(store.get("cas") == b"second" and store.get("counter") == b"15", "values changed by our client")
+        need(dist.PrefixStore("pre", store).get("from_c") == b"below a prefix, too", "our prefix store's key")
+        store.set("goodbye", "1")
+        need(client.wait(20) == 0, f"store_client ended with {client.returncode}")
+        need(store.add("after", 0) == 0, "nothing was sent after the timeout")
+    finally:
+        if client.poll() is None:
+            client.kill()
+            client.wait()
+
+
+torch_as_client()
+torch_as_server()
