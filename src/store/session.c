@@ -87,7 +87,7 @@ static size_t serve(tt__store_session *session, const uint8_t *data, size_t size
 }
 
 void tt__store_session_resume(tt__store_session *session) {
-    if (session->broken)
+    if (session->broken || !session->in.size)
         return;
     tt__bytes_consume(&session->in, serve(session, session->in.data, session->in.size));
     if (!session->in.size)
