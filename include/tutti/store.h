@@ -1,7 +1,8 @@
 /* tutti/store.h: the key-value store that ranks meet through.
  *
  * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and libuv
- * daemons differ, as libuv's: compare_set releases waiters. Keys are C strings of at most 8 KiB, values any bytes up to 64 MiB.
+ * daemons differ, as libuv's: compare_set releases waiters. Keys are C strings; as sent, with all prefixes and one slash more,
+ * they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
  *
  * Every call on a `tt_store` blocks until answered, at most the store's timeout. A store may be used from several threads;
  * calls are then served one after the other. After TT_ERR_NET, TT_ERR_PROTOCOL, or a timeout in the middle of an answer the

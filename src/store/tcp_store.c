@@ -46,8 +46,8 @@ static void put_key(call *c, const char *key) {
     if (c->status)
         return;
     if (size > TT_STORE_MAX_KEY) {
-        c->status = tt__fail(TT_ERR_INVALID, "a key of %zu bytes; with its slash it may have at most %zu", size - 1,
-                             TT_STORE_MAX_KEY);
+        c->status = tt__fail(TT_ERR_INVALID, "a key of %zu bytes; at most %zu are allowed, prefixes included", size - 1,
+                             TT_STORE_MAX_KEY - 1);
         return;
     }
     tt__store_put_u64(&c->client->out, size);
