@@ -131,23 +131,22 @@ static size_t available_bytes(void) {
 }
 
 /* Above this size the machine's free memory is looked at first: the kernel would rather kill a process than refuse. */
-static const size_t LARGE = (size_t)64 << 20;
+static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {
     if (bytes >= LARGE && bytes > available_bytes())
         return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory are more than this machine has free", bytes);
+    /* Hints that an old kernel may lack. Pages that are touched through the mapping may be huge ones; those of fallocate() may not. */
+    if (bytes >= HUGE_PAGE)
+        madvise(shm->base + offset, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+    madvise(shm->base + offset, bytes, MADV_POPULATE_WRITE);
+#endif
     int failed;
     do
         failed = fallocate(fd, 0, (off_t)offset, (off_t)bytes);
     while (failed && errno == EINTR);
-    if (failed)
-        return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory: %s", bytes, strerror(errno));
-    /* Hints; an old kernel that lacks one loses speed only. */
-    madvise(shm->base + offset, bytes, MADV_HUGEPAGE);
-#ifdef MADV_POPULATE_WRITE
-    madvise(shm->base + offset, bytes, MADV_POPULATE_WRITE);
-#endif
-    return TT_OK;
+    return failed ? tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory: %s", bytes, strerror(errno)) : TT_OK;
 }
 
 void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes) {

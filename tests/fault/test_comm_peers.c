@@ -1,0 +1,238 @@
+/* Ranks that die, freeze or end without a word: the others learn who it was, within a bounded time, whatever they are doing. */
+#include "unit/test_comm_ranks.h"
+
+#include "base/clock.h"
+
+enum { HEARTBEAT_MS = 800, LARGE = 3000000 };
+
+typedef enum activity { IDLE_WAIT, SMALL, SYMMETRIC, PLAIN, ACTIVITIES } activity;
+typedef enum fault { KILLED, STOPPED, EXITED, KILLED_WITH_CHILD } fault;
+
+typedef struct scene {
+    activity activity;
+    fault fault;
+    int victim;
+} scene;
+
+static tt_group *join_watchful(tt_store *store, int rank, int world) {
+    tt_group *group = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 30000,
+                                   .heartbeat_ms = HEARTBEAT_MS));
+    return group;
+}
+
+/* Works until something goes wrong; returns what. */
+static tt_status work(tt_group *group, activity activity, float *symmetric, float *plain) {
+    tt_status status = TT_OK;
+    while (!status)
+        switch (activity) {
+        case SMALL:
+            status = tt_all_reduce(group, plain, 2, TT_F32, TT_SUM);
+            break;
+        case SYMMETRIC:
+            status = tt_all_reduce(group, symmetric, LARGE, TT_F32, TT_SUM);
+            break;
+        default:
+            status = tt_all_reduce(group, plain, LARGE, TT_F32, TT_SUM);
+        }
+    return status;
+}
+
+/* The victim says when it is under way, so that the fault strikes in the middle of its work, or while the others wait for it. */
+static void be_victim(tt_store *store, tt_group *group, const scene *scene, float *symmetric, float *plain) {
+    /* A child that lives on holds the victim's sockets; it takes over the store, too. */
+    if (scene->fault == KILLED_WITH_CHILD && fork() != 0)
+        for (;;)
+            pause();
+    CHECK_OK(tt_store_set(store, "victim", "", 0));
+    if (scene->fault == KILLED_WITH_CHILD) {
+        static const char *const over[] = {"learned/0"};
+        tt_store_wait(store, over, 1, 10000);
+        _exit(0);
+    }
+    if (scene->fault == EXITED)
+        _exit(0);
+    if (scene->activity == IDLE_WAIT)
+        for (;;)
+            pause();
+    work(group, scene->activity, symmetric, plain);
+    _exit(1);
+}
+
+static int body(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    tt_group *group = join_watchful(store, rank, world);
+    float *symmetric, *plain = calloc(LARGE, sizeof *plain);
+    char who[40], text[40];
+    CHECK_OK(tt_group_alloc(group, LARGE * sizeof(float), (void **)&symmetric));
+    CHECK_OK(tt_barrier(group));
+    if (rank == scene->victim)
+        be_victim(store, group, scene, symmetric, plain);
+    tt_status status = work(group, scene->activity, symmetric, plain);
+    int64_t now = tt__now_ns();
+    CHECK(status == TT_ERR_PEER);
+    snprintf(who, sizeof who, "rank %d (pid ", scene->victim);
+    CHECK_TEXT(who);
+    CHECK_TEXT(scene->fault == STOPPED ? "frozen" : "ended");
+    CHECK(tt_barrier(group) == TT_ERR_PEER);
+    tt_destroy_process_group(group);
+    free(plain);
+    int n = snprintf(text, sizeof text, "%lld", (long long)now);
+    snprintf(who, sizeof who, "learned/%d", rank);
+    CHECK_OK(tt_store_set(store, who, text, (size_t)n));
+    return 0;
+}
+
+static int64_t learned_ns(tt_store *store, int rank) {
+    char key[40];
+    tt_store_value value;
+    snprintf(key, sizeof key, "learned/%d", rank);
+    assert_int_equal(tt_store_get(store, key, &value), TT_OK);
+    int64_t ns = strtoll(value.data, NULL, 10);
+    tt_store_value_free(&value);
+    return ns;
+}
+
+/* Strike, and see when the others learned of it. */
+static void play(int world, scene scene) {
+    static const char *const under_way[] = {"victim"};
+    ranks ranks;
+    tt_store *store = NULL;
+    start_ranks(&ranks, world, body, &scene);
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
+    assert_int_equal(tt_store_wait(store, under_way, 1, 20000), TT_OK);
+    pid_t victim = ranks.pid[scene.victim];
+    int64_t struck = tt__now_ns(), limit = (scene.fault == STOPPED ? HEARTBEAT_MS + 200 : 1000) * INT64_C(1000000);
+    if (scene.fault != EXITED)
+        kill(victim, scene.fault == STOPPED ? SIGSTOP : SIGKILL);
+    for (int r = 0; r < world; r++)
+        if (r != scene.victim) {
+            int64_t took = learned_ns(store, r) - struck;
+            assert_true(took < limit);
+            assert_int_equal(end_of_rank(&ranks, r), 0);
+        }
+    if (scene.fault == STOPPED)
+        kill(victim, SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, scene.victim), scene.fault == EXITED ? 0 : 128 + SIGKILL);
+    tt_store_free(store);
+    tt_store_server_free(ranks.server);
+}
+
+static void killed_ranks_are_named(void **state) {
+    (void)state;
+    for (int activity = 0; activity < ACTIVITIES; activity++)
+        for (int victim = 0; victim < 2; victim++)
+            play(2, (scene){(enum activity)activity, KILLED, victim});
+    play(4, (scene){SMALL, KILLED, 2});
+    play(4, (scene){PLAIN, KILLED, 0});
+}
+
+static void a_child_of_the_dead_hides_nothing(void **state) {
+    (void)state;
+    play(2, (scene){IDLE_WAIT, KILLED_WITH_CHILD, 1});
+}
+
+static void exited_ranks_are_named(void **state) {
+    (void)state;
+    play(2, (scene){IDLE_WAIT, EXITED, 0});
+    play(3, (scene){SMALL, EXITED, 1});
+}
+
+static void frozen_ranks_are_named(void **state) {
+    (void)state;
+    play(2, (scene){IDLE_WAIT, STOPPED, 1});
+    play(2, (scene){SYMMETRIC, STOPPED, 0});
+    play(3, (scene){SMALL, STOPPED, 1});
+}
+
+/* A pause shorter than the heartbeat is none of our business. */
+static int paused_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_watchful(store, rank, world);
+    if (rank == 1) {
+        char pid[24];
+        int n = snprintf(pid, sizeof pid, "%d", (int)getpid());
+        CHECK_OK(tt_store_set(store, "pid", pid, (size_t)n));
+    }
+    for (int64_t start = tt__now_ms(), more = 1; more;) {
+        more = tt__now_ms() - start < 600;
+        CHECK_OK(tt_all_reduce(group, &more, 1, TT_I64, TT_MAX));
+    }
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_short_pause_is_no_failure(void **state) {
+    (void)state;
+    ranks ranks;
+    start_ranks(&ranks, 2, paused_body, NULL);
+    tt_store *store = NULL;
+    tt_store_value value;
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
+    assert_int_equal(tt_store_get(store, "pid", &value), TT_OK);
+    tt_store_value_free(&value);
+    kill(ranks.pid[1], SIGSTOP);
+    usleep(200000); /* the pause itself, well below the heartbeat */
+    kill(ranks.pid[1], SIGCONT);
+    tt_store_free(store);
+    end_ranks(&ranks);
+}
+
+/* A rank that ends because another one did must not be taken for the first failure. */
+static int secondary_body(tt_store *store, int rank, int world, void *arg) {
+    const char *path = arg;
+    CHECK(!setenv("TORCHELASTIC_ERROR_FILE", path, 1));
+    tt_group *group = join_watchful(store, rank, world);
+    CHECK_OK(tt_barrier(group));
+    if (rank == 1)
+        _exit(0);
+    CHECK(tt_barrier(group) == TT_ERR_PEER);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void who_ends_because_of_another_says_so(void **state) {
+    (void)state;
+    char path[] = "/tmp/tutti-secondary-XXXXXX", text[4096];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    with_ranks(2, secondary_body, path);
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    unlink(path);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_non_null(strstr(text, "\"secondary\": true"));
+    assert_non_null(strstr(text, "rank 1 (pid "));
+}
+
+/* A rank that dies while the others are still joining. */
+static int joining_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = NULL;
+    if (rank == world - 1) {
+        static const char *const keys[] = {"tutti/0/1/rank/0"};
+        CHECK_OK(tt_store_wait(store, keys, 1, 10000));
+        _exit(0);
+    }
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 700) ==
+          TT_ERR_TIMEOUT);
+    CHECK_TEXT("rank 2 of 3 did not join within");
+    CHECK(!group);
+    return 0;
+}
+
+static void a_rank_that_never_joins_is_named(void **state) {
+    (void)state;
+    with_ranks(3, joining_body, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_ranks_are_named),           cmocka_unit_test(a_child_of_the_dead_hides_nothing),
+        cmocka_unit_test(exited_ranks_are_named),           cmocka_unit_test(frozen_ranks_are_named),
+        cmocka_unit_test(a_short_pause_is_no_failure),      cmocka_unit_test(who_ends_because_of_another_says_so),
+        cmocka_unit_test(a_rank_that_never_joins_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

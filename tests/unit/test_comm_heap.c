@@ -1,0 +1,118 @@
+/* The symmetric heap: same place everywhere, zeroed, aligned, reused; exhaustion is an error on all ranks. */
+#include "test_comm_ranks.h"
+
+#include "comm/group.h"
+
+enum { SLOTS = 12, ROUNDS = 300 };
+
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525U + 1013904223U;
+    return *state >> 8;
+}
+
+/* The place in the own heap, compared over all ranks by an exact maximum and minimum. */
+static void check_same_place(tt_group *group, const void *p) {
+    int64_t offset = (const unsigned char *)p - group->peers[group->rank].shm.base, low = offset, high = offset;
+    CHECK_OK(tt_all_reduce(group, &low, 1, TT_I64, TT_MIN));
+    CHECK_OK(tt_all_reduce(group, &high, 1, TT_I64, TT_MAX));
+    CHECK(low == high);
+}
+
+static bool is_filled(const unsigned char *p, size_t bytes, int with) {
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i] != with)
+            return false;
+    return true;
+}
+
+static int random_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    unsigned char *at[SLOTS] = {0};
+    size_t size[SLOTS] = {0};
+    uint32_t random = 7;
+    for (int round = 0; round < ROUNDS; round++) {
+        unsigned slot = next_random(&random) % SLOTS;
+        if (at[slot]) {
+            CHECK(is_filled(at[slot], size[slot], (int)slot + 1));
+            CHECK_OK(tt_group_free(group, at[slot]));
+            at[slot] = NULL;
+            continue;
+        }
+        size[slot] = next_random(&random) % (round % 10 ? 20000 : 3000000);
+        CHECK_OK(tt_group_alloc(group, size[slot], (void **)&at[slot]));
+        CHECK(at[slot] && (uintptr_t)at[slot] % 64 == 0);
+        CHECK(is_filled(at[slot], size[slot], 0));
+        memset(at[slot], (int)slot + 1, size[slot]);
+        check_same_place(group, at[slot]);
+    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        CHECK_OK(tt_group_free(group, at[slot]));
+    CHECK(group->heap && !group->heap->next && !group->heap->used);
+    CHECK(tt_group_free(group, &random) == TT_ERR_INVALID);
+    void *a, *b;
+    CHECK_OK(tt_group_alloc(group, 0, &a));
+    CHECK_OK(tt_group_alloc(group, 0, &b));
+    CHECK(a && b && a != b);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void random_sequences_agree(void **state) {
+    (void)state;
+    with_ranks(1, random_body, NULL);
+    with_ranks(3, random_body, NULL);
+}
+
+/* Rank 1's heap is the smallest, so it is everybody's. */
+static int exhaust_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    CHECK(!setenv("TT_SYMMETRIC_HEAP", rank == 1 ? "1M" : "3M", 1));
+    tt_group *group = join_group(store, rank, world);
+    void *half, *p = &half, *rest;
+    CHECK_OK(tt_group_alloc(group, 512 << 10, &half));
+    CHECK(tt_group_alloc(group, (512 << 10) + 1, &p) == TT_ERR_MEMORY);
+    CHECK_TEXT("TT_SYMMETRIC_HEAP");
+    CHECK(!p);
+    CHECK(tt_group_alloc(group, SIZE_MAX, &p) == TT_ERR_MEMORY);
+    CHECK_OK(tt_group_alloc(group, 512 << 10, &rest));
+    CHECK(tt_group_alloc(group, 1, &p) == TT_ERR_MEMORY);
+    CHECK_OK(tt_group_free(group, half));
+    CHECK_OK(tt_group_alloc(group, 1, &p));
+    CHECK(p == half);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void exhaustion_is_an_error_everywhere(void **state) {
+    (void)state;
+    with_ranks(3, exhaust_body, NULL);
+}
+
+static int bad_size_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    static const char *const bad[] = {
+        "x", "12Q", "-1", "1", "99999999T", "0x100000", "111111111111111111111111111111111111"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tt_group *group = NULL;
+        CHECK(!setenv("TT_SYMMETRIC_HEAP", bad[i], 1));
+        CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world) == TT_ERR_INVALID);
+        CHECK_TEXT("TT_SYMMETRIC_HEAP");
+        CHECK(!group);
+    }
+    return 0;
+}
+
+static void bad_sizes_are_named(void **state) {
+    (void)state;
+    with_ranks(1, bad_size_body, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_sequences_agree),
+        cmocka_unit_test(exhaustion_is_an_error_everywhere),
+        cmocka_unit_test(bad_sizes_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/* Joining: what the environment and options say, each mistake with one clear error; several groups one after the other. */
+#include "test_comm_ranks.h"
+
+#include "base/clock.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* A port nobody listens on now. */
+static int free_port(void) {
+    tt_store_server *server = NULL;
+    assert_int_equal(tt_store_server_start(&server, NULL, 0), TT_OK);
+    int port = tt_store_server_port(server);
+    tt_store_server_free(server);
+    return port;
+}
+
+static void set_environment(const char *rank, const char *world, const char *host, const char *port) {
+    const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    const char *const values[] = {rank, world, host, port};
+    unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+    unsetenv("TORCHELASTIC_RESTART_COUNT");
+    for (int i = 0; i < 4; i++)
+        if (!values[i])
+            unsetenv(names[i]);
+        else
+            setenv(names[i], values[i], 1);
+}
+
+static void expect_error(tt_status want, const char *text, const char *more) {
+    tt_group *group = (tt_group *)&want;
+    assert_int_equal(tt_init_process_group(&group, .timeout_ms = 2000), want);
+    assert_null(group);
+    if (!strstr(tt_last_error(), text) || !strstr(tt_last_error(), more))
+        fail_msg("expected \"%s\" and \"%s\" in: %s", text, more, tt_last_error());
+}
+
+static void each_variable_is_checked(void **state) {
+    (void)state;
+    static const struct {
+        const char *rank, *world, *host, *port, *text, *more;
+    } cases[] = {
+        {NULL, "2", "localhost", "29500", "RANK", "not set"},
+        {"", "2", "localhost", "29500", "RANK", "empty"},
+        {"x", "2", "localhost", "29500", "RANK", "\"x\""},
+        {"-1", "2", "localhost", "29500", "RANK", "\"-1\""},
+        {"0", NULL, "localhost", "29500", "WORLD_SIZE", "not set"},
+        {"0", "", "localhost", "29500", "WORLD_SIZE", "empty"},
+        {"0", "0", "localhost", "29500", "WORLD_SIZE", "\"0\""},
+        {"0", "two", "localhost", "29500", "WORLD_SIZE", "\"two\""},
+        {"0", "2", NULL, "29500", "MASTER_ADDR", "not set"},
+        {"0", "2", "", "29500", "MASTER_ADDR", "empty"},
+        {"0", "2", "localhost", NULL, "MASTER_PORT", "not set"},
+        {"0", "2", "localhost", "", "MASTER_PORT", "empty"},
+        {"0", "2", "localhost", "70000", "MASTER_PORT", "\"70000\""},
+        {"0", "2", "localhost", "29500x", "MASTER_PORT", "\"29500x\""},
+        {"0", "2", "localhost", "0", "MASTER_PORT", "port 0"},
+        {"2", "2", "localhost", "29500", "rank", "world of 2"},
+        {"7", "2", "localhost", "29500", "0 to 1", "it is 7"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set_environment(cases[i].rank, cases[i].world, cases[i].host, cases[i].port);
+        expect_error(TT_ERR_INVALID, cases[i].text, cases[i].more);
+    }
+}
+
+static void options_are_checked(void **state) {
+    (void)state;
+    static const struct {
+        const char *method, *text;
+    } cases[] = {
+        {"file:///tmp/x", "file:///tmp/x"},
+        {"tcp://localhost", "port is missing"},
+        {"tcp://localhost:", "port is missing"},
+        {"tcp://:29500?rank=0&world_size=2", "host is missing"},
+        {"tcp://localhost:x?rank=0&world_size=2", "port"},
+        {"tcp://localhost:29500", "rank is missing"},
+        {"tcp://localhost:29500?rank=0", "world size is missing"},
+        {"tcp://localhost:29500?rank=a&world_size=2", "\"a\""},
+        {"tcp://localhost:29500?rank=2&world_size=2", "world of 2"},
+        {"tcp://localhost:0?rank=0&world_size=2", "port 0"},
+    };
+    tt_group *group;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(tt_init_process_group(&group, .init_method = cases[i].method), TT_ERR_INVALID);
+        assert_non_null(strstr(tt_last_error(), cases[i].text));
+    }
+    assert_int_equal(tt_init_process_group(&group, .backend = "nccl"), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_last_error(), "nccl"));
+    assert_int_equal(tt_init_process_group(NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_init_process_group(&group, .world_size = -3), TT_ERR_INVALID);
+}
+
+/* A world of one meets nobody: no store is reached for, whatever the address. */
+static void a_world_of_one_needs_no_store(void **state) {
+    (void)state;
+    tt_group *group = NULL;
+    float x = 3;
+    set_environment("0", "1", "192.0.2.1", "0");
+    assert_int_equal(tt_init_process_group(&group), TT_OK);
+    assert_int_equal(tt_get_world_size(group), 1);
+    assert_int_equal(tt_all_reduce(group, &x, 1, TT_F32, TT_AVG), TT_OK);
+    assert_true(x == 3);
+    tt_destroy_process_group(group);
+    assert_int_equal(tt_init_process_group(&group, .init_method = "tcp://192.0.2.1:0?rank=0&world_size=1"), TT_OK);
+    tt_destroy_process_group(group);
+}
+
+static void a_port_in_use_is_named(void **state) {
+    (void)state;
+    tt_store_server *server = NULL;
+    char port[16];
+    assert_int_equal(tt_store_server_start(&server, NULL, 0), TT_OK);
+    snprintf(port, sizeof port, "%d", tt_store_server_port(server));
+    set_environment("0", "2", "127.0.0.1", port);
+    expect_error(TT_ERR_NET, port, "in use");
+    tt_store_server_free(server);
+}
+
+/* Rank 0 serves, nobody else comes: they are named. And nobody serves: the address is named. */
+static void missing_ranks_are_named(void **state) {
+    (void)state;
+    char port[16];
+    snprintf(port, sizeof port, "%d", free_port());
+    set_environment("0", "4", "127.0.0.1", port);
+    tt_group *group = NULL;
+    int64_t start = tt__now_ms();
+    assert_int_equal(tt_init_process_group(&group, .timeout_ms = 300), TT_ERR_TIMEOUT);
+    assert_true(tt__now_ms() - start < 2000);
+    assert_non_null(strstr(tt_last_error(), "ranks 1-3 of 4 did not join"));
+    set_environment("1", "4", "127.0.0.1", port);
+    assert_int_not_equal(tt_init_process_group(&group, .timeout_ms = 300), TT_OK);
+    assert_non_null(strstr(tt_last_error(), port));
+}
+
+/* Ranks that meet by the environment alone; `store` only tells them the address where it is served already. */
+static int env_body(tt_store *store, int rank, int world, void *arg) {
+    const int *port = arg;
+    char rank_text[12], world_text[12], port_text[12];
+    snprintf(rank_text, sizeof rank_text, "%d", rank);
+    snprintf(world_text, sizeof world_text, "%d", world);
+    snprintf(port_text, sizeof port_text, "%d", *port ? *port : tt_store_port(store));
+    set_environment(rank_text, world_text, "127.0.0.1", port_text);
+    if (!*port)
+        CHECK(!setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1));
+    for (int round = 0; round < 20; round++) {
+        tt_group *group = NULL, *second = NULL;
+        int32_t x = rank + 1;
+        CHECK_OK(tt_init_process_group(&group, .timeout_ms = 20000));
+        if (round % 4 == 0) /* two groups at a time */
+            CHECK_OK(tt_init_process_group(&second, .timeout_ms = 20000));
+        CHECK(tt_get_rank(group) == rank);
+        CHECK_OK(tt_all_reduce(group, &x, 1, TT_I32, TT_SUM));
+        CHECK(x == world * (world + 1) / 2);
+        if (second)
+            CHECK_OK(tt_barrier(second));
+        tt_destroy_process_group(group); /* whoever served may be gone at once */
+        tt_destroy_process_group(second);
+    }
+    return 0;
+}
+
+static void groups_follow_each_other(void **state) {
+    (void)state;
+    int agent = 0, own = free_port();
+    with_ranks(2, env_body, &agent);
+    with_ranks(3, env_body, &agent);
+    with_ranks(3, env_body, &own);
+}
+
+static int tcp_body(tt_store *store, int rank, int world, void *arg) {
+    char url[80];
+    tt_group *group = NULL;
+    (void)store;
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d?world_size=%d&rank=%d", *(int *)arg, world, rank);
+    CHECK_OK(tt_init_process_group(&group, .init_method = url, .timeout_ms = 20000));
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void tcp_addresses_work(void **state) {
+    (void)state;
+    int port = free_port();
+    with_ranks(3, tcp_body, &port);
+}
+
+static int mismatched_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = NULL;
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world + rank, .timeout_ms = 1000));
+    CHECK(tt_last_status() == (rank ? TT_ERR_TIMEOUT : TT_ERR_MISMATCH));
+    if (!rank)
+        CHECK_TEXT("rank 1 was started for a world of 3, rank 0 for a world of 2");
+    return 0;
+}
+
+static void world_sizes_are_compared(void **state) {
+    (void)state;
+    with_ranks(2, mismatched_body, NULL);
+}
+
+static int other_host_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = NULL;
+    CHECK(!setenv("TT_HOST_ID", rank == 1 ? "beta" : "alpha", 1));
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world) == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("alpha");
+    CHECK_TEXT("beta");
+    return 0;
+}
+
+static void other_hosts_are_refused(void **state) {
+    (void)state;
+    with_ranks(2, other_host_body, NULL);
+}
+
+/* A card that no Tutti of this version wrote. */
+static int stranger_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = NULL;
+    if (rank == 1) {
+        CHECK_OK(tt_store_set(store, "tutti/0/1/rank/1", "hello", 5));
+        return 0;
+    }
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 5000) ==
+          TT_ERR_PROTOCOL);
+    CHECK_TEXT("rank 1");
+    return 0;
+}
+
+static void strange_cards_are_refused(void **state) {
+    (void)state;
+    with_ranks(2, stranger_body, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_variable_is_checked),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(a_world_of_one_needs_no_store),
+        cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(groups_follow_each_other),
+        cmocka_unit_test(tcp_addresses_work),
+        cmocka_unit_test(world_sizes_are_compared),
+        cmocka_unit_test(other_hosts_are_refused),
+        cmocka_unit_test(strange_cards_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

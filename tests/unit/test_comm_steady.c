@@ -1,0 +1,99 @@
+/* In the steady state collectives allocate nothing; and a group leaves nothing behind: no descriptor, no mapping, no file. */
+#include "alloc_count.h"
+#include "test_comm_ranks.h"
+
+#include "comm/work.h"
+
+#include <dirent.h>
+
+/* How many names in a folder hold `text`. */
+static int entries(const char *path, const char *text) {
+    DIR *folder = opendir(path);
+    int n = 0;
+    CHECK(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        n += strstr(entry->d_name, text) != NULL;
+    closedir(folder);
+    return n;
+}
+
+/* Mappings of this process that are shared memory of ours. */
+static int mappings(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int n = 0;
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps))
+        n += strstr(line, "memfd:tutti") != NULL;
+    fclose(maps);
+    return n;
+}
+
+static void all_kinds(tt_group *group, float *symmetric, float *plain, size_t count) {
+    tt__work work;
+    CHECK_OK(tt__all_reduce_begin(&work, group, symmetric, count, TT_F32, TT_AVG, __FILE__, __LINE__));
+    CHECK_OK(tt__work_wait(&work));
+    for (int i = 0; i < 2; i++) {
+        float *buf = i ? symmetric : plain;
+        CHECK_OK(tt_all_reduce(group, buf, count, TT_F32, TT_SUM));
+        CHECK_OK(tt_reduce(group, buf, count, TT_F32, TT_SUM, 0));
+        CHECK_OK(tt_broadcast(group, buf, count, TT_F32, 0));
+        CHECK_OK(tt_all_gather(group, buf, buf + count, count / 4, TT_F32));
+    }
+    CHECK_OK(tt_barrier(group));
+}
+
+static int steady_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    enum { COUNT = 80000 };
+    tt_group *group = join_group(store, rank, world);
+    float *symmetric, *plain = calloc(2 * COUNT, sizeof *plain);
+    CHECK_OK(tt_group_alloc(group, 2 * COUNT * sizeof(float), (void **)&symmetric));
+    all_kinds(group, symmetric, plain, COUNT);
+    long before = alloc_count;
+    for (int i = 0; i < 20; i++)
+        all_kinds(group, symmetric, plain, i % 2 ? COUNT : 100);
+    CHECK(alloc_count == before);
+    tt_destroy_process_group(group);
+    free(plain);
+    return 0;
+}
+
+static void the_steady_state_allocates_nothing(void **state) {
+    (void)state;
+    if (!alloc_count_works)
+        skip();
+    with_ranks(3, steady_body, NULL);
+}
+
+static int leak_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    int fds = entries("/proc/self/fd", "");
+    CHECK(mappings() == 0);
+    for (int round = 0; round < 3; round++) {
+        tt_group *group = join_group(store, rank, world);
+        CHECK(mappings() >= world);
+        if (round == 1 && rank == 0) /* a failed group is released as well */
+            CHECK(tt_barrier(group) == TT_ERR_MISMATCH);
+        else if (round == 1)
+            CHECK(tt_broadcast(group, NULL, 0, TT_U8, 0) == TT_ERR_MISMATCH);
+        tt_destroy_process_group(group);
+        CHECK(mappings() == 0);
+        CHECK(entries("/proc/self/fd", "") == fds);
+    }
+    return 0;
+}
+
+static void nothing_is_left(void **state) {
+    (void)state;
+    with_ranks(3, leak_body, NULL);
+    assert_int_equal(entries("/dev/shm", "tutti"), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_steady_state_allocates_nothing),
+        cmocka_unit_test(nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
