@@ -132,19 +132,19 @@ static bool set_option(Options *o, const char *name, const char *value) {
     return parse_real(name, value, !strcmp(name, "lr") ? &o->lr : &o->momentum);
 }
 
-static bool complain(const char *what) {
+static bool complain(const char *what, const char *text) {
     if (speaks())
-        fprintf(stderr, "mnist_trainer: %s (see --help)\n", what);
+        fprintf(stderr, "mnist_trainer: %s%s (see --help)\n", what, text);
     return false;
 }
 
 static bool check_options(const Options *o) {
     if (!o->images != !o->labels)
-        return complain("--images and --labels go together");
+        return complain("--images and --labels go together", "");
     if (o->data && o->images)
-        return complain("--data and --images exclude each other");
+        return complain("--data and --images exclude each other", "");
     if (o->holdout && !o->images)
-        return complain("--holdout needs --images and --labels");
+        return complain("--holdout needs --images and --labels", "");
     return true;
 }
 
@@ -159,7 +159,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"help", 0, 0, 'h'},     {0},
     };
     *o = (Options){.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"};
-    opterr = speaks();
+    opterr = 0;
     for (int c, i; (c = getopt_long(argc, argv, "h", flags, &i)) != -1;) {
         if (c == 'h') {
             if (speaks())
@@ -167,12 +167,12 @@ static bool parse_options(Options *o, int argc, char **argv) {
             exit(EXIT_SUCCESS);
         }
         if (c == '?')
-            return complain("bad flag");
+            return complain("unknown or incomplete flag ", argv[optind - 1]);
         if (!set_option(o, flags[i].name, optarg))
             return false;
     }
     if (optind < argc)
-        return complain("expected flags only");
+        return complain("expected flags only, got ", argv[optind]);
     return check_options(o);
 }
 
@@ -184,8 +184,10 @@ static tt_status split(Data *d, int64_t holdout) {
     if (!d->all)
         return tt_last_status();
     if (holdout >= n) {
-        fprintf(stderr, "mnist_trainer: --holdout %" PRId64 " leaves none of the %" PRId64 " examples to train on\n",
-                holdout, n);
+        if (speaks())
+            fprintf(stderr,
+                    "mnist_trainer: --holdout %" PRId64 " leaves none of the %" PRId64 " examples to train on\n",
+                    holdout, n);
         return TT_ERR_INVALID;
     }
     d->train = tt_subset(d->all, 0, n - holdout);

@@ -1,0 +1,261 @@
+/* DistributedDataParallel: what its header promises beside the numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <tutti/tutti.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* 6-5-3, other weights on each rank. */
+static tt_module *make_model(int rank, int64_t outputs) {
+    tt_manual_seed((uint64_t)rank);
+    return tt_nn_sequential(tt_nn_linear(6, 5), tt_nn_relu(), tt_nn_linear(5, outputs));
+}
+
+/* A backward pass on this rank's own data. */
+static tt_status backward(tt_module *module) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_randn(TT_SHAPE(4, 6), NULL), *y = tt_randn(TT_SHAPE(4, 3), NULL);
+    return tt_backward(tt_mse_loss(tt_module_forward(module, x), y));
+}
+
+/* Every rank has the same bits. */
+static void check_equal(tt_group *group, const tt_tensor *x) {
+    int world = tt_get_world_size(group);
+    size_t n = (size_t)tt_tensor_numel(x);
+    float *all = malloc((size_t)world * n * sizeof *all);
+    CHECK(all && tt_all_gather(group, tt_tensor_data(x), all, n, TT_F32) == TT_OK);
+    for (int r = 0; r < world; r++)
+        CHECK(!memcmp(all + (size_t)r * n, tt_tensor_data(x), n * sizeof *all));
+    free(all);
+}
+
+/* ---- wrapping */
+
+static void wrap(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, 3), *first = make_model(0, 3), *ddp = tt_ddp(model, group);
+    CHECK(ddp && tt_ddp_reducer(ddp) && !tt_ddp_reducer(model) && !tt_ddp_reducer(NULL));
+    tt_named_tensors p = tt_module_parameters(ddp), expected = tt_module_parameters(first);
+    CHECK(p.count == 4 && !strcmp(p.names[0], "0.weight") && !strcmp(tt_module_state_dict(ddp).names[3], "2.bias"));
+    for (size_t i = 0; i < p.count; i++)
+        CHECK(tt_equal(p.tensors[i], expected.tensors[i])); /* rank 0's */
+    CHECK(!tt_ddp(ddp, group) && tt_last_status() == TT_ERR_INVALID);
+    CHECK(!tt_ddp(model, NULL) && tt_last_status() == TT_ERR_INVALID);
+    CHECK(!tt_ddp(NULL, group));
+    tt_module *bare = tt_nn_relu();
+    CHECK(!tt_ddp(bare, group) && strstr(tt_last_error(), "no parameter that requires a gradient"));
+    tt_module_free(bare);
+    tt_module_free(ddp);
+    tt_module_free(first);
+    tt_module_free(model);
+}
+
+static void wrapping_takes_rank_zeros_parameters(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, wrap, NULL), 0);
+}
+
+static void wrap_unlike(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, rank == 1 ? 4 : 3), *flat = rank == 1 ? tt_nn_linear(3, 2) : tt_nn_linear(2, 3);
+    CHECK(!tt_ddp(model, group) && tt_last_status() == TT_ERR_MISMATCH);
+    CHECK(strstr(tt_last_error(), "rank 1 has parameter 2 \"2.weight\" f32 (4, 5) where rank 0 has parameter 2 "
+                                  "\"2.weight\" f32 (3, 5)"));
+    CHECK(!tt_ddp(flat, group) && tt_last_status() == TT_ERR_MISMATCH); /* as many elements, another shape */
+    CHECK(strstr(tt_last_error(), "f32 (2, 3) where rank 0 has parameter 0 \"weight\" f32 (3, 2)"));
+    tt_module_free(flat);
+    tt_module_free(model);
+}
+
+static void models_that_differ_are_named(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, wrap_unlike, NULL), 0);
+}
+
+/* ---- training */
+
+static void train(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
+    tt_named_tensors p = tt_module_parameters(ddp);
+    tt_optimizer *sgd = tt_sgd(p, 0.1, .momentum = 0.9);
+    CHECK(ddp && sgd);
+    for (int step = 0; step < 10; step++) {
+        tt_optimizer_zero_grad(sgd);
+        CHECK(backward(ddp) == TT_OK);
+        for (size_t i = 0; i < p.count; i++)
+            check_equal(group, tt_grad(p.tensors[i]));
+        CHECK(tt_optimizer_step(sgd) == TT_OK);
+        for (size_t i = 0; i < p.count; i++)
+            check_equal(group, p.tensors[i]);
+    }
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void parameters_stay_equal(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, train, NULL), 0);
+    assert_int_equal(run_ranks(3, train, NULL), 0);
+}
+
+/* w x with x = 1 has gradient `input`: whatever the loss function adds is left out by sum(w x input). */
+static void add_gradient(tt_module *ddp, float input, float expected) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_full(TT_SHAPE(1, 1), TT_F32, (double)input);
+    CHECK(tt_backward(tt_sum(tt_module_forward(ddp, x))) == TT_OK);
+    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(ddp).tensors[0])) == expected);
+}
+
+/* PyTorch's numbers: without zero_grad a pass averages old mean + new gradient. */
+static void accumulate(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = tt_nn_linear(1, 1, .no_bias = true), *ddp = tt_ddp(model, group);
+    CHECK(ddp);
+    add_gradient(ddp, rank == 0 ? 111 : 222, 166.5f);
+    add_gradient(ddp, rank == 0 ? 1 : 2, 168);
+    tt_zero_grad(tt_module_parameters(model).tensors[0]);
+    add_gradient(ddp, rank == 0 ? 1 : 2, 1.5f);
+    tt_module_free(ddp);
+    /* unwrapped, the gradient has its value in memory of its own, and is averaged no more */
+    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(model).tensors[0])) == 1.5f);
+    add_gradient(model, 10, 11.5f);
+    ddp = tt_ddp(model, group);
+    CHECK(ddp);
+    add_gradient(ddp, rank == 0 ? 1 : 2, 13);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void gradients_accumulate_as_pytorchs(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, accumulate, NULL), 0);
+}
+
+/* Evaluation between steps takes no part in averaging, and only what requires a gradient is averaged. */
+static void freeze(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, 3);
+    tt_requires_grad_(tt_module_parameters(model).tensors[0], false);
+    tt_module *ddp = tt_ddp(model, group);
+    CHECK(ddp && tt_reducer_bucket_count(tt_ddp_reducer(ddp)) == 1);
+    for (int step = 0; step < 3; step++) {
+        CHECK(backward(ddp) == TT_OK);
+        TT_AUTO_SCOPE;
+        TT_NO_GRAD;
+        for (int i = 0; i <= rank; i++)
+            CHECK(tt_module_forward(ddp, tt_ones(TT_SHAPE(1, 6), TT_F32)));
+    }
+    CHECK(!tt_grad(tt_module_parameters(model).tensors[0]));
+    check_equal(group, tt_module_parameters(model).tensors[0]); /* taken from rank 0 all the same */
+    check_equal(group, tt_grad(tt_module_parameters(model).tensors[1]));
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void frozen_parameters_and_evaluation(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, freeze, NULL), 0);
+}
+
+/* ---- overlap */
+
+typedef struct Trace {
+    tt_reducer_event events[64];
+    size_t count;
+} Trace;
+
+static void note(const tt_reducer_event *event, void *user) {
+    Trace *t = user;
+    CHECK(t->count < COUNT(t->events));
+    t->events[t->count++] = *event;
+}
+
+/* With a bucket for each parameter, the last layer's are being reduced while the first one's are not computed yet. */
+static void overlap(tt_group *group, int rank, void *user) {
+    (void)user;
+    Trace t = {.count = 0};
+    tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 1);
+    CHECK(ddp && tt_reducer_bucket_count(tt_ddp_reducer(ddp)) == 4);
+    tt_reducer_set_trace(tt_ddp_reducer(ddp), note, &t);
+    CHECK(backward(ddp) == TT_OK);
+    size_t first_begin = SIZE_MAX, last_ready = 0;
+    for (size_t i = 0; i < t.count; i++) {
+        if (t.events[i].kind == TT_REDUCER_BEGIN && first_begin == SIZE_MAX)
+            first_begin = i;
+        if (t.events[i].kind == TT_REDUCER_READY)
+            last_ready = i;
+    }
+    CHECK(t.count == 12 && first_begin < last_ready);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void reductions_overlap_the_backward_pass(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, overlap, NULL), 0);
+}
+
+/* ---- failures */
+
+static tt_tensor *use_first_child(tt_module *self, tt_tensor *x) {
+    return tt_module_forward(tt_module_child(self, "used"), x);
+}
+
+static void leave_out(tt_group *group, int rank, void *user) {
+    (void)rank;
+    (void)user;
+    static const tt_module_class cls = {.name = "Half", .forward = use_first_child};
+    tt_module *model = tt_module_new(&cls, NULL);
+    CHECK(tt_module_add_module(model, "used", tt_nn_linear(6, 3)) == TT_OK);
+    CHECK(tt_module_add_module(model, "idle", tt_nn_linear(6, 3)) == TT_OK);
+    tt_module *ddp = tt_ddp(model, group);
+    CHECK(ddp && backward(ddp) == TT_ERR_STATE);
+    CHECK(strstr(tt_last_error(), "\"idle.weight\" got no gradient") && strstr(tt_last_error(), "2 of 4"));
+    CHECK(backward(ddp) == TT_ERR_STATE);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void a_parameter_left_out_is_named(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, leave_out, NULL), 0);
+}
+
+static void die(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
+    CHECK(ddp && backward(ddp) == TT_OK);
+    if (rank == 1)
+        _exit(0);
+    CHECK(backward(ddp) == TT_ERR_PEER && strstr(tt_last_error(), "rank 1"));
+    CHECK(backward(ddp) != TT_OK);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void a_dead_rank_ends_training(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, die, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrapping_takes_rank_zeros_parameters),
+        cmocka_unit_test(models_that_differ_are_named),
+        cmocka_unit_test(parameters_stay_equal),
+        cmocka_unit_test(gradients_accumulate_as_pytorchs),
+        cmocka_unit_test(frozen_parameters_and_evaluation),
+        cmocka_unit_test(reductions_overlap_the_backward_pass),
+        cmocka_unit_test(a_parameter_left_out_is_named),
+        cmocka_unit_test(a_dead_rank_ends_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
