@@ -1,0 +1,308 @@
+/* Every operator: gradients against finite differences, f32 against f64, values that are known, wrong inputs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gradcheck.h"
+#include "tensor/tensor.h"
+
+/* ---- gradients ---- */
+
+static tt_tensor *f_add(tt_tensor *const *in) { return tt_add(in[0], in[1]); }
+static tt_tensor *f_sub(tt_tensor *const *in) { return tt_sub(in[0], in[1]); }
+static tt_tensor *f_mul(tt_tensor *const *in) { return tt_mul(in[0], in[1]); }
+static tt_tensor *f_square(tt_tensor *const *in) { return tt_mul(in[0], in[0]); }
+static tt_tensor *f_scale(tt_tensor *const *in) { return tt_scale(in[0], -2.5); }
+static tt_tensor *f_mean(tt_tensor *const *in) { return tt_mean(in[0]); }
+static tt_tensor *f_sum(tt_tensor *const *in) { return tt_sum(in[0]); }
+static tt_tensor *f_matmul(tt_tensor *const *in) { return tt_matmul(in[0], in[1]); }
+static tt_tensor *f_linear(tt_tensor *const *in) { return tt_linear(in[0], in[1], in[2]); }
+static tt_tensor *f_linear_plain(tt_tensor *const *in) { return tt_linear(in[0], in[1], NULL); }
+static tt_tensor *f_relu(tt_tensor *const *in) { return tt_relu(in[0]); }
+static tt_tensor *f_log_softmax(tt_tensor *const *in) { return tt_log_softmax(in[0], -1); }
+static tt_tensor *f_log_softmax_0(tt_tensor *const *in) { return tt_log_softmax(in[0], 0); }
+static tt_tensor *f_log_softmax_1(tt_tensor *const *in) { return tt_log_softmax(in[0], 1); }
+static tt_tensor *targets(int64_t n, int64_t classes) {
+    tt_tensor *t = tt_arange(n);
+    for (int64_t i = 0; i < n; i++)
+        tt_tensor_i64(t)[i] = i * 3 % classes;
+    return t;
+}
+static tt_tensor *f_nll(tt_tensor *const *in) {
+    return tt_nll_loss(in[0], targets(tt_tensor_size(in[0], 0), tt_tensor_size(in[0], 1)));
+}
+static tt_tensor *f_ce(tt_tensor *const *in) {
+    return tt_cross_entropy(in[0], targets(tt_tensor_size(in[0], 0), tt_tensor_size(in[0], 1)));
+}
+static tt_tensor *f_mse(tt_tensor *const *in) { return tt_mse_loss(in[0], in[1]); }
+static tt_tensor *f_view(tt_tensor *const *in) { return tt_view(tt_contiguous(in[0]), TT_SHAPE(2, -1)); }
+static tt_tensor *f_reshape(tt_tensor *const *in) { return tt_reshape(in[0], TT_SHAPE(-1)); }
+static tt_tensor *f_flatten(tt_tensor *const *in) { return tt_flatten(in[0], 1); }
+static tt_tensor *f_transpose(tt_tensor *const *in) { return tt_transpose(in[0], 0, -1); }
+static tt_tensor *f_narrow(tt_tensor *const *in) {
+    return tt_add(tt_narrow(in[0], 1, 1, 2), tt_narrow(in[0], 1, 2, 2));
+}
+static tt_tensor *f_clone(tt_tensor *const *in) { return tt_clone(in[0]); }
+static tt_tensor *f_to(tt_tensor *const *in) { return tt_to(in[0], tt_tensor_dtype(in[0])); }
+
+#define S(...) TT_SHAPE(__VA_ARGS__)
+
+static const gradcheck_case cases[] = {
+    {"add", f_add, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"add broadcast", f_add, 2, {{2, {3, 4}}, {1, {4}}}},
+    {"add outer", f_add, 2, {{2, {3, 1}}, {2, {1, 4}}}},
+    {"add scalar", f_add, 2, {{0, {0}}, {3, {2, 3, 2}}}},
+    {"sub", f_sub, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"sub broadcast", f_sub, 2, {{3, {2, 1, 4}}, {2, {3, 1}}}},
+    {"mul", f_mul, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"mul broadcast", f_mul, 2, {{2, {5, 1}}, {3, {2, 1, 3}}}},
+    {"mul by itself", f_square, 1, {{2, {3, 4}}}},
+    {"scale", f_scale, 1, {{2, {5, 7}}}},
+    {"mean", f_mean, 1, {{3, {2, 3, 4}}}},
+    {"sum", f_sum, 1, {{2, {9, 5}}}},
+    {"matmul", f_matmul, 2, {{2, {3, 5}}, {2, {5, 4}}}},
+    {"matmul row", f_matmul, 2, {{2, {1, 5}}, {2, {5, 1}}}},
+    {"linear", f_linear, 3, {{2, {4, 5}}, {2, {3, 5}}, {1, {3}}}},
+    {"linear 1-d", f_linear, 3, {{1, {5}}, {2, {3, 5}}, {1, {3}}}},
+    {"linear 3-d", f_linear, 3, {{3, {2, 3, 5}}, {2, {4, 5}}, {1, {4}}}},
+    {"linear to one", f_linear, 3, {{2, {3, 1}}, {2, {1, 1}}, {1, {1}}}},
+    {"linear without bias", f_linear_plain, 2, {{2, {4, 5}}, {2, {3, 5}}}},
+    {"relu", f_relu, 1, {{2, {6, 7}}}},
+    {"log_softmax", f_log_softmax, 1, {{2, {4, 19}}}},
+    {"log_softmax dim 0", f_log_softmax_0, 1, {{2, {4, 5}}}},
+    {"log_softmax dim 1 of 3", f_log_softmax_1, 1, {{3, {2, 5, 3}}}},
+    {"nll_loss", f_nll, 1, {{2, {4, 5}}}},
+    {"cross_entropy", f_ce, 1, {{2, {4, 5}}}},
+    {"cross_entropy wide", f_ce, 1, {{2, {2, 35}}}},
+    {"mse_loss", f_mse, 2, {{2, {4, 5}}, {2, {4, 5}}}},
+    {"view", f_view, 1, {{2, {4, 3}}}},
+    {"reshape", f_reshape, 1, {{3, {2, 3, 2}}}},
+    {"flatten", f_flatten, 1, {{3, {2, 3, 2}}}},
+    {"transpose", f_transpose, 1, {{3, {2, 3, 4}}}},
+    {"narrow", f_narrow, 1, {{2, {3, 5}}}},
+    {"clone", f_clone, 1, {{2, {3, 5}}}},
+    {"to", f_to, 1, {{2, {3, 5}}}},
+};
+
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void gradients_match_finite_differences(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        for (int mode = 0; mode < GRADCHECK_MODES; mode++) {
+            double worst = gradcheck_worst(&cases[i], (gradcheck_mode)mode);
+            if (!(worst < 1e-8))
+                fail_msg("%s, mode %d: gradient is off by %g (%s)", cases[i].name, mode, worst, tt_last_error());
+        }
+}
+
+static void f32_matches_f64(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        for (int mode = 0; mode < GRADCHECK_MODES; mode++) {
+            double worst = gradcheck_f32_worst(&cases[i], (gradcheck_mode)mode);
+            if (!(worst < 2e-6))
+                fail_msg("%s, mode %d: f32 differs by %g (%s)", cases[i].name, mode, worst, tt_last_error());
+        }
+}
+
+/* A gradient checker that can't fail would check nothing. */
+static tt_tensor *f_wrong(tt_tensor *const *in) { return tt_mul(in[0], tt_detach(in[0])); }
+
+static void the_checker_finds_a_wrong_gradient(void **state) {
+    (void)state;
+    const gradcheck_case wrong = {"x * detach(x)", f_wrong, 1, {{1, {4}}}};
+    assert_true(gradcheck_worst(&wrong, GRADCHECK_LEAF) > 0.1);
+}
+
+/* ---- values ---- */
+
+static tt_tensor *f32(tt_shape shape, const float *v) { return tt_from_data(v, shape, TT_F32); }
+
+static void special_values(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = f32(S(4), (float[]){NAN, -0.0f, -INFINITY, INFINITY});
+    float *y = tt_tensor_f32(tt_relu(x));
+    assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 0 && y[3] == INFINITY);
+    /* Large logits do not overflow; a class of probability 0 costs infinity; NaN shows. */
+    float *p = tt_tensor_f32(tt_log_softmax(f32(S(3, 2), (float[]){1000, 0, -INFINITY, 0, NAN, 0}), 1));
+    assert_true(p[0] == 0 && p[1] == -1000);
+    assert_true(p[2] == -INFINITY && p[3] == 0);
+    assert_true(isnan(p[4]) && isnan(p[5]));
+    double v = 0;
+    assert_int_equal(tt_item(tt_mean(tt_zeros(S(0), TT_F32)), &v), TT_OK);
+    assert_true(isnan(v));
+}
+
+static void products_of_nothing(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *y = tt_matmul(tt_zeros(S(2, 0), TT_F32), tt_zeros(S(0, 3), TT_F32));
+    assert_true(tt_equal(y, tt_zeros(S(2, 3), TT_F32)));
+    tt_tensor *b = f32(S(2), (float[]){1, 2});
+    assert_true(tt_equal(tt_linear(tt_zeros(S(1, 0), TT_F32), tt_zeros(S(2, 0), TT_F32), b), tt_view(b, S(1, 2))));
+    assert_int_equal(tt_tensor_numel(tt_linear(tt_zeros(S(0, 3), TT_F32), tt_zeros(S(2, 3), TT_F32), b)), 0);
+    assert_int_equal(tt_tensor_numel(tt_log_softmax(tt_zeros(S(3, 0), TT_F32), 1)), 0);
+}
+
+static void argmax_is_the_first_of_the_largest(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = f32(S(3, 3), (float[]){1, 5, 5, 7, NAN, 9, -1, -2, -1});
+    assert_true(tt_equal(tt_argmax(x, 1), tt_from_data((int64_t[]){1, 1, 0}, S(3), TT_I64)));
+    assert_true(tt_equal(tt_argmax(x, 0), tt_from_data((int64_t[]){1, 1, 1}, S(3), TT_I64)));
+    assert_true(tt_equal(tt_argmax(tt_transpose(x, 0, 1), -1), tt_argmax(x, 0)));
+    assert_true(tt_equal(tt_argmax(tt_arange(4), 0), tt_full(TT_SCALAR, TT_I64, 3)));
+}
+
+/* ---- errors: name of the operator, and what came ---- */
+
+static void expect(const void *got, tt_status status, const char *who, const char *what) {
+    if (got)
+        fail_msg("%s: expected an error", who);
+    assert_int_equal(tt_last_status(), status);
+    if (strncmp(tt_last_error(), who, strlen(who)) || !strstr(tt_last_error(), what))
+        fail_msg("expected an error of %s with \"%s\", got: %s", who, what, tt_last_error());
+    assert_int_equal(tt_backward(NULL), status); /* and clears it */
+    tt_clear_error();
+}
+
+static void wrong_shapes(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *a = tt_zeros(S(2, 3), TT_F32), *b = tt_zeros(S(4, 5), TT_F32), *v = tt_zeros(S(3), TT_F32);
+    tt_tensor *t = tt_zeros(S(2), TT_I64), *t3 = tt_zeros(S(3), TT_I64), *scalar = tt_zeros(TT_SCALAR, TT_F32);
+    expect(tt_add(a, b), TT_ERR_SHAPE, "tt_add", "a f32 (2, 3), b f32 (4, 5)");
+    expect(tt_sub(a, b), TT_ERR_SHAPE, "tt_sub", "a f32 (2, 3), b f32 (4, 5)");
+    expect(tt_mul(a, b), TT_ERR_SHAPE, "tt_mul", "a f32 (2, 3), b f32 (4, 5)");
+    expect(tt_matmul(a, b), TT_ERR_SHAPE, "tt_matmul", "a f32 (2, 3), b f32 (4, 5)");
+    expect(tt_matmul(a, v), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
+    expect(tt_linear(a, b, NULL), TT_ERR_SHAPE, "tt_linear",
+           "expected x (..., 5) to match weight f32 (4, 5), got x f32 (2, 3)");
+    expect(tt_linear(scalar, b, NULL), TT_ERR_SHAPE, "tt_linear", "x f32 ()");
+    expect(tt_linear(v, v, NULL), TT_ERR_SHAPE, "tt_linear", "expected weight (K, C), got weight f32 (3)");
+    expect(tt_linear(a, tt_zeros(S(4, 3), TT_F32), v), TT_ERR_SHAPE, "tt_linear", "expected bias (4)");
+    expect(tt_log_softmax(a, 2), TT_ERR_SHAPE, "tt_log_softmax", "no dimension 2 in f32 (2, 3)");
+    expect(tt_log_softmax(scalar, 0), TT_ERR_SHAPE, "tt_log_softmax", "f32 ()");
+    expect(tt_nll_loss(v, t), TT_ERR_SHAPE, "tt_nll_loss", "log_prob f32 (3)");
+    expect(tt_nll_loss(a, t3), TT_ERR_SHAPE, "tt_nll_loss", "target i64 (3)");
+    expect(tt_cross_entropy(v, t), TT_ERR_SHAPE, "tt_cross_entropy", "logits f32 (3)");
+    expect(tt_cross_entropy(a, t3), TT_ERR_SHAPE, "tt_cross_entropy",
+           "expected target (2) to match logits f32 (2, 3), got target i64 (3)");
+    expect(tt_mse_loss(a, b), TT_ERR_SHAPE, "tt_mse_loss", "input f32 (2, 3), target f32 (4, 5)");
+    expect(tt_argmax(a, -3), TT_ERR_SHAPE, "tt_argmax", "no dimension -3");
+    expect(tt_argmax(tt_zeros(S(2, 0), TT_F32), 1), TT_ERR_SHAPE, "tt_argmax", "f32 (2, 0)");
+    expect(tt_view(a, S(4)), TT_ERR_SHAPE, "tt_view", "got (4)");
+    expect(tt_view(a, S(-1, -1)), TT_ERR_SHAPE, "tt_view", "got (-1, -1)");
+    expect(tt_view(tt_transpose(a, 0, 1), S(6)), TT_ERR_SHAPE, "tt_view", "use tt_reshape()");
+    expect(tt_reshape(a, S(4, -1)), TT_ERR_SHAPE, "tt_reshape", "got (4, -1)");
+    expect(tt_flatten(a, 2), TT_ERR_SHAPE, "tt_flatten", "no dimension 2");
+    expect(tt_transpose(a, 0, 2), TT_ERR_SHAPE, "tt_transpose", "no dimensions 0 and 2");
+    expect(tt_narrow(a, 1, 2, 2), TT_ERR_SHAPE, "tt_narrow", "2 entries from 2");
+    expect(tt_narrow(a, 2, 0, 1), TT_ERR_SHAPE, "tt_narrow", "no dimension 2");
+    expect(tt_empty(S(-1), TT_F32), TT_ERR_SHAPE, "tt_empty", "f32 (-1)");
+    expect(tt_zeros(S(INT64_MAX, INT64_MAX), TT_U8), TT_ERR_SHAPE, "tt_zeros", "u8");
+    expect(tt_empty((tt_shape){.ndim = 9}, TT_F32), TT_ERR_SHAPE, "tt_empty", "got 9");
+}
+
+static void wrong_dtypes(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *a = tt_zeros(S(2, 2), TT_F32), *d = tt_zeros(S(2, 2), TT_F64), *i = tt_zeros(S(2, 2), TT_I64);
+    tt_tensor *t = tt_zeros(S(2), TT_I64);
+    expect(tt_add(a, d), TT_ERR_DTYPE, "tt_add", "a f32 (2, 2), b f64 (2, 2)");
+    expect(tt_sub(i, i), TT_ERR_DTYPE, "tt_sub", "a i64 (2, 2), b i64 (2, 2)");
+    expect(tt_mul(d, a), TT_ERR_DTYPE, "tt_mul", "a f64 (2, 2), b f32 (2, 2)");
+    expect(tt_matmul(a, d), TT_ERR_DTYPE, "tt_matmul", "b f64");
+    expect(tt_linear(a, a, d), TT_ERR_DTYPE, "tt_linear", "x f32 (2, 2), weight f32 (2, 2), bias f64 (2, 2)");
+    expect(tt_relu(i), TT_ERR_DTYPE, "tt_relu", "x i64");
+    expect(tt_scale(i, 2), TT_ERR_DTYPE, "tt_scale", "x i64");
+    expect(tt_mean(i), TT_ERR_DTYPE, "tt_mean", "x i64");
+    expect(tt_sum(i), TT_ERR_DTYPE, "tt_sum", "x i64");
+    expect(tt_log_softmax(i, 1), TT_ERR_DTYPE, "tt_log_softmax", "x i64");
+    expect(tt_nll_loss(a, a), TT_ERR_DTYPE, "tt_nll_loss", "expected target i64 (2)");
+    expect(tt_nll_loss(i, t), TT_ERR_DTYPE, "tt_nll_loss", "log_prob i64");
+    expect(tt_cross_entropy(a, tt_zeros(S(2), TT_I32)), TT_ERR_DTYPE, "tt_cross_entropy", "target i32 (2)");
+    expect(tt_cross_entropy(i, t), TT_ERR_DTYPE, "tt_cross_entropy", "logits i64");
+    expect(tt_mse_loss(a, d), TT_ERR_DTYPE, "tt_mse_loss", "target f64");
+    expect(tt_requires_grad_(i, true), TT_ERR_DTYPE, "tt_requires_grad_", "i64 (2, 2)");
+    expect(tt_empty(S(1), (tt_dtype)77), TT_ERR_DTYPE, "tt_empty", "77");
+    expect(tt_full(S(1), TT_U8, 300), TT_ERR_INVALID, "tt_full", "300 does not fit u8");
+    expect(tt_from_data(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_data", "NULL");
+    expect(tt_from_blob(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_blob", "NULL");
+}
+
+static void targets_out_of_range(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 3), TT_F32);
+    expect(tt_cross_entropy(x, tt_from_data((int64_t[]){2, 3}, S(2), TT_I64)), TT_ERR_INVALID, "tt_cross_entropy",
+           "expected targets in 0..2, got target[1] = 3");
+    expect(tt_nll_loss(x, tt_from_data((int64_t[]){-1, 0}, S(2), TT_I64)), TT_ERR_INVALID, "tt_nll_loss",
+           "target[0] = -1");
+}
+
+static void null_gives_null_and_no_error(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 2), TT_F32), *t = tt_zeros(S(2), TT_I64);
+    const tt_tensor *got[] = {
+        tt_add(NULL, x),
+        tt_add(x, NULL),
+        tt_sub(NULL, x),
+        tt_mul(x, NULL),
+        tt_scale(NULL, 1),
+        tt_mean(NULL),
+        tt_sum(NULL),
+        tt_matmul(NULL, x),
+        tt_matmul(x, NULL),
+        tt_linear(NULL, x, x),
+        tt_linear(x, NULL, x),
+        tt_relu(NULL),
+        tt_log_softmax(NULL, 0),
+        tt_nll_loss(NULL, t),
+        tt_nll_loss(x, NULL),
+        tt_cross_entropy(NULL, t),
+        tt_mse_loss(NULL, x),
+        tt_mse_loss(x, NULL),
+        tt_cross_entropy(x, NULL),
+        tt_view(NULL, S(1)),
+        tt_reshape(NULL, S(1)),
+        tt_flatten(NULL, 0),
+        tt_transpose(NULL, 0, 0),
+        tt_narrow(NULL, 0, 0, 0),
+        tt_contiguous(NULL),
+        tt_clone(NULL),
+        tt_to(NULL, TT_F32),
+        tt_argmax(NULL, 0),
+        tt_detach(NULL),
+        tt_requires_grad_(NULL, true),
+        tt_keep(NULL),
+    };
+    for (size_t i = 0; i < sizeof got / sizeof *got; i++)
+        assert_null(got[i]);
+    assert_int_equal(tt_last_status(), TT_OK);
+    double v;
+    assert_int_equal(tt_item(NULL, &v), TT_ERR_INVALID);
+    tt_clear_error();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_match_finite_differences),
+        cmocka_unit_test(f32_matches_f64),
+        cmocka_unit_test(the_checker_finds_a_wrong_gradient),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(products_of_nothing),
+        cmocka_unit_test(argmax_is_the_first_of_the_largest),
+        cmocka_unit_test(wrong_shapes),
+        cmocka_unit_test(wrong_dtypes),
+        cmocka_unit_test(targets_out_of_range),
+        cmocka_unit_test(null_gives_null_and_no_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
