@@ -5,17 +5,18 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "tensor/tensor.h"
 
 static tt_tensor *counting(tt_shape shape) {
-    tt_tensor *x = tt_zeros(shape, TT_F32);
+    tt_tensor *x = tt_empty(shape, TT_F32);
     for (int64_t i = 0; i < tt_tensor_numel(x); i++)
         tt_tensor_f32(x)[i] = (float)i;
     return x;
 }
 
-static void making(void **state) {
+static void making_and_looking(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_from_data((float[]){1, 2, 3, 4, 5, 6}, TT_SHAPE(2, 3), TT_F32);
@@ -23,21 +24,299 @@ static void making(void **state) {
     assert_int_equal(tt_tensor_size(x, -1), 3);
     assert_int_equal(tt_tensor_size(x, 2), 0);
     assert_int_equal(tt_tensor_stride(x, 0), 3);
+    assert_int_equal(tt_tensor_shape(x).dim[0], 2);
     assert_true((uintptr_t)tt_tensor_data(x) % 64 == 0);
     assert_true(tt_tensor_f32(x)[5] == 6);
     assert_string_equal(TT__DESCRIBE(x), "f32 (2, 3)");
     assert_string_equal(TT__DESCRIBE(tt_full(TT_SCALAR, TT_I64, 7)), "i64 ()");
+    char small[5];
+    assert_string_equal(tt_tensor_describe(x, small, sizeof small), "f32 ");
     assert_int_equal(tt_tensor_i64(tt_arange(5))[4], 4);
+    assert_int_equal(tt_tensor_numel(tt_arange(0)), 0);
     double v = 0;
     assert_int_equal(tt_item(tt_full(TT_SHAPE(1, 1), TT_U8, 200), &v), TT_OK);
     assert_true(v == 200);
+    assert_int_equal(tt_item(x, &v), TT_ERR_SHAPE);
+    assert_null(tt_tensor_i64(x));
+    assert_int_equal(tt_last_status(), TT_ERR_DTYPE);
+    assert_null(tt_tensor_f32(tt_arange(1)));
     assert_int_equal(tt_tensor_numel(tt_empty(TT_SHAPE(3, 0, 2), TT_F64)), 0);
+    assert_int_equal(tt_tensor_numel(NULL) + tt_tensor_dim(NULL) + tt_tensor_size(NULL, 0), 0);
+    tt_clear_error();
+}
+
+static void a_blob_is_not_copied(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    float memory[6] = {0};
+    tt_tensor *x = tt_from_blob(memory, TT_SHAPE(2, 3), TT_F32);
+    memory[4] = 7;
+    assert_ptr_equal(tt_tensor_data(x), memory);
+    assert_true(tt_tensor_f32(tt_narrow(x, 0, 1, 1))[1] == 7);
+}
+
+/* ---- scopes ---- */
+
+static void scope_recycles(void **state) {
+    (void)state;
+    int id = tt_scope_begin();
+    void *data = tt_tensor_data(tt_empty(TT_SHAPE(1000), TT_F32));
+    tt_scope_end(id);
+    id = tt_scope_begin();
+    assert_ptr_equal(tt_tensor_data(tt_empty(TT_SHAPE(1000), TT_F32)), data);
+    tt_scope_end(id);
+}
+
+static void ending_the_outer_ends_the_inner(void **state) {
+    (void)state;
+    int outer = tt_scope_begin(), inner = tt_scope_begin();
+    assert_int_not_equal(outer, inner);
+    assert_true(tt_ones(TT_SHAPE(3), TT_F32)->owner == TT__OWNER_SCOPE);
+    tt_scope_end(outer);
+    tt_scope_end(inner); /* not open: nothing */
+    tt_scope_end(outer);
+    tt_scope_end(12345);
+    tt_tensor *x = tt_ones(TT_SHAPE(3), TT_F32);
+    assert_true(x->owner == TT__OWNER_CALLER);
+    tt_tensor_free(x);
+}
+
+static int leave_by_return(int how) {
+    TT_AUTO_SCOPE;
+    tt_ones(TT_SHAPE(100), TT_F32);
+    for (int i = 0; i < 3; i++) {
+        TT_AUTO_SCOPE;
+        tt_ones(TT_SHAPE(100), TT_F32);
+        if (how == 0)
+            return 0;
+        if (how == 1)
+            break;
+        if (how == 2)
+            continue;
+        goto out;
+    }
+out:
+    return how;
+}
+
+static void every_way_out_of_a_block_ends_its_scope(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        assert_int_equal(leave_by_return(how), how);
+        tt_tensor *x = tt_ones(TT_SCALAR, TT_F32);
+        assert_true(x->owner == TT__OWNER_CALLER); /* no scope is open */
+        tt_tensor_free(x);
+    }
+}
+
+static void kept_tensors_live_on(void **state) {
+    (void)state;
+    int outer = tt_scope_begin(), inner = tt_scope_begin();
+    tt_tensor *first = tt_ones(TT_SHAPE(2), TT_F32), *x = counting(TT_SHAPE(4)), *last = tt_ones(TT_SHAPE(2), TT_F32);
+    tt_tensor *part = tt_keep(tt_narrow(x, 0, 2, 2)); /* its storage lives on with it */
+    assert_ptr_equal(tt_keep(first), first);
+    assert_ptr_equal(tt_keep(last), last);
+    assert_ptr_equal(tt_keep(last), last);
+    tt_scope_end(inner);
+    assert_true(tt_tensor_f32(part)[1] == 3);
+    tt_tensor *o = tt_keep(tt_ones(TT_SCALAR, TT_F32));
+    tt_scope_end(outer);
+    assert_true(tt_tensor_f32(first)[0] == 1 && tt_tensor_f32(last)[1] == 1);
+    tt_tensor_free(part);
+    tt_tensor_free(first);
+    tt_tensor_free(last);
+    tt_tensor_free(o);
+}
+
+static void only_owners_free(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_ones(TT_SHAPE(2), TT_F32);
+    tt_tensor_free(x);
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
+    assert_non_null(strstr(tt_last_error(), "f32 (2) belongs to a scope"));
+    assert_true(tt_tensor_f32(x)[0] == 1);
+    assert_int_equal(tt__tensor_adopt(x, "a test"), TT_OK);
+    assert_ptr_equal(tt_keep(x), x); /* stays the holder's */
+    tt_tensor_free(x);
+    assert_non_null(strstr(tt_last_error(), "belongs to a test"));
+    assert_int_equal(tt__tensor_adopt(x, "another"), TT_ERR_STATE);
+    tt__tensor_disown(x);
+    tt_tensor_free(NULL);
+    tt_clear_error();
+}
+
+static void the_first_error_of_a_scope_is_kept(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_ones(TT_SHAPE(2), TT_F32);
+    {
+        TT_AUTO_SCOPE;
+        assert_null(tt_view(x, TT_SHAPE(3)));
+        assert_null(tt_transpose(x, 0, 9));
+    }
+    double v = 5;
+    assert_int_equal(tt_item(NULL, &v), TT_ERR_SHAPE);
+    assert_non_null(strstr(tt_last_error(), "tt_view")); /* from the inner scope, and the first */
+    tt_clear_error();
+    assert_int_equal(tt_item(NULL, &v), TT_ERR_INVALID);
+    tt_clear_error();
+    assert_true(v == 5);
+}
+
+static void *made_elsewhere(void *arg) {
+    (void)arg;
+    tt_tensor *x = counting(TT_SHAPE(1000)), *y = tt_ones(TT_SHAPE(5), TT_I64);
+    tt_tensor_free(y); /* waits in this thread's pool, which ends with the thread */
+    return x;
+}
+
+static void a_tensor_may_be_freed_by_another_thread(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        void *x = NULL;
+        assert_int_equal(pthread_create(&thread, NULL, made_elsewhere, NULL), 0);
+        assert_int_equal(pthread_join(thread, &x), 0);
+        assert_true(tt_tensor_f32(x)[999] == 999);
+        tt_tensor_free(x);
+    }
+}
+
+/* ---- views ---- */
+
+/* Element (i, j, k) of x, through its strides. */
+static float at3(const tt_tensor *x, int64_t i, int64_t j, int64_t k) {
+    return tt_tensor_f32(x)[i * tt_tensor_stride(x, 0) + j * tt_tensor_stride(x, 1) + k * tt_tensor_stride(x, 2)];
+}
+
+static void views_share_storage(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = counting(TT_SHAPE(2, 3, 4)), *t = tt_transpose(x, 0, 2);
+    for (int64_t i = 0; i < 2; i++)
+        for (int64_t j = 0; j < 3; j++)
+            for (int64_t k = 0; k < 4; k++)
+                assert_true(at3(t, k, j, i) == at3(x, i, j, k));
+    tt_tensor_f32(tt_narrow(t, 0, 3, 1))[0] = -1;
+    assert_true(tt_tensor_f32(x)[3] == -1);
+    assert_ptr_equal(tt_contiguous(x), x);
+    assert_false(tt_is_contiguous(t));
+    assert_true(tt_equal(tt_contiguous(t), t));
+    assert_ptr_not_equal(tt_tensor_data(tt_clone(x)), tt_tensor_data(x));
+}
+
+/* Every shape of 24 elements of a view with joined, split and permuted dimensions: a view where the layout allows it, else a copy; always the same
+ * elements in row-major order. */
+static void reshape_keeps_the_order(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *base = counting(TT_SHAPE(4, 3, 5));
+    tt_tensor *layouts[] = {tt_narrow(base, 2, 1, 2), tt_transpose(tt_narrow(base, 2, 0, 2), 0, 1),
+                            tt_transpose(tt_narrow(base, 2, 3, 2), 1, 2), tt_narrow(tt_transpose(base, 0, 2), 0, 2, 2),
+                            tt_clone(tt_narrow(base, 2, 1, 2))};
+    const tt_shape shapes[] = {TT_SHAPE(24),       TT_SHAPE(12, 2),       TT_SHAPE(4, 6),    TT_SHAPE(2, 2, 3, 2),
+                               TT_SHAPE(3, 8),     TT_SHAPE(1, 4, 1, 6),  TT_SHAPE(6, 1, 4), TT_SHAPE(2, 3, 4),
+                               TT_SHAPE(3, -1, 2), TT_SHAPE(24, 1, 1, 1), TT_SHAPE(2, 12)};
+    int views = 0;
+    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+        const float *want = tt_tensor_f32(tt_contiguous(layouts[l]));
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            tt_tensor *y = tt_reshape(layouts[l], shapes[s]), *v = tt_view(layouts[l], shapes[s]);
+            assert_memory_equal(tt_tensor_data(tt_contiguous(y)), want, 24 * sizeof *want);
+            assert_true((v != NULL) == (tt_tensor_data(y) == tt_tensor_data(layouts[l])));
+            views += v != NULL;
+        }
+    }
+    assert_int_equal(views, 3 + 1 + 0 + 1 + 11); /* by hand: which shapes only split or join what one stride crosses */
+    tt_clear_error();
+}
+
+static void flatten_joins_the_last_dimensions(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = counting(TT_SHAPE(2, 3, 4));
+    assert_string_equal(TT__DESCRIBE(tt_flatten(x, 1)), "f32 (2, 12)");
+    assert_string_equal(TT__DESCRIBE(tt_flatten(x, 0)), "f32 (24)");
+    assert_string_equal(TT__DESCRIBE(tt_flatten(x, -1)), "f32 (2, 3, 4)");
+    assert_string_equal(TT__DESCRIBE(tt_flatten(tt_ones(TT_SCALAR, TT_F32), 0)), "f32 (1)");
+}
+
+/* ---- copies ---- */
+
+static void copies_cross_layouts(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const tt_dtype dtypes[] = {TT_F32, TT_F64, TT_I32, TT_I64, TT_U8};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        tt_tensor *x = tt_to(counting(TT_SHAPE(3, 5)), dtypes[i]), *y = tt_zeros(TT_SHAPE(5, 3), dtypes[i]);
+        assert_false(tt_equal(x, tt_transpose(y, 0, 1)));
+        assert_int_equal(tt_copy(tt_transpose(y, 0, 1), x), TT_OK);
+        assert_true(tt_equal(x, tt_transpose(y, 0, 1)));
+        assert_false(tt_equal(x, y));
+        assert_true(tt_equal(tt_to(x, TT_F32), counting(TT_SHAPE(3, 5))));
+    }
+    tt_tensor *x = counting(TT_SHAPE(2));
+    assert_int_equal(tt_copy(x, tt_arange(2)), TT_ERR_DTYPE);
+    assert_int_equal(tt_copy(x, counting(TT_SHAPE(3))), TT_ERR_SHAPE);
+    assert_int_equal(tt_copy(x, x), TT_OK);
+    tt_clear_error();
+}
+
+static void conversions(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_from_data((double[]){-1.75, 2.5, 1e300, -1e300}, TT_SHAPE(4), TT_F64);
+    const int64_t *i = tt_tensor_i64(tt_to(x, TT_I64));
+    assert_true(i[0] == -1 && i[1] == 2 && i[2] == INT64_MAX && i[3] == INT64_MIN);
+    tt_tensor *big = tt_full(TT_SCALAR, TT_I64, 16777217);
+    assert_true(tt_tensor_f32(tt_to(big, TT_F32))[0] == 16777216.0f);
+    assert_true(tt_equal(tt_to(tt_to(big, TT_F64), TT_I64), big));
+    assert_int_equal(*(uint8_t *)tt_tensor_data(tt_to(tt_full(TT_SCALAR, TT_I32, 257), TT_U8)), 1);
+}
+
+static void equality_is_of_bits(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *nan = tt_full(TT_SCALAR, TT_F32, __builtin_nan("")), *zero = tt_zeros(TT_SCALAR, TT_F32);
+    assert_true(tt_equal(nan, nan));
+    assert_false(tt_equal(zero, tt_full(TT_SCALAR, TT_F32, -0.0)));
+    assert_false(tt_equal(zero, tt_zeros(TT_SCALAR, TT_I32)));
+    assert_false(tt_equal(zero, tt_zeros(TT_SHAPE(1), TT_F32)));
+    assert_false(tt_equal(zero, NULL));
+}
+
+static void rows_change_within_the_storage(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = counting(TT_SHAPE(4, 3));
+    assert_int_equal(tt__tensor_set_rows(x, 2), TT_OK);
+    assert_string_equal(TT__DESCRIBE(x), "f32 (2, 3)");
+    assert_int_equal(tt__tensor_set_rows(x, 4), TT_OK);
+    assert_true(tt_tensor_f32(x)[11] == 11);
+    assert_int_equal(tt__tensor_set_rows(x, 5), TT_ERR_SHAPE);
+    assert_int_equal(tt__tensor_set_rows(tt_narrow(x, 0, 1, 2), 1), TT_ERR_SHAPE);
+    tt_clear_error();
 }
 
 int main(void) {
-    (void)counting;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(making),
+        cmocka_unit_test(making_and_looking),
+        cmocka_unit_test(a_blob_is_not_copied),
+        cmocka_unit_test(scope_recycles),
+        cmocka_unit_test(ending_the_outer_ends_the_inner),
+        cmocka_unit_test(every_way_out_of_a_block_ends_its_scope),
+        cmocka_unit_test(kept_tensors_live_on),
+        cmocka_unit_test(only_owners_free),
+        cmocka_unit_test(the_first_error_of_a_scope_is_kept),
+        cmocka_unit_test(a_tensor_may_be_freed_by_another_thread),
+        cmocka_unit_test(views_share_storage),
+        cmocka_unit_test(reshape_keeps_the_order),
+        cmocka_unit_test(flatten_joins_the_last_dimensions),
+        cmocka_unit_test(copies_cross_layouts),
+        cmocka_unit_test(conversions),
+        cmocka_unit_test(equality_is_of_bits),
+        cmocka_unit_test(rows_change_within_the_storage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,236 @@
+/* SGD: PyTorch's bits, its f64 reference, state, wrong arguments. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <tutti/optim.h>
+
+#include "gradcheck.h"
+#include "optim/sgd.h"
+#include "tensor/tensor.h"
+#include "vectors.h"
+
+enum { N = 37, STEPS = 4 };
+
+static tt_tensor *values(int k, tt_dtype dtype) {
+    tt_tensor *x = tt_empty(TT_SHAPE(N), dtype);
+    for (int64_t i = 0; i < N; i++) {
+        float v = (float)gradcheck_value(k, i);
+        if (dtype == TT_F32)
+            ((float *)tt_tensor_data(x))[i] = v;
+        else
+            ((double *)tt_tensor_data(x))[i] = (double)v;
+    }
+    return x;
+}
+
+/* Make x's gradient exactly `g`: that of sum(x * g). */
+static void set_grad(tt_tensor *x, tt_tensor *g) {
+    tt_zero_grad(x);
+    assert_int_equal(tt_backward(tt_sum(tt_mul(x, g))), TT_OK);
+    assert_true(tt_equal(tt_grad(x), g));
+}
+
+static tt_named_tensors list_of(tt_tensor **x, size_t n) {
+    static const char *const names[] = {"a", "b", "c"};
+    return (tt_named_tensors){n, names, x};
+}
+
+static tt_optimizer *from_json(const json_t *o, tt_named_tensors params) {
+    return tt_sgd(params, vectors_member(o, "lr"), .momentum = vectors_member(o, "momentum"),
+                  .dampening = vectors_member(o, "dampening"), .weight_decay = vectors_member(o, "weight_decay"),
+                  .nesterov = json_is_true(json_object_get(o, "nesterov")));
+}
+
+static void steps_are_pytorchs_to_the_bit(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("torch-ops.json");
+    assert_non_null(vectors);
+    const json_t *variants = json_object_get(vectors, "sgd");
+    assert_int_equal(json_array_size(variants), 7);
+    for (size_t v = 0; v < json_array_size(variants); v++) {
+        TT_AUTO_SCOPE;
+        const json_t *variant = json_array_get(variants, v);
+        tt_tensor *x = tt_requires_grad_(values(0, TT_F32), true);
+        tt_optimizer *sgd = from_json(variant, list_of(&x, 1));
+        assert_non_null(sgd);
+        for (int s = 0; s < STEPS; s++) {
+            set_grad(x, values(s + 1, TT_F32));
+            assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+            const json_t *want = json_array_get(json_object_get(variant, "steps"), (size_t)s);
+            for (size_t i = 0; i < N; i++)
+                assert_true(tt_tensor_f32(x)[i] == (float)vectors_number(want, i));
+        }
+        tt_optimizer_free(sgd);
+    }
+    json_decref(vectors);
+}
+
+static void f64_is_close_to_f32(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x[] = {tt_requires_grad_(values(0, TT_F32), true), tt_requires_grad_(values(0, TT_F64), true)};
+    tt_optimizer *sgd = tt_sgd(list_of(x, 2), 0.05, .momentum = 0.9, .weight_decay = 0.03, .nesterov = true);
+    for (int s = 0; s < STEPS; s++) {
+        set_grad(x[0], values(s + 1, TT_F32));
+        set_grad(x[1], values(s + 1, TT_F64));
+        assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(fabs((double)tt_tensor_f32(x[0])[i] - ((double *)tt_tensor_data(x[1]))[i]) < 1e-6);
+    tt_optimizer_free(sgd);
+}
+
+#if defined(__x86_64__)
+static void all_levels_give_the_same_bits(void **state) {
+    (void)state;
+    const tt__sgd_kernels *levels[] = {&tt__sgd_kernels_base, &tt__sgd_kernels_avx2, &tt__sgd_kernels_avx512};
+    TT_AUTO_SCOPE;
+    for (int variant = 0; variant < 16; variant++) {
+        tt__sgd_rule rule = {
+            .lr = 0.07, .momentum = 0.9, .nesterov = variant & 1, .weight_decay = variant & 2 ? 0.03 : 0};
+        float *p[TT__CPU_LEVELS], *buf[TT__CPU_LEVELS];
+        for (int level = 0; level <= (int)tt__cpu_level_get(); level++) {
+            p[level] = tt_tensor_f32(values(0, TT_F32));
+            buf[level] = tt_tensor_f32(values(1, TT_F32));
+            levels[level]->step(N, p[level], tt_tensor_f32(values(2, TT_F32)), variant & 4 ? buf[level] : NULL,
+                                variant & 8, &rule);
+            assert_memory_equal(p[level], p[0], N * sizeof(float));
+            assert_memory_equal(buf[level], buf[0], N * sizeof(float));
+        }
+    }
+}
+#endif
+
+static void a_parameter_without_gradient_stays(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x[] = {tt_requires_grad_(values(0, TT_F32), true), tt_requires_grad_(values(1, TT_F32), true)};
+    tt_optimizer *sgd = tt_sgd(list_of(x, 2), 0.5, .momentum = 0.9);
+    set_grad(x[0], values(3, TT_F32));
+    assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+    assert_false(tt_equal(x[0], values(0, TT_F32)));
+    assert_true(tt_equal(x[1], values(1, TT_F32)));
+    tt_named_tensors dict = tt_optimizer_state_dict(sgd);
+    assert_int_equal(dict.count, 1);
+    assert_string_equal(dict.names[0], "state.0.momentum_buffer");
+    assert_true(tt_equal(dict.tensors[0], values(3, TT_F32)));
+    tt_optimizer_zero_grad(sgd);
+    assert_null(tt_grad(x[0]));
+    tt_optimizer_free(sgd);
+}
+
+/* A parameter in another layout than row-major is updated like any other. */
+static void strided_parameters(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *base = tt_ones(TT_SHAPE(2, 3), TT_F32), *x = tt_requires_grad_(tt_transpose(base, 0, 1), true);
+    tt_optimizer *sgd = tt_sgd(list_of(&x, 1), 1);
+    tt_tensor *g = tt_from_data((float[]){1, 2, 3, 4, 5, 6}, TT_SHAPE(3, 2), TT_F32);
+    assert_int_equal(tt_backward(tt_sum(tt_mul(x, g))), TT_OK);
+    assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+    assert_true(tt_equal(base, tt_from_data((float[]){0, -2, -4, -1, -3, -5}, TT_SHAPE(2, 3), TT_F32)));
+    tt_optimizer_free(sgd);
+}
+
+/* ---- state ---- */
+
+static void train(tt_optimizer *sgd, tt_tensor **x, int from, int to) {
+    for (int s = from; s < to; s++) {
+        set_grad(x[0], values(s, TT_F32));
+        set_grad(x[1], values(s + 1, TT_F32));
+        assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+    }
+}
+
+static void state_goes_on_where_it_was(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *a[] = {tt_requires_grad_(values(0, TT_F32), true), tt_requires_grad_(values(1, TT_F32), true)};
+    tt_tensor *b[] = {tt_requires_grad_(values(0, TT_F32), true), tt_requires_grad_(values(1, TT_F32), true)};
+    tt_optimizer *whole = tt_sgd(list_of(a, 2), 0.1, .momentum = 0.9),
+                 *first = tt_sgd(list_of(b, 2), 0.1, .momentum = 0.9);
+    train(whole, a, 0, 6);
+    train(first, b, 0, 3);
+    tt_optimizer *second = tt_sgd(list_of(b, 2), 0.1, .momentum = 0.9);
+    assert_int_equal(tt_optimizer_state_dict(second).count, 0);
+    assert_int_equal(tt_optimizer_load_state_dict(second, tt_optimizer_state_dict(first)), TT_OK);
+    assert_int_equal(tt_optimizer_load_state_dict(second, tt_optimizer_state_dict(second)), TT_OK); /* its own */
+    tt_optimizer_free(first);
+    train(second, b, 3, 6);
+    assert_true(tt_equal(a[0], b[0]) && tt_equal(a[1], b[1]));
+    assert_int_equal(tt_optimizer_load_state_dict(second, (tt_named_tensors){0}), TT_OK);
+    assert_int_equal(tt_optimizer_state_dict(second).count, 0); /* starts without state */
+    tt_optimizer_free(whole);
+    tt_optimizer_free(second);
+}
+
+static void refuse(tt_optimizer *sgd, size_t n, const char *const *names, tt_tensor *const *x, tt_status status,
+                   const char *what) {
+    assert_int_equal(tt_optimizer_load_state_dict(sgd, (tt_named_tensors){n, names, x}), status);
+    if (!strstr(tt_last_error(), what))
+        fail_msg("expected \"%s\" in: %s", what, tt_last_error());
+    assert_int_equal(tt_optimizer_state_dict(sgd).count, 0); /* nothing was changed */
+    tt_clear_error();
+}
+
+static void wrong_state_is_refused(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_requires_grad_(values(0, TT_F32), true);
+    tt_optimizer *sgd = tt_sgd(list_of(&x, 1), 0.1, .momentum = 0.9), *plain = tt_sgd(list_of(&x, 1), 0.1);
+    tt_tensor *good[] = {values(1, TT_F32), values(1, TT_F32)}, *f64 = values(1, TT_F64),
+              *shape = tt_ones(TT_SHAPE(2), TT_F32);
+    const char *names[] = {"state.0.momentum_buffer", "state.1.momentum_buffer"};
+    refuse(sgd, 2, names, good, TT_ERR_NOT_FOUND, "unexpected entry \"state.1.momentum_buffer\"");
+    refuse(plain, 1, names, good, TT_ERR_NOT_FOUND, "unexpected entry \"state.0.momentum_buffer\"");
+    refuse(sgd, 1, names, &f64, TT_ERR_DTYPE, "\"state.0.momentum_buffer\": expected f32 (37), got f64 (37)");
+    refuse(sgd, 1, names, &shape, TT_ERR_SHAPE, "got f32 (2)");
+    names[1] = names[0];
+    refuse(sgd, 2, names, good, TT_ERR_INVALID, "twice");
+    tt_optimizer_free(sgd);
+    tt_optimizer_free(plain);
+}
+
+static void wrong_arguments_are_refused(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = values(0, TT_F32), *i = tt_arange(3);
+    tt_named_tensors p = list_of(&x, 1);
+    assert_null(tt_sgd((tt_named_tensors){0}, 0.1));
+    assert_non_null(strstr(tt_last_error(), "empty list"));
+    assert_null(tt_sgd(list_of(&i, 1), 0.1));
+    assert_non_null(strstr(tt_last_error(), "i64 (3)"));
+    assert_null(tt_sgd(p, -1));
+    assert_non_null(strstr(tt_last_error(), "lr of at least 0, got -1"));
+    assert_null(tt_sgd(p, NAN));
+    assert_null(tt_sgd(p, 0.1, .momentum = -1));
+    assert_null(tt_sgd(p, 0.1, .weight_decay = -1));
+    assert_null(tt_sgd(p, 0.1, .dampening = INFINITY));
+    assert_null(tt_sgd(p, 0.1, .nesterov = true));
+    assert_null(tt_sgd(p, 0.1, .nesterov = true, .momentum = 0.9, .dampening = 0.1));
+    assert_int_equal(tt_last_status(), TT_ERR_INVALID);
+    assert_int_equal(tt_optimizer_step(NULL), TT_ERR_INVALID);
+    tt_optimizer_zero_grad(NULL);
+    tt_optimizer_free(NULL);
+    assert_int_equal(tt_optimizer_state_dict(NULL).count, 0);
+    tt_clear_error();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_pytorchs_to_the_bit),
+        cmocka_unit_test(f64_is_close_to_f32),
+#if defined(__x86_64__)
+        cmocka_unit_test(all_levels_give_the_same_bits),
+#endif
+        cmocka_unit_test(a_parameter_without_gradient_stays),
+        cmocka_unit_test(strided_parameters),
+        cmocka_unit_test(state_goes_on_where_it_was),
+        cmocka_unit_test(wrong_state_is_refused),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
