@@ -63,6 +63,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double ms(int64_t ns) { return (double)ns / 1e6; }
+
 static int bench(int world, int jobs) {
     char self[4096], nproc[40];
     int64_t *times = calloc((size_t)jobs, sizeof *times);
@@ -74,13 +76,13 @@ static int bench(int world, int jobs) {
     }
     snprintf(nproc, sizeof nproc, "--nproc-per-node=%d", world);
     char *argv[] = {self, "run", "--standalone", nproc, "--no-python", self, "bench", "startup", NULL};
-    int rc = TT__EXIT_OK;
+    int rc = TT__EXIT_OK, middle = jobs / 2;
     for (int i = 0; !rc && i < jobs; i++)
         rc = run_job(argv, &times[i]);
     qsort(times, (size_t)jobs, sizeof *times, compare);
     if (!rc)
         printf("{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
-               (double)(times[(jobs - 1) / 2] + times[jobs / 2]) / 2e6, (double)times[0] / 1e6);
+               (ms(times[middle - 1 + jobs % 2]) + ms(times[middle])) / 2, ms(times[0]));
     free(times);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 /* A script that every test can start: its text as an argument of sh. --standalone keeps tests off each other's ports. */
-#define run_script(nproc, script) run_tutti("run", "--standalone", "--nproc-per-node=" nproc, "sh", "-c", script)
+#define run_script(nproc, script) run_tutti("run", "--standalone", nproc, "sh", "-c", script)
 
 static bool has_line(const char *text, const char *line) {
     size_t n = strlen(line);
@@ -319,7 +319,7 @@ static void python_is_started_unbuffered(void **state) {
 
 static void openmp_threads_are_shared_out(void **state) {
     (void)state;
-    process *p = run_script("64", "echo $OMP_NUM_THREADS");
+    process *p = run_script("--nproc-per-node=64", "echo $OMP_NUM_THREADS");
     assert_contains(p->text[1], "tutti run: OMP_NUM_THREADS=");
     assert_int_equal(count_of(p->text[0], "\n"), 64);
     assert_true(atoi(p->text[0]) >= 1);
@@ -369,8 +369,9 @@ static void stdin_is_rank_zeros(void **state) {
 
 static void all_of_stderr_comes_through(void **state) {
     (void)state;
-    process *p = run_script(
-        "2", "i=0; while test $i -lt 2000; do i=$((i+1)); echo rank $RANK line $i >&2; done; printf end >&2");
+    process *p =
+        run_script("--nproc-per-node=2",
+                   "i=0; while test $i -lt 2000; do i=$((i+1)); echo rank $RANK line $i >&2; done; printf end >&2");
     char line[64];
     for (int rank = 0; rank < 2; rank++)
         for (int i = 1; i <= 2000; i++) {
@@ -384,10 +385,14 @@ static void all_of_stderr_comes_through(void **state) {
 /* The launcher serves the store itself, and says there how a worker ended. */
 static void the_store_says_how_a_worker_ended(void **state) {
     (void)state;
-    process *p = start_tutti("run", "--standalone", "--nproc-per-node=2", "--grace-period=10", "sh", "-c",
-                             "if test $RANK = 1; then exit 4; fi; trap 'echo term; read x </dev/null; exit 0' TERM; "
-                             "echo port $MASTER_PORT.; "
-                             "while :; do sleep 0.05; done");
+    /* Rank 0 stays, and the store with it, until its stdin is closed. */
+    static const char script[] = "test $RANK = 0 || exit 4; trap '' TERM; echo port $MASTER_PORT.; read line";
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    process *p = process_start((const char *const[]){tutti(), "run", "--standalone", "--nproc-per-node=2",
+                                                     "--grace-period=60", "sh", "-c", script, NULL},
+                               NULL, ends[0]);
+    close(ends[0]);
     process_expect(p, 0, ".\n", 1);
     const char *port = strstr(p->text[0], "port ");
     assert_non_null(port);
@@ -398,6 +403,7 @@ static void the_store_says_how_a_worker_ended(void **state) {
     assert_string_equal(value.data, "exit code 4");
     tt_store_value_free(&value);
     tt_store_free(store);
+    close(ends[1]);
     process_finish(p);
     assert_int_equal(p->code, 4);
     process_free(p);
