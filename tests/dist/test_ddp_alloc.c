@@ -28,6 +28,9 @@ extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
+/* Inlined into its caller, a function would see the wrong return address. */
+#define NOT_INLINED __attribute__((noinline))
+
 static void count(const void *caller) {
     if ((const char *)caller >= &__executable_start && (const char *)caller < &etext)
         ours++;
@@ -35,27 +38,27 @@ static void count(const void *caller) {
         others++;
 }
 
-void *malloc(size_t size) {
+NOT_INLINED void *malloc(size_t size) {
     count(__builtin_return_address(0));
     return __libc_malloc(size);
 }
 
-void *calloc(size_t n, size_t size) {
+NOT_INLINED void *calloc(size_t n, size_t size) {
     count(__builtin_return_address(0));
     return __libc_calloc(n, size);
 }
 
-void *realloc(void *p, size_t size) {
+NOT_INLINED void *realloc(void *p, size_t size) {
     count(__builtin_return_address(0));
     return __libc_realloc(p, size);
 }
 
-void *aligned_alloc(size_t alignment, size_t size) {
+NOT_INLINED void *aligned_alloc(size_t alignment, size_t size) {
     count(__builtin_return_address(0));
     return __libc_memalign(alignment, size);
 }
 
-int posix_memalign(void **out, size_t alignment, size_t size) {
+NOT_INLINED int posix_memalign(void **out, size_t alignment, size_t size) {
     count(__builtin_return_address(0));
     *out = __libc_memalign(alignment, size);
     return *out ? 0 : ENOMEM;
