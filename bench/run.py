@@ -126,11 +126,12 @@ def torch_startup():
 # ---- sections: contenders, and how a row is read from an object ----
 
 class Section:
-    """`contenders`: name -> function; `rows`: (row label, number) of each object it gives; `better`: "less" or "more"."""
+    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a contender
+    gives; `better`: "less" or "more"."""
 
-    def __init__(self, key, name, unit, better, baseline, contenders, rows):
-        self.key, self.name, self.unit, self.better, self.baseline = key, name, unit, better, baseline
-        self.contenders, self.rows = contenders, rows
+    def __init__(self, key, name, unit, better, contenders, ratios, rows):
+        self.key, self.name, self.unit, self.better = key, name, unit, better
+        self.contenders, self.ratios, self.rows = contenders, ratios, rows
         self.values, self.notes, self.objects = {}, {}, []
 
     def measure(self, rounds):
@@ -160,15 +161,12 @@ class Section:
         return statistics.median(values) if values else None
 
     def table(self):
-        """Markdown: a row for each size or model, a column for each contender, then how many times better the baseline is."""
-        others = [name for name in self.contenders if name != self.baseline]
-        lines = ["| " + " | ".join([f"{self.name}, {self.unit}", *self.contenders,
-                                    *(f"{self.baseline} : {other}" for other in others)]) + " |",
-                 "| --- |" + " ---: |" * (len(self.contenders) + len(others))]
+        """Markdown: a row for each size or model, a column for each contender, then the ratios."""
+        head = [f"{self.name}, {self.unit}", *self.contenders, *(f"{ours} : {theirs}" for ours, theirs in self.ratios)]
+        lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
         for row in self.values:
-            ours = self.median(row, self.baseline)
             cells = [number(self.median(row, name)) for name in self.contenders]
-            cells += [ratio(ours, self.median(row, other), self.better) for other in others]
+            cells += [ratio(self.median(row, ours), self.median(row, theirs), self.better) for ours, theirs in self.ratios]
             lines.append("| " + " | ".join([row, *cells]) + " |")
         return lines + [f"{name}: {note}" for name, note in self.notes.items()]
 
@@ -180,7 +178,7 @@ def number(value):
 
 
 def ratio(ours, theirs, better):
-    """How many times better the baseline is: above 1 it wins, whether less or more is better."""
+    """How many times better ours is: above 1 it wins, whether less or more is better."""
     if ours is None or theirs is None:
         return "-"
     times = theirs / ours if better == "less" else ours / theirs
@@ -200,7 +198,7 @@ def sections(out, quick):
     comma = ",".join(map(str, sizes))
 
     def all_reduce(buffers):
-        return tutti("all_reduce", "--backend", "native", "--world", str(WORLD), "--sizes", comma, "--buffers", buffers)
+        return tutti("all_reduce", "--world", str(WORLD), "--sizes", comma, "--buffers", buffers)
 
     def step_rows(found):
         ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
@@ -211,26 +209,27 @@ def sections(out, quick):
         return lambda: function(1) + function(2)
 
     return [
-        Section("all_reduce", f"all_reduce f32, {WORLD} ranks", "us", "less", "tutti symmetric", {
+        Section("all_reduce", f"all_reduce f32, {WORLD} ranks", "us", "less", {
             "tutti symmetric": lambda: all_reduce("symmetric"),
             "tutti plain": lambda: all_reduce("plain"),
             "limit": lambda: shm_limit(out, sizes),
             "Open MPI": lambda: mpi(out, sizes),
             "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
-        }, lambda found: [(size_label(found["bytes"]), found["usec_median"])]),
-        Section("step", "training step", "ms and MB", "less", "tutti", {
+        }, [("tutti symmetric", "limit"), ("tutti symmetric", "Open MPI"), ("tutti plain", "Open MPI"),
+            ("tutti symmetric", "PyTorch gloo")], lambda found: [(size_label(found["bytes"]), found["usec_median"])]),
+        Section("step", "training step", "ms and MB", "less", {
             "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
             "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),
             "PyTorch": both_worlds(lambda world: torch(world, "torch_train.py", "mlp", steps)),
-        }, step_rows),
-        Section("startup", f"startup, {WORLD} ranks", "ms", "less", "tutti", {
+        }, [("tutti", "limit"), ("tutti", "PyTorch")], step_rows),
+        Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),
             "PyTorch": torch_startup,
-        }, lambda found: [("join, all_reduce, leave", found["ms_median"])]),
-        Section("store", "store, 1 client", "operations a second", "more", "tutti", {
+        }, [("tutti", "PyTorch")], lambda found: [("join, all_reduce, leave", found["ms_median"])]),
+        Section("store", "store, 1 client", "operations a second", "more", {
             "tutti": lambda: tutti("store", "--clients", "1"),
             "PyTorch": lambda: torch(1, "torch_store.py", 500 if quick else 5000),
-        }, lambda found: [(found["op"], found["ops_per_sec"])]),
+        }, [("tutti", "PyTorch")], lambda found: [(found["op"], found["ops_per_sec"])]),
     ]
 
 

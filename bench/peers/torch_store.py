@@ -16,7 +16,8 @@ client = TCPStore("127.0.0.1", port, 1, False, timedelta(seconds=10))
 value = "x" * 64
 for name, call in (("set", lambda i: client.set(f"k{i}", value)),
                    ("get", lambda i: client.get(f"k{i}")),
-                   ("add", lambda i: client.add("counter", 1))):
+                   ("add", lambda i: client.add("counter", 1)),
+                   ("wait", lambda i: client.wait([f"k{i}"]))):
     start = time.perf_counter()
     for i in range(count):
         call(i)
