@@ -123,6 +123,9 @@ function(tt_python_test test script)
 endfunction()
 
 function(tt_test_properties test label timeout)
+  if(TT_SANITIZE) # which make a program several times slower
+    math(EXPR timeout "${timeout} * 5")
+  endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     ENVIRONMENT "TUTTI=${CMAKE_BINARY_DIR}/bin/tutti;TT_BUILD=${CMAKE_BINARY_DIR};TT_SOURCE=${CMAKE_SOURCE_DIR};TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label}")
 endfunction()
