@@ -50,21 +50,25 @@ static tt_status decode_type(header *h, const char *name, uint8_t type) {
                     name, type);
 }
 
-/* Multiplies the sizes; the product of bytes must be something the source can hold. */
+/* Multiplies the sizes; the product of bytes must be something the source can hold. A size of 0 makes it 0, but the others must fit
+ * the strides of a tensor even so. */
 static tt_status decode_sizes(header *h, const tt__source *source, const uint8_t *sizes) {
     uint64_t bytes = h->width;
     bool overflow = false, empty = false;
     for (int d = 0; d < h->shape.ndim; d++) {
-        h->shape.dim[d] = big_endian(sizes + 4 * d);
-        empty |= h->shape.dim[d] == 0;
-        overflow |= __builtin_mul_overflow(bytes, (uint64_t)h->shape.dim[d], &bytes);
+        uint64_t size = big_endian(sizes + 4 * d);
+        h->shape.dim[d] = (int64_t)size;
+        empty |= size == 0;
+        overflow |= __builtin_mul_overflow(bytes, size ? size : 1, &bytes) || bytes > INT64_MAX / 16;
     }
-    bytes = empty ? 0 : overflow ? UINT64_MAX : bytes;
-    if (bytes > tt__source_limit(source) || tt__shape_numel(&h->shape) < 0)
-        return tt__fail(
-            TT_ERR_FORMAT,
-            "%s: its header promises %" PRIu64 " bytes%s of elements, more than a %sfile of %" PRIu64 " bytes can hold",
-            source->name, bytes, overflow ? " or more" : "", source->gzip ? "gzip " : "", source->packed_size);
+    if (overflow)
+        return tt__fail(TT_ERR_FORMAT, "%s: the product of the sizes in its header overflows", source->name);
+    bytes = empty ? 0 : bytes;
+    if (bytes > tt__source_limit(source))
+        return tt__fail(TT_ERR_FORMAT,
+                        "%s: its header promises %" PRIu64 " bytes of elements, more than a %sfile of %" PRIu64
+                        " bytes can hold",
+                        source->name, bytes, source->gzip ? "gzip " : "", source->packed_size);
     h->count = (int64_t)(bytes / h->width);
     return TT_OK;
 }
