@@ -1,3 +1,4 @@
+#!/bin/sh
 # tutti data: what it writes can be read, is the same each time, and mistakes are told.
 set -u
 dir=$(mktemp -d) || exit 1
