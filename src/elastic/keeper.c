@@ -260,9 +260,11 @@ bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value) 
     return n == (ssize_t)sizeof message;
 }
 
+/* A keeper that ended before it read our last order leaves a reset, which is told once and ahead of what it had still said. */
 int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message) {
     ssize_t n;
-    while ((n = recv(keeper->socket, message, sizeof *message, MSG_DONTWAIT)) < 0 && errno == EINTR)
+    while ((n = recv(keeper->socket, message, sizeof *message, MSG_DONTWAIT)) < 0 &&
+           (errno == EINTR || errno == ECONNRESET))
         ;
     if (n == (ssize_t)sizeof *message)
         return 1;
