@@ -14,13 +14,22 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { MAX_LISTENERS = 4, READ_SIZE = 64 * 1024, IDLE_BUFFER = 4096, BACKLOG = 4096, SPIN_NS = 50 * 1000 };
+enum {
+    MAX_LISTENERS = 4,
+    READ_SIZE = 64 * 1024,
+    IDLE_BUFFER = 4096,
+    BACKLOG = 4096,
+    SPIN_NS = 50 * 1000,
+    ACCEPT_AGAIN_MS = 100
+};
 
 struct tt_store_server {
     uv_loop_t loop;
     bool loop_made;
     uv_async_t stop;
     uv_tcp_t listeners[MAX_LISTENERS];
+    size_t listener_count;
+    uv_timer_t accept_again;
     int port;
     pthread_t thread;
     int64_t served_ns; /* when a request was last read */
@@ -146,12 +155,22 @@ static bool welcome(connection *c) {
     return uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) == 0;
 }
 
+static void on_connection(uv_stream_t *listener, int error);
+
+static void on_accept_again(uv_timer_t *timer) {
+    tt_store_server *server = timer->data;
+    for (size_t i = 0; i < server->listener_count; i++)
+        on_connection((uv_stream_t *)&server->listeners[i], 0);
+}
+
+/* libuv hands out the next connection only when this one has been accepted, so one that there is no memory for is asked for again. */
 static void on_connection(uv_stream_t *listener, int error) {
     tt_store_server *server = listener->data;
     connection *c = error ? NULL : calloc(1, sizeof *c);
     if (!c) {
         tt__log(TT_LOG_WARNING, "store: could not accept a connection: %s",
                 error ? uv_strerror(error) : "out of memory");
+        uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_AGAIN_MS, 0);
         return;
     }
     c->server = server;
@@ -218,6 +237,7 @@ static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n
         }
         listener->data = server;
         error = uv_listen((uv_stream_t *)listener, BACKLOG, on_connection);
+        server->listener_count++;
     }
     return error ? fail_uv(error, "listening") : TT_OK;
 }
@@ -229,7 +249,8 @@ static tt_status start(tt_store_server *server, const char *host, int port) {
     server->loop_made = true;
     if ((error = uv_async_init(&server->loop, &server->stop, on_stop)))
         return fail_uv(error, "making its event loop");
-    server->stop.data = server;
+    uv_timer_init(&server->loop, &server->accept_again);
+    server->stop.data = server->accept_again.data = server;
     int fds[MAX_LISTENERS];
     size_t n;
     TT__TRY(tt__net_listen_loopback(host, port, fds, MAX_LISTENERS, &n, &server->port));

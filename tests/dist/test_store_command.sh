@@ -1,0 +1,65 @@
+#!/bin/sh
+# tutti store: one line that says where, both ends of its life, and one clear error for each way to call it wrongly. tutti bench store.
+set -u
+dir=$(mktemp -d) || exit 1
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$dir"' EXIT
+
+fail() { echo "failed: $*"; cat "$dir/out" "$dir/err"; exit 1; }
+
+# refused CODE TEXT ARGUMENTS...: exits with CODE and one line with TEXT (and, for wrong usage, a hint).
+refused() {
+    code=$1 text=$2
+    shift 2
+    "$TUTTI" "$@" >"$dir/out" 2>"$dir/err"
+    got=$?
+    [ "$got" = "$code" ] || fail "$*: exit code $got, not $code"
+    grep -qF -- "$text" "$dir/err" || fail "$*: no \"$text\""
+    [ "$(wc -l <"$dir/err")" -le 2 ] || fail "$*: more than an error and a hint"
+    [ ! -s "$dir/out" ] || fail "$*: an error belongs on stderr"
+}
+
+# start FLAGS...: the server runs as $server and has said where, in $dir/out.
+start() {
+    mkfifo "$dir/said"
+    "$TUTTI" store "$@" >"$dir/said" 2>"$dir/err" &
+    server=$!
+    head -n 1 <"$dir/said" >"$dir/out"
+    rm "$dir/said"
+    port=$(sed -n 's/^serving on .*:\([0-9]*\)$/\1/p' "$dir/out")
+    [ -n "$port" ] || fail "store $*: no address"
+}
+
+# stop SIGNAL: ends at once, as a success.
+stop() {
+    kill "-$1" "$server"
+    wait "$server" || fail "ended with $? after SIG$1"
+    server=
+}
+
+start --port 0
+grep -q "^serving on 127.0.0.1:$port\$" "$dir/out" || fail "address"
+refused 1 "127.0.0.1:$port: the port is in use" store --port "$port"
+stop TERM
+start --host=localhost --port="$port" # free again at once
+stop INT
+
+refused 2 "--port" store --port 65536
+refused 2 "--port" store --port -1
+refused 2 "--port" store --port ""
+refused 2 "--port needs a value" store --port
+refused 2 "unknown flag --prot" store --prot 1
+refused 2 "unexpected argument \"now\"" store now
+refused 1 "0.0.0.0" store --host 0.0.0.0 --port 0
+refused 1 "no-such-host.invalid" store --host no-such-host.invalid --port 0
+
+"$TUTTI" store --help >"$dir/out" 2>"$dir/err" || fail "--help"
+grep -q -- "--port PORT" "$dir/out" || fail "--help does not tell of --port"
+
+"$TUTTI" bench store --clients 2 --iterations 20 >"$dir/out" 2>"$dir/err" || fail "bench store"
+for op in set get add wait; do
+    grep -qE "^\{\"bench\":\"store\",\"op\":\"$op\",\"clients\":2,\"ops_per_sec\":[0-9]+\}\$" "$dir/out" || fail "bench store: $op"
+done
+[ "$(wc -l <"$dir/out")" = 4 ] || fail "bench store: not one line an operation"
+refused 2 "--clients" bench store --clients 0
+refused 2 "unknown flag --client-count" bench store --client_count 1

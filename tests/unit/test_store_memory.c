@@ -1,0 +1,154 @@
+/* Allocations that fail: the nth of a scenario, for every n until the scenario succeeds. Each failure must be an error, never a crash,
+ * and everything must be given back.
+ *
+ * This program's malloc stands in for glibc's, in Tutti alone: it is not exported, so shared libraries don't see it (libuv ends the process
+ * when it has no memory for its loop). A sanitizer has a malloc of its own, so under one the test is skipped. */
+#include <tutti/store.h>
+
+#include "store/service.h"
+#include "unit/store_transcript.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if defined(SANITIZED) || !defined(__GLIBC__)
+
+int main(void) {
+    printf("skipped: needs glibc's malloc, which a sanitizer replaces\n");
+    return 77;
+}
+
+#else
+
+static atomic_long fail_after = -1, in_use;
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void __libc_free(void *block);
+
+static bool fails(void) {
+    bool now = atomic_load(&fail_after) >= 0 && atomic_fetch_sub(&fail_after, 1) == 0;
+    if (now)
+        errno = ENOMEM;
+    return now;
+}
+
+static void *counted(void *block) {
+    atomic_fetch_add(&in_use, block != NULL);
+    return block;
+}
+
+void *malloc(size_t size) { return fails() ? NULL : counted(__libc_malloc(size)); }
+
+void *calloc(size_t count, size_t size) { return fails() ? NULL : counted(__libc_calloc(count, size)); }
+
+void *realloc(void *old, size_t size) {
+    if (fails())
+        return NULL;
+    return old ? __libc_realloc(old, size) : counted(__libc_malloc(size));
+}
+
+void free(void *block) {
+    atomic_fetch_sub(&in_use, block != NULL);
+    __libc_free(block);
+}
+
+/* One conversation with the service; the client's last words may fall on deaf ears. */
+static bool converse(const transcript *t, long n) {
+    tt__store_service service;
+    tt__store_session session;
+    uint8_t bytes[TRANSCRIPT_MAX];
+    tt__store_service_init(&service);
+    tt__store_session_init(&session, &service, NULL);
+    atomic_store(&fail_after, n);
+    for (int i = 0; t->lines[i]; i++)
+        if (*t->lines[i] == '>') {
+            size_t size = transcript_bytes(t->lines[i] + 1, bytes);
+            tt__store_session_feed(&session, bytes, size / 2);
+            tt__store_session_feed(&session, bytes + size / 2, size - size / 2);
+        }
+    bool failed = atomic_exchange(&fail_after, -1) < 0;
+    bool told = session.broken;
+    tt__store_session_end(&session);
+    bool clean = service.table.entries == service.table.present;
+    tt__store_service_free(&service);
+    assert_true(clean);
+    assert_true(!failed || told || n < 0);
+    return failed;
+}
+
+static void a_service_without_memory(void **state) {
+    (void)state;
+    for (int i = 0; i < TRANSCRIPTS; i++) {
+        long n = 0, before = atomic_load(&in_use);
+        while (converse(&transcripts[i], n++))
+            assert_int_equal(atomic_load(&in_use), before);
+        assert_int_equal(atomic_load(&in_use), before);
+    }
+}
+
+static tt_status use(tt_store *store) {
+    tt_store *prefix = NULL;
+    tt_store_value value = {0}, values[2] = {{0}, {0}};
+    const char *keys[] = {"a", "b"};
+    char **list = NULL;
+    size_t n = 0;
+    tt_status status = tt_prefix_store(&prefix, "p", store);
+    if (!status)
+        status = tt_store_multi_set(prefix, keys, (const void *[]){"1", "2"}, (size_t[]){1, 1}, 2);
+    if (!status)
+        status = tt_store_get(prefix, "a", &value);
+    if (!status)
+        status = tt_store_multi_get(prefix, keys, 2, values);
+    if (!status)
+        status = tt_store_list_keys(prefix, &list, &n);
+    tt_store_value_free(&value);
+    for (int i = 0; i < 2; i++)
+        tt_store_value_free(&values[i]);
+    free(list);
+    tt_store_free(prefix);
+    return status;
+}
+
+static void a_store_without_memory(void **state) {
+    (void)state;
+    bool failed = true;
+    long n = 0;
+    for (; failed; n++) {
+        tt_store *store = NULL;
+        tt_clear_error();
+        atomic_store(&fail_after, n);
+        tt_status status = tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000);
+        if (!status)
+            status = use(store);
+        failed = atomic_exchange(&fail_after, -1) < 0;
+        assert_true(!status || (failed && tt_last_status() && *tt_last_error()));
+        tt_store_free(store);
+    }
+    assert_true(n > 10); /* allocations did fail */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_service_without_memory),
+        cmocka_unit_test(a_store_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
