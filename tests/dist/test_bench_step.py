@@ -1,0 +1,35 @@
+"""tutti bench step: one JSON object, of the form that scripts expect; memory below 60 MB a rank; mistakes told."""
+import json
+import os
+import subprocess
+import sys
+
+TUTTI = os.environ["TUTTI"]
+
+
+def bench(*flags):
+    return subprocess.run([TUTTI, "bench", "step", *flags], capture_output=True, text=True, timeout=100)
+
+
+for world in (1, 2):
+    done = bench("--model", "mlp", "--world", str(world), "--steps", "20")
+    if done.returncode != 0 or len(done.stdout.splitlines()) != 1:
+        sys.exit(f"FAILED: exit code {done.returncode}: {done.stdout}{done.stderr}")
+    result = json.loads(done.stdout)
+    if list(result) != ["bench", "model", "world", "ms_median", "ms_min", "rss_mb"]:
+        sys.exit(f"FAILED: fields {list(result)}")
+    if (result["bench"], result["model"], result["world"]) != ("step", "mlp", world):
+        sys.exit(f"FAILED: {result}")
+    if not 0 < result["ms_min"] <= result["ms_median"]:
+        sys.exit(f"FAILED: times {result}")
+    with open(TUTTI, "rb") as f:
+        program = f.read()
+    sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memory is not ours
+    if not sanitized and not 1 < result["rss_mb"] < 60:
+        sys.exit(f"FAILED: expected less than 60 MB a rank: {result}")
+for flags in (["--model", "x"], ["--world", "0"], ["--steps", "-1"], ["--what"], ["file"]):
+    done = bench(*flags)
+    if done.returncode != 2 or flags[-1] not in done.stderr:
+        sys.exit(f"FAILED: {flags}: exit code {done.returncode}: {done.stderr}")
+if bench("--help").returncode != 0:
+    sys.exit("FAILED: --help")

@@ -1,0 +1,77 @@
+"""Checkpoints and PyTorch. What Tutti writes is read here by an independent reader (struct and numpy) and goes into a torch module; what torch's
+values make, written by an independent writer as PyTorch's DDP names them, is resumed from by Tutti, to the same bits."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import torch
+except ImportError as missing:
+    print(f"skipped: {missing} (./dev setup --interop installs it)")
+    sys.exit(77)
+
+TRAINER = os.path.join(os.environ["TT_BUILD"], "examples", "mnist_trainer")
+TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I32": numpy.int32, "I64": numpy.int64, "U8": numpy.uint8}
+
+
+def train(*flags):
+    subprocess.run([os.environ["TUTTI"], "run", "--standalone", "--nproc-per-node=2", TRAINER, "--lr", "0.02",
+                    "--momentum", "0.9", *flags], check=True, stdout=subprocess.DEVNULL, timeout=100)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        content = f.read()
+    length = struct.unpack("<Q", content[:8])[0]
+    assert (8 + length) % 8 == 0 and content[8:9] == b"{"
+    header, data = json.loads(content[8:8 + length]), content[8 + length:]
+    metadata, tensors, end = header.pop("__metadata__"), {}, 0
+    for name, entry in header.items():  # in the file's order
+        begin, stop = entry["data_offsets"]
+        assert begin == end, f"{name} does not follow the tensor before it"
+        end = stop
+        tensors[name] = numpy.frombuffer(data[begin:stop], TYPES[entry["dtype"]]).reshape(entry["shape"])
+    assert end == len(data)
+    return tensors, metadata
+
+
+def write(path, tensors, metadata):
+    header, data = {"__metadata__": metadata}, b""
+    for name, values in tensors.items():
+        raw = values.astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, indent=1).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    train("--epochs", "1", "--checkpoint", "a")
+    tensors, metadata = read("a")
+    assert metadata["format"] == "pt" and metadata["tutti.epoch"] == "1"
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    of_model = {name: torch.from_numpy(v.copy()) for name, v in tensors.items() if not name.startswith("optimizer.")}
+    model.load_state_dict(of_model)  # strict: names and shapes are torch's
+    assert len([n for n in tensors if n.startswith("optimizer.state.")]) == 4
+    try:
+        from safetensors.torch import load_file
+        for name, value in load_file("a").items():
+            assert torch.equal(value, torch.from_numpy(tensors[name].copy()))
+    except ImportError:
+        print("the safetensors package is not here: read by this test's own reader only")
+
+    # the same values, the way torch's DDP names them, in torch's order, then the optimizer's
+    wrapped = {"module." + name: value.numpy() for name, value in model.state_dict().items()}
+    wrapped.update({name: v for name, v in tensors.items() if name.startswith("optimizer.")})
+    write("b", wrapped, metadata)
+    train("--epochs", "2", "--resume", "a", "--checkpoint", "from_tutti")
+    train("--epochs", "2", "--resume", "b", "--checkpoint", "from_torch")
+    with open("from_tutti", "rb") as x, open("from_torch", "rb") as y:
+        assert x.read() == y.read(), "training goes on differently from torch's file"
+    os.chdir("/")
