@@ -98,9 +98,9 @@ static void report_first(tt__streams *streams, const tt__job *job, const tt__wor
     if (localtime_r(&w->when.tv_sec, &local))
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
     double seconds = (double)(w->when.tv_sec - started->tv_sec) + 1e-9 * (double)(w->when.tv_nsec - started->tv_nsec);
-    tt__streams_say(streams,
-                    "tutti run: rank %d failed first: %s (local rank %d, pid %d, at %s.%03ld, %.1f s after the start)",
-                    rank, describe(w, how, sizeof how), rank, (int)w->pid, clock, w->when.tv_nsec / 1000000, seconds);
+    tt__streams_say(streams, "tutti run: rank %d %s: %s (local rank %d, pid %d, at %s.%03ld, %.1f s after the start)",
+                    rank, w->secondary ? "was the first to end, because of another rank" : "failed first",
+                    describe(w, how, sizeof how), rank, (int)w->pid, clock, w->when.tv_nsec / 1000000, seconds);
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
         tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)

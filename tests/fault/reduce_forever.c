@@ -1,0 +1,22 @@
+/* A rank that reduces until something fails, for test_run_ranks.c. */
+#include <tutti/comm.h>
+
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void) {
+    tt_group *world = NULL;
+    float x = 1;
+    tt_status status = tt_init_process_group(&world, .timeout_ms = 60000, .heartbeat_ms = 500);
+    if (!status && !(status = tt_barrier(world))) {
+        printf("rank %d is pid %d.\n", tt_get_rank(world), (int)getpid());
+        fflush(stdout);
+    }
+    while (!status) {
+        x = 1;
+        status = tt_all_reduce(world, &x, 1, TT_F32, TT_SUM);
+    }
+    tt_report();
+    tt_destroy_process_group(world);
+    return 1;
+}

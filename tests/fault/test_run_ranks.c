@@ -1,0 +1,72 @@
+/* A rank of a job dies or freezes: the other's error names it, the launcher's report too, and nothing is left. */
+#include "support/process.h"
+
+/* The job is to end soon: a second for the survivor to find out, the rest for a busy machine. */
+enum { SOON_MS = 5000 };
+
+static process *start_job(char *program, size_t size) {
+    const char *programs = getenv("TT_PROGRAMS");
+    if (!programs)
+        skip();
+    snprintf(program, size, "%s/reduce_forever", programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=2", program);
+    process_expect(p, 0, ".\n", 2);
+    return p;
+}
+
+static pid_t pid_of(const process *p, int rank) {
+    char text[32];
+    snprintf(text, sizeof text, "rank %d is pid ", rank);
+    const char *at = strstr(p->text[0], text);
+    assert_non_null(at);
+    return (pid_t)atoi(at + strlen(text));
+}
+
+static void a_killed_rank_is_the_first_failure(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        char program[4096], text[128];
+        process *p = start_job(program, sizeof program);
+        int64_t start = process_now_ms();
+        kill(pid_of(p, rank), SIGKILL);
+        process_finish(p);
+        assert_in_range(process_now_ms() - start, 0, SOON_MS);
+        snprintf(text, sizeof text, "tutti run: rank %d failed first: killed by SIGKILL (signal 9)", rank);
+        assert_contains(p->text[1], text);
+        snprintf(text, sizeof text, "tutti run: rank %d: exit code 1, because of another rank: ", 1 - rank);
+        const char *other = strstr(p->text[1], text);
+        assert_non_null(other);
+        snprintf(text, sizeof text, "rank %d (pid ", rank);
+        assert_contains(other, text);
+        assert_int_equal(p->code, 137);
+        process_free(p);
+    }
+}
+
+/* Nobody ended of itself but the rank that noticed, so its text is the report, and names the frozen one. */
+static void a_frozen_rank_is_named(void **state) {
+    (void)state;
+    char program[4096];
+    process *p = start_job(program, sizeof program);
+    int64_t start = process_now_ms();
+    kill(pid_of(p, 1), SIGSTOP);
+    process_finish(p);
+    assert_in_range(process_now_ms() - start, 0, SOON_MS);
+    const char *report =
+        strstr(p->text[1], "tutti run: rank 0 was the first to end, because of another rank: exit code 1");
+    assert_non_null(report);
+    report = strstr(report, "its message:\n");
+    assert_non_null(report);
+    assert_contains(report, "rank 1 (pid ");
+    assert_contains(report, "tutti run: rank 1: killed by SIGTERM (signal 15), after tutti sent SIGTERM");
+    assert_int_equal(p->code, 1);
+    process_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_is_the_first_failure),
+        cmocka_unit_test(a_frozen_rank_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
