@@ -3,7 +3,9 @@
  * A group is a set of processes, each with a rank in 0..world_size-1. Every rank must make the same sequence of calls on it;
  * that is checked on every call, and a rank that differs is named (TT_ERR_MISMATCH) instead of hanging the others. A rank that
  * dies, freezes or leaves ends every wait on all the others (TT_ERR_PEER names it). After any error of a collective the group
- * is unusable, buffers are undefined, and tt_destroy_process_group() is the only call that still succeeds.
+ * is unusable, buffers are undefined, and tt_destroy_process_group() is the only call that still succeeds. Two kinds of errors
+ * leave the group as it was: arguments that are refused before anything is sent (TT_ERR_INVALID, TT_ERR_UNSUPPORTED), and
+ * an allocation that fails on all ranks (TT_ERR_MEMORY).
  *
  * Results of reductions depend on ranks, count and dtype alone, and are bitwise the same on every rank. With p the largest
  * power of two not above N, the first 2(N-p) ranks fold in adjacent pairs, then a balanced tree by distance doubling.

@@ -35,6 +35,14 @@ static tt_status check_state(const tt_group *group, int r) {
     }
 }
 
+/* "rank 3 (pid 1234)"; the pid only where it means something to this process. */
+static const char *name_of(const tt_group *group, int r, char *text, size_t size) {
+    int n = snprintf(text, size, "rank %d", r);
+    if (group->peers[r].pid)
+        snprintf(text + n, size - (size_t)n, " (pid %d)", (int)group->peers[r].pid);
+    return text;
+}
+
 static bool has_ended(const tt__peer *peer) {
     struct pollfd fds[2] = {{.fd = peer->socket, .events = POLLIN | POLLRDHUP}, {.fd = peer->pidfd, .events = POLLIN}};
     return poll(fds, 2, 0) > 0;
@@ -67,16 +75,17 @@ static tt_status check_stopped(tt_group *group, int r, int64_t now) {
     int64_t patience = group->heartbeat_ms - group->heartbeat_ms / 4;
     if (now - peer->stopped_ms < patience)
         return TT_OK;
-    return tt__fail(TT_ERR_PEER, "rank %d (pid %d) is frozen: stopped by a signal for %lld ms", r, (int)peer->pid,
+    char who[48];
+    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms", name_of(group, r, who, sizeof who),
                     (long long)(now - peer->stopped_ms));
 }
 
 static tt_status check_process(tt_group *group, int r, int64_t now) {
-    const tt__peer *peer = &group->peers[r];
-    char call[256];
-    if (has_ended(peer))
-        return tt__fail(TT_ERR_PEER, "rank %d (pid %d) ended, while rank %d waits for it in call %u, %s", r,
-                        (int)peer->pid, group->rank, group->seq, current_call(group, call, sizeof call));
+    char call[256], who[48];
+    if (has_ended(&group->peers[r]))
+        return tt__fail(TT_ERR_PEER, "%s ended, while rank %d waits for it in call %u, %s",
+                        name_of(group, r, who, sizeof who), group->rank, group->seq,
+                        current_call(group, call, sizeof call));
     return check_stopped(group, r, now);
 }
 

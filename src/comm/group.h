@@ -156,8 +156,8 @@ void tt__heap_free(tt_group *group);
 typedef struct tt__member {
     int rank, world;
     int64_t timeout_ms, heartbeat_ms;
-    tt_store *store;    /* to meet through; not needed for a world of one */
-    const char *prefix; /* of the keys */
+    tt_store *store; /* to meet through; not needed for a world of one */
+    char prefix[96]; /* of the keys */
 } tt__member;
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */

@@ -1,8 +1,8 @@
 /* The symmetric heap: allocations at the same offset in every rank.
  *
  * All ranks make the same allocations in the same order and take the first range that fits, so they agree on the place without asking.
- * They ask whether everybody could get the memory: each rank commits its pages first and sends the outcome along with its arrival. Everything is whole
- * pages, so that what is freed goes back to the system and what is given is zero. */
+ * They do ask whether everybody gets the memory: first, before any page is taken, whether there is room for all; then whether all have their
+ * pages. Everything is whole pages, so that what is freed goes back to the system and what is given is zero. */
 #include "base/error.h"
 #include "comm/collective/collective.h"
 
@@ -54,7 +54,7 @@ static void give_back(tt_group *group, tt__extent *extent) {
         merge(e);
 }
 
-/* Take a range of this rank's heap and commit its pages. On failure nothing is taken. */
+/* Take a range of this rank's heap; its pages are not there yet. On failure nothing is taken. */
 static tt_status take(tt_group *group, size_t bytes, tt__extent **out) {
     tt__extent *extent = group->heap;
     while (extent && (extent->used || extent->bytes < bytes))
@@ -63,15 +63,9 @@ static tt_status take(tt_group *group, size_t bytes, tt__extent **out) {
         return tt__fail(TT_ERR_MEMORY,
                         "%zu bytes don't fit the symmetric heap of %zu bytes (TT_SYMMETRIC_HEAP sets it)", bytes,
                         group->heap_bytes);
+    TT__TRY(tt__shm_check_free(bytes, group->world));
     TT__TRY(split(extent, bytes));
     extent->used = true;
-    const tt__shm *shm = &group->peers[group->rank].shm;
-    tt_status status = tt__shm_commit(shm, group->memory_fd, TT__HEAP_AT + extent->offset, bytes);
-    if (status) {
-        tt__shm_release(shm, TT__HEAP_AT + extent->offset, bytes);
-        give_back(group, extent);
-        return status;
-    }
     *out = extent;
     return TT_OK;
 }
@@ -87,37 +81,41 @@ static uint64_t failed_ranks(const tt_group *group) {
     return failed;
 }
 
-static tt_status fail_allocation(const tt_group *group, uint64_t failed, size_t bytes) {
+/* Tell the others how far I am with an allocation, and learn whether all are as far. */
+static tt_status compare(tt_group *group, const tt__call *call, int32_t status) {
+    bool symmetric;
     char ranks[128];
-    if (failed >> group->rank & 1)
-        return tt_last_status();
+    TT__TRY(tt__meet(group, call, &status, sizeof status, NULL, &symmetric));
+    uint64_t failed = failed_ranks(group);
+    if (!failed || status)
+        return (tt_status)status;
     tt__ranks_text(failed, ranks, sizeof ranks);
-    return tt__fail(TT_ERR_MEMORY, "%s could not allocate %zu bytes of symmetric memory", ranks, bytes);
+    return tt__fail(TT_ERR_MEMORY, "%s could not allocate %llu bytes of symmetric memory", ranks,
+                    (unsigned long long)call->count);
 }
 
 tt_status tt_group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line) {
     tt__extent *extent = NULL;
-    bool symmetric;
     TT__TRY(tt__group_usable(group));
     if (!out)
         return tt__fail(TT_ERR_INVALID, "alloc: `out` is NULL");
     *out = NULL;
     TT__TRY(tt__work_drain(group));
+    const tt__shm *shm = &group->peers[group->rank].shm;
     const tt__call call = {.op = TT__OP_ALLOC, .count = bytes, .file = file, .line = line};
     size_t pages = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : TT__ALIGN_UP(bytes ? bytes : 1, TT__PAGE);
-    int32_t status = take(group, pages, &extent);
-    TT__TRY(tt__meet(group, &call, &status, sizeof status, NULL, &symmetric));
-    uint64_t failed = failed_ranks(group);
-    const tt__shm *shm = &group->peers[group->rank].shm;
-    if (!failed) {
-        *out = shm->base + TT__HEAP_AT + extent->offset;
-        return TT_OK;
+    tt_status status = compare(group, &call, (int32_t)take(group, pages, &extent));
+    if (!status) {
+        status = tt__shm_commit(shm, group->memory_fd, TT__HEAP_AT + extent->offset, pages);
+        status = compare(group, &call, (int32_t)status);
     }
-    if (extent) {
+    if (!status) {
+        *out = shm->base + TT__HEAP_AT + extent->offset;
+    } else if (extent) {
         tt__shm_release(shm, TT__HEAP_AT + extent->offset, extent->bytes);
         give_back(group, extent);
     }
-    return fail_allocation(group, failed, bytes);
+    return status;
 }
 
 static tt__extent *find(const tt_group *group, const void *ptr) {

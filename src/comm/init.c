@@ -8,17 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who am I, and where is the store? With `store` given, nothing is asked of the environment but what is left out. */
+/* Who am I, and where is the store? */
 static tt_status find_meeting(const tt_init_process_group_args *args, tt__meeting *meeting) {
     const char *method = args->init_method;
     if (args->world_size < 0)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: .world_size is %d", args->world_size);
-    if (args->store && args->world_size) {
-        *meeting = (tt__meeting){.rank = args->rank, .world = args->world_size};
-        return tt__meeting_check("tt_init_process_group", args->rank, args->world_size);
-    }
-    if (!method || !strcmp(method, "env://"))
-        return tt__meeting_from_env(meeting, args->rank, args->world_size);
+    if (args->store || !method || !strcmp(method, "env://"))
+        return tt__meeting_from_env(meeting, args->rank, args->world_size, args->store != NULL);
     if (!strncmp(method, "tcp://", strlen("tcp://")))
         return tt__meeting_from_tcp(meeting, method, args->rank, args->world_size);
     return tt__fail(TT_ERR_INVALID, "expected an init_method env:// or tcp://host:port, got \"%.100s\"", method);
@@ -47,17 +43,15 @@ static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t s
 }
 
 static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
-    char prefix[96];
-    int64_t before = store ? tt_store_timeout_ms(store) : 0;
-    if (store) {
-        tt_store_set_timeout_ms(store, member->timeout_ms);
-        TT__TRY(choose_prefix(store, member->rank, prefix, sizeof prefix));
-        member->prefix = prefix;
-        member->store = store;
-    }
-    tt_status status = tt__native_join(out, member);
-    if (store)
-        tt_store_set_timeout_ms(store, before);
+    if (!store)
+        return tt__native_join(out, member);
+    int64_t before = tt_store_timeout_ms(store);
+    member->store = store;
+    tt_store_set_timeout_ms(store, member->timeout_ms);
+    tt_status status = choose_prefix(store, member->rank, member->prefix, sizeof member->prefix);
+    if (!status)
+        status = tt__native_join(out, member);
+    tt_store_set_timeout_ms(store, before);
     return status;
 }
 
@@ -72,6 +66,10 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (full.backend && strcmp(full.backend, "native") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "expected back end \"native\", got \"%.100s\"", full.backend);
     TT__TRY(find_meeting(&full, &meeting));
+    if (meeting.world > TT__MAX_WORLD)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%d ranks: expected at most %d, what one host's shared memory is laid out for", meeting.world,
+                        TT__MAX_WORLD);
     tt__member member = {.rank = meeting.rank,
                          .world = meeting.world,
                          .timeout_ms = full.timeout_ms > 0 ? full.timeout_ms : TT_DEFAULT_TIMEOUT_MS,

@@ -69,11 +69,18 @@ static tt_status meet_others(tt_group *group, const tt__member *member, int64_t 
     return status;
 }
 
+/* Whoever comes through this barrier knows that nobody needs the store any more. */
+static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
+    int64_t timeout_ms = group->timeout_ms, left = tt__left_ms(deadline_ms);
+    group->timeout_ms = left ? left : 1;
+    tt_status status = tt_barrier_at(group, "tt_init_process_group", __LINE__);
+    group->timeout_ms = timeout_ms;
+    return status;
+}
+
 tt_status tt__native_join(tt_group **out, const tt__member *member) {
     int64_t deadline_ms = tt__deadline_ms(member->timeout_ms);
     *out = NULL;
-    if (member->world > TT__MAX_WORLD)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: a host holds at most %d", member->world, TT__MAX_WORLD);
     tt_group *group = new_group(member);
     if (!group)
         return tt_last_status();
@@ -83,7 +90,7 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     if (!status)
         status = tt__heap_init(group);
     if (!status)
-        status = tt_barrier(group); /* whoever comes through knows that nobody needs the store any more */
+        status = leave_store(group, deadline_ms);
     if (status) {
         release(group);
         return status;

@@ -78,8 +78,10 @@ static tt_status advance(tt_group *group, tt__work *work) {
     if (work->phase == QUEUED)
         publish(group, work);
     tt__wait wait = condition(group, work);
-    if (work->phase == PUBLISHED && tt__ready(group, &wait))
+    if (work->phase == PUBLISHED && tt__ready(group, &wait)) {
+        tt__ring(group); /* nobody should sleep through what may be a long reduction */
         TT__TRY(act(group, work));
+    }
     wait = condition(group, work);
     if (work->phase == REDUCED && work == group->queue && tt__ready(group, &wait))
         complete(group, work);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NEEDS "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)"
+
 bool tt__agent_serves_store(void) {
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     return agent && !strcmp(agent, "True");
@@ -23,31 +25,33 @@ tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world) {
 
 static tt_status from_env(const char *name, int64_t min, int64_t max, int64_t *value) {
     if (tt__parse_i64(name, getenv(name), min, max, value))
-        return tt__fail_prefix("env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)");
+        return tt__fail_prefix(NEEDS);
     return TT_OK;
 }
 
-tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world) {
-    int64_t r = rank, n = world, port = 0;
+static tt_status address_from_env(tt__meeting *meeting) {
     const char *host = getenv("MASTER_ADDR");
+    int64_t port = 0;
+    if (!host || !*host || strlen(host) >= sizeof meeting->host)
+        return tt__fail(TT_ERR_INVALID, NEEDS ": MASTER_ADDR: expected a host name or address, but it is %s",
+                        !host    ? "not set"
+                        : !*host ? "empty"
+                                 : "too long");
+    TT__TRY(from_env("MASTER_PORT", 0, 65535, &port));
+    if (!port && meeting->world > 1)
+        return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
+    snprintf(meeting->host, sizeof meeting->host, "%s", host);
+    meeting->port = (int)port;
+    return TT_OK;
+}
+
+tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store) {
+    int64_t r = rank, n = world;
     if (!world) {
         TT__TRY(from_env("RANK", 0, INT32_MAX, &r));
         TT__TRY(from_env("WORLD_SIZE", 1, INT32_MAX, &n));
     }
     TT__TRY(tt__meeting_check("env://", r, n));
-    if (!host || !*host || strlen(host) >= sizeof meeting->host)
-        return tt__fail(
-            TT_ERR_INVALID,
-            "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them): MASTER_ADDR: "
-            "expected a host name or address, but it is %s",
-            !host    ? "not set"
-            : !*host ? "empty"
-                     : "too long");
-    TT__TRY(from_env("MASTER_PORT", 0, 65535, &port));
-    if (!port && n > 1)
-        return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
-    *meeting = (tt__meeting){
-        .rank = (int)r, .world = (int)n, .port = (int)port, .serves = r == 0 && !tt__agent_serves_store()};
-    snprintf(meeting->host, sizeof meeting->host, "%s", host);
-    return TT_OK;
+    *meeting = (tt__meeting){.rank = (int)r, .world = (int)n, .serves = r == 0 && !tt__agent_serves_store()};
+    return has_store ? TT_OK : address_from_env(meeting);
 }

@@ -14,8 +14,8 @@ typedef struct tt__meeting {
     bool serves; /* this rank serves the store */
 } tt__meeting;
 
-/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). */
-tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world);
+/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the address is not needed. */
+tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store);
 
 /* From "tcp://host:port[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world);

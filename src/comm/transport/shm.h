@@ -92,6 +92,9 @@ void tt__shm_unmap(tt__shm *shm);
 /* How large the heap may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the memory of this machine. */
 tt_status tt__shm_heap_bytes(size_t *bytes);
 
+/* Has the machine `bytes` free for each of `world` ranks? Asked of large allocations only. */
+tt_status tt__shm_check_free(size_t bytes, int world);
+
 /* Commit pages of the own memory, or give them back; the range is whole pages. tt__shm_commit() fails with TT_ERR_MEMORY rather than
  * let a later access fault. */
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);

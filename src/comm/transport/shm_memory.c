@@ -133,9 +133,15 @@ static size_t available_bytes(void) {
 /* Above this size the machine's free memory is looked at first: the kernel would rather kill a process than refuse. */
 static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
+tt_status tt__shm_check_free(size_t bytes, int world) {
+    size_t available = bytes < LARGE ? SIZE_MAX : available_bytes();
+    if (bytes <= available / (size_t)world)
+        return TT_OK;
+    return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: this machine has %zu bytes free",
+                    bytes, world, available);
+}
+
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {
-    if (bytes >= LARGE && bytes > available_bytes())
-        return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory are more than this machine has free", bytes);
     /* Hints that an old kernel may lack. Pages that are touched through the mapping may be huge ones; those of fallocate() may not. */
     if (bytes >= HUGE_PAGE)
         madvise(shm->base + offset, bytes, MADV_HUGEPAGE);
