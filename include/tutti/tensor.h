@@ -8,9 +8,10 @@
  *
  * Errors in expressions. A call that returns a tensor returns NULL on failure and records an error with its own name and the
  * shapes that came. NULL as an input tensor gives NULL and records nothing, so that the first error stays: an expression needs one check, at
- * its end; tt_backward(NULL) and tt_item(NULL) return the first error of the scope.
+ * its end; tt_backward(NULL) and tt_item(NULL) return the first error of the scope (with none open: the thread's last error).
  *
- * Threads. Scope, tape and first error belong to a thread. A tensor may be read from several threads, written from one. */
+ * Threads. Scope, tape and first error belong to a thread. A tensor may be read from several threads, written from one. One that a recorded
+ * operator made (autograd.h) must be freed by the thread that made it. */
 #ifndef TUTTI_TENSOR_H
 #define TUTTI_TENSOR_H
 
@@ -39,7 +40,7 @@ typedef struct tt_shape {
 /* ---- scopes ---- */
 
 /* Open a scope / end it, and with it every scope opened inside it. Ending a scope that is not open does nothing. The id is what
- * begin returned. Ending the outermost scope also forgets the tape (autograd.h). */
+ * begin returned. What was recorded in a scope (autograd.h) is forgotten when it ends. */
 TT_API int tt_scope_begin(void);
 TT_API void tt_scope_end(int id);
 
@@ -49,7 +50,8 @@ TT_API void tt_scope_cleanup(const int *id);
 #define TT_AUTO_SCOPE __attribute__((cleanup(tt_scope_cleanup), unused)) const int tt_auto_scope_ = tt_scope_begin()
 #endif
 
-/* Take a tensor out of its scope: it is the caller's from now on. Returns it. NULL gives NULL. */
+/* Take a tensor out of its scope: it is the caller's from now on. Returns it. One that belongs to a module or a data set stays theirs.
+ * NULL gives NULL. */
 TT_API tt_tensor *tt_keep(tt_tensor *x);
 
 /* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor that belongs to
@@ -117,7 +119,8 @@ TT_API tt_tensor *tt_contiguous(tt_tensor *x);
 TT_API tt_tensor *tt_clone(tt_tensor *x);
 TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
 
-/* dst's elements := src's (same shape, same dtype), in place, not recorded. */
+/* dst's elements := src's (same shape, same dtype), in place, not recorded. Backward sees what stands in a tensor when it runs: don't overwrite
+ * one that a record still needs. NULL: as tt_item(). */
 TT_API tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
 
 /* Equal dtype, shape and bits. */

@@ -63,6 +63,8 @@ static bool allocate(tt_optimizer *o, tt_named_tensors params, const void *optio
 
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, tt_named_tensors params, int slots, const void *options,
                                 size_t size) {
+    if (params.count == 0 && !params.tensors && tt_last_status())
+        return NULL; /* the list of a failed object: its error stays */
     if (params.count == 0)
         return tt__fail_null(TT_ERR_INVALID, "%s: expected at least one parameter, got an empty list", cls->name);
     for (size_t i = 0; i < params.count; i++)

@@ -1,4 +1,5 @@
-/* Scopes: a stack in each thread. A scope knows its tensors (a list), when it began, and its first error. */
+/* Scopes: a stack in each thread. A scope knows its tensors (a list), when it began, and its first error. The outer few lie in the thread's own
+ * memory, so that opening one can't fail where it is not expected to. */
 #include "base/error.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
@@ -8,24 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct first_error {
-    tt_status status; /* TT_OK: none */
-    char text[TT__ERROR_TEXT_SIZE];
-} first_error;
+enum { SCOPES_AT_HAND = 16 };
 
 typedef struct scope {
     struct scope *outer;
     int id;
     uint64_t began;
     tt_tensor *newest; /* of its tensors, linked by prev */
-    first_error error;
+    tt_status error;   /* the first one, TT_OK: none */
+    char *error_text;  /* a block of the pool; NULL where there was no memory for it */
 } scope;
 
 static _Thread_local struct {
     scope *inner; /* the open one, NULL: none */
+    int depth;
     int last_id;
     uint64_t clock;
-    first_error error; /* of expressions outside any scope */
+    scope at_hand[SCOPES_AT_HAND];
 } mine;
 
 static void (*_Atomic ending)(uint64_t began);
@@ -35,19 +35,26 @@ void tt__scope_set_ending(void (*fn)(uint64_t began)) { atomic_store_explicit(&e
 uint64_t tt__scope_clock(void) { return ++mine.clock; }
 
 int tt_scope_begin(void) {
-    scope *s = tt__pool_alloc(sizeof *s);
+    scope *s = mine.depth < SCOPES_AT_HAND ? &mine.at_hand[mine.depth] : tt__pool_alloc(sizeof *s);
     if (!s) {
         tt__fail(TT_ERR_MEMORY, "tt_scope_begin: no memory for a scope");
         return 0;
     }
     mine.last_id = mine.last_id == INT_MAX ? 1 : mine.last_id + 1;
-    s->outer = mine.inner;
-    s->id = mine.last_id;
-    s->began = tt__scope_clock();
-    s->newest = NULL;
-    s->error.status = TT_OK;
+    *s = (scope){.outer = mine.inner, .id = mine.last_id, .began = tt__scope_clock()};
     mine.inner = s;
+    mine.depth++;
     return s->id;
+}
+
+/* An error that nobody asked for goes to the scope outside, if that has none: its NULL may have gone there too. */
+static void pass_error_on(scope *s) {
+    if (s->error && s->outer && !s->outer->error) {
+        s->outer->error = s->error;
+        s->outer->error_text = s->error_text;
+    } else {
+        tt__pool_free(s->error_text);
+    }
 }
 
 /* Newest first, so that no tensor goes before the records that use it. */
@@ -61,10 +68,10 @@ static void end_innermost(void) {
         tt__scope_remove(x);
         tt__tensor_unref(x);
     }
+    pass_error_on(s);
     mine.inner = s->outer;
-    if (s->error.status && s->outer && !s->outer->error.status)
-        s->outer->error = s->error;
-    tt__pool_free(s);
+    if (--mine.depth >= SCOPES_AT_HAND)
+        tt__pool_free(s);
 }
 
 static bool is_open(int id) {
@@ -112,26 +119,30 @@ void *tt__tensor_fail(tt_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    first_error *first = mine.inner ? &mine.inner->error : &mine.error;
-    if (!first->status) {
-        first->status = status;
-        memcpy(first->text, text, sizeof text);
+    scope *s = mine.inner;
+    if (s && !s->error) {
+        s->error = status;
+        s->error_text = tt__pool_alloc(sizeof text);
+        if (s->error_text)
+            memcpy(s->error_text, text, sizeof text);
     }
     return tt__fail_null(status, "%s", text);
 }
 
+static scope *scope_with_error(void) {
+    scope *s = mine.inner;
+    while (s && !s->error)
+        s = s->outer;
+    return s;
+}
+
 tt_status tt__tensor_first_error(const char *who) {
-    first_error *first = &mine.error;
-    for (scope *s = mine.inner; s; s = s->outer) {
-        if (s->error.status) {
-            first = &s->error;
-            break;
-        }
-    }
-    if (first->status) {
-        tt_status status = tt__fail(first->status, "%s", first->text);
-        first->status = TT_OK;
-        return status;
-    }
-    return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
+    scope *s = scope_with_error();
+    if (!s)
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
+    tt_status status = tt__fail(s->error, "%s", s->error_text ? s->error_text : tt_status_text(s->error));
+    tt__pool_free(s->error_text);
+    s->error_text = NULL;
+    s->error = TT_OK;
+    return status;
 }

@@ -1,15 +1,18 @@
-/* Counts calls of the allocator in this program, by standing in front of glibc's. Include it in one test program's only source.
- * Sanitizers bring an allocator of their own; there alloc_count_works is false and the count stays 0. */
+/* Counts calls of the allocator in this program, by standing in front of glibc's, and makes one fail. Include it in one test program's only source.
+ * Sanitizers bring an allocator of their own; there alloc_count_works is false and the counts stay 0.
+ * One thread at a time may allocate while a test counts "own" calls. */
 #ifndef TT_TESTS_UNIT_ALLOC_COUNT_H
 #define TT_TESTS_UNIT_ALLOC_COUNT_H
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 static volatile long alloc_count;
-static volatile long
-    alloc_count_own; /* of them, those made by the program itself, with what is linked into it statically, and not by shared libraries */
+/* Of them, those made by the program itself, with what is linked into it statically, and not by shared libraries; blocks of theirs not freed yet. */
+static volatile long alloc_count_own, alloc_live_own;
+static volatile long alloc_fail_own; /* the call with this number of alloc_count_own fails; 0: none */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ALLOC_COUNT_SANITIZED 1
@@ -26,39 +29,85 @@ extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void *p);
 
 extern char __executable_start, etext;
 
-static void alloc_count_call(const void *caller) {
-    alloc_count++;
-    if ((const char *)caller >= &__executable_start && (const char *)caller < &etext)
-        alloc_count_own++;
+/* Live blocks of the program itself: a hash table that is never full in a test. A removed entry leaves a mark, so that searches go on past it. */
+enum { ALLOC_TABLE = 1 << 16 };
+static void *alloc_table[ALLOC_TABLE];
+
+static size_t alloc_slot(const void *p) { return ((uintptr_t)p >> 4) * 2654435761u % ALLOC_TABLE; }
+
+static void *alloc_note(void *p) {
+    void *const removed = (void *)alloc_table;
+    size_t i = alloc_slot(p);
+    while (alloc_table[i] && alloc_table[i] != removed)
+        i = (i + 1) % ALLOC_TABLE;
+    alloc_table[i] = p;
+    alloc_live_own++;
+    return p;
 }
 
+static void alloc_forget(const void *p) {
+    size_t i = alloc_slot(p);
+    for (int tries = 0; alloc_table[i] && tries < ALLOC_TABLE; tries++, i = (i + 1) % ALLOC_TABLE) {
+        if (alloc_table[i] == p) {
+            alloc_table[i] = (void *)alloc_table;
+            alloc_live_own--;
+            return;
+        }
+    }
+}
+
+typedef enum alloc_verdict { ALLOC_OTHER, ALLOC_OWN, ALLOC_FAILS } alloc_verdict;
+
+static alloc_verdict alloc_judge(const void *caller) {
+    alloc_count++;
+    if ((const char *)caller < &__executable_start || (const char *)caller >= &etext)
+        return ALLOC_OTHER;
+    return ++alloc_count_own == alloc_fail_own ? ALLOC_FAILS : ALLOC_OWN;
+}
+
+/* The result of a call: what `expression` gives, noted if it is the program's own; or NULL. */
+#define ALLOC_RESULT(verdict, expression) \
+    ((verdict) == ALLOC_FAILS ? NULL : (verdict) == ALLOC_OWN ? alloc_note(expression) : (expression))
+
 void *malloc(size_t size) {
-    alloc_count_call(__builtin_return_address(0));
-    return __libc_malloc(size);
+    alloc_verdict v = alloc_judge(__builtin_return_address(0));
+    return ALLOC_RESULT(v, __libc_malloc(size));
 }
 
 void *calloc(size_t n, size_t size) {
-    alloc_count_call(__builtin_return_address(0));
-    return __libc_calloc(n, size);
+    alloc_verdict v = alloc_judge(__builtin_return_address(0));
+    return ALLOC_RESULT(v, __libc_calloc(n, size));
 }
 
 void *realloc(void *p, size_t size) {
-    alloc_count_call(__builtin_return_address(0));
-    return __libc_realloc(p, size);
+    alloc_verdict v = alloc_judge(__builtin_return_address(0));
+    if (v == ALLOC_FAILS)
+        return NULL;
+    alloc_forget(p);
+    return ALLOC_RESULT(v, __libc_realloc(p, size));
 }
 
 void *aligned_alloc(size_t alignment, size_t size) {
-    alloc_count_call(__builtin_return_address(0));
-    return __libc_memalign(alignment, size);
+    alloc_verdict v = alloc_judge(__builtin_return_address(0));
+    return ALLOC_RESULT(v, __libc_memalign(alignment, size));
 }
 
 int posix_memalign(void **out, size_t alignment, size_t size) {
-    alloc_count_call(__builtin_return_address(0));
-    *out = __libc_memalign(alignment, size);
-    return *out ? 0 : ENOMEM;
+    alloc_verdict v = alloc_judge(__builtin_return_address(0));
+    void *p = ALLOC_RESULT(v, __libc_memalign(alignment, size));
+    if (p)
+        *out = p;
+    return p ? 0 : ENOMEM;
+}
+
+void free(void *p) {
+    if (p)
+        alloc_forget(p);
+    __libc_free(p);
 }
 #else
 static const bool alloc_count_works = false;

@@ -1,0 +1,76 @@
+/* Memory runs out: each allocation of a training program fails once, the first, the second, ... Every round must end with TT_ERR_MEMORY, and, when
+ * what was made is freed, with as much memory in use as before. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <tutti/nn.h>
+#include <tutti/optim.h>
+
+#include "alloc_count.h"
+#include "tensor/pool.h"
+
+static tt_status forward_and_backward(tt_module *model, tt_optimizer *sgd) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_transpose(tt_ones(TT_SHAPE(6, 4), TT_F32), 0, 1); /* not contiguous: copies are made */
+    tt_tensor *y = tt_module_forward(model, x), *t = tt_zeros(TT_SHAPE(4), TT_I64);
+    tt_tensor *loss = tt_add(tt_cross_entropy(y, t), tt_nll_loss(tt_log_softmax(y, 0), t));
+    loss =
+        tt_add(loss, tt_mean(tt_mul(tt_reshape(tt_transpose(y, 0, 1), TT_SHAPE(-1)), tt_scale(tt_flatten(y, 0), 2))));
+    loss = tt_add(loss, tt_mse_loss(tt_matmul(tt_transpose(y, 0, 1), tt_relu(y)), tt_zeros(TT_SHAPE(3, 3), TT_F32)));
+    tt_status status = tt_backward(loss);
+    return status ? status : tt_optimizer_step(sgd);
+}
+
+/* A little of everything; TT_OK or the first error. */
+static tt_status program(void) {
+    tt_status status = TT_OK;
+    tt_module *model = tt_nn_sequential(tt_nn_linear(6, 5), tt_nn_relu(), tt_nn_linear(5, 3));
+    tt_optimizer *sgd = model ? tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9) : NULL;
+    if (!sgd)
+        status = tt_last_status();
+    for (int i = 0; i < 2 && !status; i++)
+        status = forward_and_backward(model, sgd);
+    if (!status)
+        status = tt_optimizer_load_state_dict(sgd, tt_optimizer_state_dict(sgd));
+    if (!status)
+        status = tt_module_load_state_dict(model, tt_module_state_dict(model));
+    tt_optimizer_free(sgd);
+    tt_module_free(model);
+    return status;
+}
+
+/* Blocks in use, without those that wait in the pool. */
+static long in_use(void) {
+    tt__pool_trim();
+    return alloc_live_own;
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    if (!alloc_count_works)
+        skip(); /* a sanitizer's allocator stands in the way */
+    assert_int_equal(program(), TT_OK);
+    assert_int_equal(program(), TT_OK);
+    int rounds = 0;
+    for (bool failed = true; failed; rounds++) {
+        long before = in_use();
+        alloc_fail_own = alloc_count_own + rounds + 1;
+        tt_status status = program();
+        failed = alloc_count_own >= alloc_fail_own;
+        alloc_fail_own = 0;
+        if (status != (failed ? TT_ERR_MEMORY : TT_OK))
+            fail_msg("allocation %d failed: %s: %s", rounds + 1, tt_status_name(status), tt_last_error());
+        tt_clear_error();
+        if (in_use() != before)
+            fail_msg("allocation %d failed: %ld blocks stay in use", rounds + 1, in_use() - before);
+    }
+    assert_in_range(rounds, 50, 1000); /* there was something to fail */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
