@@ -27,7 +27,8 @@ expect 0 t10k-labels-idx1-ubyte.gz digits --seed=3 --train=300 --test=50 --gz "$
 for file in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
     gzip -dc "$dir/packed/$file.gz" | cmp - "$dir/plain/$file" || fail "$file differs from $file.gz"
 done
-[ "$(ls "$dir/plain" | wc -l)" -eq 4 ] || fail "expected four files, got: $(ls "$dir/plain")"
+set -- "$dir/plain"/*
+[ $# -eq 4 ] || fail "expected four files, got: $*"
 
 # The test set goes on where the training set ends: its examples are others.
 expect 0 "" digits "$dir/longer" --train 340 --test 10 --seed 3
