@@ -42,7 +42,8 @@ TT_API tt_dataset *tt_digits(int64_t n, uint64_t seed);
 TT_API tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end);
 
 /* What the loader does to u8 inputs of this set: nothing (they become f32 as they are), or ToTensor, x / 255, then Normalize, (x - mean) / std,
- * in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID. ToTensor alone is mean 0, std 1. */
+ * in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the inputs are not u8. ToTensor alone is mean 0, std 1.
+ * Loaders follow from their next batch on. A subset does as its base does, until it is given its own. */
 TT_API tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std);
 
 /* Number of examples; tensors of all inputs and targets (borrowed; of a subset: views; targets may be NULL). */

@@ -117,14 +117,13 @@ tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std) {
         return tt__fail(TT_ERR_INVALID,
                         "tt_dataset_normalize: expected finite numbers and std > 0, got mean %g, std %g", mean, std);
     dataset->normalized = true;
-    dataset->mean = mean;
-    dataset->std = std;
+    dataset->mean = (float)mean;
+    dataset->std = (float)std;
     return TT_OK;
 }
 
-void tt__dataset_table(const tt_dataset *dataset, float table[256]) {
+const tt_dataset *tt__dataset_normalization(const tt_dataset *dataset) {
     while (!dataset->normalized && dataset->base)
         dataset = dataset->base;
-    for (int v = 0; v < 256; v++)
-        table[v] = dataset->normalized ? ((float)v / 255.0f - (float)dataset->mean) / (float)dataset->std : (float)v;
+    return dataset->normalized ? dataset : NULL;
 }

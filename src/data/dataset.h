@@ -9,11 +9,11 @@ struct tt_dataset {
     tt_tensor *targets;     /* (N, ...) held, contiguous, or NULL */
     const tt_dataset *base; /* of a subset; its normalisation counts unless the subset has its own */
     bool normalized;
-    double mean, std;
+    float mean, std;
 };
 
-/* table[v] := what the loader makes of the u8 value v. */
-void tt__dataset_table(const tt_dataset *dataset, float table[256]);
+/* The set whose mean and std count for this one: itself, or a set it is a subset of. NULL: inputs are not normalised. */
+const tt_dataset *tt__dataset_normalization(const tt_dataset *dataset);
 
 /* How many examples the sampler chooses from. */
 int64_t tt__sampler_dataset_size(const tt_sampler *sampler);

@@ -1,4 +1,5 @@
 /* The loader: batches gathered into two tensors that are made once. */
+#include "data/convert_kernels.h"
 #include "data/dataset.h"
 
 #include "base/error.h"
@@ -16,7 +17,6 @@ struct tt_loader {
     int64_t at;       /* the next one */
     tt_tensor *x;     /* (batch_size, ...) */
     tt_tensor *y;     /* (batch_size, ...) or NULL */
-    float table[256]; /* what u8 inputs become */
 };
 
 /* ---- making ---- */
@@ -88,39 +88,66 @@ int64_t tt_loader_batches(const tt_loader *loader) {
 
 /* ---- batches ---- */
 
-/* Where row `index` of x begins, and how many bytes it has. */
-static size_t row_bytes(const tt_tensor *x) {
-    return x->shape.dim[0] ? (size_t)(x->numel / x->shape.dim[0]) * tt_dtype_size(x->dtype) : 0;
+/* The examples of an epoch, as rows of inputs or of targets: number i is row order[i], or i without an order. */
+typedef struct rows {
+    const char *data;
+    size_t bytes; /* of a row */
+    const int64_t *order;
+    int64_t count;
+} rows;
+
+static rows rows_of(const tt_loader *loader, const tt_tensor *x) {
+    return (rows){.data = x->data,
+                  .bytes = (size_t)(x->numel / x->shape.dim[0]) * tt_dtype_size(x->dtype),
+                  .order = loader->sampler ? tt_sampler_indices(loader->sampler) : NULL,
+                  .count = loader->examples};
 }
 
-static void gather_rows(tt_tensor *to, const tt_tensor *from, const int64_t *index, int64_t first, int64_t n) {
-    size_t bytes = row_bytes(from);
+static const char *row(const rows *r, int64_t i) { return r->data + (size_t)(r->order ? r->order[i] : i) * r->bytes; }
+
+/* Shuffled rows come from anywhere in memory: without asking ahead, waiting for it costs more than the work does. The hardware sees to the
+ * rest of a long row by itself. */
+static void prefetch(const rows *r, int64_t i) {
+    enum { AHEAD = 2, LINE = 64, MOST = 1024 };
+    if (!r->order || i + AHEAD >= r->count)
+        return;
+    const char *next = row(r, i + AHEAD);
+    for (size_t at = 0; at < r->bytes && at < MOST; at += LINE)
+        __builtin_prefetch(next + at);
+}
+
+static void gather_rows(tt_tensor *to, const rows *from, int64_t first, int64_t n) {
     char *out = to->data;
-    for (int64_t i = 0; i < n; i++)
-        memcpy(out + (size_t)i * bytes, (const char *)from->data + (size_t)(index ? index[i] : first + i) * bytes,
-               bytes);
-}
-
-static void gather_u8(tt_tensor *to, const tt_tensor *from, const int64_t *index, int64_t first, int64_t n,
-                      const float *table) {
-    size_t row = row_bytes(from);
-    float *restrict out = to->data;
-    for (int64_t i = 0; i < n; i++, out += row) {
-        const uint8_t *restrict in = (const uint8_t *)from->data + (size_t)(index ? index[i] : first + i) * row;
-        for (size_t k = 0; k < row; k++)
-            out[k] = table[in[k]];
+    for (int64_t i = first; i < first + n; i++, out += from->bytes) {
+        prefetch(from, i);
+        memcpy(out, row(from, i), from->bytes);
     }
 }
 
+static void gather_u8(tt_tensor *to, const rows *from, int64_t first, int64_t n, const tt_dataset *normalization) {
+    const tt__convert_kernels *kernels = TT__LEVEL_CHOOSE(tt__convert_kernels);
+    float *out = to->data;
+    for (int64_t i = first; i < first + n; i++, out += from->bytes) {
+        const uint8_t *in = (const uint8_t *)row(from, i);
+        prefetch(from, i);
+        if (normalization)
+            kernels->normalize(out, in, from->bytes, normalization->mean, normalization->std);
+        else
+            kernels->plain(out, in, from->bytes);
+    }
+}
+
+/* The next n examples. There is at least one, so the data set is not empty. */
 static void gather(tt_loader *loader, int64_t n) {
-    const tt_tensor *inputs = loader->dataset->inputs, *targets = loader->dataset->targets;
-    const int64_t *index = loader->sampler ? tt_sampler_indices(loader->sampler) + loader->at : NULL;
-    if (inputs->dtype == TT_U8)
-        gather_u8(loader->x, inputs, index, loader->at, n, loader->table);
+    rows inputs = rows_of(loader, loader->dataset->inputs);
+    if (loader->dataset->inputs->dtype == TT_U8)
+        gather_u8(loader->x, &inputs, loader->at, n, tt__dataset_normalization(loader->dataset));
     else
-        gather_rows(loader->x, inputs, index, loader->at, n);
-    if (targets)
-        gather_rows(loader->y, targets, index, loader->at, n);
+        gather_rows(loader->x, &inputs, loader->at, n);
+    if (loader->y) {
+        rows targets = rows_of(loader, loader->dataset->targets);
+        gather_rows(loader->y, &targets, loader->at, n);
+    }
 }
 
 bool tt_loader_next(tt_loader *loader, tt_batch *batch) {
@@ -133,8 +160,6 @@ bool tt_loader_next(tt_loader *loader, tt_batch *batch) {
         loader->at = 0;
         return false;
     }
-    if (loader->at == 0)
-        tt__dataset_table(loader->dataset, loader->table);
     /* Neither can fail: a batch is at most what both were made for. */
     tt__tensor_set_rows(loader->x, n);
     if (loader->y)

@@ -1,4 +1,5 @@
 /* Data sets and loaders: batches hold the examples they should, normalised as torchvision does, and cost no allocation. */
+#include "data/convert_kernels.h"
 #include "unit/alloc_count.h"
 
 #include <tutti/data.h>
@@ -138,7 +139,7 @@ static void u8_is_normalised_as_torchvision_does(void **state) {
     const float *x = only_batch(loader);
     for (int v = 0; v < 256; v++)
         assert_true(x[v] == (float)v);
-    assert_int_equal(tt_dataset_normalize(d, 0, 1), TT_OK); /* counts from the next epoch on */
+    assert_int_equal(tt_dataset_normalize(d, 0, 1), TT_OK); /* counts from the next batch on */
     x = only_batch(loader);
     for (int v = 0; v < 256; v++)
         assert_true(x[v] == (float)v / 255.0f);
@@ -150,6 +151,27 @@ static void u8_is_normalised_as_torchvision_does(void **state) {
     }
     tt_loader_free(loader);
     tt_dataset_free(d);
+}
+
+/* Any tail, and any level: the plain build is the reference. */
+static void every_instruction_set_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 300 };
+    const tt__convert_kernels *base = &tt__convert_kernels_base, *best = TT__LEVEL_CHOOSE(tt__convert_kernels);
+    uint8_t in[N];
+    float want[N], got[N + 1];
+    for (int i = 0; i < N; i++)
+        in[i] = (uint8_t)(i * 7);
+    for (size_t n = 0; n <= N; n += n < 70 ? 1 : 23) {
+        got[n] = -5;
+        base->plain(want, in, n);
+        best->plain(got, in, n);
+        assert_memory_equal(want, got, n * sizeof *got);
+        base->normalize(want, in, n, 0.1307f, 0.3081f);
+        best->normalize(got, in, n, 0.1307f, 0.3081f);
+        assert_memory_equal(want, got, n * sizeof *got);
+        assert_true(got[n] == -5); /* nothing beyond */
+    }
 }
 
 static void normalisation_is_checked(void **state) {
@@ -307,6 +329,7 @@ int main(void) {
         cmocka_unit_test(the_sampler_says_which),
         cmocka_unit_test(batches_survive_scopes),
         cmocka_unit_test(u8_is_normalised_as_torchvision_does),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(normalisation_is_checked),
         cmocka_unit_test(other_types_stay_what_they_are),
         cmocka_unit_test(subsets_are_views_with_their_base_s_normalisation),
