@@ -5,9 +5,9 @@
  * they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
  *
  * Every call on a `tt_store` blocks until answered, at most the store's timeout. A store may be used from several threads;
- * calls are then served one after the other. After TT_ERR_NET, TT_ERR_PROTOCOL, or a timeout in the middle of an answer the
- * connection is closed and every later call fails with TT_ERR_STATE; after a timeout of tt_store_wait in the 2.x dialect
- * the store stays usable. */
+ * calls are then served one after the other, and waiting for one's turn counts towards the timeout. After TT_ERR_NET,
+ * TT_ERR_PROTOCOL, or a timeout in the middle of an answer the connection is closed and every later call fails with
+ * TT_ERR_STATE; after a timeout of tt_store_wait in the 2.x dialect the store stays usable. */
 #ifndef TUTTI_STORE_H
 #define TUTTI_STORE_H
 
@@ -120,7 +120,8 @@ TT_API tt_status tt_store_multi_set(tt_store *store, const char *const *keys, co
  * and their text: release it with free(). */
 TT_API tt_status tt_store_list_keys(tt_store *store, char ***keys, size_t *n);
 
-/* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). */
+/* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). A key's barrier opens once and
+ * then stays open, so each barrier takes a key of its own. A client that timed out has been counted. */
 TT_API tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms);
 
 TT_END_DECLS

@@ -1,13 +1,13 @@
 /* tutti store: serve a key-value store until told to stop. */
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "net/net.h"
 
 #include <tutti/store.h>
 
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 static int help(void) {
@@ -43,9 +43,10 @@ static void allow_many_clients(void) {
     }
 }
 
-/* An address in IPv6's notation is written in brackets before a port. */
 static void announce(const char *host, int port) {
-    printf(strchr(host, ':') ? "serving on [%s]:%d\n" : "serving on %s:%d\n", host, port);
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(host, port, where);
+    printf("serving on %s\n", where);
     fflush(stdout);
 }
 

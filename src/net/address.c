@@ -34,3 +34,8 @@ void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDR
         snprintf(text, TT__NET_ADDRESS_SIZE, "%s:%d", name, ntohs(in4.sin_port));
     }
 }
+
+void tt__net_endpoint_text(const char *host, int port, char text[TT__NET_ENDPOINT_SIZE]) {
+    bool brackets = strchr(host, ':') != NULL;
+    snprintf(text, TT__NET_ENDPOINT_SIZE, "%s%.255s%s:%d", brackets ? "[" : "", host, brackets ? "]" : "", port);
+}

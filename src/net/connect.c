@@ -86,12 +86,14 @@ tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_
             return TT_OK;
         int left = tt__left_ms(deadline_ms);
         if (!left)
-            return tt__fail(TT_ERR_TIMEOUT,
-                            "could not connect to %s:%d within %lld ms (%s). Is anything serving there, and is the "
-                            "address right?",
-                            host, port, (long long)(tt__now_ms() - start), why);
+            break;
         if (pause > left)
             pause = left;
         nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
     }
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(host, port, where);
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "could not connect to %s within %lld ms (%s). Is anything serving there, and is the address right?",
+                    where, (long long)(tt__now_ms() - start), why);
 }

@@ -77,6 +77,18 @@ static tt_status check_loopback(const struct addrinfo *list, const char *host) {
     return TT_OK;
 }
 
+static tt_status fail_listen(int errnum, const char *host, int port) {
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(host, port, where);
+    if (errnum != EADDRINUSE)
+        return tt__fail_errno(TT_ERR_NET, errnum, "can't serve on %s", where);
+    return tt__fail(
+        TT_ERR_NET,
+        "can't serve on %s: the port is in use. Stop what uses it, choose another port, or give port 0 for any "
+        "free one",
+        where);
+}
+
 tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
     struct addrinfo *list = NULL;
     *n = 0;
@@ -90,14 +102,7 @@ tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t m
         do
             errnum = listen_list(list, port, fds, max, n, bound);
         while (errnum == EADDRINUSE && port == 0 && ++attempt < ANY_PORT_ATTEMPTS);
-        if (errnum == EADDRINUSE)
-            status =
-                tt__fail(TT_ERR_NET,
-                         "can't serve on %s:%d: the port is in use. Stop what uses it, choose another port, or give "
-                         "port 0 for any free one",
-                         host, port);
-        else if (errnum)
-            status = tt__fail_errno(TT_ERR_NET, errnum, "can't serve on %s:%d", host, port);
+        status = errnum ? fail_listen(errnum, host, port) : TT_OK;
     }
     freeaddrinfo(list);
     return status;

@@ -1,4 +1,5 @@
-/* Sockets with deadlines. A deadline is a moment in tt__now_ms() time; every function here returns by then.
+/* Sockets with deadlines. A deadline is a moment in tt__now_ms() time; every function here returns by then
+ * (but a name server is as slow as it is).
  * Sockets made here are close-on-exec, without Nagle's delay, and never raise SIGPIPE. */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
@@ -34,9 +35,11 @@ tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t m
 /* Is this 127.0.0.0/8, ::1, or the former in IPv6 clothes? */
 bool tt__net_is_loopback(const struct sockaddr *address);
 
-enum { TT__NET_ADDRESS_SIZE = 80 };
+enum { TT__NET_ADDRESS_SIZE = 80, TT__NET_ENDPOINT_SIZE = 280 };
 
 /* "127.0.0.1:29500", "[::1]:29500" */
 void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]);
+/* The same of a host as the user wrote it: "localhost:29500", "[::1]:29500". */
+void tt__net_endpoint_text(const char *host, int port, char text[TT__NET_ENDPOINT_SIZE]);
 
 #endif

@@ -34,6 +34,8 @@ tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op) {
     const tt__store_op_info *info = &tt__store_op_table[op];
     if (client->fd < 0)
         return tt__fail(TT_ERR_STATE, "the connection was closed after an earlier error; make a new store");
+    if (client->in_start < client->in_end)
+        return lose(client, tt__fail(TT_ERR_PROTOCOL, "the server sent bytes that nobody had asked for"));
     if (info->opcode[client->dialect] < 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "PyTorch 1.13's store dialect has no %s", info->name);
     tt__bytes_clear(&client->out, KEEP_BUFFER);
@@ -163,8 +165,9 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
             status, "no answer to the handshake. Is a TCPStore serving there? (PyTorch 1.x's needs the 1.13 dialect)");
     if (client->ended || (!status && tt__store_number(echo, 4) != nonce))
         return lose(client,
-                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: the handshake was %s",
-                             client->ended ? "refused" : "answered with other bytes"));
+                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: %s",
+                             client->ended ? "it closed the connection (or has no more descriptors to serve with)"
+                                           : "it answered the handshake with other bytes"));
     return status;
 }
 
@@ -178,8 +181,11 @@ tt_status tt__store_client_open(tt__store_client *client, const char *host, int 
         if (!status)
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
-            return tt__fail_prefix("store %s:%d", host, port);
+            break;
         /* Reset: a server that is just ending, its successor perhaps just starting. */
         nanosleep(&(struct timespec){.tv_nsec = RECONNECT_MS * 1000000L}, NULL);
     }
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(host, port, where);
+    return tt__fail_prefix("store %s", where);
 }

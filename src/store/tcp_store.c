@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, WHERE_SIZE = 280 };
+enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMING_MS = 1000 };
 
 typedef struct tcp_store {
     tt_store base;
@@ -20,25 +20,43 @@ typedef struct tcp_store {
     tt__store_client client;
     _Atomic int64_t timeout_ms;
     int port;
-    char where[WHERE_SIZE];  /* host:port, for errors */
-    tt_store_server *server; /* ours, or NULL */
+    char where[TT__NET_ENDPOINT_SIZE]; /* host:port, for errors */
+    tt_store_server *server;           /* ours, or NULL */
 } tcp_store;
 
 /* One call in progress. */
 typedef struct call {
     tcp_store *store;
-    tt__store_client *client;
+    tt__store_client *client; /* to be touched only while status is TT_OK: that is, with the lock held */
     int64_t deadline_ms;
+    bool locked;
     tt_status status; /* of the first thing that failed */
 } call;
 
+/* Another thread's call may be a long wait, so the lock has the deadline, too. */
+static tt_status lock(tcp_store *store, int64_t deadline_ms) {
+    const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
+    if (!pthread_mutex_trylock(&store->lock) || !pthread_mutex_clocklock(&store->lock, CLOCK_MONOTONIC, &until))
+        return TT_OK;
+    return tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+}
+
 static call begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
     tcp_store *store = (tcp_store *)base;
-    pthread_mutex_lock(&store->lock);
-    return (call){store, &store->client, tt__deadline_ms(timeout_ms), tt__store_client_begin(&store->client, op)};
+    call c = {store, &store->client, tt__deadline_ms(timeout_ms), .status = TT_OK};
+    c.status = lock(store, c.deadline_ms);
+    c.locked = !c.status;
+    if (c.locked)
+        c.status = tt__store_client_begin(c.client, op);
+    return c;
 }
 
 static call begin(tt_store *base, tt__store_op op) { return begin_for(base, op, ((tcp_store *)base)->timeout_ms); }
+
+static void put_u64(call *c, uint64_t value) {
+    if (!c->status)
+        tt__store_put_u64(&c->client->out, value);
+}
 
 /* The user's key as it goes over the wire: with a leading slash. */
 static void put_key(call *c, const char *key) {
@@ -102,7 +120,8 @@ static tt_status end(call *c, const char *what, const char *key) {
         tt__fail_prefix("store %s: %s \"%.200s\"", c->store->where, what, key);
     else if (status)
         tt__fail_prefix("store %s: %s", c->store->where, what);
-    pthread_mutex_unlock(&c->store->lock);
+    if (c->locked)
+        pthread_mutex_unlock(&c->store->lock);
     return status;
 }
 
@@ -125,10 +144,10 @@ static tt_status tcp_append(tt_store *store, const char *key, const void *value,
 static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_t *result) {
     call c = begin(store, TT__STORE_ADD);
     put_key(&c, key);
-    tt__store_put_u64(&c.client->out, (uint64_t)delta);
+    put_u64(&c, (uint64_t)delta);
     submit(&c);
     read_i64(&c, result);
-    if (c.status == TT_ERR_NET && c.client->ended)
+    if (c.locked && c.status == TT_ERR_NET && c.client->ended)
         c.status =
             tt__fail(TT_ERR_PROTOCOL, "the server closed the connection: the value is no number (or the server ended)");
     return end(&c, "add", key);
@@ -178,7 +197,7 @@ static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const v
     if (!c.status && n > TT__STORE_MAX_COUNT)
         c.status =
             tt__fail(TT_ERR_INVALID, "%zu keys; at most %" PRIu64 " go into one request", n, TT__STORE_MAX_COUNT);
-    tt__store_put_u64(&c.client->out, n);
+    put_u64(&c, n);
     for (size_t i = 0; i < n && !c.status; i++) {
         put_key(&c, keys[i]);
         put_value(&c, values[i], sizes[i]);
@@ -188,9 +207,9 @@ static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const v
 }
 
 /* Is this one key there? For the text of a timeout only, so any trouble counts as "yes". */
-static bool is_missing(call *c, const char *key) {
+static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     uint8_t flag = TT__STORE_READY;
-    call check = {c->store, c->client, tt__deadline_ms(1000), tt__store_client_begin(c->client, TT__STORE_CHECK)};
+    call check = {c->store, c->client, deadline_ms, .status = tt__store_client_begin(c->client, TT__STORE_CHECK)};
     put_keys(&check, &key, 1);
     submit(&check);
     read_flag(&check, &flag);
@@ -199,10 +218,11 @@ static bool is_missing(call *c, const char *key) {
 
 /* The keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
+    int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
     text[0] = '\0';
-    for (; i < n && named < KEYS_NAMED; i++) {
-        if (c->client->fd >= 0 && n > 1 && !is_missing(c, keys[i]))
+    for (; i < n && named < KEYS_NAMED && tt__left_ms(deadline_ms); i++) {
+        if (c->client->fd >= 0 && n > 1 && !is_missing(c, keys[i], deadline_ms))
             continue;
         int wrote = snprintf(text + used, KEYS_TEXT_SIZE - used, "%s%.100s", named++ ? ", " : "", keys[i]);
         if ((size_t)wrote >= KEYS_TEXT_SIZE - used)
@@ -218,7 +238,7 @@ static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout
     submit(c);
     if (!c->status)
         c->status = tt__store_client_read_stop_waiting(c->client, c->deadline_ms);
-    if (c->status != TT_ERR_TIMEOUT)
+    if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
     name_missing(c, keys, n, missing);
@@ -294,11 +314,11 @@ static tt_status tcp_list_keys(tt_store *store, char ***keys, size_t *n) {
 static tt_status tcp_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms) {
     call c = begin_for(store, TT__STORE_BARRIER, timeout_ms);
     put_key(&c, key);
-    tt__store_put_u64(&c.client->out, (uint64_t)world_size);
+    put_u64(&c, (uint64_t)world_size);
     submit(&c);
     if (!c.status)
         c.status = tt__store_client_read_stop_waiting(c.client, c.deadline_ms);
-    if (c.status == TT_ERR_TIMEOUT)
+    if (c.locked && c.status == TT_ERR_TIMEOUT)
         c.status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms before all %" PRId64 " clients came",
                             timeout_ms, world_size);
     return end(&c, "barrier", key);
@@ -340,10 +360,10 @@ static const tt__store_ops tcp_ops = {
 
 /* Add `delta` to the counter of clients. */
 static tt_status count_client(tcp_store *store, int64_t delta, int64_t deadline_ms, int64_t *came) {
-    call c = {store, &store->client, deadline_ms, tt__store_client_begin(&store->client, TT__STORE_ADD)};
+    call c = {store, &store->client, deadline_ms, .status = tt__store_client_begin(&store->client, TT__STORE_ADD)};
     tt__store_put_string(&c.client->out,
                          (tt__span){(const uint8_t *)TT__STORE_INIT_KEY, sizeof TT__STORE_INIT_KEY - 1});
-    tt__store_put_u64(&c.client->out, (uint64_t)delta);
+    put_u64(&c, (uint64_t)delta);
     submit(&c);
     read_i64(&c, came);
     return c.status;
@@ -373,7 +393,7 @@ static tt_status open_store(tcp_store *store, const tt_tcp_store_args *args) {
         TT__TRY(tt_store_server_start(&store->server, args->host, args->port));
         store->port = tt_store_server_port(store->server);
     }
-    snprintf(store->where, sizeof store->where, "%.255s:%d", args->host, store->port);
+    tt__net_endpoint_text(args->host, store->port, store->where);
     TT__TRY(tt__store_client_open(&store->client, args->host, store->port, args->dialect, deadline_ms));
     if (args->world_size > 0 && wait_for_workers(store, args, deadline_ms))
         return tt__fail_prefix("store %s", store->where);

@@ -185,6 +185,11 @@ static void loopback_addresses(void **state) {
     assert_true(loopback(AF_INET6, "::ffff:127.0.0.1", "[::ffff:127.0.0.1]:0"));
     assert_false(loopback(AF_INET6, "::ffff:10.0.0.1", "[::ffff:10.0.0.1]:0"));
     assert_false(loopback(AF_INET6, "fe80::1", "[fe80::1]:0"));
+    char endpoint[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text("localhost", 1, endpoint);
+    assert_string_equal(endpoint, "localhost:1");
+    tt__net_endpoint_text("::1", 29500, endpoint);
+    assert_string_equal(endpoint, "[::1]:29500");
     struct sockaddr other = {.sa_family = AF_UNIX};
     assert_false(tt__net_is_loopback(&other));
 }

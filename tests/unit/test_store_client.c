@@ -239,6 +239,18 @@ static void wrong_answers(void **state) {
     end_script(&slow);
 }
 
+static void bytes_that_nobody_asked_for(void **state) {
+    (void)state;
+    script s = SCRIPT("< hello", "> 07", "< 01 00*7 07");
+    start_script(&s);
+    tt_store *store = connect_to(&s, TT_STORE_TORCH_2);
+    int64_t count;
+    assert_int_equal(tt_store_num_keys(store, &count), TT_OK);
+    expect_error(tt_store_num_keys(store, &count), TT_ERR_PROTOCOL, "nobody had asked for");
+    tt_store_free(store);
+    end_script(&s);
+}
+
 /* The key comes just when the client gives up: the wait was successful. */
 static void an_answer_that_crosses(void **state) {
     (void)state;
@@ -454,6 +466,33 @@ static void threads_share_a_store(void **state) {
     tt_store_free(shared_store);
 }
 
+static void *wait_on_shared_store(void *arg) {
+    const char *key = arg;
+    return (void *)(intptr_t)tt_store_wait(shared_store, &key, 1, PATIENCE_MS);
+}
+
+static void waiting_for_another_thread_has_a_deadline(void **state) {
+    (void)state;
+    tt_store *other = client(TT_STORE_TORCH_2);
+    pthread_t thread;
+    void *status;
+    char key[] = "late";
+    int64_t deadline = tt__deadline_ms(PATIENCE_MS);
+    tt_status blocked = TT_OK;
+    shared_store = client(TT_STORE_TORCH_2);
+    tt_store_set_timeout_ms(shared_store, 30);
+    assert_int_equal(pthread_create(&thread, NULL, wait_on_shared_store, key), 0);
+    while (!blocked && tt__left_ms(deadline)) /* until the thread has begun to wait */
+        blocked = tt_store_set(shared_store, "k", "v", 1);
+    expect_error(blocked, TT_ERR_TIMEOUT, "another thread");
+    assert_int_equal(tt_store_set(other, key, "v", 1), TT_OK);
+    pthread_join(thread, &status);
+    assert_null(status);
+    assert_int_equal(tt_store_set(shared_store, "k", "v", 1), TT_OK);
+    tt_store_free(shared_store);
+    tt_store_free(other);
+}
+
 static void *meet_at_barrier(void *arg) {
     (void)arg;
     tt_store *store;
@@ -493,6 +532,7 @@ int main(void) {
         cmocka_unit_test(bytes_of_1_13),
         cmocka_unit_test(connecting_to_no_store),
         cmocka_unit_test(wrong_answers),
+        cmocka_unit_test(bytes_that_nobody_asked_for),
         cmocka_unit_test(an_answer_that_crosses),
         cmocka_unit_test(workers_are_waited_for),
         SERVED(timeouts_name_what_is_missing),
@@ -501,6 +541,7 @@ int main(void) {
         SERVED(arguments_of_tcp_store),
         SERVED(waits_are_released),
         SERVED(threads_share_a_store),
+        SERVED(waiting_for_another_thread_has_a_deadline),
         SERVED(clients_meet_at_a_barrier),
         SERVED(a_server_that_stops_ends_its_clients),
     };
