@@ -35,7 +35,7 @@ static tt__node *node_of(const tt_tensor *x) {
 /* ---- where gradients go ---- */
 
 bool tt__grad_wanted(const tt__node *node, int input) {
-    return node->input[input] && node->input[input]->requires_grad;
+    return node->wants[input] && node->input[input]->requires_grad;
 }
 
 static tt__grad_to node_grad_begin(tt__node *node) {
@@ -82,7 +82,7 @@ static void reach(tt__node *node) {
 static tt_status reach_inputs(tt__node *node) {
     for (int i = 0; i < TT__NODE_INPUTS; i++) {
         tt_tensor *x = node->input[i];
-        if (!x || !x->requires_grad)
+        if (!tt__grad_wanted(node, i))
             continue;
         if (tt__leaf_of(x))
             expect(tt__leaf_of(x));
@@ -129,7 +129,7 @@ static tt_status run_hooks(tt__leaf *leaf) {
 /* Last input first: a layer's bias is ready before its weight, as in PyTorch. */
 static tt_status settle_leaves(tt__node *node) {
     for (int i = TT__NODE_INPUTS - 1; i >= 0; i--) {
-        tt__leaf *leaf = tt__leaf_of(node->input[i]);
+        tt__leaf *leaf = tt__grad_wanted(node, i) ? tt__leaf_of(node->input[i]) : NULL;
         if (leaf && --leaf->pending == 0)
             TT__TRY(run_hooks(leaf));
     }

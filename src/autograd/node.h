@@ -22,6 +22,7 @@ struct tt__node {
     tt__backward_fn backward;
     tt_tensor *output;                 /* made by this call; owns the node */
     tt_tensor *input[TT__NODE_INPUTS]; /* references; NULL: none */
+    bool wants[TT__NODE_INPUTS];       /* a gradient; as it was when the call was made */
     tt_tensor *saved;                  /* held by the node alone, or NULL */
     int64_t number[TT__NODE_NUMBERS];  /* what else backward needs */
     double factor;

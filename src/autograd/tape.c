@@ -73,8 +73,10 @@ tt__node *tt__record(const char *name, tt__backward_fn backward, tt_tensor *outp
     node->name = name;
     node->backward = backward;
     node->output = output;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         node->input[i] = tt__tensor_ref(inputs[i]);
+        node->wants[i] = inputs[i] && inputs[i]->requires_grad;
+    }
     node->order = tt__scope_clock();
     node->older = mine.newest;
     if (mine.newest)

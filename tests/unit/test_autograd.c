@@ -134,6 +134,19 @@ static void nothing_is_recorded_under_no_grad(void **state) {
     assert_false(tt_requires_grad(tt_to(leaf(1), TT_I64)));
 }
 
+static void what_wants_a_gradient_is_settled_when_a_call_is_recorded(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *late = tt_ones(TT_SHAPE(2), TT_F32), *gone = leaf(1), *x = leaf(1);
+    tt_tensor *y = tt_mul(tt_mul(late, gone), x);
+    tt_requires_grad_(late, true);
+    tt_requires_grad_(gone, false);
+    assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+    assert_null(tt_grad(late));
+    assert_null(tt_grad(gone));
+    assert_true(grad0(x) == 1);
+}
+
 /* ---- hooks ---- */
 
 typedef struct trace {
@@ -265,6 +278,7 @@ int main(void) {
         cmocka_unit_test(backward_refuses),
         cmocka_unit_test(a_scope_forgets_its_records),
         cmocka_unit_test(nothing_is_recorded_under_no_grad),
+        cmocka_unit_test(what_wants_a_gradient_is_settled_when_a_call_is_recorded),
         cmocka_unit_test(hooks_run_when_a_gradient_is_final),
         cmocka_unit_test(a_linear_layer_settles_its_bias_before_its_weight),
         cmocka_unit_test(a_failing_hook_ends_the_pass),
