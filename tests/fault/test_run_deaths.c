@@ -2,6 +2,8 @@
  * descendants share (support/process.h). */
 #include "support/process.h"
 
+#include <pty.h>
+
 /* What leaves its session and its parent: a double fork into a session of its own. */
 #define DAEMONISE "(setsid sh -c 'trap \"\" TERM HUP INT; echo daemon; sleep 1000 & wait' &) ; "
 
@@ -86,6 +88,29 @@ static void signals_are_passed_on(void **state) {
         assert_int_equal(p->code, 128 + signals[i]);
         end_job(p);
     }
+}
+
+/* A terminal sends Ctrl-C to launcher and workers alike; passed on as well it would come twice, and the second means "now". */
+static void ctrl_c_comes_once(void **state) {
+    (void)state;
+    static const char script[] =
+        "trap 'echo caught' INT; echo ready; i=0; while test $i -lt 20; do i=$((i+1)); sleep 0.02; done";
+    process *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->fds[1] = -1;
+    p->pid = forkpty(&p->fds[0], NULL, NULL, NULL);
+    if (p->pid == 0) {
+        execl(tutti(), "tutti", "run", "--standalone", "--nproc-per-node=2", "sh", "-c", script, NULL);
+        _exit(127);
+    }
+    assert_true(p->pid > 0);
+    process_expect(p, 0, "ready", 2);
+    assert_int_equal(write(p->fds[0], "\x03", 1), 1);
+    process_finish(p);
+    assert_contains(p->text[0], "got SIGINT");
+    assert_int_equal(count_of(p->text[0], "caught"), 2);
+    assert_int_equal(p->code, 130);
+    process_free(p);
 }
 
 static void who_ignores_sigterm_is_killed(void **state) {
@@ -222,6 +247,7 @@ int main(void) {
         cmocka_unit_test(keeper_killed),
         cmocka_unit_test(keeper_frozen),
         cmocka_unit_test(signals_are_passed_on),
+        cmocka_unit_test(ctrl_c_comes_once),
         cmocka_unit_test(who_ignores_sigterm_is_killed),
         cmocka_unit_test(second_signal_kills_at_once),
         cmocka_unit_test(ignored_signals_stay_ignored),
