@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -322,6 +323,51 @@ static void a_batch_allocates_nothing(void **state) {
     tt_dataset_free(d);
 }
 
+/* From digits to the first batch, by way of a file. */
+static tt_status whole_way(const char *path) {
+    tt_tensor *images = NULL;
+    tt_dataset *digits = tt_digits(3, 0), *read = NULL, *part = NULL;
+    tt_sampler *s = NULL;
+    tt_loader *loader = NULL;
+    tt_batch b;
+    bool ok = digits && !tt_idx_write(tt_dataset_inputs(digits), path) && !tt_idx_read(&images, path);
+    read = ok ? tt_tensor_dataset(images, NULL) : NULL; /* images are the set's now */
+    part = read ? tt_subset(read, 0, 2) : NULL;
+    s = part ? tt_distributed_sampler(2) : NULL;
+    loader = s ? tt_loader_new(part, 2, .sampler = s) : NULL;
+    ok = loader && tt_loader_next(loader, &b) && b.size == 2;
+    tt_loader_free(loader);
+    tt_sampler_free(s);
+    tt_dataset_free(part);
+    tt_dataset_free(read);
+    tt_dataset_free(digits);
+    return ok ? TT_OK : tt_last_status();
+}
+
+/* Each allocation in turn fails: an error, nothing else; a leak checker sees that nothing is left. */
+static void running_out_of_memory_is_an_error(void **state) {
+    (void)state;
+    if (!alloc_count_works) {
+        print_message("skipped: this build's allocator is the sanitizer's\n");
+        skip();
+    }
+    char folder[] = "/tmp/tutti-loader-XXXXXX", path[64];
+    int failures = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.gz", folder);
+    do {
+        tt_clear_error();
+        alloc_fail_own = alloc_count_own + ++failures;
+        tt_status status = whole_way(path);
+        assert_true(status == TT_OK || status == TT_ERR_MEMORY);
+    } while (alloc_count_own >= alloc_fail_own);
+    alloc_fail_own = 0;
+    assert_true(failures > 10);
+    assert_int_equal(whole_way(path), TT_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0); /* no temporary is left either */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_in_order_and_start_again),
@@ -338,6 +384,7 @@ int main(void) {
         cmocka_unit_test(tensors_that_do_not_fit_are_refused),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(a_batch_allocates_nothing),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
