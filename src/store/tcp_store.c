@@ -1,4 +1,4 @@
-/* TCPStore: every operation is a request and its reply on one connection, under a lock. */
+/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use in turns. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/client.h"
@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,9 @@ enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMIN
 
 typedef struct tcp_store {
     tt_store base;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of the next two: whose call it is */
+    pthread_cond_t turn;
+    bool busy;
     tt__store_client client;
     _Atomic int64_t timeout_ms;
     int port;
@@ -27,26 +28,38 @@ typedef struct tcp_store {
 /* One call in progress. */
 typedef struct call {
     tcp_store *store;
-    tt__store_client *client; /* to be touched only while status is TT_OK: that is, with the lock held */
+    tt__store_client *client; /* to be touched only while status is TT_OK: that is, in our turn */
     int64_t deadline_ms;
-    bool locked;
+    bool our_turn;
     tt_status status; /* of the first thing that failed */
 } call;
 
-/* Another thread's call may be a long wait, so the lock has the deadline, too. */
-static tt_status lock(tcp_store *store, int64_t deadline_ms) {
+/* One call at a time. Another thread's may be a long wait, so taking one's turn has the deadline, too. */
+static tt_status take_turn(tcp_store *store, int64_t deadline_ms) {
     const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
-    if (!pthread_mutex_trylock(&store->lock) || !pthread_mutex_clocklock(&store->lock, CLOCK_MONOTONIC, &until))
-        return TT_OK;
-    return tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+    int errnum = 0;
+    pthread_mutex_lock(&store->lock);
+    while (store->busy && !errnum)
+        errnum = pthread_cond_timedwait(&store->turn, &store->lock, &until);
+    bool taken = !store->busy;
+    store->busy = true;
+    pthread_mutex_unlock(&store->lock);
+    return taken ? TT_OK : tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+}
+
+static void end_turn(tcp_store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->busy = false;
+    pthread_cond_signal(&store->turn);
+    pthread_mutex_unlock(&store->lock);
 }
 
 static call begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
     tcp_store *store = (tcp_store *)base;
     call c = {store, &store->client, tt__deadline_ms(timeout_ms), .status = TT_OK};
-    c.status = lock(store, c.deadline_ms);
-    c.locked = !c.status;
-    if (c.locked)
+    c.status = take_turn(store, c.deadline_ms);
+    c.our_turn = !c.status;
+    if (c.our_turn)
         c.status = tt__store_client_begin(c.client, op);
     return c;
 }
@@ -113,15 +126,15 @@ static void read_flag(call *c, uint8_t *flag) {
         c->status = tt__store_client_read(c->client, flag, 1, c->deadline_ms);
 }
 
-/* Unlock; a failure is told with the server's address and what was asked. */
+/* End our turn; a failure is told with the server's address and what was asked. */
 static tt_status end(call *c, const char *what, const char *key) {
     tt_status status = c->status;
     if (status && key)
         tt__fail_prefix("store %s: %s \"%.200s\"", c->store->where, what, key);
     else if (status)
         tt__fail_prefix("store %s: %s", c->store->where, what);
-    if (c->locked)
-        pthread_mutex_unlock(&c->store->lock);
+    if (c->our_turn)
+        end_turn(c->store);
     return status;
 }
 
@@ -147,7 +160,7 @@ static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_
     put_u64(&c, (uint64_t)delta);
     submit(&c);
     read_i64(&c, result);
-    if (c.locked && c.status == TT_ERR_NET && c.client->ended)
+    if (c.our_turn && c.status == TT_ERR_NET && c.client->ended)
         c.status =
             tt__fail(TT_ERR_PROTOCOL, "the server closed the connection: the value is no number (or the server ended)");
     return end(&c, "add", key);
@@ -238,7 +251,7 @@ static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout
     submit(c);
     if (!c->status)
         c->status = tt__store_client_read_stop_waiting(c->client, c->deadline_ms);
-    if (!c->locked || c->status != TT_ERR_TIMEOUT)
+    if (!c->our_turn || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
     name_missing(c, keys, n, missing);
@@ -318,7 +331,7 @@ static tt_status tcp_barrier(tt_store *store, const char *key, int64_t world_siz
     submit(&c);
     if (!c.status)
         c.status = tt__store_client_read_stop_waiting(c.client, c.deadline_ms);
-    if (c.locked && c.status == TT_ERR_TIMEOUT)
+    if (c.our_turn && c.status == TT_ERR_TIMEOUT)
         c.status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms before all %" PRId64 " clients came",
                             timeout_ms, world_size);
     return end(&c, "barrier", key);
@@ -334,6 +347,7 @@ static void tcp_free(tt_store *base) {
     tcp_store *store = (tcp_store *)base;
     tt__store_client_close(&store->client);
     tt_store_server_free(store->server);
+    pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -430,6 +444,11 @@ tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
     store->client.fd = -1;
     store->timeout_ms = args.timeout_ms ? args.timeout_ms : DEFAULT_TIMEOUT_MS;
     pthread_mutex_init(&store->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->turn, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     tt_status status = open_store(store, &args);
     if (status) {
         tcp_free(&store->base);
