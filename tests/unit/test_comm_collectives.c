@@ -268,6 +268,61 @@ static int async_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525U + 1013904223U;
+    return *state >> 8;
+}
+
+/* One random call, the same on all ranks; each rank checks its first and last element. */
+static void random_call(const bench *b, uint32_t *shared, tt__work *work, int round) {
+    uint32_t op = next_random(shared) % 6, n = next_random(shared) % (next_random(shared) % 4 ? 300 : 150000) + 1;
+    int kind = (int)(next_random(shared) % KINDS), root = (int)(next_random(shared) % (uint32_t)b->world);
+    int32_t *x = op == 4 ? (int32_t *)(void *)b->symmetric : buffer(b, kind);
+    int32_t sum = b->world * round + b->world * (b->world - 1) / 2;
+    x[0] = x[n - 1] = round + b->rank;
+    switch (op) {
+    case 0:
+        CHECK_OK(tt_barrier(b->group));
+        break;
+    case 1:
+        CHECK_OK(tt_broadcast(b->group, x, n, TT_I32, root));
+        CHECK(x[0] == round + root && x[n - 1] == round + root);
+        break;
+    case 2:
+        CHECK_OK(tt_reduce(b->group, x, n, TT_I32, TT_SUM, root));
+        CHECK(x[n - 1] == (b->rank == root ? sum : round + b->rank));
+        break;
+    case 3:
+        CHECK_OK(tt_all_gather(b->group, x, b->want, 1, TT_I32));
+        CHECK(((int32_t *)(void *)b->want)[root] == round + root);
+        break;
+    case 4:
+        CHECK_OK(tt__all_reduce_begin(work, b->group, x, n, TT_I32, TT_SUM, __FILE__, __LINE__));
+        CHECK_OK(tt__work_wait(work));
+        CHECK(x[0] == sum && x[n - 1] == sum);
+        break;
+    default:
+        CHECK_OK(tt_all_reduce(b->group, x, n, TT_I32, TT_SUM));
+        CHECK(x[0] == sum && x[n - 1] == sum);
+    }
+}
+
+/* Random calls, and ranks that are late by so much or so little that peers wait busily, yielding, or asleep. */
+static int dawdle_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    bench b = make_bench(store, rank, world);
+    uint32_t shared = 1, own = (uint32_t)rank + 100;
+    tt__work work;
+    for (int round = 0; round < 1500; round++) {
+        uint32_t late = next_random(&own) % 200;
+        if (late < 10)
+            usleep(late * 300);
+        random_call(&b, &shared, &work, round);
+    }
+    free_bench(&b);
+    return 0;
+}
+
 static void at_worlds(rank_body body) {
     static const int worlds[] = {1, 2, 3, 4, 5, 8};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
@@ -301,12 +356,19 @@ static void asynchronous_works_give_the_same_bits(void **state) {
     at_worlds(async_body);
 }
 
+static void ranks_may_dawdle(void **state) {
+    (void)state;
+    with_ranks(2, dawdle_body, NULL);
+    with_ranks(5, dawdle_body, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions_match_the_reference),
         cmocka_unit_test(every_cpu_level_gives_the_same_bits),
         cmocka_unit_test(data_moves_unchanged),
         cmocka_unit_test(asynchronous_works_give_the_same_bits),
+        cmocka_unit_test(ranks_may_dawdle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
