@@ -185,6 +185,42 @@ static void tcp_addresses_work(void **state) {
     with_ranks(3, tcp_body, &port);
 }
 
+/* A store that speaks the older dialect lacks some calls; joining does without. */
+static int old_dialect_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_store *old = NULL;
+    CHECK_OK(tt_tcp_store(&old, "127.0.0.1", tt_store_port(store), .dialect = TT_STORE_TORCH_1_13));
+    tt_group *group = join_group(old, rank, world);
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    tt_store_free(old);
+    return 0;
+}
+
+static void the_older_store_dialect_works(void **state) {
+    (void)state;
+    with_ranks(2, old_dialect_body, NULL);
+}
+
+/* A store of one's own, and the rest from the environment: the address is not asked for. */
+static int own_store_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    char rank_text[12], world_text[12];
+    tt_group *group = NULL;
+    snprintf(rank_text, sizeof rank_text, "%d", rank);
+    snprintf(world_text, sizeof world_text, "%d", world);
+    set_environment(rank_text, world_text, NULL, NULL);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .timeout_ms = 20000));
+    CHECK(tt_get_rank(group) == rank && tt_get_world_size(group) == world);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_store_of_ones_own_needs_no_address(void **state) {
+    (void)state;
+    with_ranks(2, own_store_body, NULL);
+}
+
 static int mismatched_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_group *group = NULL;
@@ -243,6 +279,8 @@ int main(void) {
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(groups_follow_each_other),
         cmocka_unit_test(tcp_addresses_work),
+        cmocka_unit_test(the_older_store_dialect_works),
+        cmocka_unit_test(a_store_of_ones_own_needs_no_address),
         cmocka_unit_test(world_sizes_are_compared),
         cmocka_unit_test(other_hosts_are_refused),
         cmocka_unit_test(strange_cards_are_refused),
