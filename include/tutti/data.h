@@ -100,13 +100,13 @@ typedef struct tt_batch {
 typedef struct tt_loader_args {
     tt_dataset *dataset; /* required: borrowed */
     int64_t batch_size;  /* required: >= 1 */
-    tt_sampler *sampler; /* borrowed; NULL = in order */
+    tt_sampler *sampler; /* borrowed; NULL = in order: check first that one was made */
     bool drop_last;      /* leave out a last batch that is smaller */
     char tt_end;         /* the macro sets it */
 } tt_loader_args;
 
 /* Allocates everything it needs; batches allocate nothing. TT_ERR_INVALID: batch_size below 1, or a sampler of another size than
- * the data set. PyTorch: DataLoader. */
+ * the data set. dataset NULL fails with the error already recorded. PyTorch: DataLoader. */
 TT_API tt_loader *tt_loader_with(const tt_loader_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_loader_new(...) tt_loader_with(&(tt_loader_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_loader_args))
@@ -114,6 +114,9 @@ TT_API tt_loader *tt_loader_with(const tt_loader_args *args, size_t size);
 
 /* The next batch, true; or false at the end of the epoch, after which the next call starts the next one. */
 TT_API bool tt_loader_next(tt_loader *loader, tt_batch *batch);
+
+/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does). */
+TT_API void tt_loader_restart(tt_loader *loader);
 
 /* Batches per epoch. */
 TT_API int64_t tt_loader_batches(const tt_loader *loader);

@@ -70,8 +70,8 @@ tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets) {
 }
 
 tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end) {
-    if (!base)
-        return tt__fail_null(TT_ERR_INVALID, "tt_subset: the data set is NULL");
+    if (!base) /* the reason it could not be made says more than we could */
+        return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_subset: the data set is NULL");
     int64_t n = tt_dataset_size(base);
     if (begin < 0 || end < begin || end > n)
         return tt__fail_null(TT_ERR_INVALID,

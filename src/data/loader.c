@@ -22,8 +22,8 @@ struct tt_loader {
 /* ---- making ---- */
 
 static tt_status check(const tt_loader_args *a) {
-    if (!a->dataset)
-        return tt__fail(TT_ERR_INVALID, "tt_loader_new: the data set is NULL");
+    if (!a->dataset) /* the reason it could not be made says more than we could */
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the data set is NULL");
     if (a->batch_size < 1)
         return tt__fail(TT_ERR_INVALID, "tt_loader_new: batch_size: expected at least 1, got %" PRId64, a->batch_size);
     if (a->sampler && tt__sampler_dataset_size(a->sampler) != tt_dataset_size(a->dataset))
@@ -168,4 +168,9 @@ bool tt_loader_next(tt_loader *loader, tt_batch *batch) {
     loader->at += n;
     *batch = (tt_batch){loader->x, loader->y, n};
     return true;
+}
+
+void tt_loader_restart(tt_loader *loader) {
+    if (loader)
+        loader->at = 0;
 }

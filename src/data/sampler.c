@@ -26,7 +26,9 @@ struct tt_sampler {
 static tt_status check(const tt_distributed_sampler_args *a) {
     static const char name[] = "tt_distributed_sampler";
     if (a->dataset_size < 1 || a->dataset_size > INT64_MAX / 16)
-        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64, name, a->dataset_size);
+        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", name,
+                        a->dataset_size,
+                        a->dataset_size ? "" : " (also the size of a data set that could not be made)");
     if (a->num_replicas < 0)
         return tt__fail(TT_ERR_INVALID, "%s: num_replicas: expected at least 1, got %d", name, a->num_replicas);
     int replicas = a->num_replicas ? a->num_replicas : 1;

@@ -127,6 +127,7 @@ void tt__generator_uniform_f64(tt_generator *g, double *out, int64_t n, double l
 
 #define TWO_PI (2.0 * 3.14159265358979323846)
 
+/* log1p as in torch 2; 1.13 had log(1 - u), which differs in the last bit of one in thirty f64. */
 double tt__generator_normal(tt_generator *g, double mean, double std) {
     g = or_default(g);
     if (g->has_cached) {

@@ -54,6 +54,21 @@ static void batches_come_in_order_and_start_again(void **state) {
     tt_dataset_free(d);
 }
 
+static void a_loop_left_early_can_start_again(void **state) {
+    (void)state;
+    tt_dataset *d = numbered(7);
+    tt_loader *loader = tt_loader_new(d, 3);
+    tt_batch b;
+    assert_true(tt_loader_next(loader, &b));
+    assert_true(tt_loader_next(loader, &b));
+    tt_loader_restart(loader);
+    assert_true(tt_loader_next(loader, &b));
+    assert_batch(&b, (int64_t[]){0, 1, 2}, 3);
+    tt_loader_restart(NULL);
+    tt_loader_free(loader);
+    tt_dataset_free(d);
+}
+
 static void drop_last_leaves_the_rest_out(void **state) {
     (void)state;
     tt_dataset *d = numbered(7);
@@ -284,7 +299,12 @@ static void bad_arguments_are_named(void **state) {
     tt_dataset *d = numbered(4);
     tt_sampler *s = tt_distributed_sampler(5);
     tt_batch b;
+    tt_clear_error();
     assert_null(tt_loader_new(NULL, 1));
+    assert_string_equal(tt_last_error(), "tt_loader_new: the data set is NULL");
+    assert_null(tt_loader_new(tt_subset(tt_image_dataset("/no/such/file", "b"), 0, 1), 1)); /* the first reason stays */
+    assert_int_equal(tt_last_status(), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "/no/such/file"));
     assert_null(tt_loader_new(d, 0));
     assert_string_equal(tt_last_error(), "tt_loader_new: batch_size: expected at least 1, got 0");
     assert_null(tt_loader_new(d, 2, .sampler = s));
@@ -371,6 +391,7 @@ static void running_out_of_memory_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_in_order_and_start_again),
+        cmocka_unit_test(a_loop_left_early_can_start_again),
         cmocka_unit_test(drop_last_leaves_the_rest_out),
         cmocka_unit_test(the_sampler_says_which),
         cmocka_unit_test(batches_survive_scopes),
