@@ -7,10 +7,10 @@
 #include "base/parse.h"
 #include "elastic/job.h"
 #include "elastic/program.h"
+#include "net/net.h"
 
 #include <tutti/store.h>
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,21 +107,14 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-static bool is_loopback(const struct addrinfo *a) {
-    if (a->ai_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr.s_addr) >> 24 == 127;
-    return a->ai_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr);
-}
-
 /* bind (NI_MAXHOST bytes) := the numeric loopback address that `host` means, IPv4 rather than IPv6. */
 static tt_status resolve_loopback(const char *flag, const char *host, char *bind) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
     bool loopback = true;
-    int error = getaddrinfo(host, NULL, &hints, &list);
+    int error = tt__net_resolve(host, NULL, 0, &list);
     for (const struct addrinfo *a = list; !error && a; a = a->ai_next) {
-        loopback = loopback && is_loopback(a);
+        loopback = loopback && tt__net_is_loopback(a->ai_addr);
         if (!chosen || (chosen->ai_family == AF_INET6 && a->ai_family == AF_INET))
             chosen = a;
     }

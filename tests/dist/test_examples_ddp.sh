@@ -1,3 +1,4 @@
+#!/bin/sh
 # bare_reducer and toy_checkpoint: what their documents promise.
 set -u
 dir=$(mktemp -d) || exit 1
