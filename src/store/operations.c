@@ -83,7 +83,7 @@ static bool number_of(tt__store_entry *entry, int64_t *number) {
     *number = 0;
     if (!entry->present)
         return true;
-    char text[64]; /* more than any number's digits; leading blanks beyond that are not worth a copy of megabytes */
+    char text[64]; /* a number that needs more is taken for none */
     size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
     if (size)
         memcpy(text, entry->value.data, size);
@@ -91,7 +91,7 @@ static bool number_of(tt__store_entry *entry, int64_t *number) {
     char *end;
     errno = 0;
     *number = strtoll(text, &end, 10);
-    return end != text && !errno;
+    return end != text && !errno && (*end || size == entry->value.size);
 }
 
 /* entry := entry + delta; false, and the session is broken, if that is impossible. */

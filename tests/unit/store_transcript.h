@@ -76,6 +76,8 @@ static const transcript transcripts[] = {
     {"more than 131072 keys", {HELLO, "> 06 01 00 02 00*5", "< closed"}},
     {"add to no number", {HELLO, "> 01 01 00*7 'k' 01 00*7 'x'", "> 04 01 00*7 'k' 01 00*7", "< closed"}},
     {"add to an empty value", {HELLO, "> 01 01 00*7 'k' 00*8", "> 04 01 00*7 'k' 01 00*7", "< closed"}},
+    {"add to a number of seventy digits",
+     {HELLO, "> 01 01 00*7 'k' 46 00*7 30*70", "> 04 01 00*7 'k' 01 00*7", "< closed"}},
     {"add beyond 64 bits", {HELLO, "> 04 01 00*7 'k' FF*7 7F", "< FF*7 7F", "> 04 01 00*7 'k' 01 00*7", "< closed"}},
     {"earned before the end", {HELLO, "> 07 FF", "< 00*8", "< closed"}},
 };
