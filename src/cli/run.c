@@ -11,6 +11,7 @@
 
 #include <tutti/store.h>
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,17 +93,18 @@ static tt_status check_one_host(const tt__run_flags *flags) {
 
 static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     const char *text = flags->nproc_per_node ? flags->nproc_per_node : "1";
+    int cores = tt__cores();
     int64_t n = 0;
     if (!strcmp(text, "gpu"))
         return tt__fail(TT_ERR_UNSUPPORTED, "--nproc-per-node: GPUs are not supported yet; give a number, auto or cpu");
     if (!strcmp(text, "auto") || !strcmp(text, "cpu"))
-        n = tt__cores();
+        n = cores;
     else if (tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
         return tt__fail(TT_ERR_INVALID, "--nproc-per-node: expected a number from 1 to %d, auto or cpu, got \"%.100s\"",
                         MAX_WORKERS, text);
     job->workers = (int)n;
     const char *threads = getenv("OMP_NUM_THREADS");
-    int share = tt__cores() / job->workers;
+    int share = cores / job->workers;
     job->omp_threads = threads && *threads ? 0 : share < 1 ? 1 : share;
     return TT_OK;
 }
@@ -239,6 +241,15 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     return name_job(job, place, flags);
 }
 
+/* Started with a standard stream closed, the job's own pipes would take its number. */
+static void fill_standard_streams(void) {
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Run what is checked. */
 static int run(tt__job *job, const tt__run_flags *flags, char **args, int count) {
     tt__program program;
@@ -247,9 +258,10 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
         return fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
+    int cores = tt__cores();
     if (job->omp_threads)
         fprintf(stderr, "tutti run: OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself\n",
-                job->omp_threads, job->workers, job->workers == 1 ? "" : "s", tt__cores(), tt__cores() == 1 ? "" : "s");
+                job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
     status = tt__job_run(job, &exit_code);
     if (status == TT_ERR_NET)
@@ -264,6 +276,7 @@ int tt__cmd_run(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {0};
     struct meeting_place place;
+    fill_standard_streams();
     int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
     if (status)
         return status;

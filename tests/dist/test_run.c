@@ -367,6 +367,26 @@ static void stdin_is_rank_zeros(void **state) {
     process_free(p);
 }
 
+static void standard_streams_may_be_closed(void **state) {
+    (void)state;
+    static const char script[] =
+        "exec \"$0\" run --standalone --nproc-per-node=2 sh -c 'read line; echo $RANK:$line' <&- 2>&-";
+    process *p = process_run((const char *const[]){"sh", "-c", script, tutti(), NULL}, NULL);
+    assert_int_equal(p->code, 0);
+    assert_contains(p->text[0], "0:\n");
+    assert_contains(p->text[0], "1:\n");
+    process_free(p);
+}
+
+static void too_many_ranks_for_the_limit_is_one_error(void **state) {
+    (void)state;
+    static const char script[] = "ulimit -n 40; exec \"$0\" run --standalone --nproc-per-node=50 true";
+    process *p = process_run((const char *const[]){"sh", "-c", script, tutti(), NULL}, NULL);
+    assert_int_equal(p->code, 1);
+    assert_contains(p->text[1], "ulimit -n");
+    process_free(p);
+}
+
 static void all_of_stderr_comes_through(void **state) {
     (void)state;
     process *p =
@@ -430,14 +450,24 @@ static void env_report_shows_both_ranks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(environment_is_torchruns),       cmocka_unit_test(both_spellings_and_pet_defaults),
-        cmocka_unit_test(what_people_paste_for_one_node), cmocka_unit_test(flags_after_the_program_are_its_own),
-        cmocka_unit_test(wrong_flags_are_usage_errors),   cmocka_unit_test(exit_code_is_the_first_failing_ranks),
-        cmocka_unit_test(report_names_the_first_failure), cmocka_unit_test(a_secondary_failure_is_never_the_first),
-        cmocka_unit_test(missing_programs_are_one_error), cmocka_unit_test(shell_scripts_run),
-        cmocka_unit_test(python_is_started_unbuffered),   cmocka_unit_test(openmp_threads_are_shared_out),
-        cmocka_unit_test(a_port_in_use_is_one_error),     cmocka_unit_test(stdin_is_rank_zeros),
-        cmocka_unit_test(all_of_stderr_comes_through),    cmocka_unit_test(the_store_says_how_a_worker_ended),
+        cmocka_unit_test(environment_is_torchruns),
+        cmocka_unit_test(both_spellings_and_pet_defaults),
+        cmocka_unit_test(what_people_paste_for_one_node),
+        cmocka_unit_test(flags_after_the_program_are_its_own),
+        cmocka_unit_test(wrong_flags_are_usage_errors),
+        cmocka_unit_test(exit_code_is_the_first_failing_ranks),
+        cmocka_unit_test(report_names_the_first_failure),
+        cmocka_unit_test(a_secondary_failure_is_never_the_first),
+        cmocka_unit_test(missing_programs_are_one_error),
+        cmocka_unit_test(shell_scripts_run),
+        cmocka_unit_test(python_is_started_unbuffered),
+        cmocka_unit_test(openmp_threads_are_shared_out),
+        cmocka_unit_test(a_port_in_use_is_one_error),
+        cmocka_unit_test(stdin_is_rank_zeros),
+        cmocka_unit_test(all_of_stderr_comes_through),
+        cmocka_unit_test(standard_streams_may_be_closed),
+        cmocka_unit_test(too_many_ranks_for_the_limit_is_one_error),
+        cmocka_unit_test(the_store_says_how_a_worker_ended),
         cmocka_unit_test(env_report_shows_both_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
