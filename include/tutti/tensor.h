@@ -112,7 +112,7 @@ TT_API tt_tensor *tt_transpose(tt_tensor *x, int a, int b);
 /* `length` entries of dimension `dim` from `start`; a view. */
 TT_API tt_tensor *tt_narrow(tt_tensor *x, int dim, int64_t start, int64_t length);
 
-/* x itself if contiguous, else a contiguous copy. */
+/* x itself if contiguous (there is no second tensor to free then), else a contiguous copy. */
 TT_API tt_tensor *tt_contiguous(tt_tensor *x);
 
 /* A contiguous copy / a copy converted to dtype. */

@@ -50,9 +50,6 @@ void tt__node_save(tt__node *node, tt_tensor *x);
 /* Drop what a node holds; its output stays, without history. */
 void tt__node_sever(tt__node *node);
 
-/* The newest node of this thread's tape. */
-tt__node *tt__tape_newest(void);
-
 /* Give up on a tensor an operator made and will not return: free it if the caller would own it. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
 

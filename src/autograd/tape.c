@@ -11,8 +11,6 @@ static _Thread_local struct {
     bool no_grad;
 } mine;
 
-tt__node *tt__tape_newest(void) { return mine.newest; }
-
 bool tt_no_grad_begin(void) {
     bool before = mine.no_grad;
     mine.no_grad = true;

@@ -60,6 +60,15 @@ static void records_live_without_a_scope(void **state) {
     tt_tensor_free(loss);
 }
 
+static void gradients_are_converted_with_the_values(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = leaf(3), *y = tt_to(x, TT_F64);
+    assert_int_equal(tt_backward(tt_sum(tt_mul(y, y))), TT_OK);
+    assert_int_equal(tt_tensor_dtype(tt_grad(x)), TT_F32);
+    assert_true(grad0(x) == 6);
+}
+
 static void a_leaf_is_a_loss_too(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -190,6 +199,8 @@ static void hooks_run_when_a_gradient_is_final(void **state) {
     assert_true(t.grad[0] == 4 && t.grad[1] == 12);
     assert_int_equal(t.ended, 1);
     assert_int_equal(t.pass, TT_OK);
+    tt_register_post_accumulate_grad_hook(first, note, NULL); /* never called: removed before */
+    tt__leaf_remove_hook(first, note, NULL);
     tt__leaf_remove_hook(first, note, &t);
     tt__leaf_remove_hook(first, note, &t);
     assert_int_equal(tt_backward(tt_sum(first)), TT_OK);
@@ -274,6 +285,7 @@ int main(void) {
         cmocka_unit_test(gradients_add_up_until_zeroed),
         cmocka_unit_test(a_diamond_is_walked_once),
         cmocka_unit_test(records_live_without_a_scope),
+        cmocka_unit_test(gradients_are_converted_with_the_values),
         cmocka_unit_test(a_leaf_is_a_loss_too),
         cmocka_unit_test(backward_refuses),
         cmocka_unit_test(a_scope_forgets_its_records),

@@ -181,7 +181,11 @@ static void a_wrapper_shows_the_wrapped_modules_parameters(void **state) {
     assert_null(tt__module_wrapped(m));
     assert_int_equal(tt_module_add_module(w, "x", tt_nn_relu()), TT_ERR_STATE);
     tt_clear_error();
-    tt_module_free(ww);
+    tt_module *tree = tt_nn_sequential(ww); /* inside a tree it adds no level of names */
+    tt_named_tensors p = tt_module_parameters(tree);
+    assert_int_equal(p.count, 4);
+    assert_string_equal(p.names[3], "0.2.bias");
+    tt_module_free(tree);
     tt_module_free(w);
     tt_module_free(m);
 }

@@ -1,5 +1,5 @@
-/* Memory runs out: each allocation of a training program fails once, the first, the second, ... Every round must end with TT_ERR_MEMORY, and, when
- * what was made is freed, with as much memory in use as before. */
+/* Memory. It runs out: each allocation of a training program fails once, the first, the second, ... Every round must end with TT_ERR_MEMORY, and, when
+ * what was made is freed, with as much memory in use as before. And operators used without a scope leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,54 @@ static void every_allocation_may_fail(void **state) {
     assert_in_range(rounds, 50, 1000); /* there was something to fail */
 }
 
+/* ---- without a scope ---- */
+
+static tt_tensor *matmul(tt_tensor *x) { return tt_matmul(x, x); }
+static tt_tensor *linear(tt_tensor *x) { return tt_linear(x, x, NULL); }
+static tt_tensor *add(tt_tensor *x) { return tt_add(x, x); }
+static tt_tensor *mul(tt_tensor *x) { return tt_mul(x, x); }
+static tt_tensor *scale(tt_tensor *x) { return tt_scale(x, 2); }
+static tt_tensor *softmax_0(tt_tensor *x) { return tt_log_softmax(x, 0); }
+static tt_tensor *softmax_1(tt_tensor *x) { return tt_log_softmax(x, 1); }
+static tt_tensor *mse(tt_tensor *x) { return tt_mse_loss(x, x); }
+static tt_tensor *reshape(tt_tensor *x) { return tt_reshape(x, TT_SHAPE(-1)); }
+static tt_tensor *to_f64(tt_tensor *x) { return tt_to(x, TT_F64); }
+static tt_tensor *argmax(tt_tensor *x) { return tt_argmax(x, 0); }
+static tt_tensor *wrong(tt_tensor *x) { return tt_view(x, TT_SHAPE(7)); }
+
+/* The caller owns what operators return, and nothing else: temporaries and records go by themselves. */
+static void use_without_a_scope(tt_tensor *(*f)(tt_tensor *)) {
+    tt_tensor *base = tt_ones(TT_SHAPE(3, 3), TT_F32), *leaf = tt_requires_grad_(base, true);
+    tt_tensor *part = tt_narrow(leaf, 1, 0, 2), *x = tt_narrow(part, 0, 0, 2); /* (2, 2) with gaps */
+    tt_tensor *y = f(x), *loss = y && tt_requires_grad(y) ? tt_sum(y) : NULL;
+    tt_tensor_free(x); /* the record of y holds it */
+    tt_tensor_free(part);
+    if (loss)
+        assert_int_equal(tt_backward(loss), TT_OK);
+    tt_tensor_free(loss);
+    tt_tensor_free(y);
+    tt_tensor_free(leaf);
+}
+
+static void the_caller_owns_results_only(void **state) {
+    (void)state;
+    static tt_tensor *(*const ops[])(tt_tensor *) = {matmul, linear,   add,           mul,       tt_relu,   scale,
+                                                     tt_sum, tt_mean,  softmax_0,     softmax_1, mse,       reshape,
+                                                     to_f64, tt_clone, tt_contiguous, argmax,    tt_detach, wrong};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        use_without_a_scope(ops[i]); /* what is made once stays */
+        long before = in_use();
+        use_without_a_scope(ops[i]);
+        if (in_use() != before)
+            fail_msg("operator number %zu leaves %ld blocks", i, in_use() - before);
+    }
+    tt_clear_error();
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(the_caller_owns_results_only),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

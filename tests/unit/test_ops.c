@@ -121,7 +121,8 @@ static void argmax_is_the_first_of_the_largest(void **state) {
     assert_true(tt_equal(tt_argmax(x, 1), tt_from_data((int64_t[]){1, 1, 0}, S(3), TT_I64)));
     assert_true(tt_equal(tt_argmax(x, 0), tt_from_data((int64_t[]){1, 1, 1}, S(3), TT_I64)));
     assert_true(tt_equal(tt_argmax(tt_transpose(x, 0, 1), -1), tt_argmax(x, 0)));
-    assert_true(tt_equal(tt_argmax(tt_arange(4), 0), tt_full(TT_SCALAR, TT_I64, 3)));
+    for (int dtype = TT_F32; dtype <= TT_U8; dtype++)
+        assert_true(tt_equal(tt_argmax(tt_to(tt_arange(4), (tt_dtype)dtype), 0), tt_full(TT_SCALAR, TT_I64, 3)));
 }
 
 /* ---- errors: name of the operator, and what came ---- */

@@ -36,6 +36,11 @@ static void making_and_looking(void **state) {
     double v = 0;
     assert_int_equal(tt_item(tt_full(TT_SHAPE(1, 1), TT_U8, 200), &v), TT_OK);
     assert_true(v == 200);
+    for (int dtype = TT_F32; dtype <= TT_U8; dtype++) {
+        assert_int_equal(tt_item(tt_full(TT_SCALAR, (tt_dtype)dtype, 100), &v), TT_OK);
+        assert_true(v == 100);
+    }
+    assert_string_equal(TT__DESCRIBE(NULL), "NULL");
     assert_int_equal(tt_item(x, &v), TT_ERR_SHAPE);
     assert_null(tt_tensor_i64(x));
     assert_int_equal(tt_last_status(), TT_ERR_DTYPE);
@@ -79,6 +84,21 @@ static void ending_the_outer_ends_the_inner(void **state) {
     tt_tensor *x = tt_ones(TT_SHAPE(3), TT_F32);
     assert_true(x->owner == TT__OWNER_CALLER);
     tt_tensor_free(x);
+}
+
+static void scopes_nest_deeply(void **state) {
+    (void)state;
+    int first = tt_scope_begin();
+    for (int i = 0; i < 40; i++) {
+        assert_true(tt_scope_begin() > first);
+        tt_ones(TT_SHAPE(3), TT_F32);
+    }
+    assert_null(tt_view(tt_arange(3), TT_SHAPE(2))); /* its error passes through all of them */
+    tt_scope_end(first + 1);
+    double v;
+    assert_int_equal(tt_item(NULL, &v), TT_ERR_SHAPE);
+    tt_scope_end(first);
+    tt_clear_error();
 }
 
 static int leave_by_return(int how) {
@@ -261,6 +281,8 @@ static void copies_cross_layouts(void **state) {
     assert_int_equal(tt_copy(x, counting(TT_SHAPE(3))), TT_ERR_SHAPE);
     assert_int_equal(tt_copy(x, x), TT_OK);
     tt_clear_error();
+    assert_int_equal(tt_copy(x, NULL), TT_ERR_INVALID);
+    tt_clear_error();
 }
 
 static void conversions(void **state) {
@@ -305,6 +327,7 @@ int main(void) {
         cmocka_unit_test(a_blob_is_not_copied),
         cmocka_unit_test(scope_recycles),
         cmocka_unit_test(ending_the_outer_ends_the_inner),
+        cmocka_unit_test(scopes_nest_deeply),
         cmocka_unit_test(every_way_out_of_a_block_ends_its_scope),
         cmocka_unit_test(kept_tensors_live_on),
         cmocka_unit_test(only_owners_free),
