@@ -48,6 +48,7 @@ typedef struct tt_init_process_group_args {
 
 /* Join the group of all ranks. Blocks until all came. PyTorch: torch.distributed.init_process_group.
  *   tt_init_process_group(&world, .timeout_ms = 60000)
+ * Ranks share memory if they run on one host: same boot and same network name space, or the same TT_HOST_ID.
  * Success: *out is the caller's, end it with tt_destroy_process_group(). Failure: *out is NULL.
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks; TT_ERR_NET
  * nobody serves the store, or the port is in use; TT_ERR_UNSUPPORTED unknown back end, or ranks that can't share memory (both
@@ -74,6 +75,7 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 /* Symmetric memory: `bytes` at the same place of every rank's heap, zeroed, 64-byte aligned. Collectives on it need no copy; on any
  * other ("plain") memory they stage. Collective: all ranks must pass the same size. Also usable as ordinary memory.
  * Success: *out lives until tt_group_free() or the end of the group. bytes == 0 gives a valid unique pointer.
+ * What is given is whole pages. The heap may grow to the machine's memory, or to TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
  * Errors: TT_ERR_MEMORY (on all ranks if on one), and those of a collective. */
 TT_API tt_status tt_group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line);
 

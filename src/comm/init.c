@@ -57,7 +57,7 @@ static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
 
 tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
     tt_init_process_group_args full = {0};
-    tt__meeting meeting;
+    tt__meeting meeting = {0};
     tt_store *own = NULL;
     if (!args || size < sizeof args->out || !args->out)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");

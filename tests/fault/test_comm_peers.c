@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-enum { HEARTBEAT_MS = 800, LARGE = 3000000 };
+enum { HEARTBEAT_MS = 1500, LARGE = 3000000 };
 
 typedef enum activity { IDLE_WAIT, SMALL, SYMMETRIC, PLAIN, ACTIVITIES } activity;
 typedef enum fault { KILLED, STOPPED, EXITED, KILLED_WITH_CHILD } fault;
@@ -102,7 +102,7 @@ static void play(int world, scene scene) {
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
     assert_int_equal(tt_store_wait(store, under_way, 1, 20000), TT_OK);
     pid_t victim = ranks.pid[scene.victim];
-    int64_t struck = tt__now_ns(), limit = (scene.fault == STOPPED ? HEARTBEAT_MS + 200 : 1000) * INT64_C(1000000);
+    int64_t struck = tt__now_ns(), limit = (scene.fault == STOPPED ? HEARTBEAT_MS + 500 : 1000) * INT64_C(1000000);
     if (scene.fault != EXITED)
         kill(victim, scene.fault == STOPPED ? SIGSTOP : SIGKILL);
     for (int r = 0; r < world; r++)

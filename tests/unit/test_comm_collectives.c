@@ -106,17 +106,31 @@ static void reference(void *out, const void *const *of, int n, size_t count, tt_
 }
 
 /* Bitwise, but any NaN equals any NaN: which of two comes through depends on operand order alone, which the compiler of the reference may swap. */
+static bool same_f32(float x, float y) {
+    uint32_t a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    return a == b || (isnan(x) && isnan(y));
+}
+
+static bool same_f64(double x, double y) {
+    uint64_t a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    return a == b || (isnan(x) && isnan(y));
+}
+
 static bool same(const void *a, const void *b, size_t count, tt_dtype dtype) {
-    if (dtype != TT_F32 && dtype != TT_F64)
+    size_t i = 0;
+    if (dtype == TT_F32)
+        while (i < count && same_f32(((const float *)a)[i], ((const float *)b)[i]))
+            i++;
+    else if (dtype == TT_F64)
+        while (i < count && same_f64(((const double *)a)[i], ((const double *)b)[i]))
+            i++;
+    else
         return !memcmp(a, b, count * tt_dtype_size(dtype));
-    for (size_t i = 0; i < count; i++) {
-        if (dtype == TT_F32 ? memcmp((const float *)a + i, (const float *)b + i, 4) &&
-                                  !(isnan(((const float *)a)[i]) && isnan(((const float *)b)[i]))
-                            : memcmp((const double *)a + i, (const double *)b + i, 8) &&
-                                  !(isnan(((const double *)a)[i]) && isnan(((const double *)b)[i])))
-            return false;
-    }
-    return true;
+    return i == count;
 }
 
 /* Memory of one rank of a case. */

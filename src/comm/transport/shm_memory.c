@@ -57,6 +57,7 @@ static tt_status map(tt__shm *shm, int fd, size_t size) {
                               "can't reserve %zu bytes of address space for the symmetric heap (TT_SYMMETRIC_HEAP sets "
                               "a smaller one)",
                               size);
+    madvise(at, size, MADV_DONTDUMP); /* a core file would be as large as the reservation */
     shm->base = at;
     shm->size = size;
     return TT_OK;
