@@ -44,7 +44,7 @@ static tt_status report(const char *who, int rank, const char *theirs, size_t th
 static tt_status explain(tt_group *group, const char *who, const char *const *texts, size_t count,
                          const summary *summaries, int64_t width) {
     int world = tt_get_world_size(group);
-    char *all = calloc((size_t)world, (size_t)width);
+    char *all = calloc(1, (size_t)world * (size_t)width + 1);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
     char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;

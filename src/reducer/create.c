@@ -79,8 +79,8 @@ static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, size
 /* Sets params[].bucket and makes the buckets. Gradients become ready about in reverse of the forward's order, so that is the order buckets fill in. */
 static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, size_t cap) {
     size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
-    tt__bucket_item *items = calloc(n, sizeof *items);
-    size_t *bucket_of = calloc(n, sizeof *bucket_of);
+    tt__bucket_item *items = calloc(n + 1, sizeof *items);
+    size_t *bucket_of = calloc(n + 1, sizeof *bucket_of);
     if (items && bucket_of) {
         for (size_t i = 0; i < n; i++)
             items[i] = (tt__bucket_item){.bytes = params[n - 1 - i].count * tt_dtype_size(params[n - 1 - i].dtype),

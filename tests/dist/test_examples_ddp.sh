@@ -15,7 +15,7 @@ run() { "$TUTTI" run --standalone --nproc-per-node="$1" "$TT_BUILD/examples/$2";
 for ranks in 1 2 3; do
     out=$(run "$ranks" bare_reducer) || fail "bare_reducer on $ranks ranks: $out"
     case $out in
-    *"the parameters of $ranks rank"*"are equal, bit for bit"*) ;;
+    *"the parameters of $ranks rank"*"are equal"*) ;;
     *) fail "bare_reducer on $ranks ranks: $out" ;;
     esac
 done

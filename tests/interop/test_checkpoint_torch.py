@@ -19,8 +19,8 @@ TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I32": numpy.int32, "I64": 
 
 
 def train(*flags):
-    subprocess.run([os.environ["TUTTI"], "run", "--standalone", "--nproc-per-node=2", TRAINER, "--lr", "0.02",
-                    "--momentum", "0.9", *flags], check=True, stdout=subprocess.DEVNULL, timeout=100)
+    subprocess.run([os.environ["TUTTI"], "run", "--standalone", "--nproc-per-node=2", TRAINER, "--data", "small",
+                    "--lr", "0.02", "--momentum", "0.9", *flags], check=True, stdout=subprocess.DEVNULL, timeout=100)
 
 
 def read(path):
@@ -52,6 +52,8 @@ def write(path, tensors, metadata):
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
+    subprocess.run([os.environ["TUTTI"], "data", "digits", "small", "--train", "2000", "--test", "100"], check=True,
+                   stdout=subprocess.DEVNULL)
     train("--epochs", "1", "--checkpoint", "a")
     tensors, metadata = read("a")
     assert metadata["format"] == "pt" and metadata["tutti.epoch"] == "1"
