@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "tensor/tensor.h"
 
-enum { TT__NODE_INPUTS = 3, TT__NODE_NUMBERS = 4 };
+enum { TT__NODE_INPUTS = 3, TT__NODE_NUMBERS = 2 };
 
 typedef struct tt__node tt__node;
 

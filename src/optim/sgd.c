@@ -50,7 +50,8 @@ static tt_status check(const tt_sgd_args *a) {
 
 tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size) {
     tt_sgd_args a = {.lr = 0};
-    memcpy(&a, args, size < sizeof a ? size : sizeof a);
+    if (args)
+        memcpy(&a, args, size < sizeof a ? size : sizeof a);
     if (check(&a))
         return NULL;
     tt__sgd_rule rule = {a.lr, a.momentum, a.dampening, a.weight_decay, a.nesterov};

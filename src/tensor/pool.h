@@ -16,7 +16,7 @@ void *tt__pool_alloc(size_t size);
 void tt__pool_free(void *p);
 void tt__pool_discard(void *p);
 
-/* Give all waiting blocks of this thread back to the system. */
+/* Give all waiting blocks of this thread back to the system: what is in use afterwards is in use by somebody. */
 void tt__pool_trim(void);
 
 #endif

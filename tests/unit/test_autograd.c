@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "autograd/engine.h"
 #include "tensor/tensor.h"
@@ -156,6 +157,34 @@ static void what_wants_a_gradient_is_settled_when_a_call_is_recorded(void **stat
     assert_true(grad0(x) == 1);
 }
 
+/* ---- threads ---- */
+
+/* Each thread has its own tape over shared tensors, and its own leaf. */
+static void *train_alone(void *arg) {
+    tt_tensor *shared = arg;
+    for (int i = 0; i < 200; i++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = leaf(2);
+        if (tt_backward(tt_sum(tt_mul(tt_add(x, shared), tt_view(shared, TT_SHAPE(2))))) || grad0(x) != 3)
+            return "wrong";
+    }
+    return NULL;
+}
+
+static void threads_share_what_they_only_read(void **state) {
+    (void)state;
+    tt_tensor *plain = tt_full(TT_SHAPE(2), TT_F32, 3);
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, train_alone, plain), 0);
+    for (int i = 0; i < 4; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread[i], &result), 0);
+        assert_null(result);
+    }
+    tt_tensor_free(plain);
+}
+
 /* ---- hooks ---- */
 
 typedef struct trace {
@@ -291,6 +320,7 @@ int main(void) {
         cmocka_unit_test(a_scope_forgets_its_records),
         cmocka_unit_test(nothing_is_recorded_under_no_grad),
         cmocka_unit_test(what_wants_a_gradient_is_settled_when_a_call_is_recorded),
+        cmocka_unit_test(threads_share_what_they_only_read),
         cmocka_unit_test(hooks_run_when_a_gradient_is_final),
         cmocka_unit_test(a_linear_layer_settles_its_bias_before_its_weight),
         cmocka_unit_test(a_failing_hook_ends_the_pass),

@@ -131,6 +131,8 @@ static void constructors_refuse(void **state) {
     (void)state;
     assert_null(tt_nn_linear(0, 5));
     expect_error(TT_ERR_INVALID, "in_features 0, out_features 5");
+    assert_null(tt_nn_linear_with(NULL, 0));
+    expect_error(TT_ERR_INVALID, "in_features 0, out_features 0");
     assert_null(tt_nn_linear(5, INT64_MAX / 2));
     expect_error(TT_ERR_SHAPE, "tt_nn_linear");
     assert_null(tt_nn_sequential(tt_nn_relu(), tt_nn_linear(3, -1), tt_nn_flatten())); /* the other two are freed */

@@ -206,6 +206,7 @@ static void wrong_arguments_are_refused(void **state) {
     assert_null(tt_sgd(p, -1));
     assert_non_null(strstr(tt_last_error(), "lr of at least 0, got -1"));
     assert_null(tt_sgd(p, NAN));
+    assert_null(tt_sgd_with(NULL, 0));
     assert_null(tt_sgd(p, 0.1, .momentum = -1));
     assert_null(tt_sgd(p, 0.1, .weight_decay = -1));
     assert_null(tt_sgd(p, 0.1, .dampening = INFINITY));
