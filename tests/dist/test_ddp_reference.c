@@ -238,7 +238,8 @@ static void mlp(tt_group *group, int rank, void *user) {
         run->record.hash[rank][s] = hash_parameters(model);
     }
     if (run->compare)
-        check_parameters(model, "final", 5e-7, 2e-5);
+        check_parameters(model, "final", 1e-6,
+                         4e-5); /* twice what separates numpy's order of summation from PyTorch's */
     tt_tensor_free(x);
     tt_tensor_free(y);
     tt_optimizer_free(sgd);
