@@ -49,6 +49,7 @@ typedef struct tt__extent {
 
 struct tt_group {
     int rank, world;
+    pid_t owner; /* the process that joined */
     int64_t timeout_ms, heartbeat_ms;
     tt__peer *peers; /* (world), the rank's own included */
     int memory_fd;   /* of the own shared memory */

@@ -225,11 +225,37 @@ static void bad_arguments_leave_the_group_whole(void **state) {
     assert_string_equal(tt_reduce_op_name((tt_reduce_op)9), "?");
 }
 
+/* A child that a rank forked (to load data, say) may end the group for itself. */
+static int forking_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    CHECK_OK(tt_barrier(group));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        tt_destroy_process_group(group);
+        _exit(0);
+    }
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_child_leaves_for_itself_alone(void **state) {
+    (void)state;
+    with_ranks(2, forking_body, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_difference_is_named),   cmocka_unit_test(leaving_is_named),
-        cmocka_unit_test(done_ranks_may_leave),        cmocka_unit_test(an_absent_rank_hides_nothing),
-        cmocka_unit_test(the_deadline_names_the_late), cmocka_unit_test(bad_arguments_leave_the_group_whole),
+        cmocka_unit_test(every_difference_is_named),
+        cmocka_unit_test(leaving_is_named),
+        cmocka_unit_test(done_ranks_may_leave),
+        cmocka_unit_test(an_absent_rank_hides_nothing),
+        cmocka_unit_test(the_deadline_names_the_late),
+        cmocka_unit_test(bad_arguments_leave_the_group_whole),
+        cmocka_unit_test(a_child_leaves_for_itself_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

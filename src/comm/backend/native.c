@@ -41,13 +41,14 @@ static tt_group *new_group(const tt__member *member) {
                         .timeout_ms = member->timeout_ms,
                         .heartbeat_ms = member->heartbeat_ms,
                         .peers = peers,
+                        .owner = getpid(),
                         .memory_fd = -1};
     return group;
 }
 
 static tt_status make_own_memory(tt_group *group) {
     tt__peer *self = &group->peers[group->rank];
-    TT__TRY(tt__shm_heap_bytes(&group->heap_bytes));
+    TT__TRY(tt__shm_heap_bytes(group->world, &group->heap_bytes));
     TT__TRY(tt__shm_create(&self->shm, &group->memory_fd, group->rank, group->heap_bytes));
     self->control = tt__shm_control(&self->shm);
     return TT_OK;
@@ -100,9 +101,10 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     return TT_OK;
 }
 
+/* A child that the rank forked releases its copy of the group without a word: the rank goes on. */
 static void say_left(tt_group *group) {
     tt__control *self = group->peers[group->rank].control;
-    if (group->failed)
+    if (group->failed || group->owner != getpid())
         return;
     self->left_seq = group->seq;
     atomic_store_explicit(&self->state, TT__LEFT, memory_order_release);

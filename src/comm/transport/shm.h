@@ -89,8 +89,8 @@ tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank);
 
 void tt__shm_unmap(tt__shm *shm);
 
-/* How large the heap may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the memory of this machine. */
-tt_status tt__shm_heap_bytes(size_t *bytes);
+/* How large each of `world` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the memory of this machine. */
+tt_status tt__shm_heap_bytes(int world, size_t *bytes);
 
 /* Has the machine `bytes` free for each of `world` ranks? Asked of large allocations only. */
 tt_status tt__shm_check_free(size_t bytes, int world);

@@ -19,6 +19,8 @@
 
 static const uint64_t MAGIC = UINT64_C(0x3169747475745454); /* "TTtutti1" */
 
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
 /* "64M" as bytes. */
 static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     static const char suffixes[] = "KMGT";
@@ -37,7 +39,10 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     return TT_OK;
 }
 
-tt_status tt__shm_heap_bytes(size_t *bytes) {
+/* All ranks' heaps together take at most half of a process's 128 TiB of addresses. */
+static const size_t ADDRESSES = (size_t)64 << 40;
+
+tt_status tt__shm_heap_bytes(int world, size_t *bytes) {
     const char *text = getenv("TT_SYMMETRIC_HEAP");
     struct sysinfo info;
     if (text && *text)
@@ -45,7 +50,7 @@ tt_status tt__shm_heap_bytes(size_t *bytes) {
     else if (sysinfo(&info))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
     else
-        *bytes = (size_t)info.totalram * info.mem_unit;
+        *bytes = smaller((size_t)info.totalram * info.mem_unit, ADDRESSES / (size_t)world);
     *bytes &= ~(size_t)(TT__PAGE - 1);
     return TT_OK;
 }
