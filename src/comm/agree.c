@@ -116,7 +116,10 @@ void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_
         snprintf(arguments, sizeof arguments, "%llu bytes", count);
         break;
     case TT__OP_FREE:
-        snprintf(arguments, sizeof arguments, "the allocation at offset %llu", count);
+        if (record->count == UINT64_MAX)
+            snprintf(arguments, sizeof arguments, "NULL");
+        else
+            snprintf(arguments, sizeof arguments, "the allocation at offset %llu", count);
         break;
     }
     snprintf(text, size, "%s(%s) at %.80s:%d", name, arguments, record->file, record->line);

@@ -26,7 +26,7 @@ typedef struct tt__call {
     tt_dtype dtype;
     tt_reduce_op reduce_op;
     int root;       /* 0 where there is none */
-    uint64_t count; /* elements; bytes of an allocation; offset of what is freed */
+    uint64_t count; /* elements; bytes of an allocation; offset of what is freed, UINT64_MAX: NULL */
     const char *file;
     int line;
 } tt__call;

@@ -1,8 +1,9 @@
 /* Asynchronous all-reduce inside comm, for the reducer.
  *
- * A group has a queue of works; they are published and completed in the order they were begun. No function here but tt__work_wait() waits for
- * a peer: progress is made in whatever call comes next. A work completes exactly once: tt__work_progress() or tt__work_wait(), in the one thread that uses the
- * group, sets `done` and `status`; nothing else does. A synchronous collective first completes everything that is queued. */
+ * A group has a queue of works; they are published and completed in the order they were begun. No function here but tt__work_wait()
+ * waits for a peer: progress is made in whatever call comes next. A work completes exactly once: the thread that uses the group sets
+ * `done` and `status`, in one of the functions below or in a collective, when all ranks have done their part or when the group fails;
+ * nobody else does. A synchronous collective first completes everything that is queued. */
 #ifndef TT_COMM_WORK_H
 #define TT_COMM_WORK_H
 

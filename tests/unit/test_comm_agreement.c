@@ -27,6 +27,7 @@ CALL(broadcast_1, tt_broadcast(group, buf, N, TT_F32, 1))
 CALL(reduce_0, tt_reduce(group, buf, N, TT_F32, TT_SUM, 0))
 CALL(gather, tt_all_gather(group, buf, buf, 0, TT_F32))
 CALL(barrier, tt_barrier(group))
+CALL(free_null, tt_group_free(group, NULL))
 
 static tt_status alloc_a(tt_group *group, void *buf) {
     (void)buf;
@@ -51,6 +52,7 @@ static const difference differences[] = {
     {broadcast_0, broadcast_1, "broadcast(f32 x 512, root 0)", "broadcast(f32 x 512, root 1)"},
     {barrier, gather, "barrier()", "all_gather(f32 x 0)"},
     {barrier, alloc_a, "barrier()", "alloc(4096 bytes)"},
+    {barrier, free_null, "barrier()", "free(NULL)"},
     {alloc_a, alloc_b, "alloc(4096 bytes)", "alloc(8192 bytes)"},
 };
 
