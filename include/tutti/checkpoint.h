@@ -1,7 +1,7 @@
 /* tutti/checkpoint.h: tensors on disk, as safetensors, and what a training run needs to go on from there.
  *
  * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A kill at any moment
- * leaves the old or the new file whole; the next save to the same path removes temporaries whose process is gone. */
+ * leaves the old or the new file whole; the next save to the same path removes temporaries whose writer is gone. */
 #ifndef TUTTI_CHECKPOINT_H
 #define TUTTI_CHECKPOINT_H
 

@@ -66,7 +66,7 @@ TT_API size_t tt_reducer_bucket_of(const tt_reducer *reducer, size_t i);
 /* What happens in a step, in the order it happens, for tests and for people who want to see the overlap. */
 typedef enum tt_reducer_event_kind {
     TT_REDUCER_READY, /* index: parameter */
-    TT_REDUCER_BEGIN, /* index: bucket; its all-reduce was published */
+    TT_REDUCER_BEGIN, /* index: bucket; its all-reduce was begun */
     TT_REDUCER_END    /* index: bucket; averages are in place */
 } tt_reducer_event_kind;
 typedef struct tt_reducer_event {

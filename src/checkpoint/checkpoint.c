@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/kept_error.h"
 #include "base/parse.h"
 #include "checkpoint/safetensors.h"
 
@@ -76,6 +76,19 @@ static tt_status collect(list *l, tt_named_tensors model, tt_named_tensors optim
     return TT_OK;
 }
 
+/* All entries of model and optimizer (may be NULL). An empty list may mean that there was no memory for it. */
+static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer) {
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    tt_named_tensors of_model = tt_module_state_dict(model), of_optimizer = {0};
+    if (optimizer)
+        of_optimizer = tt_optimizer_state_dict(optimizer);
+    TT__TRY(tt_last_status());
+    tt__error_restore(&kept);
+    TT__TRY(list_make(l, of_model.count + of_optimizer.count));
+    return collect(l, of_model, of_optimizer);
+}
+
 tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer, const tt_progress *progress) {
     if (!path || !model)
         return tt__fail(TT_ERR_INVALID, "tt_checkpoint_save: `%s` is NULL", path ? "model" : "path");
@@ -85,12 +98,8 @@ tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *o
         snprintf(epoch, sizeof epoch, "%" PRId64, progress->epoch);
         snprintf(seed, sizeof seed, "%" PRIu64, progress->sampler_seed);
     }
-    tt_named_tensors of_model = tt_module_state_dict(model), of_optimizer = {0};
-    if (optimizer)
-        of_optimizer = tt_optimizer_state_dict(optimizer);
-    list all;
-    TT__TRY(list_make(&all, of_model.count + of_optimizer.count));
-    tt_status status = collect(&all, of_model, of_optimizer);
+    list all = {0};
+    tt_status status = collect_all(&all, model, optimizer);
     if (status)
         tt__fail_prefix("%s", path);
     else

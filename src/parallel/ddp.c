@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
-#include "base/error.h"
+#include "base/kept_error.h"
 #include "nn/module.h"
 #include "reducer/agree.h"
 
@@ -144,9 +144,20 @@ static void ddp_destroy(tt_module *self) { release(tt_module_user(self)); }
 static const tt_module_class ddp_class = {
     .name = "DistributedDataParallel", .forward = ddp_forward, .destroy = ddp_destroy};
 
+/* An empty list may mean that there was no memory for it. */
+static tt_status list_state(tt_module *module, tt_named_tensors *state) {
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    *state = tt_module_state_dict(module);
+    TT__TRY(tt_last_status());
+    tt__error_restore(&kept);
+    return TT_OK;
+}
+
 static tt_status set_up(ddp *d, const tt_ddp_args *args) {
-    tt_named_tensors state = tt_module_state_dict(d->module);
+    tt_named_tensors state;
     size_t count = 0;
+    TT__TRY(list_state(d->module, &state));
     TT__TRY(compare_with_peers(args->group, &state));
     TT__TRY(take_rank_zeros_values(args->group, &state));
     TT__TRY(make_reducer(d, args, &count));

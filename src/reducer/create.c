@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/kept_error.h"
 #include "reducer/agree.h"
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
@@ -167,17 +167,13 @@ static void free_buckets(tt_reducer *r) {
 void tt_reducer_free(tt_reducer *r) {
     if (!r)
         return;
-    char text[TT__ERROR_TEXT_SIZE];
-    tt_status last = tt_last_status();
-    snprintf(text, sizeof text, "%s", tt_last_error());
+    tt__kept_error kept;
+    tt__error_keep(&kept);
     if (r->buckets)
         free_buckets(r);
     for (size_t i = 0; r->params && i < r->param_count; i++)
         free(r->params[i].name);
     free(r->params);
     free(r);
-    if (last)
-        tt__fail(last, "%s", text);
-    else
-        tt_clear_error();
+    tt__error_restore(&kept);
 }

@@ -1,0 +1,92 @@
+/* Memory runs out in checkpoint, reducer and DistributedDataParallel: each allocation of a program that uses them fails once. Every round must end
+ * with TT_ERR_MEMORY, and with as much memory in use as before. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "alloc_count.h"
+#include "tensor/pool.h"
+
+static char path[] = "/tmp/tutti-oom-XXXXXX";
+
+static tt_status backward(tt_module *ddp) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_ones(TT_SHAPE(4, 6), TT_F32), *y = tt_zeros(TT_SHAPE(4, 3), TT_F32);
+    return tt_backward(tt_mse_loss(tt_module_forward(ddp, x), y));
+}
+
+/* A few steps, a checkpoint, and back. */
+static tt_status train(tt_module *ddp, tt_optimizer *sgd) {
+    tt_progress progress = {1, 2};
+    tt_status status = TT_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        status = backward(ddp);
+        if (!status)
+            status = tt_optimizer_step(sgd);
+    }
+    if (!status)
+        status = tt_checkpoint_save(path, ddp, sgd, &progress);
+    return status ? status : tt_checkpoint_load(path, ddp, sgd, &progress);
+}
+
+static tt_status program(void) {
+    tt_group *group = NULL;
+    tt_module *model = NULL, *ddp = NULL;
+    tt_optimizer *sgd = NULL;
+    tt_status status = tt_init_process_group(&group, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1);
+    if (!status) {
+        model = tt_nn_sequential(tt_nn_linear(6, 5), tt_nn_relu(), tt_nn_linear(5, 3));
+        ddp = tt_ddp(model, group);
+        sgd = ddp ? tt_sgd(tt_module_parameters(ddp), 0.1, .momentum = 0.9) : NULL;
+        status = sgd ? train(ddp, sgd) : tt_last_status();
+    }
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    return status;
+}
+
+/* Blocks in use, without those that wait in the pool. */
+static long in_use(void) {
+    tt__pool_trim();
+    return alloc_live_own;
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    if (!alloc_count_works)
+        skip(); /* a sanitizer's allocator stands in the way */
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(program(), TT_OK);
+    assert_int_equal(program(), TT_OK);
+    int rounds = 0;
+    for (bool failed = true; failed; rounds++) {
+        long before = in_use();
+        alloc_fail_own = alloc_count_own + rounds + 1;
+        tt_status status = program();
+        failed = alloc_count_own >= alloc_fail_own;
+        alloc_fail_own = 0;
+        if (status != (failed ? TT_ERR_MEMORY : TT_OK))
+            fail_msg("allocation %d failed: %s: %s", rounds + 1, tt_status_name(status), tt_last_error());
+        tt_clear_error();
+        if (in_use() != before)
+            fail_msg("allocation %d failed: %ld blocks stay in use", rounds + 1, in_use() - before);
+    }
+    assert_in_range(rounds, 50, 2000); /* there was something to fail */
+    assert_int_equal(unlink(path), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
