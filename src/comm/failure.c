@@ -81,11 +81,13 @@ static tt_status check_stopped(tt_group *group, int r, int64_t now) {
 }
 
 static tt_status check_process(tt_group *group, int r, int64_t now) {
-    char call[256], who[48];
-    if (has_ended(&group->peers[r]))
-        return tt__fail(TT_ERR_PEER, "%s ended, while rank %d waits for it in call %u, %s",
-                        name_of(group, r, who, sizeof who), group->rank, group->seq,
+    char call[256], who[48], end[80];
+    if (has_ended(&group->peers[r])) {
+        tt__launcher_end_of(&group->launcher, r, end, sizeof end);
+        return tt__fail(TT_ERR_PEER, "%s ended%s%s, while rank %d waits for it in call %u, %s",
+                        name_of(group, r, who, sizeof who), *end ? " with " : "", end, group->rank, group->seq,
                         current_call(group, call, sizeof call));
+    }
     return check_stopped(group, r, now);
 }
 

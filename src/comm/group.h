@@ -47,12 +47,19 @@ typedef struct tt__extent {
     bool used;
 } tt__extent;
 
+/* The launcher's store, where it writes how each worker ended. */
+typedef struct tt__launcher {
+    char host[256];
+    int port; /* 0: no launcher */
+} tt__launcher;
+
 struct tt_group {
     int rank, world;
     pid_t owner; /* the process that joined */
     int64_t timeout_ms, heartbeat_ms;
     tt__peer *peers; /* (world), the rank's own included */
-    int memory_fd;   /* of the own shared memory */
+    tt__launcher launcher;
+    int memory_fd; /* of the own shared memory */
     size_t heap_bytes;
     tt__extent *heap;
 
@@ -151,14 +158,20 @@ static inline bool tt__in_heap(const tt_group *group, const void *p, size_t byte
 tt_status tt__heap_init(tt_group *group);
 void tt__heap_free(tt_group *group);
 
+/* ---- rendezvous/launcher.c */
+
+/* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "". Returns `text`. */
+const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text, size_t size);
+
 /* ---- backend/native.c */
 
 /* Who the ranks are: what tt__native_join() needs to know beside the store. */
 typedef struct tt__member {
     int rank, world;
     int64_t timeout_ms, heartbeat_ms;
-    tt_store *store; /* to meet through; not needed for a world of one */
-    char prefix[96]; /* of the keys */
+    tt_store *store;       /* to meet through; not needed for a world of one */
+    char prefix[96];       /* of the keys */
+    tt__launcher launcher; /* whose ranks these are */
 } tt__member;
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */

@@ -74,6 +74,11 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
                          .world = meeting.world,
                          .timeout_ms = full.timeout_ms > 0 ? full.timeout_ms : TT_DEFAULT_TIMEOUT_MS,
                          .heartbeat_ms = full.heartbeat_ms > 0 ? full.heartbeat_ms : 5000};
+    /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
+    if (!full.store && !full.world_size && tt__agent_serves_store()) {
+        snprintf(member.launcher.host, sizeof member.launcher.host, "%s", meeting.host);
+        member.launcher.port = meeting.port;
+    }
     tt__set_report_rank(meeting.rank);
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));

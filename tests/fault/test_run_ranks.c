@@ -38,6 +38,7 @@ static void a_killed_rank_is_the_first_failure(void **state) {
         assert_non_null(other);
         snprintf(text, sizeof text, "rank %d (pid ", rank);
         assert_contains(other, text);
+        assert_contains(other, ") ended with signal 9 (SIGKILL), while rank ");
         assert_int_equal(p->code, 137);
         process_free(p);
     }

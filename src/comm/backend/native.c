@@ -41,6 +41,7 @@ static tt_group *new_group(const tt__member *member) {
                         .timeout_ms = member->timeout_ms,
                         .heartbeat_ms = member->heartbeat_ms,
                         .peers = peers,
+                        .launcher = member->launcher,
                         .owner = getpid(),
                         .memory_fd = -1};
     return group;
