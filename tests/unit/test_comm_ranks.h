@@ -62,6 +62,9 @@ static inline void start_ranks(ranks *ranks, int world, rank_body body, void *ar
         ranks->pid[r] = fork();
         assert_true(ranks->pid[r] >= 0);
         if (!ranks->pid[r]) {
+            /* Without a terminal, the kernel sends SIGHUP to a whole process group when it loses its last outside parent while one of its processes
+             * is stopped. Tests run side by side in one group, and stop ranks: so those have groups of their own. */
+            setpgid(0, 0);
             close(ends[1]);
             run_rank(body, r, world, arg, ends[0]);
         }
