@@ -91,6 +91,14 @@ static void say_lines(tt__streams *streams, const char *indent, const char *text
     }
 }
 
+/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error file. */
+static bool says_the_same(const char *tail, const char *message) {
+    size_t n = strlen(tail), m = strlen(message);
+    while (n > 0 && tail[n - 1] == '\n')
+        n--;
+    return !memchr(tail, '\n', n) && n >= m && !memcmp(tail + n - m, message, m);
+}
+
 static void report_first(tt__streams *streams, const tt__job *job, const tt__worker *w, int rank,
                          const struct timespec *started) {
     char how[160], clock[16] = "", tail[TT__TAIL_BYTES + 1];
@@ -99,7 +107,7 @@ static void report_first(tt__streams *streams, const tt__job *job, const tt__wor
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
     double seconds = (double)(w->when.tv_sec - started->tv_sec) + 1e-9 * (double)(w->when.tv_nsec - started->tv_nsec);
     tt__streams_say(streams, "tutti run: rank %d %s: %s (local rank %d, pid %d, at %s.%03ld, %.1f s after the start)",
-                    rank, w->secondary ? "was the first to end, because of another rank" : "failed first",
+                    rank, w->secondary ? "failed because of another rank" : "failed first",
                     describe(w, how, sizeof how), rank, (int)w->pid, clock, w->when.tv_nsec / 1000000, seconds);
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
         tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
@@ -110,7 +118,7 @@ static void report_first(tt__streams *streams, const tt__job *job, const tt__wor
         say_lines(streams, "    ", w->message);
     }
     tt__streams_tail(streams, rank, tail);
-    if (*tail) {
+    if (*tail && !(w->message && says_the_same(tail, w->message))) {
         tt__streams_say(streams, "  last lines of its stderr:");
         say_lines(streams, "    | ", tail);
     }

@@ -170,6 +170,14 @@ static void wrong_flags_are_usage_errors(void **state) {
     assert_contains(p->text[0], "--nproc-per-node");
     assert_int_equal(p->code, 0);
     process_free(p);
+    p = run_tutti("help", "run");
+    assert_contains(p->text[0], "--nproc-per-node");
+    assert_int_equal(p->code, 0);
+    process_free(p);
+    p = run_tutti("help", "walk");
+    assert_contains(p->text[1], "unknown command \"walk\"");
+    assert_int_equal(p->code, 2);
+    process_free(p);
 }
 
 static void exit_code_is_the_first_failing_ranks(void **state) {
@@ -235,6 +243,23 @@ static void a_secondary_failure_is_never_the_first(void **state) {
     assert_int_equal(p->code, 7);
     process_free(p);
     remove_folder(folder);
+}
+
+/* What tt_report() leaves in both places is shown once; other lines of stderr are shown too. */
+static void a_message_is_reported_once(void **state) {
+    (void)state;
+    static const char leave[] =
+        "printf %s '{\"message\": {\"message\": \"TT_ERR_IO: boom\"}}' > $TORCHELASTIC_ERROR_FILE\n"
+        "echo 'tutti: rank 0: TT_ERR_IO: boom' >&2; exit 1";
+    char talk[sizeof leave + 32];
+    process *p = run_tutti("run", "--standalone", "sh", "-c", leave);
+    assert_int_equal(count_of(p->text[1], "boom"), 2);
+    assert_lacks(p->text[1], "last lines");
+    process_free(p);
+    snprintf(talk, sizeof talk, "echo before >&2\n%s", leave);
+    p = run_tutti("run", "--standalone", "sh", "-c", talk);
+    assert_contains(p->text[1], "last lines of its stderr:\n    | before\n    | tutti: rank 0: TT_ERR_IO: boom\n");
+    process_free(p);
 }
 
 static void missing_programs_are_one_error(void **state) {
@@ -458,6 +483,7 @@ int main(void) {
         cmocka_unit_test(exit_code_is_the_first_failing_ranks),
         cmocka_unit_test(report_names_the_first_failure),
         cmocka_unit_test(a_secondary_failure_is_never_the_first),
+        cmocka_unit_test(a_message_is_reported_once),
         cmocka_unit_test(missing_programs_are_one_error),
         cmocka_unit_test(shell_scripts_run),
         cmocka_unit_test(python_is_started_unbuffered),

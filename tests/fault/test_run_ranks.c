@@ -53,8 +53,7 @@ static void a_frozen_rank_is_named(void **state) {
     kill(pid_of(p, 1), SIGSTOP);
     process_finish(p);
     assert_in_range(process_now_ms() - start, 0, SOON_MS);
-    const char *report =
-        strstr(p->text[1], "tutti run: rank 0 was the first to end, because of another rank: exit code 1");
+    const char *report = strstr(p->text[1], "tutti run: rank 0 failed because of another rank: exit code 1");
     assert_non_null(report);
     report = strstr(report, "its message:\n");
     assert_non_null(report);
