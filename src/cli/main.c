@@ -25,20 +25,33 @@ static void help(FILE *out) {
     fprintf(out, "\n'tutti COMMAND --help' explains each. 'tutti --version' prints the version.\n");
 }
 
+static int run_command(int argc, char **argv) {
+    for (int i = 0; commands[i].name; i++)
+        if (!strcmp(argv[0], commands[i].name))
+            return commands[i].run(argc, argv);
+    fprintf(stderr, "tutti: unknown command \"%s\"\n\n", argv[0]);
+    help(stderr);
+    return TT__EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+    const char *first = argc > 1 ? argv[1] : "";
+    char flag[] = "--help", *ask[] = {NULL, flag, NULL};
+    if (!*first) {
+        help(stderr);
+        return TT__EXIT_USAGE;
+    }
+    if (!strcmp(first, "help") && argc > 2) { /* "tutti help run" is "tutti run --help" */
+        ask[0] = argv[2];
+        return run_command(2, ask);
+    }
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help")) {
         help(stdout);
         return TT__EXIT_OK;
     }
-    if (argc > 1 && !strcmp(argv[1], "--version")) {
+    if (!strcmp(first, "--version")) {
         printf("tutti %s\n", tt_version());
         return TT__EXIT_OK;
     }
-    for (int i = 0; argc > 1 && commands[i].name; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    if (argc > 1)
-        fprintf(stderr, "tutti: unknown command \"%s\"\n\n", argv[1]);
-    help(stderr);
-    return TT__EXIT_USAGE;
+    return run_command(argc - 1, argv + 1);
 }
