@@ -170,7 +170,8 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     if (given)
         memcpy(&args, given, size < sizeof args ? size : sizeof args);
     if (!args.module)
-        return NULL; /* whatever made the module NULL has recorded why */
+        /* What made the module NULL has usually recorded why. */
+        return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is NULL");
     if (!args.group)
         return tt__fail_null(TT_ERR_INVALID, "tt_ddp: `group` is NULL");
     if (tt__module_class(args.module) == &ddp_class)
