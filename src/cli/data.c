@@ -117,6 +117,12 @@ static int show(const show_flags *f) {
     if (tt_idx_read(&x, f->path))
         return failed();
     int64_t n = tt_tensor_size(x, 0), end = f->count < n - f->start ? f->start + f->count : n;
+    if (f->start > 0 && f->start >= n) {
+        tt_tensor_free(x);
+        return tt__cli_usage_error("data",
+                                   "--start: expected a number below the %" PRId64 " examples of %s, got %" PRId64, n,
+                                   f->path, f->start);
+    }
     bool bytes = tt_tensor_dtype(x) == TT_U8;
     printf("%s: %s\n", f->path, tt_tensor_describe(x, text, sizeof text));
     if (bytes && tt_tensor_dim(x) == 3)

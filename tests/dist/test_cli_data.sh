@@ -51,5 +51,6 @@ expect 2 "--seed needs a value" digits "$dir/x" --seed
 expect 2 "--train: expected a number from 1 to" digits "$dir/x" --train 0
 expect 2 "unexpected argument \"y\"" digits "$dir/x" y
 expect 1 "can't make $dir/no/such" digits "$dir/no/such"
+expect 2 "below the 50 examples" show "$dir/plain/t10k-images-idx3-ubyte" --start 50
 expect 1 "TT_ERR_IO" show "$dir/missing"
 expect 1 "not an IDX file" show "$0"
