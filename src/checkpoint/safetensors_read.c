@@ -76,9 +76,16 @@ static tt_status header_length(const source *src, uint64_t *length) {
     unsigned char bytes[8];
     TT__TRY(source_read(src, 0, bytes, sizeof bytes));
     memcpy(length, bytes, sizeof *length);
+    if (*length > TT__SAFETENSORS_MAX_HEADER && !memcmp(bytes, "PK\3\4", 4))
+        return tt__fail(TT_ERR_FORMAT,
+                        "%s: not safetensors but a zip archive, as torch.save() makes; in Python, "
+                        "safetensors.torch.save_file(state_dict, path) writes what is expected here",
+                        src->name);
     if (*length > TT__SAFETENSORS_MAX_HEADER)
-        return tt__fail(TT_ERR_FORMAT, "%s: expected a header of at most %llu bytes, its first 8 bytes say %llu",
-                        src->name, (unsigned long long)TT__SAFETENSORS_MAX_HEADER, (unsigned long long)*length);
+        return tt__fail(
+            TT_ERR_FORMAT,
+            "%s: not a safetensors file: expected a header of at most %llu bytes, its first 8 bytes say %llu",
+            src->name, (unsigned long long)TT__SAFETENSORS_MAX_HEADER, (unsigned long long)*length);
     if (*length > src->size - 8)
         return tt__fail(TT_ERR_FORMAT, "%s: a header of %llu bytes does not fit the file's %llu bytes (cut short?)",
                         src->name, (unsigned long long)*length, (unsigned long long)src->size);

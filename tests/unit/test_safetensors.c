@@ -195,6 +195,15 @@ static void reads_what_is_allowed(void **state) {
     tt_safetensors_free(file);
 }
 
+/* What people try first: a file of torch.save(). */
+static void names_a_zip_archive(void **state) {
+    (void)state;
+    static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0";
+    tt_safetensors *file;
+    assert_int_equal(tt_safetensors_parse(&file, zip, sizeof zip, "checkpoint.pt"), TT_ERR_FORMAT);
+    assert_non_null(strstr(tt_last_error(), "checkpoint.pt: not safetensors but a zip archive"));
+}
+
 static const struct {
     const char *header;
     size_t data;
@@ -411,6 +420,7 @@ int main(void) {
         cmocka_unit_test(writes_what_the_reference_writes),
         cmocka_unit_test(comes_back_as_it_went),
         cmocka_unit_test(refuses_to_write_nonsense),
+        cmocka_unit_test(names_a_zip_archive),
         cmocka_unit_test(reads_what_is_allowed),
         cmocka_unit_test(refuses_what_is_not),
         cmocka_unit_test(lengths_are_checked_before_use),
