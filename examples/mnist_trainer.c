@@ -87,13 +87,13 @@ static bool speaks(void) {
 static bool parse_integer(const char *flag, const char *text, int64_t min, int64_t *value) {
     char *end;
     long long number = strtoll(text, &end, 10);
-    if (*text && !*end && number >= min && number < INT32_MAX) {
+    if (*text && !*end && number >= min && number <= INT32_MAX) {
         *value = number;
         return true;
     }
     if (speaks())
-        fprintf(stderr, "mnist_trainer: --%s: expected a whole number of at least %" PRId64 ", got \"%s\"\n", flag, min,
-                text);
+        fprintf(stderr, "mnist_trainer: --%s: expected a whole number from %" PRId64 " to %d, got \"%s\"\n", flag, min,
+                INT32_MAX, text);
     return false;
 }
 
@@ -160,14 +160,16 @@ static bool parse_options(Options *o, int argc, char **argv) {
     };
     *o = (Options){.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"};
     opterr = 0;
-    for (int c, i; (c = getopt_long(argc, argv, "h", flags, &i)) != -1;) {
+    for (int c, i; (c = getopt_long(argc, argv, ":h", flags, &i)) != -1;) {
         if (c == 'h') {
             if (speaks())
                 fputs(usage, stdout);
             exit(EXIT_SUCCESS);
         }
+        if (c == ':')
+            return complain("a value is missing after ", argv[optind - 1]);
         if (c == '?')
-            return complain("unknown or incomplete flag ", argv[optind - 1]);
+            return complain("unknown flag ", argv[optind - 1]);
         if (!set_option(o, flags[i].name, optarg))
             return false;
     }
@@ -412,8 +414,11 @@ static tt_status train(Trainer *t, int64_t epochs) {
         double elapsed = seconds() - start;
         if (!status)
             status = test(t, &tested);
-        if (status)
+        if (status) {
+            if (t->bar)
+                printf("\n"); /* what is wrong gets a line of its own */
             return status;
+        }
         t->progress.epoch++;
         print_epoch(t, &trained, &tested, elapsed);
         status = save(t, t->progress.epoch == epochs);

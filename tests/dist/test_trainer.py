@@ -64,14 +64,10 @@ def resumes_to_the_same_bits():
         fail("expected to hear that nothing is left to train")
 
 
-def works_alone_with_a_progress_bar():
-    """On a terminal of its own."""
-    try:
-        parent, child = pty.openpty()
-    except OSError as none:
-        print(f"there are no terminals here ({none}): the progress bar is not tested")
-        return
-    done = subprocess.Popen([TRAINER, "--epochs", "1", "--save-every", "0", "--data", "small"], env=ENVIRONMENT, stdout=child)
+def run_on_a_terminal(*flags):
+    """What a terminal of its own shows, and the exit code."""
+    parent, child = pty.openpty()
+    done = subprocess.Popen([TRAINER, *flags], env=ENVIRONMENT, stdout=child, stderr=child)
     os.close(child)
     out = b""
     try:
@@ -79,10 +75,25 @@ def works_alone_with_a_progress_bar():
             out += chunk
     except OSError:  # how a terminal says end of file
         pass
-    if done.wait(60) != 0 or b"\rEpoch 1 [" not in out or b"\r\x1b[KEpoch 1, loss" not in out:
+    os.close(parent)
+    return out, done.wait(60)
+
+
+def works_alone_with_a_progress_bar():
+    try:
+        out, code = run_on_a_terminal("--epochs", "1", "--save-every", "0", "--data", "small")
+    except OSError as none:
+        print(f"there are no terminals here ({none}): the progress bar is not tested")
+        return
+    if code != 0 or b"\rEpoch 1 [" not in out or b"\r\x1b[KEpoch 1, loss" not in out:
         fail(f"expected a progress bar and a result: {out!r}")
     if os.path.exists("checkpoint.safetensors") and b"saved" in out:
         fail("--save-every 0 saved")
+    images = idx("gray", 0x803, [6, 28, 28], bytes(6 * 784))
+    labels = idx("eleventh", 0x801, [6], bytes([10, 0, 0, 0, 0, 0]))
+    out, code = run_on_a_terminal("--images", images, "--labels", labels, "--batch-size", "1", "--epochs", "1")
+    if code == 0 or b"Epoch 1 [" not in out or not re.search(rb"\ntutti: rank 0: .* got target\[0\] = 10\r?\n", out):
+        fail(f"expected the error on a line of its own after the bar: {out!r}")
 
 
 def idx(path, magic, dims, data):
@@ -121,7 +132,8 @@ def tells_mistakes():
         (["--batch-size", ""], "--batch-size"),
         (["--lr", "nan"], "--lr"),
         (["--unknown"], "--unknown"),
-        (["--lr"], "--lr"),
+        (["--lr"], "value is missing after --lr"),
+        (["--batch-size", "100000000000"], "2147483647"),
         (["file"], "file"),
         (["--epochs", "1", "--checkpoint", "no/such/folder"], "no/such/folder"),
     ]
