@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 static json_t *reference;
 

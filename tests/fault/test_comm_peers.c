@@ -1,5 +1,5 @@
 /* Ranks that die, freeze or end without a word: the others learn who it was, within a bounded time, whatever they are doing. */
-#include "unit/test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* Calls into the system that fail: the nth of a join, for every n until it succeeds. Rank 1 must end with an error or do without, rank 0 must not
  * hang, and both must give everything back. Strangers who call in the middle of it are hung up on. */
-#include "unit/test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"

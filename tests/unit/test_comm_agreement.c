@@ -1,5 +1,5 @@
 /* The agreement check: a rank that calls something else is named on every rank, with both calls, whatever differs. */
-#include "test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "base/clock.h"
 #include "comm/work.h"

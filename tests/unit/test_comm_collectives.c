@@ -1,6 +1,6 @@
 /* Conformance of the collectives: all of them, over element types, reduce ops, counts, worlds and kinds of memory, compared bit by bit
  * with a naive reference that sums in the documented order. */
-#include "test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "comm/work.h"
 

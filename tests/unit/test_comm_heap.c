@@ -1,5 +1,5 @@
 /* The symmetric heap: same place everywhere, zeroed, aligned, reused; exhaustion is an error on all ranks. */
-#include "test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "comm/group.h"
 

@@ -1,5 +1,5 @@
 /* Joining: what the environment and options say, each mistake with one clear error; several groups one after the other. */
-#include "test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* In the steady state collectives allocate nothing; and a group leaves nothing behind: no descriptor, no mapping, no file. */
 #include "alloc_count.h"
-#include "test_comm_ranks.h"
+#include "support/ranks.h"
 
 #include "comm/work.h"
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "ranks.h"
 #include "reducer/bucket.h"
+#include "support/ranks.h"
 
 #define MIB ((size_t)1 << 20)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

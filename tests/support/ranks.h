@@ -1,10 +1,12 @@
-/* Ranks for tests of comm: forked processes that meet through a store which the test itself serves. */
-#ifndef TEST_COMM_RANKS_H
-#define TEST_COMM_RANKS_H
+/* Ranks for tests: forked processes that meet through a store which the test itself serves. No launcher, no fixed port, nothing left behind:
+ * a rank that hangs is ended by its alarm, one whose test is gone by the kernel. */
+#ifndef TESTS_SUPPORT_RANKS_H
+#define TESTS_SUPPORT_RANKS_H
 
 #include <tutti/comm.h>
 #include <tutti/store.h>
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,10 +43,20 @@ typedef struct ranks {
 /* What a rank does. `store` is connected; the rank ends with what this returns. */
 typedef int (*rank_body)(tt_store *store, int rank, int world, void *arg);
 
+/* What the launcher sees to by OMP_NUM_THREADS, which is read before main(): threads of several ranks that spin for each other's CPUs take
+ * ten times the time. */
+static inline void one_openmp_thread(void) {
+    void (*set_num_threads)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (set_num_threads)
+        set_num_threads(1);
+}
+
 static inline void run_rank(rank_body body, int rank, int world, void *arg, int from_parent) {
     int port = 0;
     tt_store *store = NULL;
-    alarm(60); /* a hanging rank ends itself */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    one_openmp_thread();
     CHECK(read(from_parent, &port, sizeof port) == sizeof port);
     close(from_parent);
     CHECK_OK(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = 20000));
@@ -86,13 +99,20 @@ static inline int end_of_rank(ranks *ranks, int r) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static inline void end_ranks(ranks *ranks) {
+/* The number of ranks that did not end well. */
+static inline int count_bad_ranks(ranks *ranks) {
     int bad = 0;
-    for (int r = 0; r < ranks->world; r++)
-        bad += end_of_rank(ranks, r) != 0;
+    for (int r = 0; r < ranks->world; r++) {
+        int end = end_of_rank(ranks, r);
+        if (end)
+            fprintf(stderr, "rank %d of %d ended with %d\n", r, ranks->world, end);
+        bad += end != 0;
+    }
     tt_store_server_free(ranks->server);
-    assert_int_equal(bad, 0);
+    return bad;
 }
+
+static inline void end_ranks(ranks *ranks) { assert_int_equal(count_bad_ranks(ranks), 0); }
 
 static inline void with_ranks(int world, rank_body body, void *arg) {
     ranks ranks;
@@ -105,6 +125,29 @@ static inline tt_group *join_group(tt_store *store, int rank, int world) {
     tt_group *group = NULL;
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000));
     return group;
+}
+
+/* Ranks that only need their group. */
+typedef void (*group_fn)(tt_group *group, int rank, void *user);
+
+typedef struct group_body {
+    group_fn fn;
+    void *user;
+} group_body;
+
+static inline int run_in_group(tt_store *store, int rank, int world, void *arg) {
+    const group_body *body = arg;
+    tt_group *group = join_group(store, rank, world);
+    body->fn(group, rank, body->user);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* Run fn as `world` ranks. Returns the number of those that did not end well. */
+static inline int run_ranks(int world, group_fn fn, void *user) {
+    ranks ranks;
+    start_ranks(&ranks, world, run_in_group, &(group_body){fn, user});
+    return count_bad_ranks(&ranks);
 }
 
 #endif
