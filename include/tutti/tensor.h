@@ -119,7 +119,7 @@ TT_API tt_tensor *tt_contiguous(tt_tensor *x);
 TT_API tt_tensor *tt_clone(tt_tensor *x);
 TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
 
-/* dst's elements := src's (same shape, same dtype), in place, not recorded. Backward sees what stands in a tensor when it runs: don't overwrite
+/* dst's elements := src's (same shape, same dtype), in place, not recorded. Both may be views of one storage. Backward sees what stands in a tensor when it runs: don't overwrite
  * one that a record still needs. NULL: as tt_item(). */
 TT_API tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
 

@@ -11,11 +11,11 @@ int64_t tt__shape_numel(const tt_shape *shape) {
     for (int d = 0; d < shape->ndim; d++) {
         if (shape->dim[d] < 0)
             return -1;
-        empty = empty || shape->dim[d] == 0;
-    }
-    for (int d = 0; d < shape->ndim && !empty; d++)
-        if (__builtin_mul_overflow(n, shape->dim[d], &n) || n > INT64_MAX / 16)
+        if (shape->dim[d] == 0)
+            empty = true;
+        else if (__builtin_mul_overflow(n, shape->dim[d], &n) || n > INT64_MAX / 16)
             return -1;
+    }
     return empty ? 0 : n;
 }
 

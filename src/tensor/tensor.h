@@ -92,7 +92,8 @@ uint64_t tt__scope_clock(void); /* counts scopes begun and calls of this, in thi
 
 /* ---- shapes ---- */
 
-/* Number of elements; -1 for a size below 0, an ndim out of range, or more than INT64_MAX / 16 elements. */
+/* Number of elements; -1 for a size below 0, an ndim out of range, or sizes above 0 whose product is over INT64_MAX / 16: where another size is 0
+ * too, as strides could not hold it. */
 int64_t tt__shape_numel(const tt_shape *shape);
 void tt__shape_strides(const tt_shape *shape, int64_t *stride);
 bool tt__shape_equal(const tt_shape *a, const tt_shape *b);

@@ -285,6 +285,37 @@ static void copies_cross_layouts(void **state) {
     tt_clear_error();
 }
 
+/* src and dst over one storage: every element is read before it is written. */
+static void copies_within_a_storage(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *square = counting(TT_SHAPE(3, 3)), *before = tt_clone(square);
+    assert_int_equal(tt_copy(square, tt_transpose(square, 0, 1)), TT_OK);
+    assert_true(tt_equal(square, tt_transpose(before, 0, 1)));
+    tt_tensor *table = counting(TT_SHAPE(6, 2)), *column = tt_narrow(table, 1, 0, 1);
+    tt_tensor *shifted = tt_clone(tt_narrow(column, 0, 0, 5));
+    assert_int_equal(tt_copy(tt_narrow(column, 0, 1, 5), tt_narrow(column, 0, 0, 5)), TT_OK);
+    assert_true(tt_equal(tt_narrow(column, 0, 1, 5), shifted));
+}
+
+/* Sizes no stride can hold are refused, also where there is no element. */
+static void impossible_shapes(void **state) {
+    (void)state;
+    const int64_t big = INT64_C(1) << 40;
+    const tt_shape shapes[] = {TT_SHAPE(big, big),  TT_SHAPE(0, big, big), TT_SHAPE(big, big, 0), TT_SHAPE(big, 0, big),
+                               TT_SHAPE(INT64_MAX), TT_SHAPE(-1),          {.ndim = 9},           {.ndim = -1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        assert_null(tt_empty(shapes[i], TT_F32));
+        assert_int_equal(tt_last_status(), TT_ERR_SHAPE);
+        tt_clear_error();
+    }
+    TT_AUTO_SCOPE;
+    assert_null(tt_view(tt_empty(TT_SHAPE(0), TT_F32), TT_SHAPE(0, big, big)));
+    assert_int_equal(tt_last_status(), TT_ERR_SHAPE);
+    tt_clear_error();
+    assert_int_equal(tt_tensor_size(tt_flatten(tt_empty(TT_SHAPE(big, 0), TT_F32), 0), 0), 0);
+}
+
 static void conversions(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -337,6 +368,8 @@ int main(void) {
         cmocka_unit_test(reshape_keeps_the_order),
         cmocka_unit_test(flatten_joins_the_last_dimensions),
         cmocka_unit_test(copies_cross_layouts),
+        cmocka_unit_test(copies_within_a_storage),
+        cmocka_unit_test(impossible_shapes),
         cmocka_unit_test(conversions),
         cmocka_unit_test(equality_is_of_bits),
         cmocka_unit_test(rows_change_within_the_storage),
