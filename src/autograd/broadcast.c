@@ -1,6 +1,8 @@
 #include "autograd/broadcast.h"
 
+#include "base/error.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/pool.h"
 
 #include <string.h>
 
@@ -57,28 +59,22 @@ tt_tensor *tt__binary_forward(const tt__binary *op, tt_tensor *a, tt_tensor *b) 
     return y;
 }
 
-/* d += g * factor * o, row by row; d is read with step 0 where it was repeated. */
-static void add_row_f32(const tt__iter *it, float factor, bool times_other) {
-    float *d = (float *)it->p[0];
-    const float *g = (float *)it->p[1], *o = (float *)it->p[2];
-    if (it->step[0] == 0) { /* one sum */
-        double sum = 0;
-        for (int64_t i = 0; i < it->n; i++)
-            sum += (double)(g[i * it->step[1]] * (times_other ? o[i * it->step[2]] : 1));
-        *d = (float)((double)*d + sum * (double)factor);
-        return;
+/* d += g * factor * o, row by row. Where d is repeated it is a sum of many: then it is kept in f64, and rounded once. */
+#define ADD_ROW(name, type, sum_type)                                                        \
+    static void name(const tt__iter *it, double factor, bool times_other) {                  \
+        const type *g = (type *)it->p[1], *o = (type *)it->p[2], f = (type)factor;           \
+        for (int64_t i = 0; i < it->n; i++)                                                  \
+            ((sum_type *)it->p[0])[i * it->step[0]] +=                                       \
+                (sum_type)(g[i * it->step[1]] * f * (times_other ? o[i * it->step[2]] : 1)); \
     }
-    for (int64_t i = 0; i < it->n; i++)
-        d[i * it->step[0]] += g[i * it->step[1]] * factor * (times_other ? o[i * it->step[2]] : 1);
-}
+ADD_ROW(add_row_f32, float, float)
+ADD_ROW(add_row_f64, double, double)
+ADD_ROW(sum_row_f32, float, double)
+#undef ADD_ROW
 
-static void add_row_f64(const tt__iter *it, double factor, bool times_other) {
-    const double *g = (double *)it->p[1], *o = (double *)it->p[2];
-    for (int64_t i = 0; i < it->n; i++)
-        ((double *)it->p[0])[i * it->step[0]] += g[i * it->step[1]] * factor * (times_other ? o[i * it->step[2]] : 1);
-}
-
-static void add_products(const tt_shape *shape, const tt_tensor *g, double factor, const tt_tensor *other, void *to) {
+/* to (`shape`, of `dtype`) += g * factor * other */
+static void add_products(const tt_shape *shape, const tt_tensor *g, double factor, const tt_tensor *other,
+                         tt_dtype dtype, void *to) {
     int64_t flat[TT_MAX_DIMS], d_stride[TT_MAX_DIMS], o_stride[TT_MAX_DIMS];
     tt__shape_strides(shape, flat);
     tt__broadcast_strides(shape, flat, &g->shape, d_stride);
@@ -86,13 +82,31 @@ static void add_products(const tt_shape *shape, const tt_tensor *g, double facto
     tt__broadcast_strides(&o->shape, o->stride, &g->shape, o_stride);
     size_t size = tt_dtype_size(g->dtype);
     tt__iter it = tt__iter_begin(&g->shape, 3, (void *[]){to, g->data, o->data},
-                                 (const int64_t *[]){d_stride, g->stride, o_stride}, (size_t[]){size, size, size});
+                                 (const int64_t *[]){d_stride, g->stride, o_stride},
+                                 (size_t[]){tt_dtype_size(dtype), size, size});
     for (; it.more; tt__iter_next(&it)) {
-        if (g->dtype == TT_F32)
-            add_row_f32(&it, (float)factor, other != NULL);
-        else
+        if (g->dtype == TT_F64)
             add_row_f64(&it, factor, other != NULL);
+        else if (dtype == TT_F64)
+            sum_row_f32(&it, factor, other != NULL);
+        else
+            add_row_f32(&it, factor, other != NULL);
     }
+}
+
+/* An f32 input that was repeated. */
+static tt_status sum_products(const tt_tensor *x, const tt_tensor *g, double factor, const tt_tensor *other,
+                              tt__grad_to to) {
+    double *sums = tt__pool_alloc((size_t)x->numel * sizeof *sums);
+    float *d = to.data;
+    if (!sums)
+        return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to add up a gradient of %s", TT__DESCRIBE(x));
+    memset(sums, 0, (size_t)x->numel * sizeof *sums);
+    add_products(&x->shape, g, factor, other, TT_F64, sums);
+    for (int64_t i = 0; i < x->numel; i++)
+        d[i] = (float)(to.accumulate ? (double)d[i] + sums[i] : sums[i]);
+    tt__pool_free(sums);
+    return TT_OK;
 }
 
 tt_status tt__broadcast_backward(tt__node *node, int input, double factor, const tt_tensor *other) {
@@ -102,6 +116,8 @@ tt_status tt__broadcast_backward(tt__node *node, int input, double factor, const
         return TT_OK;
     bool same = tt__shape_equal(&x->shape, &g->shape);
     bool plain = other && g->dtype == TT_F32 && other->contiguous && tt__shape_equal(&other->shape, &g->shape);
+    if (!same && x->dtype == TT_F32)
+        return sum_products(x, g, factor, other, to);
     if (same && !other) {
         tt__ops_scale(g->dtype, g->numel, g->data, factor, to);
     } else if (same && plain && factor == 1 && !to.accumulate) {
@@ -109,7 +125,7 @@ tt_status tt__broadcast_backward(tt__node *node, int input, double factor, const
     } else {
         if (!to.accumulate)
             memset(to.data, 0, (size_t)x->numel * tt_dtype_size(x->dtype));
-        add_products(&x->shape, g, factor, other, to.data);
+        add_products(&x->shape, g, factor, other, x->dtype, to.data);
     }
     return TT_OK;
 }
