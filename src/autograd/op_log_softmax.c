@@ -1,4 +1,4 @@
-/* Rows along one dimension, n elements each:  y[i] = x[i] - lse,  lse = log sum exp x
+/* Rows along one dimension, n elements each:  y[i] = x[i] - lse,  lse = log sum exp x = max + log sum exp(x - max)
  * dx[i] = g[i] - exp(y[i]) * sum of g
  * Along another dimension than the last, the same is done on a transposed copy. */
 #include "autograd/ops.h"
@@ -31,7 +31,8 @@ static void forward(tt_dtype dtype, int64_t rows, int64_t n, const void *x, void
     for (int64_t r = 0; r < rows; r++) {
         if (dtype == TT_F32) {
             const float *row = (const float *)x + r * n;
-            tt__softmax()->shift(n, row, tt__softmax()->log_sum_exp(n, row), (float *)y + r * n);
+            tt__sum_exp s = tt__softmax()->sum_exp(n, row);
+            tt__softmax()->shift(n, row, s.max, (float)log((double)s.sum), (float *)y + r * n);
         } else {
             row_f64(n, (const double *)x + r * n, (double *)y + r * n);
         }

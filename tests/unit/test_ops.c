@@ -103,6 +103,37 @@ static void special_values(void **state) {
     assert_true(isnan(v));
 }
 
+/* A constant added to all logits changes nothing but how much of them f32 can hold: not the digits of their differences. */
+static void large_logits_lose_nothing(void **state) {
+    (void)state;
+    const double log2 = 0.69314718055994531;
+    for (int dtype = TT_F32; dtype <= TT_F64; dtype++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_requires_grad_(tt_full(S(1, 2), (tt_dtype)dtype, 1e6), true);
+        tt_tensor *loss = tt_cross_entropy(x, tt_zeros(S(1), TT_I64));
+        tt_tensor *p = tt_to(tt_log_softmax(x, 1), TT_F64);
+        double v = 0;
+        assert_int_equal(tt_item(loss, &v), TT_OK);
+        assert_true(fabs(v - log2) < 1e-7 && fabs(((double *)tt_tensor_data(p))[1] + log2) < 1e-7);
+        assert_int_equal(tt_backward(loss), TT_OK);
+        const double *g = tt_tensor_data(tt_to(tt_grad(x), TT_F64));
+        assert_true(fabs(g[0] + 0.5) < 1e-7 && fabs(g[1] - 0.5) < 1e-7);
+    }
+}
+
+/* The gradient of what was repeated over many rows is rounded once. */
+static void repeated_inputs_add_up_exactly(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    enum { ROWS = 200000 };
+    tt_tensor *b = tt_requires_grad_(tt_ones(S(3), TT_F32), true), *rows = tt_full(S(ROWS, 3), TT_F32, 0.1);
+    for (int pass = 1; pass <= 2; pass++) {
+        assert_int_equal(tt_backward(tt_sum(tt_mul(rows, b))), TT_OK);
+        for (int i = 0; i < 3; i++)
+            assert_true(tt_tensor_f32(tt_grad(b))[i] == (float)(pass * (ROWS * (double)0.1f)));
+    }
+}
+
 static void products_of_nothing(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -264,6 +295,8 @@ int main(void) {
         cmocka_unit_test(f32_matches_pytorch),
         cmocka_unit_test(the_checker_finds_a_wrong_gradient),
         cmocka_unit_test(special_values),
+        cmocka_unit_test(large_logits_lose_nothing),
+        cmocka_unit_test(repeated_inputs_add_up_exactly),
         cmocka_unit_test(products_of_nothing),
         cmocka_unit_test(argmax_is_the_first_of_the_largest),
         cmocka_unit_test(wrong_shapes),

@@ -31,13 +31,19 @@ typedef struct tt__reduce_kernels {
     void (*sum_rows)(int64_t rows, int64_t cols, const float *x, float *y, bool accumulate);
 } tt__reduce_kernels;
 
+/* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is large, f32 has no digits
+ * left for the rest. */
+typedef struct tt__sum_exp {
+    float max, sum;
+} tt__sum_exp;
+
 /* Softmax of one row x[0..n), n >= 1. */
 typedef struct tt__softmax_kernels {
-    float (*log_sum_exp)(int64_t n, const float *x);
-    /* y = x - shift. */
-    void (*shift)(int64_t n, const float *x, float shift, float *y);
-    /* dx = exp(x - lse) * factor, or dx += it. */
-    void (*exp_scale)(int64_t n, const float *x, float lse, float factor, float *dx, bool accumulate);
+    tt__sum_exp (*sum_exp)(int64_t n, const float *x);
+    /* y = x - max - log_sum. */
+    void (*shift)(int64_t n, const float *x, float max, float log_sum, float *y);
+    /* dx = exp(x - max) / sum * factor, or dx += it. */
+    void (*exp_scale)(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx, bool accumulate);
     /* dx = g - exp(y) * g_sum, or dx += it. */
     void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx, bool accumulate);
 } tt__softmax_kernels;

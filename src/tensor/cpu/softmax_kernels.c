@@ -45,7 +45,7 @@ static float row_max(int64_t n, const float *x) {
 }
 
 /* A NaN among x may escape the maximum, never the sum. */
-static float log_sum_exp(int64_t n, const float *x) {
+static tt__sum_exp sum_exp(int64_t n, const float *x) {
     float max = row_max(n, x), part[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -56,21 +56,21 @@ static float log_sum_exp(int64_t n, const float *x) {
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int k = 0; k < width; k++)
             part[k] += part[k + width];
-    return (float)((double)max + log((double)part[0]));
+    return (tt__sum_exp){.max = max, .sum = part[0]};
 }
 
-static void shift(int64_t n, const float *x, float by, float *y) {
+static void shift(int64_t n, const float *x, float max, float log_sum, float *y) {
     for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] - by;
+        y[i] = x[i] - max - log_sum;
 }
 
-static void exp_scale(int64_t n, const float *x, float lse, float factor, float *dx, bool accumulate) {
+static void exp_scale(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx, bool accumulate) {
     if (accumulate) {
         for (int64_t i = 0; i < n; i++)
-            dx[i] += exp_f32(x[i] - lse) * factor;
+            dx[i] += exp_f32(x[i] - s.max) / s.sum * factor;
     } else {
         for (int64_t i = 0; i < n; i++)
-            dx[i] = exp_f32(x[i] - lse) * factor;
+            dx[i] = exp_f32(x[i] - s.max) / s.sum * factor;
     }
 }
 
@@ -85,7 +85,7 @@ static void log_softmax_backward(int64_t n, const float *y, const float *g, floa
 }
 
 const tt__softmax_kernels TT__LEVEL_NAME(tt__softmax_kernels) = {
-    .log_sum_exp = log_sum_exp,
+    .sum_exp = sum_exp,
     .shift = shift,
     .exp_scale = exp_scale,
     .log_softmax_backward = log_softmax_backward,
