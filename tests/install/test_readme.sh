@@ -14,5 +14,6 @@ for compiler in gcc clang; do
 done
 
 "$TUTTI" run --standalone --nproc-per-node=2 "$work/train-gcc" | tee "$work/out"
+"$TUTTI" run --standalone --nproc-per-node=2 "$work/train-gcc" | cmp - "$work/out" || { echo "FAILED: the second run differs"; exit 1; }
 awk '/^epoch/ { losses[n++] = $NF } END { exit !(n == 5 && losses[2] < losses[0] / 2) }' "$work/out" ||
     { echo "FAILED: expected five epochs, the last loss below half of the first"; exit 1; }
