@@ -3,6 +3,8 @@
 
 #include <tutti/base.h>
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +36,7 @@ static int run_command(int argc, char **argv) {
     return TT__EXIT_USAGE;
 }
 
-int main(int argc, char **argv) {
+static int dispatch(int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
     char flag[] = "--help", *ask[] = {NULL, flag, NULL};
     if (!*first) {
@@ -54,4 +56,15 @@ int main(int argc, char **argv) {
         return TT__EXIT_OK;
     }
     return run_command(argc - 1, argv + 1);
+}
+
+/* What was printed may have gone nowhere, as on a full disk. Only the last flush knows. */
+int main(int argc, char **argv) {
+    int code = dispatch(argc, argv);
+    errno = 0;
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!lost)
+        return code;
+    fprintf(stderr, "tutti: writing the output failed%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    return code ? code : TT__EXIT_FAILED;
 }

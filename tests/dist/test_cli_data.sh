@@ -53,4 +53,8 @@ expect 2 "unexpected argument \"y\"" digits "$dir/x" y
 expect 1 "can't make $dir/no/such" digits "$dir/no/such"
 expect 2 "below the 50 examples" show "$dir/plain/t10k-images-idx3-ubyte" --start 50
 expect 1 "TT_ERR_IO" show "$dir/missing"
+if [ -c /dev/full ]; then
+    "$TUTTI" data show "$dir/plain/train-labels-idx1-ubyte" >/dev/full 2>"$dir/err" && fail "a full disk is not noticed"
+    grep -q "writing the output failed: No space left" "$dir/err" || fail "of a full disk: $(cat "$dir/err")"
+fi
 expect 1 "not an IDX file" show "$0"
