@@ -265,7 +265,7 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
     int exit_code = TT__EXIT_FAILED;
     status = tt__job_run(job, &exit_code);
     if (status == TT_ERR_NET)
-        tt__fail_prefix("--master-port");
+        tt__fail_prefix("--master-port (--standalone takes any that is free)");
     if (status)
         fail(TT__EXIT_FAILED);
     tt__program_free(&program);

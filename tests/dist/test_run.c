@@ -371,6 +371,7 @@ static void a_port_in_use_is_one_error(void **state) {
     assert_int_equal(p->code, 1);
     assert_contains(p->text[1], place);
     assert_contains(p->text[1], "--master-port");
+    assert_contains(p->text[1], "--standalone");
     assert_string_equal(p->text[0], "");
     process_free(p);
     close(fd);
