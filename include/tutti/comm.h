@@ -84,7 +84,7 @@ TT_API tt_status tt_group_free_at(tt_group *group, void *ptr, const char *file, 
 
 /* Collectives. `buf`, `send`, `recv`: elements of `dtype`, borrowed until the call returns; symmetric and plain buffers may be
  * mixed between ranks. All ranks must pass the same count, dtype, op and root. count may be 0. `file`, `line`: the call site,
- * which errors name; the macros below pass it. All block at most the group's timeout and wait for all ranks.
+ * which errors name; the macros below pass it. With line 0 `file` says in words what the call is part of. All block at most the group's timeout and wait for all ranks.
  * Errors: TT_ERR_INVALID, TT_ERR_MISMATCH, TT_ERR_PEER, TT_ERR_TIMEOUT (names the ranks that did not come);
  * TT_ERR_UNSUPPORTED for TT_AVG of integers. */
 

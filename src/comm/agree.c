@@ -122,7 +122,9 @@ void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_
             snprintf(arguments, sizeof arguments, "the allocation at offset %llu", count);
         break;
     }
-    snprintf(text, size, "%s(%s) at %.80s:%d", name, arguments, record->file, record->line);
+    int n = snprintf(text, size, "%s(%s) %s %.80s", name, arguments, record->line ? "at" : "in", record->file);
+    if (record->line && n >= 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, ":%d", record->line);
 }
 
 /* After a disagreement: give those who have not arrived a moment, so that the text can tell the odd one from the many. */

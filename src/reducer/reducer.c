@@ -28,7 +28,8 @@ static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
         trace(r, TT_REDUCER_BEGIN, r->begun - 1);
-        TT__TRY(tt__all_reduce_begin(&b->work, r->group, b->data, b->count, b->dtype, TT_AVG, __FILE__, __LINE__));
+        TT__TRY(tt__all_reduce_begin(&b->work, r->group, b->data, b->count, b->dtype, TT_AVG,
+                                     "the averaging of gradients", 0));
     }
     return TT_OK;
 }

@@ -230,6 +230,26 @@ static void a_parameter_left_out_is_named(void **state) {
     assert_int_equal(run_ranks(2, leave_out, NULL), 0);
 }
 
+/* A rank with more batches than the others hears that they have ended, in words of this layer. */
+static void one_batch_more(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
+    for (int step = 0; step < 2; step++)
+        CHECK(backward(ddp) == TT_OK);
+    if (rank == 1) {
+        CHECK(backward(ddp) == TT_ERR_MISMATCH);
+        CHECK(strstr(tt_last_error(), ", avg) in the averaging of gradients while rank 0 called free("));
+        CHECK(strstr(tt_last_error(), ") in tt_reducer_free."));
+    }
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void a_batch_too_many_is_named(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, one_batch_more, NULL), 0);
+}
+
 static void die(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
@@ -256,6 +276,7 @@ int main(void) {
         cmocka_unit_test(frozen_parameters_and_evaluation),
         cmocka_unit_test(reductions_overlap_the_backward_pass),
         cmocka_unit_test(a_parameter_left_out_is_named),
+        cmocka_unit_test(a_batch_too_many_is_named),
         cmocka_unit_test(a_dead_rank_ends_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
