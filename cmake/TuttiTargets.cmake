@@ -11,8 +11,11 @@ function(tt_options target)
     target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
   endif()
   if(TT_FUZZ)
-    # Counting edges keeps loops from being vectorised, also those that ask for it: no news here.
-    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link -Wno-pass-failed)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  # Instrumentation keeps loops from being vectorised, also those that ask for it: no news here.
+  if((TT_SANITIZE OR TT_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -Wno-pass-failed)
   endif()
 endfunction()
 
