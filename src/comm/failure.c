@@ -62,9 +62,8 @@ static bool is_stopped(pid_t pid) {
     return name_end && name_end[1] == ' ' && name_end[2] == 'T';
 }
 
-/* Has rank r been stopped for most of the heartbeat? This process may have been stopped itself: what it did not see running
- * meanwhile counts from now on. */
-static tt_status check_stopped(tt_group *group, int r, int64_t now) {
+/* This process may have been stopped itself: what it did not see running meanwhile counts from now on. */
+tt_status tt__check_stopped(tt_group *group, int r, int64_t now) {
     tt__peer *peer = &group->peers[r];
     if (!peer->pid || !is_stopped(peer->pid)) {
         peer->stopped_ms = 0;
@@ -88,7 +87,7 @@ static tt_status check_process(tt_group *group, int r, int64_t now) {
                         name_of(group, r, who, sizeof who), *end ? " with " : "", end, group->rank, group->seq,
                         current_call(group, call, sizeof call));
     }
-    return check_stopped(group, r, now);
+    return tt__check_stopped(group, r, now);
 }
 
 tt_status tt__check_peers(tt_group *group, const tt__wait *wait, bool processes) {

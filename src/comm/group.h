@@ -141,6 +141,10 @@ bool tt__ranks_fit_cpus(const tt_group *group);
  * themselves. On success, nobody is. Otherwise the error is recorded; the caller fails the group. */
 tt_status tt__check_peers(tt_group *group, const tt__wait *wait, bool processes);
 
+/* Has rank r been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked every now and then; whoever asks keeps
+ * group->last_check_ms. */
+tt_status tt__check_stopped(tt_group *group, int r, int64_t now_ms);
+
 /* The thread's last error ends the group: say so to the others, end all queued works. Returns the error's status. */
 tt_status tt__group_fail(tt_group *group);
 

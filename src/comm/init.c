@@ -86,6 +86,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     tt_store_free(own);
     if (!status && own)
         status = tt_barrier(*full.out); /* now the address is free for the next group */
+    if (status == TT_ERR_PEER)
+        tt__error_file_write(tt_last_error(), true);
     if (status) {
         tt_destroy_process_group(*full.out);
         *full.out = NULL;

@@ -2,6 +2,7 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
+#include "comm/transport/connect.h"
 
 enum { HEARTBEAT_MS = 1500, LARGE = 3000000 };
 
@@ -227,12 +228,86 @@ static void a_rank_that_never_joins_is_named(void **state) {
     with_ranks(3, joining_body, NULL);
 }
 
+/* A rank that has left its card and ends, or is stopped, before it meets the others. `reaped`: even its pid is gone by then. */
+typedef struct doorstep {
+    fault fault;
+    int victim;
+    bool reaped;
+} doorstep;
+
+static void leave_card(tt_store *store, int rank, int world) {
+    tt__card cards[8];
+    int listener;
+    CHECK_OK(tt__card_make(&cards[rank], world, 1 << 20));
+    CHECK_OK(tt__listen(&listener, world, &cards[rank]));
+    CHECK(tt__cards_exchange(store, "tutti/0/1", rank, world, tt__now_ms(), cards) == TT_ERR_TIMEOUT);
+}
+
+static int doorstep_body(tt_store *store, int rank, int world, void *arg) {
+    const doorstep *scene = arg;
+    static const char *const go[] = {"go"};
+    tt_group *group = NULL;
+    char who[32];
+    if (rank == scene->victim) {
+        leave_card(store, rank, world);
+        CHECK_OK(tt_store_set(store, "victim", "", 0));
+        if (scene->fault == STOPPED)
+            raise(SIGSTOP);
+        _exit(0);
+    }
+    CHECK_OK(tt_store_wait(store, go, 1, 20000));
+    int64_t start = tt__now_ms();
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
+                                .heartbeat_ms = HEARTBEAT_MS) == TT_ERR_PEER);
+    CHECK(!group && tt__now_ms() - start < (scene->fault == STOPPED ? HEARTBEAT_MS + 500 : 1000));
+    snprintf(who, sizeof who, "rank %d (pid ", scene->victim);
+    CHECK_TEXT(who);
+    CHECK_TEXT(scene->fault == STOPPED ? "is frozen" : "ended while joining");
+    return 0;
+}
+
+static void play_doorstep(doorstep scene) {
+    enum { WORLD = 4 };
+    static const char *const under_way[] = {"victim"};
+    ranks ranks;
+    tt_store *store = NULL;
+    start_ranks(&ranks, WORLD, doorstep_body, &scene);
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
+    assert_int_equal(tt_store_wait(store, under_way, 1, 20000), TT_OK);
+    siginfo_t info;
+    int how = scene.fault == STOPPED ? WSTOPPED : WEXITED;
+    assert_int_equal(waitid(P_PID, (id_t)ranks.pid[scene.victim], &info, how | (scene.reaped ? 0 : WNOWAIT)), 0);
+    assert_int_equal(tt_store_set(store, "go", "", 0), TT_OK);
+    for (int r = 0; r < WORLD; r++)
+        if (r != scene.victim)
+            assert_int_equal(end_of_rank(&ranks, r), 0);
+    if (scene.fault == STOPPED)
+        kill(ranks.pid[scene.victim], SIGKILL);
+    if (!scene.reaped)
+        assert_int_equal(end_of_rank(&ranks, scene.victim), scene.fault == STOPPED ? 128 + SIGKILL : 0);
+    tt_store_free(store);
+    tt_store_server_free(ranks.server);
+}
+
+static void joining_does_not_wait_for_the_dead_or_frozen(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 4; victim++) {
+        play_doorstep((doorstep){EXITED, victim, false});
+        play_doorstep((doorstep){EXITED, victim, true});
+        play_doorstep((doorstep){STOPPED, victim, false});
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_ranks_are_named),           cmocka_unit_test(a_child_of_the_dead_hides_nothing),
-        cmocka_unit_test(exited_ranks_are_named),           cmocka_unit_test(frozen_ranks_are_named),
-        cmocka_unit_test(a_short_pause_is_no_failure),      cmocka_unit_test(who_ends_because_of_another_says_so),
+        cmocka_unit_test(killed_ranks_are_named),
+        cmocka_unit_test(a_child_of_the_dead_hides_nothing),
+        cmocka_unit_test(exited_ranks_are_named),
+        cmocka_unit_test(frozen_ranks_are_named),
+        cmocka_unit_test(a_short_pause_is_no_failure),
+        cmocka_unit_test(who_ends_because_of_another_says_so),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(joining_does_not_wait_for_the_dead_or_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

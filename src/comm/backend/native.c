@@ -61,8 +61,8 @@ static tt_status meet_others(tt_group *group, const tt__member *member, int64_t 
     TT__TRY(tt__card_make(&cards[group->rank], group->world, group->heap_bytes));
     TT__TRY(tt__listen(&listener, group->world, &cards[group->rank]));
     tt_status status = tt__cards_exchange(member->store, member->prefix, group->rank, group->world, deadline_ms, cards);
-    if (!status)
-        status = tt__connect_all(group, listener, cards, deadline_ms);
+    if (!status && (status = tt__connect_all(group, listener, cards, deadline_ms)))
+        tt__joining_failed(member->store, member->prefix, group->rank, group->world);
     close(listener);
     /* Places in the heap are the same everywhere, so the smallest heap is everybody's. */
     for (int r = 0; !status && r < group->world; r++)

@@ -46,4 +46,8 @@ tt_status tt__card_make(tt__card *card, int world, size_t heap_bytes);
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards);
 
+/* Joining failed after the cards were read, with the thread's last error: tell the others why, unless one of them knew before. Returns the status;
+ * the error is recorded, that of the other instead if this rank knows only that it hung up. */
+tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
+
 #endif

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -65,6 +66,20 @@ tt_status tt__listen(int *fd, int world, tt__card *card) {
     return TT_OK;
 }
 
+/* A process that was gone before it could be watched has no pidfd. */
+static bool has_ended(const tt__peer *peer) {
+    struct pollfd gone = {.fd = peer->pidfd, .events = POLLIN};
+    return peer->pidfd >= 0 ? poll(&gone, 1, 0) > 0 : peer->pid && kill(peer->pid, 0) && errno == ESRCH;
+}
+
+static tt_status fail_ended(int r, const tt__card *cards) {
+    return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) ended while joining", r, cards[r].pid);
+}
+
+static tt_status fail_hung_up(int r, const tt__card *cards) {
+    return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
+}
+
 static tt_status send_hello(const tt_group *group, int r, const tt__card *cards, int socket) {
     hello text = {.rank = group->rank};
     memcpy(text.magic, MAGIC, sizeof MAGIC);
@@ -79,7 +94,7 @@ static tt_status send_hello(const tt_group *group, int r, const tt__card *cards,
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &group->memory_fd, sizeof(int));
     if (sendmsg(socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof text)
-        return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
+        return fail_hung_up(r, cards);
     return TT_OK;
 }
 
@@ -155,19 +170,22 @@ static tt_status call_rank(tt_group *group, int r, const tt__card *cards, int64_
     return send_hello(group, r, cards, s);
 }
 
-/* Did a rank that has not called yet end? Its pid is known from its card. */
-static tt_status check_absent(const tt_group *group, const tt__card *cards) {
-    for (int r = group->rank + 1; r < group->world; r++) {
-        struct pollfd gone = {.fd = group->peers[r].pidfd, .events = POLLIN};
-        if (!group->peers[r].control && poll(&gone, 1, 0) > 0)
-            return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) ended while joining", r, cards[r].pid);
+/* Did a rank that has not called or answered yet end, or is it stopped? Where its pid can be seen; it is known from its card. */
+static tt_status check_absent(tt_group *group, const tt__card *cards) {
+    int64_t now = tt__now_ms();
+    for (int r = 0; r < group->world; r++) {
+        if (r == group->rank || group->peers[r].control)
+            continue;
+        if (has_ended(&group->peers[r]))
+            return fail_ended(r, cards);
+        TT__TRY(tt__check_stopped(group, r, now));
     }
+    group->last_check_ms = now;
     return TT_OK;
 }
 
 /* Wait until `fd` is readable; looks after absent ranks now and then. */
-static tt_status wait_readable(const tt_group *group, int fd, const tt__card *cards, int64_t deadline_ms,
-                               const char *what) {
+static tt_status wait_readable(tt_group *group, int fd, const tt__card *cards, int64_t deadline_ms, const char *what) {
     for (;;) {
         int left = tt__left_ms(deadline_ms);
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -212,13 +230,17 @@ static tt_status read_answer(tt_group *group, int r, const tt__card *cards, int6
         return adopt(group, r, s, fd);
     if (fd >= 0)
         close(fd);
-    return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
+    return fail_hung_up(r, cards);
 }
 
 static void watch_processes(tt_group *group, const tt__card *cards) {
-    for (int r = 0; r < group->world; r++)
-        if (r != group->rank && cards[r].pid != getpid() && !strcmp(cards[r].pid_space, cards[group->rank].pid_space))
-            group->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+    for (int r = 0; r < group->world; r++) {
+        if (r == group->rank || cards[r].pid == getpid() ||
+            strcmp(cards[r].pid_space, cards[group->rank].pid_space) != 0)
+            continue;
+        group->peers[r].pid = (pid_t)cards[r].pid;
+        group->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+    }
 }
 
 tt_status tt__connect_all(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms) {

@@ -1,0 +1,48 @@
+/* Why joining failed, for the others: a rank that gives up because of another closes its connections, and whoever sees only that would blame
+ * it. So the first to know leaves a note in the store, where the rest look before they name anyone. */
+#include "base/error.h"
+#include "comm/rendezvous/rendezvous.h"
+
+#include <stdio.h>
+
+enum { NOTE_MS = 200, NOTE_SIZE = 512 };
+
+static const char *key_of(const char *prefix, int rank, char key[256]) {
+    snprintf(key, 256, "%s/failed/%d", prefix, rank);
+    return key;
+}
+
+/* The first note that another rank left. */
+static bool find_note(tt_store *store, const char *prefix, int rank, int world, char text[NOTE_SIZE], int *by) {
+    char name[256];
+    for (int r = 0; r < world; r++) {
+        const char *key = key_of(prefix, r, name);
+        bool there = false;
+        tt_store_value value;
+        if (r == rank)
+            continue;
+        if (tt_store_check(store, &key, 1, &there))
+            return false; /* the store is gone, too */
+        if (!there || tt_store_get(store, key, &value))
+            continue;
+        snprintf(text, NOTE_SIZE, "%s", (const char *)value.data);
+        tt_store_value_free(&value);
+        *by = r;
+        return true;
+    }
+    return false;
+}
+
+tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world) {
+    tt_status status = tt_last_status();
+    char own[NOTE_SIZE], others[NOTE_SIZE], key[256];
+    int64_t before = tt_store_timeout_ms(store);
+    int by;
+    size_t size = (size_t)snprintf(own, sizeof own, "%s", tt_last_error());
+    tt_store_set_timeout_ms(store, NOTE_MS);
+    bool found = status == TT_ERR_PEER && find_note(store, prefix, rank, world, others, &by);
+    if (!found)
+        tt_store_set(store, key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1);
+    tt_store_set_timeout_ms(store, before);
+    return found ? tt__fail(status, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);
+}
