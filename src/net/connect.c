@@ -60,8 +60,16 @@ static int try_address(const struct addrinfo *a, int64_t deadline_ms, int *out) 
     return 0;
 }
 
-/* One round over all addresses of the host. `why` receives the last reason of failure. */
-static bool try_host(const char *host, const char *port, int64_t deadline_ms, int *fd, char *why, size_t why_size) {
+/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4 says EADDRNOTAVAIL
+ * when all ports are taken, which passes. */
+static bool loopback_is_down(const struct addrinfo *a, int errnum) {
+    return tt__net_is_loopback(a->ai_addr) &&
+           (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
+}
+
+/* One round over all addresses of the host. `why` receives the last reason of failure, `hopeless` whether another round can't help. */
+static bool try_host(const char *host, const char *port, int64_t deadline_ms, int *fd, char *why, size_t why_size,
+                     bool *hopeless) {
     struct addrinfo *list = NULL;
     int gai = tt__net_resolve(host, port, AI_NUMERICSERV, &list);
     if (gai) {
@@ -69,8 +77,11 @@ static bool try_host(const char *host, const char *port, int64_t deadline_ms, in
         return false;
     }
     int errnum = EADDRNOTAVAIL;
-    for (const struct addrinfo *a = list; a && errnum; a = a->ai_next)
+    *hopeless = list != NULL;
+    for (const struct addrinfo *a = list; a && errnum; a = a->ai_next) {
         errnum = try_address(a, deadline_ms, fd);
+        *hopeless = *hopeless && loopback_is_down(a, errnum);
+    }
     freeaddrinfo(list);
     if (errnum)
         snprintf(why, why_size, "%s", strerror(errnum));
@@ -81,11 +92,12 @@ tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_
     char service[16], why[128] = "";
     snprintf(service, sizeof service, "%d", port);
     int64_t start = tt__now_ms();
+    bool hopeless = false;
     for (int pause = PAUSE_FIRST_MS;; pause = pause * 2 < PAUSE_LAST_MS ? pause * 2 : PAUSE_LAST_MS) {
-        if (try_host(host, service, deadline_ms, fd, why, sizeof why))
+        if (try_host(host, service, deadline_ms, fd, why, sizeof why, &hopeless))
             return TT_OK;
         int left = tt__left_ms(deadline_ms);
-        if (!left)
+        if (!left || hopeless)
             break;
         if (pause > left)
             pause = left;
@@ -93,6 +105,9 @@ tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_
     }
     char where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(host, port, where);
+    if (hopeless)
+        return tt__fail(TT_ERR_NET, "could not connect to %s (%s). Is the loopback interface up (ip link set lo up)?",
+                        where, why);
     return tt__fail(TT_ERR_TIMEOUT,
                     "could not connect to %s within %lld ms (%s). Is anything serving there, and is the address right?",
                     where, (long long)(tt__now_ms() - start), why);

@@ -24,7 +24,7 @@ tt_status tt__net_read_full(int fd, void *buf, size_t size, int64_t deadline_ms)
 tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadline_ms);
 
 /* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the deadline.
- * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET, both with host, port and the last reason. */
+ * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
 /* Bound and listening sockets for the loopback addresses that `host` stands for ("localhost" is two), all on one port.

@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -126,6 +128,29 @@ static void connecting_gives_up_in_time(void **state) {
     close(holder);
 }
 
+/* In a network name space of its own the loopback interface is down at first. */
+static void a_loopback_that_is_down_is_told_at_once(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int fd;
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
+            _exit(77);
+        bool told = tt__net_connect(&fd, "127.0.0.1", 1, tt__deadline_ms(600000)) == TT_ERR_NET &&
+                    strstr(tt_last_error(), "127.0.0.1:1") && strstr(tt_last_error(), "ip link set lo up");
+        _exit(told ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        print_message("no network name space can be made here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void *listen_late(void *arg) {
     while (tt__now_ms() < *(int64_t *)arg)
         sched_yield();
@@ -203,6 +228,7 @@ int main(void) {
         PAIR(deadlines_hold),
         PAIR(an_end_is_told),
         cmocka_unit_test(connecting_gives_up_in_time),
+        cmocka_unit_test(a_loopback_that_is_down_is_told_at_once),
         cmocka_unit_test(connecting_waits_for_a_late_listener),
         cmocka_unit_test(listening),
         cmocka_unit_test(loopback_addresses),
