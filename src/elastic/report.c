@@ -124,8 +124,36 @@ static void report_first(tt__streams *streams, const tt__job *job, const tt__wor
     }
 }
 
-static void report_other(tt__streams *streams, const tt__worker *w, int rank) {
-    char how[160], name[32], why[64] = "";
+static int first_line(const tt__worker *w) { return w->message ? (int)strcspn(w->message, "\n") : 0; }
+
+/* Whether one line does for both. */
+static bool alike(const tt__worker *a, const tt__worker *b) {
+    int n = first_line(a);
+    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno && a->told == b->told &&
+           a->secondary == b->secondary && n == first_line(b) && (!n || !memcmp(a->message, b->message, (size_t)n));
+}
+
+/* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
+static int list_alike(const tt__worker *workers, int n, int rank, int first, char *text, size_t size) {
+    size_t used = 0;
+    int count = 0;
+    for (int r = rank, last; r < n; r = last + 1) {
+        last = r;
+        if (r == first || !alike(&workers[r], &workers[rank]))
+            continue;
+        while (last + 1 < n && last + 1 != first && alike(&workers[last + 1], &workers[rank]))
+            last++;
+        if (used < size)
+            used +=
+                (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+        count += last - r + 1;
+    }
+    return count;
+}
+
+static void report_alike(tt__streams *streams, const tt__worker *workers, int n, int rank, int first) {
+    const tt__worker *w = &workers[rank];
+    char how[160], name[32], why[64] = "", ranks[512];
     if (!w->ended)
         snprintf(how, sizeof how, "end unknown");
     else
@@ -134,15 +162,22 @@ static void report_other(tt__streams *streams, const tt__worker *w, int rank) {
         snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");
-    int message = w->message ? (int)strcspn(w->message, "\n") : 0;
-    tt__streams_say(streams, "tutti run: rank %d: %s%s%s%.*s", rank, how, why, message ? ": " : "", message,
-                    w->message ? w->message : "");
+    int message = first_line(w), count = list_alike(workers, n, rank, first, ranks, sizeof ranks);
+    tt__streams_say(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
+                    message ? ": " : "", message, w->message ? w->message : "");
+}
+
+static bool reported(const tt__worker *workers, int rank, int first) {
+    for (int r = 0; r < rank; r++)
+        if (r != first && alike(&workers[r], &workers[rank]))
+            return true;
+    return false;
 }
 
 void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
                         const struct timespec *started) {
     report_first(streams, job, &workers[first], first, started);
     for (int rank = 0; rank < job->workers; rank++)
-        if (rank != first)
-            report_other(streams, &workers[rank], rank);
+        if (rank != first && !reported(workers, rank, first))
+            report_alike(streams, workers, job->workers, rank, first);
 }

@@ -262,6 +262,23 @@ static void a_message_is_reported_once(void **state) {
     process_free(p);
 }
 
+/* A job of many ranks: those that ended alike share a line. */
+static void ranks_that_end_alike_share_a_line(void **state) {
+    (void)state;
+    char folder[64], fifo[96], where[160];
+    snprintf(fifo, sizeof fifo, "%s/fifo", temporary_folder(folder));
+    snprintf(where, sizeof where, "FIFO=%s", fifo);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    process *p =
+        run_tutti_env(((const char *const[]){where, NULL}), "run", "--standalone", "--nproc-per-node=8", "sh", "-c",
+                      "case $RANK in 2) echo $$ >$FIFO; kill -9 $$;; 5) " SEE_IT_DIE "exit 3;; esac; exit 0");
+    assert_contains(p->text[1], "rank 2 failed first: killed by SIGKILL");
+    assert_contains(p->text[1], "\ntutti run: ranks 0-1, 3-4, 6-7: exit code 0\n");
+    assert_contains(p->text[1], "\ntutti run: rank 5: exit code 3\n");
+    process_free(p);
+    remove_folder(folder);
+}
+
 static void missing_programs_are_one_error(void **state) {
     (void)state;
     char folder[64], plain[96], script[96];
@@ -485,6 +502,7 @@ int main(void) {
         cmocka_unit_test(report_names_the_first_failure),
         cmocka_unit_test(a_secondary_failure_is_never_the_first),
         cmocka_unit_test(a_message_is_reported_once),
+        cmocka_unit_test(ranks_that_end_alike_share_a_line),
         cmocka_unit_test(missing_programs_are_one_error),
         cmocka_unit_test(shell_scripts_run),
         cmocka_unit_test(python_is_started_unbuffered),
