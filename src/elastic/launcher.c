@@ -282,7 +282,10 @@ static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    tt_status status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
+    /* Right before the keeper, who removes it should this process be killed. */
+    tt_status status = tt__job_error_dir_make(l->job);
+    if (!status)
+        status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
     for (int rank = 0; rank < l->job->workers; rank++)
         close(l->pipe_ends[rank]);
     return status;
@@ -291,7 +294,6 @@ static tt_status start_keeper(launcher *l) {
 static tt_status start(launcher *l) {
     TT__TRY(allocate(l));
     TT__TRY(open_signals(l));
-    TT__TRY(tt__job_error_dir_make(l->job));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port));
