@@ -271,7 +271,9 @@ static void ranks_that_end_alike_share_a_line(void **state) {
     assert_int_equal(mkfifo(fifo, 0600), 0);
     process *p =
         run_tutti_env(((const char *const[]){where, NULL}), "run", "--standalone", "--nproc-per-node=8", "sh", "-c",
-                      "case $RANK in 2) echo $$ >$FIFO; kill -9 $$;; 5) " SEE_IT_DIE "exit 3;; esac; exit 0");
+                      "case $RANK in 2) for r in 0 1 3 4 6 7; do while ! test -e $FIFO.$r; do :; done; done; echo $$ "
+                      ">$FIFO; kill -9 $$;;\n"
+                      "5) " SEE_IT_DIE "exit 3;; esac; : >$FIFO.$RANK");
     assert_contains(p->text[1], "rank 2 failed first: killed by SIGKILL");
     assert_contains(p->text[1], "\ntutti run: ranks 0-1, 3-4, 6-7: exit code 0\n");
     assert_contains(p->text[1], "\ntutti run: rank 5: exit code 3\n");
