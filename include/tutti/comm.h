@@ -52,7 +52,7 @@ typedef struct tt_init_process_group_args {
  * Success: *out is the caller's, end it with tt_destroy_process_group(). Failure: *out is NULL.
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks; TT_ERR_NET
  * nobody serves the store, or the port is in use; TT_ERR_UNSUPPORTED unknown back end, or ranks that can't share memory (both
- * hosts are named); TT_ERR_MISMATCH ranks passed different world sizes. */
+ * hosts are named), or more than 64 ranks; TT_ERR_MISMATCH ranks passed different world sizes. */
 TT_API tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...)                                                      \
@@ -61,7 +61,8 @@ TT_API tt_status tt_init_process_group_with(const tt_init_process_group_args *ar
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that still call
- * learn "rank R left at sequence N". NULL is allowed. */
+ * learn "rank R left the group after call N". Whatever stands on the group (reducers, DDP wrappers) must be freed before: its buffers lie in that memory.
+ * NULL is allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 
 /* This process's rank, and the number of ranks; -1 for NULL. PyTorch: get_rank, get_world_size. */
