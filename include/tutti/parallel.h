@@ -9,7 +9,7 @@
 TT_BEGIN_DECLS
 
 typedef struct tt_ddp_args {
-    tt_module *module;       /* required: borrowed, must outlive the wrapper */
+    tt_module *module;       /* required: borrowed; of the wrapper only tt_module_free() may follow its end */
     tt_group *group;         /* required: borrowed, must outlive the wrapper */
     size_t bucket_cap_bytes; /* see tt_reducer_create() */
     char tt_end;             /* the macro sets it */
@@ -22,7 +22,7 @@ typedef struct tt_ddp_args {
  * Gradients (tt_grad) become views into the reducer's buckets. tt_module_parameters() and tt_module_state_dict() of the wrapper are the
  * wrapped module's, without a prefix.
  * NULL on failure: TT_ERR_MISMATCH names the first parameter whose name or shape differs, and the rank; TT_ERR_INVALID no parameter; and those of
- * a collective. A parameter that takes no part in a backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
+ * a collective; TT_ERR_STATE the module, or a part of it, is wrapped already. A parameter that takes no part in a backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_ddp(...) tt_ddp_with(&(tt_ddp_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_ddp_args))

@@ -5,8 +5,11 @@
 #include <tutti/autograd.h>
 
 /* From now on leaf x's gradient lives at `data` (contiguous, x's dtype and shape, borrowed until replaced); tt_grad(x), where set, is moved there.
- * NULL: back to memory of its own, with the values. */
+ * NULL: back to memory of its own, with the values; where there is no memory for that the gradient is forgotten. */
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data);
+
+/* Has x such a hook, for whatever user? */
+bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook);
 
 /* Remove a hook (same function and user). */
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user);

@@ -102,6 +102,14 @@ tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook,
     return TT_OK;
 }
 
+bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook) {
+    const tt__leaf *leaf = tt__leaf_of(x);
+    for (const tt__hook *h = leaf ? leaf->hooks : NULL; h; h = h->next)
+        if (h->fn == hook)
+            return true;
+    return false;
+}
+
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
     tt__leaf *leaf = tt__leaf_of(x);
     for (tt__hook **at = leaf ? &leaf->hooks : NULL; at && *at; at = &(*at)->next) {
@@ -129,5 +137,10 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     if (!status && leaf->defined)
         memcpy(grad->data, before.data, (size_t)grad->numel * tt_dtype_size(grad->dtype));
     tt__storage_unref(before.storage);
+    if (status && !data) { /* it can't stay where it is */
+        tt__tensor_disown(grad);
+        leaf->grad = NULL;
+        leaf->defined = false;
+    }
     return status;
 }

@@ -10,6 +10,8 @@
 #include "base/kept_error.h"
 #include "nn/module.h"
 #include "reducer/agree.h"
+#include "reducer/reducer.h"
+#include "tensor/tensor.h"
 
 #include <tutti/parallel.h>
 
@@ -18,8 +20,8 @@ typedef struct ddp ddp;
 /* One parameter that requires a gradient. */
 typedef struct slot {
     ddp *owner;
-    size_t index; /* in the reducer */
-    tt_tensor *parameter;
+    size_t index;         /* in the reducer */
+    tt_tensor *parameter; /* a reference, so that module and wrapper may be freed in any order */
 } slot;
 
 struct ddp {
@@ -38,7 +40,10 @@ static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
 
 static tt_status on_pass_end(void *user, tt_status pass) {
     const ddp *d = user;
-    return pass ? pass : tt_reducer_finish(d->reducer);
+    if (!pass)
+        return tt_reducer_finish(d->reducer);
+    tt__reducer_abandon(d->reducer, pass);
+    return pass;
 }
 
 static tt_status on_gradient(tt_tensor *x, void *user) {
@@ -116,6 +121,17 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     return status;
 }
 
+/* Two reducers can't both hold a gradient. */
+static tt_status check_unwrapped(const ddp *d) {
+    tt_named_tensors all = tt_module_parameters(d->module);
+    for (size_t i = 0; i < all.count; i++)
+        if (tt__leaf_has_hook(all.tensors[i], on_gradient))
+            return tt__fail(TT_ERR_STATE,
+                            "tt_ddp: parameter \"%s\" belongs to another wrapper already; free that first",
+                            all.names[i]);
+    return TT_OK;
+}
+
 static tt_status attach(ddp *d, size_t count) {
     for (; d->attached < count; d->attached++) {
         slot *s = &d->slots[d->attached];
@@ -125,16 +141,22 @@ static tt_status attach(ddp *d, size_t count) {
             tt__leaf_set_grad_storage(s->parameter, NULL);
             return status;
         }
+        tt__tensor_ref(s->parameter);
     }
     return TT_OK;
 }
 
-/* The module's gradients go back to memory of their own, with their values. */
+/* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile has none. */
 static void release(ddp *d) {
+    tt__kept_error kept;
+    tt__error_keep(&kept);
     for (size_t i = 0; i < d->attached; i++) {
-        tt__leaf_remove_hook(d->slots[i].parameter, on_gradient, &d->slots[i]);
-        tt__leaf_set_grad_storage(d->slots[i].parameter, NULL);
+        tt_tensor *x = d->slots[i].parameter;
+        tt__leaf_remove_hook(x, on_gradient, &d->slots[i]);
+        tt__leaf_set_grad_storage(x, NULL);
+        tt__tensor_unref(x);
     }
+    tt__error_restore(&kept);
     tt_reducer_free(d->reducer);
     free(d->slots);
     free(d);
@@ -159,6 +181,7 @@ static tt_status set_up(ddp *d, const tt_ddp_args *args) {
     tt_named_tensors state;
     size_t count = 0;
     TT__TRY(list_state(d->module, &state));
+    TT__TRY(check_unwrapped(d));
     TT__TRY(compare_with_peers(args->group, &state));
     TT__TRY(take_rank_zeros_values(args->group, &state));
     TT__TRY(make_reducer(d, args, &count));

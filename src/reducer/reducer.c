@@ -14,6 +14,11 @@ static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index)
 /* The group failed, or this rank left the step: from here on every call fails. */
 static tt_status give_up(tt_reducer *r, tt_status status) { return r->broken = status; }
 
+void tt__reducer_abandon(tt_reducer *r, tt_status why) {
+    if (!r->broken)
+        give_up(r, why);
+}
+
 static tt_status check_usable(const tt_reducer *r, const char *function) {
     if (!r)
         return tt__fail(TT_ERR_INVALID, "%s: `reducer` is NULL", function);

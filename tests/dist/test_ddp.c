@@ -47,14 +47,15 @@ static void wrap(tt_group *group, int rank, void *user) {
         CHECK(tt_equal(p.tensors[i], expected.tensors[i])); /* rank 0's */
     CHECK(!tt_ddp(ddp, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK(!tt_ddp(model, NULL) && tt_last_status() == TT_ERR_INVALID);
+    CHECK(!tt_ddp(model, group) && tt_last_status() == TT_ERR_STATE && strstr(tt_last_error(), "\"0.weight\" belongs"));
     tt_clear_error();
     CHECK(!tt_ddp(NULL, group) && tt_last_status() == TT_ERR_INVALID && strstr(tt_last_error(), "module is NULL"));
     tt_module *bare = tt_nn_relu();
     CHECK(!tt_ddp(bare, group) && strstr(tt_last_error(), "no parameter that requires a gradient"));
     tt_module_free(bare);
-    tt_module_free(ddp);
     tt_module_free(first);
-    tt_module_free(model);
+    tt_module_free(model); /* either may go first */
+    tt_module_free(ddp);
 }
 
 static void wrapping_takes_rank_zeros_parameters(void **state) {
@@ -250,6 +251,33 @@ static void a_batch_too_many_is_named(void **state) {
     assert_int_equal(run_ranks(2, one_batch_more, NULL), 0);
 }
 
+static tt_status refuse(tt_tensor *x, void *user) {
+    (void)x;
+    return *(bool *)user ? tt_item(NULL, &(double){0}) : TT_OK;
+}
+
+/* A step that one rank breaks off can't be made up for: the next one must not be taken for it. */
+static void break_off(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_module *model = make_model(0, 3), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 8);
+    bool refusing = false;
+    CHECK(!tt_register_post_accumulate_grad_hook(tt_module_parameters(model).tensors[1], refuse, &refusing));
+    CHECK(backward(ddp) == TT_OK);
+    refusing = rank == 1;
+    tt_status status = backward(ddp);
+    CHECK(rank == 1 ? status == TT_ERR_INVALID : status == TT_ERR_MISMATCH || status == TT_ERR_PEER);
+    refusing = false;
+    CHECK(backward(ddp) == TT_ERR_STATE && strstr(tt_last_error(), "an earlier step failed"));
+    tt_module_free(ddp);
+    CHECK(strstr(tt_last_error(), "an earlier step failed"));
+    tt_module_free(model);
+}
+
+static void a_step_broken_off_is_the_last(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, break_off, NULL), 0);
+}
+
 static void die(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
@@ -277,6 +305,7 @@ int main(void) {
         cmocka_unit_test(reductions_overlap_the_backward_pass),
         cmocka_unit_test(a_parameter_left_out_is_named),
         cmocka_unit_test(a_batch_too_many_is_named),
+        cmocka_unit_test(a_step_broken_off_is_the_last),
         cmocka_unit_test(a_dead_rank_ends_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
