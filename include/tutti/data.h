@@ -90,7 +90,7 @@ TT_API void tt_sampler_free(tt_sampler *sampler);
 /* ---- loaders ---- */
 
 /* One batch: x (B, ...) f32 from u8 or f32 inputs, else the inputs' dtype; y the targets as they are, NULL if there are none. Both belong
- * to the loader and are overwritten by the next call; no scope ends them. size: B, smaller in the last batch of an epoch. */
+ * to the loader and are overwritten by the next call, after which they are no leaves (tt_requires_grad_); no scope ends them. size: B, smaller in the last batch of an epoch. */
 typedef struct tt_batch {
     tt_tensor *x;
     tt_tensor *y;

@@ -189,6 +189,11 @@ tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows) {
     if (shape.ndim < 1 || numel < 0 || !x->contiguous || x->data != storage_data(x->storage) ||
         (size_t)numel * tt_dtype_size(x->dtype) > x->storage->bytes)
         return tt__fail(TT_ERR_SHAPE, "%s has no room for %lld rows", TT__DESCRIBE(x), (long long)rows);
+    if (x->history) { /* as new: a gradient would have the old size */
+        x->history->release(x->history);
+        x->history = NULL;
+        x->requires_grad = false;
+    }
     x->shape = shape;
     x->numel = numel;
     tt__shape_strides(&shape, x->stride);

@@ -62,7 +62,7 @@ void tt__tensor_unref(tt_tensor *x);
 void tt__storage_unref(tt__storage *storage);
 
 /* A contiguous tensor over its own whole storage gets another size in dimension 0, which must fit that storage (a loader's
- * last, smaller batch). TT_ERR_SHAPE otherwise. */
+ * last, smaller batch), and is no leaf any more. TT_ERR_SHAPE otherwise. */
 tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows);
 
 /* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous and not a view. */

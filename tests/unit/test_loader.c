@@ -2,6 +2,7 @@
 #include "data/convert_kernels.h"
 #include "unit/alloc_count.h"
 
+#include <tutti/autograd.h>
 #include <tutti/data.h>
 
 #include <setjmp.h>
@@ -33,6 +34,26 @@ static void assert_batch(const tt_batch *b, const int64_t *want, int64_t n) {
         assert_true(tt_tensor_f32(b->x)[2 * i] == (float)(2 * want[i]));
         assert_true(tt_tensor_f32(b->x)[2 * i + 1] == (float)(2 * want[i] + 1));
     }
+}
+
+/* Gradients of inputs, for batches of any size: each batch is a new tensor in this. */
+static void a_batch_may_require_a_gradient(void **state) {
+    (void)state;
+    tt_dataset *d = numbered(5);
+    tt_loader *loader = tt_loader_new(d, 3);
+    tt_batch b;
+    for (int epoch = 0; epoch < 2; epoch++)
+        while (tt_loader_next(loader, &b)) {
+            TT_AUTO_SCOPE;
+            assert_false(tt_requires_grad(b.x));
+            if (epoch == 0 && b.size == 3)
+                continue; /* the smaller one comes first */
+            assert_non_null(tt_requires_grad_(b.x, true));
+            assert_int_equal(tt_backward(tt_sum(b.x)), TT_OK);
+            assert_int_equal(tt_tensor_size(tt_grad(b.x), 0), b.size);
+        }
+    tt_loader_free(loader);
+    tt_dataset_free(d);
 }
 
 static void batches_come_in_order_and_start_again(void **state) {
@@ -390,6 +411,7 @@ static void running_out_of_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_may_require_a_gradient),
         cmocka_unit_test(batches_come_in_order_and_start_again),
         cmocka_unit_test(a_loop_left_early_can_start_again),
         cmocka_unit_test(drop_last_leaves_the_rest_out),
