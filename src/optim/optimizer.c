@@ -178,7 +178,9 @@ static tt_status check_entry(const tt_optimizer *o, tt_named_tensors state, size
     const char *name = state.names[i];
     const tt_tensor *x = state.tensors[i], *param = param_of(o, name);
     if (!param)
-        return tt__fail(TT_ERR_NOT_FOUND, "%s: unexpected entry \"%s\": this %s of %zu parameters has no such state",
+        return tt__fail(TT_ERR_NOT_FOUND,
+                        "%s: unexpected entry \"%s\": this %s of %zu parameters has no such state (was it saved with "
+                        "other options, such as momentum?)",
                         load, name, o->cls->name, o->count);
     if (x != find(state, name))
         return tt__fail(TT_ERR_INVALID, "%s: entry \"%s\" comes twice", load, name);

@@ -185,7 +185,7 @@ static void wrong_state_is_refused(void **state) {
               *shape = tt_ones(TT_SHAPE(2), TT_F32);
     const char *names[] = {"state.0.momentum_buffer", "state.1.momentum_buffer"};
     refuse(sgd, 2, names, good, TT_ERR_NOT_FOUND, "unexpected entry \"state.1.momentum_buffer\"");
-    refuse(plain, 1, names, good, TT_ERR_NOT_FOUND, "unexpected entry \"state.0.momentum_buffer\"");
+    refuse(plain, 1, names, good, TT_ERR_NOT_FOUND, "was it saved with other options, such as momentum?");
     refuse(sgd, 1, names, &f64, TT_ERR_DTYPE, "\"state.0.momentum_buffer\": expected f32 (37), got f64 (37)");
     refuse(sgd, 1, names, &shape, TT_ERR_SHAPE, "got f32 (2)");
     names[1] = names[0];
