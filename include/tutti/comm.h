@@ -61,7 +61,8 @@ TT_API tt_status tt_init_process_group_with(const tt_init_process_group_args *ar
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that still call
- * learn "rank R left the group after call N". Whatever stands on the group (reducers, DDP wrappers) must be freed before: its buffers lie in that memory.
+ * learn "rank R left the group after call N". Reducers and DDP wrappers made on it may be freed before or after; their memory stays until
+ * then, but every other call on them or on the group fails (TT_ERR_STATE).
  * NULL is allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 

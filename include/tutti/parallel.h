@@ -10,7 +10,7 @@ TT_BEGIN_DECLS
 
 typedef struct tt_ddp_args {
     tt_module *module;       /* required: borrowed; of the wrapper only tt_module_free() may follow its end */
-    tt_group *group;         /* required: borrowed, must outlive the wrapper */
+    tt_group *group;         /* required: borrowed; once it is destroyed the wrapper can only be freed */
     size_t bucket_cap_bytes; /* see tt_reducer_create() */
     char tt_end;             /* the macro sets it */
 } tt_ddp_args;

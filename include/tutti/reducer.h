@@ -29,7 +29,7 @@ typedef struct tt_reducer_param {
 
 typedef struct tt_reducer_create_args {
     tt_reducer **out;               /* required: receives the reducer */
-    tt_group *group;                /* required: borrowed, must outlive the reducer */
+    tt_group *group;                /* required: borrowed; once it is destroyed the reducer can only be freed */
     const tt_reducer_param *params; /* required: `count` of them, in registration order (the forward's order) */
     size_t count;                   /* required */
     size_t bucket_cap_bytes;        /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */

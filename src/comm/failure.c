@@ -132,9 +132,17 @@ tt_status tt__group_fail(tt_group *group) {
     return status;
 }
 
+void tt__group_retire(tt_group *group) {
+    group->destroyed = true;
+    if (!group->failed)
+        fail_works(group, TT_ERR_STATE);
+}
+
 tt_status tt__group_usable(const tt_group *group) {
     if (!group)
         return tt__fail(TT_ERR_INVALID, "the group is NULL");
+    if (group->destroyed)
+        return tt__fail(TT_ERR_STATE, "the group was destroyed; what was made on it can only be freed");
     if (group->failed)
         return tt__fail(group->failed, "the group failed before and can't be used any more: %s", group->failure_text);
     return TT_OK;

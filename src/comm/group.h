@@ -55,7 +55,9 @@ typedef struct tt__launcher {
 
 struct tt_group {
     int rank, world;
-    pid_t owner; /* the process that joined */
+    pid_t owner;    /* the process that joined */
+    int holders;    /* who still uses its memory: see tt__group_hold() */
+    bool destroyed; /* by its owner; released when the last holder lets go */
     int64_t timeout_ms, heartbeat_ms;
     tt__peer *peers; /* (world), the rank's own included */
     tt__launcher launcher;
@@ -147,6 +149,9 @@ tt_status tt__check_stopped(tt_group *group, int r, int64_t now_ms);
 
 /* The thread's last error ends the group: say so to the others, end all queued works. Returns the error's status. */
 tt_status tt__group_fail(tt_group *group);
+
+/* The owner has left: every later call fails, queued works end. Tells nobody. */
+void tt__group_retire(tt_group *group);
 
 /* TT_OK, or the failure that made the group unusable, recorded again. */
 tt_status tt__group_usable(const tt_group *group);

@@ -35,4 +35,8 @@ tt_status tt__group_progress(tt_group *group);
 /* Wait until `work` is done (at most the group's timeout); returns its status. */
 tt_status tt__work_wait(tt__work *work);
 
+/* The group's memory stays mapped from hold to let go, also when the group is destroyed in between: whoever has buffers there holds it. */
+void tt__group_hold(tt_group *group);
+void tt__group_let_go(tt_group *group);
+
 #endif

@@ -124,6 +124,7 @@ static tt_status make(const tt_reducer_create_args *args) {
     if (!r)
         return no_memory(args->count);
     r->group = args->group;
+    tt__group_hold(r->group);
     tt_status status = copy_params(r, args->params, args->count);
     if (!status)
         status = assign_buckets(r, args->params, args->bucket_cap_bytes);
@@ -174,6 +175,7 @@ void tt_reducer_free(tt_reducer *r) {
     for (size_t i = 0; r->params && i < r->param_count; i++)
         free(r->params[i].name);
     free(r->params);
+    tt__group_let_go(r->group);
     free(r);
     tt__error_restore(&kept);
 }

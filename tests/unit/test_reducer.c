@@ -303,12 +303,35 @@ static void a_dead_rank_ends_the_step(void **state) {
     assert_int_equal(run_ranks(3, die_in_step, NULL), 0);
 }
 
+/* Freed in the order in which PyTorch's users end things: the group first. */
+static int outlive_the_group(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_reducer *r;
+    tt_group *group = join_group(store, rank, world);
+    CHECK_OK(tt_reducer_create(&r, group, same, 2));
+    CHECK_OK(tt_reducer_mark_ready(r, 1)); /* with a reduction under way */
+    tt_destroy_process_group(group);
+    *(float *)tt_reducer_gradient(r, 0) = 1;
+    CHECK(tt_reducer_mark_ready(r, 0) == TT_ERR_STATE);
+    CHECK_TEXT("destroyed");
+    CHECK(tt_barrier(group) == TT_ERR_STATE);
+    tt_destroy_process_group(group); /* once more is no harm while something stands on it */
+    tt_reducer_free(r);
+    return 0;
+}
+
+static void a_reducer_may_outlive_its_group(void **state) {
+    (void)state;
+    with_ranks(1, outlive_the_group, NULL);
+    with_ranks(2, outlive_the_group, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_are_pytorchs),        cmocka_unit_test(a_deep_model_gets_pytorchs_buckets),
         cmocka_unit_test(gradients_are_averaged),      cmocka_unit_test(reductions_begin_before_the_last_gradient),
         cmocka_unit_test(ranks_that_differ_are_named), cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_dead_rank_ends_the_step),
+        cmocka_unit_test(a_dead_rank_ends_the_step),   cmocka_unit_test(a_reducer_may_outlive_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

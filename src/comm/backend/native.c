@@ -114,10 +114,20 @@ static void say_left(tt_group *group) {
 }
 
 void tt_destroy_process_group(tt_group *group) {
-    if (!group)
+    if (!group || group->destroyed)
         return;
     say_left(group);
-    release(group);
+    if (group->holders)
+        tt__group_retire(group);
+    else
+        release(group);
+}
+
+void tt__group_hold(tt_group *group) { group->holders++; }
+
+void tt__group_let_go(tt_group *group) {
+    if (--group->holders == 0 && group->destroyed)
+        release(group);
 }
 
 int tt_get_rank(const tt_group *group) { return group ? group->rank : -1; }
