@@ -77,7 +77,8 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 /* Symmetric memory: `bytes` at the same place of every rank's heap, zeroed, 64-byte aligned. Collectives on it need no copy; on any
  * other ("plain") memory they stage. Collective: all ranks must pass the same size. Also usable as ordinary memory.
  * Success: *out lives until tt_group_free() or the end of the group. bytes == 0 gives a valid unique pointer.
- * What is given is whole pages. The heap may grow to the machine's memory, or to TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
+ * What is given is whole pages. The heap may grow to the machine's memory, to what `ulimit -v` leaves of
+ * it, or to TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
  * Errors: TT_ERR_MEMORY (on all ranks if on one), and those of a collective. */
 TT_API tt_status tt_group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line);
 

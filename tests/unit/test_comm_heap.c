@@ -1,6 +1,8 @@
 /* The symmetric heap: same place everywhere, zeroed, aligned, reused; exhaustion is an error on all ranks. */
 #include "support/ranks.h"
 
+#include <sys/resource.h>
+
 #include "comm/group.h"
 
 enum { SLOTS = 12, ROUNDS = 300 };
@@ -108,11 +110,36 @@ static void bad_sizes_are_named(void **state) {
     with_ranks(1, bad_size_body, NULL);
 }
 
+/* Batch systems limit the addresses of a process. */
+static int limited_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    void *p;
+    const struct rlimit limit = {(rlim_t)2 << 30, (rlim_t)2 << 30};
+    CHECK(!setrlimit(RLIMIT_AS, &limit));
+    tt_group *group = join_group(store, rank, world);
+    CHECK_OK(tt_group_alloc(group, 1 << 20, &p));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void the_heap_fits_a_limit_of_addresses(void **state) {
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer's own memory does not fit the limit */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    skip();
+#endif
+#endif
+    with_ranks(4, limited_body, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_sequences_agree),
         cmocka_unit_test(exhaustion_is_an_error_everywhere),
         cmocka_unit_test(bad_sizes_are_named),
+        cmocka_unit_test(the_heap_fits_a_limit_of_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

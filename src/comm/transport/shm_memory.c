@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -39,8 +40,12 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     return TT_OK;
 }
 
-/* All ranks' heaps together take at most half of a process's 128 TiB of addresses. */
-static const size_t ADDRESSES = (size_t)64 << 40;
+/* All ranks' heaps together take at most half of a process's 128 TiB of addresses, or of what `ulimit -v` leaves. */
+static size_t addresses(void) {
+    const size_t half = (size_t)64 << 40;
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : smaller(half, limit.rlim_cur / 2);
+}
 
 tt_status tt__shm_heap_bytes(int world, size_t *bytes) {
     const char *text = getenv("TT_SYMMETRIC_HEAP");
@@ -50,7 +55,7 @@ tt_status tt__shm_heap_bytes(int world, size_t *bytes) {
     else if (sysinfo(&info))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
     else
-        *bytes = smaller((size_t)info.totalram * info.mem_unit, ADDRESSES / (size_t)world);
+        *bytes = smaller((size_t)info.totalram * info.mem_unit, addresses() / (size_t)world);
     *bytes &= ~(size_t)(TT__PAGE - 1);
     return TT_OK;
 }
