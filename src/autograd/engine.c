@@ -121,7 +121,10 @@ static tt_status run_hooks(tt__leaf *leaf) {
     tt__hook *next = NULL;
     for (tt__hook *hook = leaf->hooks; hook; hook = next) {
         next = hook->next; /* a hook may remove itself */
-        TT__TRY(hook->fn(leaf->tensor, hook->user));
+        leaf->in_hooks = true;
+        tt_status status = hook->fn(leaf->tensor, hook->user);
+        leaf->in_hooks = false;
+        TT__TRY(status);
     }
     return TT_OK;
 }

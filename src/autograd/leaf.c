@@ -42,6 +42,9 @@ tt_tensor *tt_requires_grad_(tt_tensor *x, bool requires_grad) {
         return tt__tensor_fail(TT_ERR_DTYPE, "tt_requires_grad_: expected f32 or f64, got %s", TT__DESCRIBE(x));
     if (requires_grad && !x->history)
         return make_leaf(x);
+    if (!requires_grad && x->history && tt__leaf_of(x)->in_hooks)
+        return tt__tensor_fail(TT_ERR_STATE, "tt_requires_grad_: %s can't be made no leaf by its own hook",
+                               TT__DESCRIBE(x));
     if (!requires_grad && x->history) {
         leaf_release(x->history);
         x->history = NULL;
@@ -91,6 +94,8 @@ tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook,
     tt__leaf *leaf = tt__leaf_of(x);
     if (!leaf)
         return not_a_leaf("tt_register_post_accumulate_grad_hook", x);
+    if (!hook)
+        return tt__fail(TT_ERR_INVALID, "tt_register_post_accumulate_grad_hook: the hook is NULL");
     tt__hook *added = tt__pool_alloc(sizeof *added);
     if (!added)
         return tt__fail(TT_ERR_MEMORY, "tt_register_post_accumulate_grad_hook: no memory for a hook");

@@ -78,6 +78,7 @@ typedef struct tt__leaf {
     tt_tensor *grad; /* NULL until first needed; held */
     bool defined;    /* grad has values */
     tt__hook *hooks; /* in the order they were registered */
+    bool in_hooks;   /* one of them runs */
     uint64_t pass;   /* the backward pass that counted `pending` */
     int pending;     /* contributions still to come in it */
 } tt__leaf;

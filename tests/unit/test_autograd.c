@@ -289,6 +289,24 @@ static void a_hook_records_nothing_and_starts_no_pass(void **state) {
 
 /* ---- gradients that live elsewhere ---- */
 
+static tt_status stop_collecting(tt_tensor *x, void *user) {
+    (void)user;
+    return tt_requires_grad_(x, false) ? TT_OK : tt_last_status();
+}
+
+static void a_hook_cannot_end_its_own_leaf(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_requires_grad_(tt_ones(TT_SHAPE(2), TT_F32), true);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(x, NULL, NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(x, stop_collecting, NULL), TT_OK);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(x, stop_collecting, NULL), TT_OK);
+    assert_int_equal(tt_backward(tt_sum(x)), TT_ERR_STATE);
+    assert_true(tt_requires_grad(x));
+    assert_non_null(tt_requires_grad_(x, false));
+    tt_clear_error();
+}
+
 static void gradient_storage_moves_with_its_values(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -325,6 +343,7 @@ int main(void) {
         cmocka_unit_test(a_linear_layer_settles_its_bias_before_its_weight),
         cmocka_unit_test(a_failing_hook_ends_the_pass),
         cmocka_unit_test(a_hook_records_nothing_and_starts_no_pass),
+        cmocka_unit_test(a_hook_cannot_end_its_own_leaf),
         cmocka_unit_test(gradient_storage_moves_with_its_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
