@@ -23,7 +23,8 @@ TT_API tt_tensor *tt_grad(const tt_tensor *x);
 TT_API void tt_zero_grad(tt_tensor *x);
 
 /* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. A failing hook ends the pass, with
- * its status. PyTorch: register_post_accumulate_grad_hook. Hooks stay until x is freed; `user` is borrowed. */
+ * its status. It must not end a scope that was open when the pass began. PyTorch: register_post_accumulate_grad_hook. Hooks stay until x is
+ * freed; `user` is borrowed. */
 typedef tt_status (*tt_grad_hook)(tt_tensor *x, void *user);
 TT_API tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook, void *user);
 

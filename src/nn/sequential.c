@@ -48,6 +48,8 @@ static void free_children(tt_module *const *children, size_t n) {
 tt_module *tt_nn_sequential_from(tt_module *const *children, size_t n) {
     sequential *s = NULL;
     tt_module *module = NULL;
+    if (n && !children)
+        return tt__fail_null(TT_ERR_INVALID, "tt_nn_sequential: the list of %zu children is NULL", n);
     if (check(children, n))
         goto fail;
     s = calloc(1, sizeof *s + n * sizeof *s->child);

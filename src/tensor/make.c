@@ -103,6 +103,8 @@ int64_t *tt_tensor_i64(const tt_tensor *x) {
 tt_status tt_item(const tt_tensor *x, double *value) {
     if (!x)
         return tt__tensor_first_error("tt_item");
+    if (!value)
+        return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
     if (x->numel != 1)
         return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
     switch (x->dtype) {

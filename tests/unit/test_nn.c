@@ -135,6 +135,8 @@ static void constructors_refuse(void **state) {
     expect_error(TT_ERR_INVALID, "in_features 0, out_features 0");
     assert_null(tt_nn_linear(5, INT64_MAX / 2));
     expect_error(TT_ERR_SHAPE, "tt_nn_linear");
+    assert_null(tt_nn_sequential_from(NULL, 2));
+    assert_int_equal(tt_last_status(), TT_ERR_INVALID);
     assert_null(tt_nn_sequential(tt_nn_relu(), tt_nn_linear(3, -1), tt_nn_flatten())); /* the other two are freed */
     expect_error(TT_ERR_INVALID, "tt_nn_linear");
     tt_module *twice = tt_nn_relu();

@@ -42,6 +42,7 @@ static void making_and_looking(void **state) {
     }
     assert_string_equal(TT__DESCRIBE(NULL), "NULL");
     assert_int_equal(tt_item(x, &v), TT_ERR_SHAPE);
+    assert_int_equal(tt_item(x, NULL), TT_ERR_INVALID);
     assert_null(tt_tensor_i64(x));
     assert_int_equal(tt_last_status(), TT_ERR_DTYPE);
     assert_null(tt_tensor_f32(tt_arange(1)));
