@@ -6,8 +6,8 @@
  *
  * Options. A function with optional arguments is a macro over a function `NAME_with(const NAME_args *args, size_t size)`;
  * the macro's arguments initialise the struct: the required ones first, by position, then `.name = value` for any option.
- * A field left out is zero, and zero is its default. (The last one, tt_end, is set by the macro: without a designated field at its end gcc -Wextra
- * warns of those left out.) In C++ the macros don't exist: fill the struct and call the function. */
+ * A field left out is zero, and zero is its default. `size` is that of the caller's version of the struct without its last field, so that later
+ * ones can have more. In C++ the macros don't exist: zero the struct, fill it, and pass offsetof(NAME_args, tt_end). */
 #ifndef TUTTI_BASE_H
 #define TUTTI_BASE_H
 
@@ -36,6 +36,12 @@
 #define TT_VERSION_MAJOR 0
 #define TT_VERSION_MINOR 1
 #define TT_VERSION_PATCH 0
+
+/* What a macro with options passes to its function. Every options struct ends in `char tt_end`: a designated field after the caller's keeps
+ * gcc -Wextra from warning of those left out, and marks where the options end, before any padding. */
+#ifndef __cplusplus
+#define TT_ARGS(type, ...) &(type){__VA_ARGS__, .tt_end = 0}, offsetof(type, tt_end)
+#endif
 
 TT_BEGIN_DECLS
 

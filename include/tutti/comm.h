@@ -43,7 +43,7 @@ typedef struct tt_init_process_group_args {
     int world_size;          /* 0 = from init_method */
     int64_t timeout_ms;      /* of the rendezvous and of every later call; 0 = TT_DEFAULT_TIMEOUT_MS */
     int64_t heartbeat_ms;    /* a frozen rank is named within this time; 0 = 5000 */
-    char tt_end;             /* the macro sets it */
+    char tt_end;             /* not an option: see base.h */
 } tt_init_process_group_args;
 
 /* Join the group of all ranks. Blocks until all came. PyTorch: torch.distributed.init_process_group.
@@ -55,9 +55,7 @@ typedef struct tt_init_process_group_args {
  * hosts are named), or more than 64 ranks; TT_ERR_MISMATCH ranks passed different world sizes. */
 TT_API tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_init_process_group(...)                                                      \
-    tt_init_process_group_with(&(tt_init_process_group_args){__VA_ARGS__, .tt_end = 0}, \
-                               sizeof(tt_init_process_group_args))
+#define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, __VA_ARGS__))
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that still call

@@ -63,15 +63,13 @@ typedef struct tt_distributed_sampler_args {
     bool no_shuffle;
     uint64_t seed;
     bool drop_last; /* drop the tail instead of repeating examples so that all ranks get the same number */
-    char tt_end;    /* the macro sets it */
+    char tt_end;    /* not an option: see base.h */
 } tt_distributed_sampler_args;
 
 /* The same indices as torch.utils.data.DistributedSampler, for every argument. TT_ERR_INVALID a value out of range. */
 TT_API tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_distributed_sampler(...)                                                       \
-    tt_distributed_sampler_with(&(tt_distributed_sampler_args){__VA_ARGS__, .tt_end = 0}, \
-                                sizeof(tt_distributed_sampler_args))
+#define tt_distributed_sampler(...) tt_distributed_sampler_with(TT_ARGS(tt_distributed_sampler_args, __VA_ARGS__))
 #endif
 
 /* Shuffle anew for this epoch: the permutation is drawn from seed + epoch. Without it every epoch has the same order. */
@@ -102,14 +100,14 @@ typedef struct tt_loader_args {
     int64_t batch_size;  /* required: >= 1 */
     tt_sampler *sampler; /* borrowed; NULL = in order: check first that one was made */
     bool drop_last;      /* leave out a last batch that is smaller */
-    char tt_end;         /* the macro sets it */
+    char tt_end;         /* not an option: see base.h */
 } tt_loader_args;
 
 /* Allocates everything it needs; batches allocate nothing. TT_ERR_INVALID: batch_size below 1, or a sampler of another size than
  * the data set. dataset NULL fails with the error already recorded. PyTorch: DataLoader. */
 TT_API tt_loader *tt_loader_with(const tt_loader_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_loader_new(...) tt_loader_with(&(tt_loader_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_loader_args))
+#define tt_loader_new(...) tt_loader_with(TT_ARGS(tt_loader_args, __VA_ARGS__))
 #endif
 
 /* The next batch, true; or false at the end of the epoch, after which the next call starts the next one. */

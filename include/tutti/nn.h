@@ -26,7 +26,7 @@ typedef struct tt_nn_linear_args {
     int64_t out_features; /* required */
     bool no_bias;
     tt_generator *generator; /* NULL = the thread's default */
-    char tt_end;             /* the macro sets it */
+    char tt_end;             /* not an option: see base.h */
 } tt_nn_linear_args;
 
 /* x (B...,in) -> (B...,out). Parameters "weight" (out,in) and "bias" (out), drawn in this order from U(-1/sqrt(in), 1/sqrt(in)), the
@@ -41,7 +41,7 @@ TT_API tt_module *tt_nn_flatten(void);
 TT_API tt_module *tt_nn_sequential_from(tt_module *const *children, size_t n);
 
 #ifndef __cplusplus
-#define tt_nn_linear(...) tt_nn_linear_with(&(tt_nn_linear_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_nn_linear_args))
+#define tt_nn_linear(...) tt_nn_linear_with(TT_ARGS(tt_nn_linear_args, __VA_ARGS__))
 #define tt_nn_sequential(...) \
     tt_nn_sequential_from((tt_module *[]){__VA_ARGS__}, sizeof((tt_module *[]){__VA_ARGS__}) / sizeof(tt_module *))
 #endif

@@ -16,7 +16,7 @@ typedef struct tt_sgd_args {
     double dampening;
     double weight_decay; /* >= 0 */
     bool nesterov;       /* needs momentum > 0 and no dampening */
-    char tt_end;         /* the macro sets it */
+    char tt_end;         /* not an option: see base.h */
 } tt_sgd_args;
 
 /* Stochastic gradient descent. PyTorch: torch.optim.SGD.
@@ -24,7 +24,7 @@ typedef struct tt_sgd_args {
  * NULL on failure: TT_ERR_INVALID an empty list or a value out of range, by name. */
 TT_API tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_sgd(...) tt_sgd_with(&(tt_sgd_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_sgd_args))
+#define tt_sgd(...) tt_sgd_with(TT_ARGS(tt_sgd_args, __VA_ARGS__))
 #endif
 
 /* Update every parameter that has a gradient. NULL: TT_ERR_INVALID. */

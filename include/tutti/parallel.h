@@ -12,7 +12,7 @@ typedef struct tt_ddp_args {
     tt_module *module;       /* required: borrowed; of the wrapper only tt_module_free() may follow its end */
     tt_group *group;         /* required: borrowed; once it is destroyed the wrapper can only be freed */
     size_t bucket_cap_bytes; /* see tt_reducer_create() */
-    char tt_end;             /* the macro sets it */
+    char tt_end;             /* not an option: see base.h */
 } tt_ddp_args;
 
 /* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters. From then on every tt_backward() through
@@ -25,7 +25,7 @@ typedef struct tt_ddp_args {
  * a collective; TT_ERR_STATE the module, or a part of it, is wrapped already. A parameter that takes no part in a backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_ddp(...) tt_ddp_with(&(tt_ddp_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_ddp_args))
+#define tt_ddp(...) tt_ddp_with(TT_ARGS(tt_ddp_args, __VA_ARGS__))
 #endif
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */

@@ -33,15 +33,14 @@ typedef struct tt_reducer_create_args {
     const tt_reducer_param *params; /* required: `count` of them, in registration order (the forward's order) */
     size_t count;                   /* required */
     size_t bucket_cap_bytes;        /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
-    char tt_end;                    /* the macro sets it */
+    char tt_end;                    /* not an option: see base.h */
 } tt_reducer_create_args;
 
 /* Collective. Compares names, counts and types over the ranks: TT_ERR_MISMATCH names the first parameter that differs, and
  * the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
 TT_API tt_status tt_reducer_create_with(const tt_reducer_create_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_reducer_create(...) \
-    tt_reducer_create_with(&(tt_reducer_create_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_reducer_create_args))
+#define tt_reducer_create(...) tt_reducer_create_with(TT_ARGS(tt_reducer_create_args, __VA_ARGS__))
 #endif
 
 /* Collective (it frees symmetric memory), but never fails: after an error of the group only local memory is released. NULL ok. */

@@ -47,7 +47,7 @@ typedef struct tt_tcp_store_args {
     bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
     int64_t timeout_ms;       /* for connecting and for each call; 0 = 300000 (300 s), as PyTorch */
     tt_store_dialect dialect;
-    char tt_end; /* the macro sets it */
+    char tt_end; /* not an option: see base.h */
 } tt_tcp_store_args;
 
 /* Connect to a TCPStore, retrying until the timeout while nobody listens. PyTorch: torch.distributed.TCPStore.
@@ -56,7 +56,7 @@ typedef struct tt_tcp_store_args {
  * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store). */
 TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_tcp_store(...) tt_tcp_store_with(&(tt_tcp_store_args){__VA_ARGS__, .tt_end = 0}, sizeof(tt_tcp_store_args))
+#define tt_tcp_store(...) tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, __VA_ARGS__))
 #endif
 
 /* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive it. */

@@ -1,4 +1,5 @@
 /* tt_init_process_group(): from options and environment to a group. */
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
@@ -56,12 +57,12 @@ static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
 }
 
 tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
-    tt_init_process_group_args full = {0};
+    tt_init_process_group_args full;
     tt__meeting meeting = {0};
     tt_store *own = NULL;
-    if (!args || size < sizeof args->out || !args->out)
+    TT__ARGS_COPY(full, args, size);
+    if (!full.out)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
-    memcpy(&full, args, size < sizeof full ? size : sizeof full);
     *full.out = NULL;
     if (full.backend && strcmp(full.backend, "native") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "expected back end \"native\", got \"%.100s\"", full.backend);

@@ -2,6 +2,7 @@
 #include "data/convert_kernels.h"
 #include "data/dataset.h"
 
+#include "base/args.h"
 #include "base/error.h"
 #include "tensor/tensor.h"
 
@@ -53,9 +54,8 @@ static tt_status allocate(tt_loader *loader) {
 }
 
 tt_loader *tt_loader_with(const tt_loader_args *args, size_t size) {
-    tt_loader_args a = {0};
-    if (args)
-        memcpy(&a, args, size < sizeof a ? size : sizeof a);
+    tt_loader_args a;
+    TT__ARGS_COPY(a, args, size);
     if (check(&a))
         return NULL;
     tt_loader *loader = calloc(1, sizeof *loader);

@@ -4,13 +4,13 @@
  * gets the same number, either the tail is dropped, or positions past the end start again from the front. */
 #include <tutti/data.h>
 
+#include "base/args.h"
 #include "base/error.h"
 #include "data/dataset.h"
 #include "tensor/generator.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct tt_sampler {
     int64_t dataset_size, replicas, rank;
@@ -46,9 +46,8 @@ static int64_t examples_per_rank(int64_t n, int64_t replicas, bool drop_last) {
 static int64_t *indices_new(int64_t n) { return malloc(n ? (size_t)n * sizeof(int64_t) : 1); }
 
 tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size) {
-    tt_distributed_sampler_args a = {0};
-    if (args)
-        memcpy(&a, args, size < sizeof a ? size : sizeof a);
+    tt_distributed_sampler_args a;
+    TT__ARGS_COPY(a, args, size);
     if (check(&a))
         return NULL;
     tt_sampler *sampler = calloc(1, sizeof *sampler);

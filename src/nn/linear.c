@@ -1,3 +1,4 @@
+#include "base/args.h"
 #include "base/error.h"
 #include "tensor/tensor.h"
 
@@ -5,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct linear {
     tt_tensor *weight, *bias; /* borrowed from the module */
@@ -35,9 +35,8 @@ static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape,
 }
 
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
-    tt_nn_linear_args a = {0};
-    if (args)
-        memcpy(&a, args, size < sizeof a ? size : sizeof a);
+    tt_nn_linear_args a;
+    TT__ARGS_COPY(a, args, size);
     if (a.in_features < 1 || a.out_features < 1)
         return tt__fail_null(TT_ERR_INVALID,
                              "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",

@@ -1,10 +1,10 @@
 #include "optim/sgd.h"
 
+#include "base/args.h"
 #include "base/error.h"
 #include "optim/optimizer.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The reference, and what f64 uses. */
 static void step_f64(int64_t n, double *p, const double *g, double *buf, bool fresh, const tt__sgd_rule *rule) {
@@ -49,9 +49,8 @@ static tt_status check(const tt_sgd_args *a) {
 }
 
 tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size) {
-    tt_sgd_args a = {.lr = 0};
-    if (args)
-        memcpy(&a, args, size < sizeof a ? size : sizeof a);
+    tt_sgd_args a;
+    TT__ARGS_COPY(a, args, size);
     if (check(&a))
         return NULL;
     tt__sgd_rule rule = {a.lr, a.momentum, a.dampening, a.weight_decay, a.nesterov};

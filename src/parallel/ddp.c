@@ -4,9 +4,9 @@
  * reductions; the end of the pass waits for the rest. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "autograd/engine.h"
+#include "base/args.h"
 #include "base/kept_error.h"
 #include "nn/module.h"
 #include "reducer/agree.h"
@@ -188,11 +188,9 @@ static tt_status set_up(ddp *d, const tt_ddp_args *args) {
     return attach(d, count);
 }
 
-/* An older program's struct is shorter: what it lacks is zero. */
 tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
-    tt_ddp_args args = {0};
-    if (given)
-        memcpy(&args, given, size < sizeof args ? size : sizeof args);
+    tt_ddp_args args;
+    TT__ARGS_COPY(args, given, size);
     if (!args.module)
         /* What made the module NULL has usually recorded why. */
         return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is NULL");

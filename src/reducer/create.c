@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/kept_error.h"
 #include "reducer/agree.h"
 #include "reducer/bucket.h"
@@ -139,11 +140,9 @@ static tt_status make(const tt_reducer_create_args *args) {
     return status;
 }
 
-/* An older program's struct is shorter: what it lacks is zero. */
 tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t size) {
-    tt_reducer_create_args args = {0};
-    if (given)
-        memcpy(&args, given, size < sizeof args ? size : sizeof args);
+    tt_reducer_create_args args;
+    TT__ARGS_COPY(args, given, size);
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_reducer_create: `out` is NULL");
     *args.out = NULL;

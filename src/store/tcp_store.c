@@ -1,4 +1,5 @@
 /* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use in turns. */
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/client.h"
@@ -431,10 +432,10 @@ static tt_status check_args(const tt_tcp_store_args *args) {
 }
 
 tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
-    tt_tcp_store_args args = {0};
-    if (!given || !given->out)
+    tt_tcp_store_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: out is NULL");
-    memcpy(&args, given, size < sizeof args ? size : sizeof args);
     *args.out = NULL;
     TT__TRY(check_args(&args));
     tcp_store *store = calloc(1, sizeof *store);

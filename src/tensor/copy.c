@@ -54,7 +54,7 @@ tt_tensor *tt__clone(const char *who, const tt_tensor *x) {
     return y;
 }
 
-static double load_f64(tt_dtype dtype, const void *p) {
+double tt__load_f64(tt_dtype dtype, const void *p) {
     switch (dtype) {
     case TT_F32:
         return *(const float *)p;
@@ -79,7 +79,7 @@ static int64_t load_i64(tt_dtype dtype, const void *p) {
     case TT_U8:
         return *(const uint8_t *)p;
     default: { /* out of range or NaN: undefined in C; the ends of the range and 0 here */
-        double v = load_f64(dtype, p);
+        double v = tt__load_f64(dtype, p);
         return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : v != v ? 0 : (int64_t)v;
     }
     }
@@ -89,10 +89,10 @@ static int64_t load_i64(tt_dtype dtype, const void *p) {
 static void convert(tt_dtype to, void *out, tt_dtype from, const void *in) {
     switch (to) {
     case TT_F32:
-        *(float *)out = tt__is_float(from) ? (float)load_f64(from, in) : (float)load_i64(from, in);
+        *(float *)out = tt__is_float(from) ? (float)tt__load_f64(from, in) : (float)load_i64(from, in);
         break;
     case TT_F64:
-        *(double *)out = load_f64(from, in);
+        *(double *)out = tt__load_f64(from, in);
         break;
     case TT_I32:
         *(int32_t *)out = (int32_t)load_i64(from, in);

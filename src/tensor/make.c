@@ -107,22 +107,6 @@ tt_status tt_item(const tt_tensor *x, double *value) {
         return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
     if (x->numel != 1)
         return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
-    switch (x->dtype) {
-    case TT_F32:
-        *value = *(const float *)x->data;
-        break;
-    case TT_F64:
-        *value = *(const double *)x->data;
-        break;
-    case TT_I32:
-        *value = *(const int32_t *)x->data;
-        break;
-    case TT_I64:
-        *value = (double)*(const int64_t *)x->data;
-        break;
-    case TT_U8:
-        *value = *(const uint8_t *)x->data;
-        break;
-    }
+    *value = tt__load_f64(x->dtype, x->data);
     return TT_OK;
 }

@@ -109,7 +109,11 @@ tt_tensor *tt__reshape(const char *who, const tt_tensor *x, tt_shape shape);
 tt_tensor *tt__transpose(const char *who, const tt_tensor *x, int a, int b);
 tt_tensor *tt__narrow(const char *who, const tt_tensor *x, int dim, int64_t start, int64_t length);
 tt_tensor *tt__clone(const char *who, const tt_tensor *x);
+
 tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype);
+
+/* The element at p, of any dtype, as a double. */
+double tt__load_f64(tt_dtype dtype, const void *p);
 
 /* dst (any layout) := src, dst += src (floats). Same shape, same dtype: not checked. */
 void tt__copy(tt_tensor *dst, const tt_tensor *src);
