@@ -89,7 +89,7 @@ endfunction()
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
-# Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder).
+# Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder), TT_TIMEOUT (seconds until they are ended).
 function(tt_test_folder label timeout)
   file(GLOB programs CONFIGURE_DEPENDS *.c)
   foreach(source ${programs})
@@ -131,5 +131,5 @@ function(tt_test_properties test label timeout)
     math(EXPR timeout "${timeout} * 5")
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    ENVIRONMENT "TUTTI=${CMAKE_BINARY_DIR}/bin/tutti;TT_BUILD=${CMAKE_BINARY_DIR};TT_SOURCE=${CMAKE_SOURCE_DIR};TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label}")
+    ENVIRONMENT "TUTTI=${CMAKE_BINARY_DIR}/bin/tutti;TT_BUILD=${CMAKE_BINARY_DIR};TT_SOURCE=${CMAKE_SOURCE_DIR};TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label};TT_TIMEOUT=${timeout}")
 endfunction()

@@ -11,6 +11,7 @@ import tempfile
 TUTTI, BUILD = os.environ["TUTTI"], os.environ["TT_BUILD"]
 TRAINER = os.path.join(BUILD, "examples", "mnist_trainer")
 TWO_RANKS = [TUTTI, "run", "--standalone", "--nproc-per-node=2"]
+PATIENCE = 0.9 * float(os.environ["TT_TIMEOUT"])
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")
 
 
@@ -19,7 +20,7 @@ def fail(text):
 
 
 def run(command, code=0):
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE)
     if (done.returncode == 0) != (code == 0):
         fail(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done

@@ -20,7 +20,8 @@ TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I32": numpy.int32, "I64": 
 
 def train(*flags):
     subprocess.run([os.environ["TUTTI"], "run", "--standalone", "--nproc-per-node=2", TRAINER, "--data", "small",
-                    "--lr", "0.02", "--momentum", "0.9", *flags], check=True, stdout=subprocess.DEVNULL, timeout=100)
+                    "--lr", "0.02", "--momentum", "0.9", *flags], check=True, stdout=subprocess.DEVNULL,
+                   timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
 def read(path):
