@@ -4,7 +4,9 @@ import math
 
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 170, 44, 48
-COLOURS = ["#d1495b", "#edae49", "#4c956c", "#30638e", "#7768ae"]
+# A contender has the same colour in every chart.
+COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c", "Open MPI": "#30638e",
+           "PyTorch": "#7768ae", "PyTorch gloo": "#7768ae"}
 INK = "#888"
 
 
@@ -55,7 +57,8 @@ def lines(section):
         body += [line(LEFT, y, WIDTH - RIGHT, y), text(LEFT - 8, y + 4, f"{10.0 ** power:g}", "end")]
     body += [text(x_of(i), HEIGHT - BOTTOM + 20, row, "middle") for i, row in enumerate(rows)]
     ends = []
-    for (name, values), colour in zip(series.items(), COLOURS):
+    for name, values in series.items():
+        colour = COLOURS.get(name, INK)
         points = [(x_of(i), y_of(value)) for i, value in enumerate(values) if value]
         body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="'
                     + " ".join(f"{x:.1f},{y:.1f}" for x, y in points) + '"/>')
@@ -64,6 +67,10 @@ def lines(section):
     for (_, name, colour), y in zip(ends, spread([end[0] for end in ends], 15)):
         body.append(text(WIDTH - RIGHT + 8, y + 4, name, colour=colour))
     return page(f"{section.name}, {section.unit} ({section.better} is better)", body)
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def bars(section):
@@ -75,12 +82,13 @@ def bars(section):
         y += 20
         found = {name: section.median(row, name) for name in names}
         most = max(value for value in found.values() if value is not None)
-        for name, colour in zip(names, COLOURS):
+        for name in names:
             if found[name] is None:
                 continue
+            colour = COLOURS.get(name, INK)
             width = max(1, found[name] / most * (WIDTH - 260))
             body += [text(120, y + 12, name, "end", colour), f'<rect x="130" y="{y}" width="{width:.1f}" height="15" fill="{colour}"/>',
-                     text(136 + width, y + 12, f"{found[name]:,.4g}")]
+                     text(136 + width, y + 12, number(found[name]))]
             y += 19
         y += 10
     return page(f"{section.name}, {section.unit} ({section.better} is better)", body, y + 6)
