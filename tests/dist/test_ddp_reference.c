@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/cpu.h"
 #include "support/ranks.h"
 
 static json_t *reference;
@@ -218,6 +219,8 @@ static float mlp_step(tt_module *ddp, tt_optimizer *sgd, tt_tensor *x, tt_tensor
 
 static void mlp(tt_group *group, int rank, void *user) {
     Run *run = user;
+    /* The reference was computed with AVX-512. Elsewhere oneDNN's products add in another order, which alone comes to as much. */
+    double loose = tt__cpu_level_get() == TT__CPU_AVX512 ? 1 : 2;
     tt_manual_seed(0);
     tt_module *model = tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     tt_module *ddp = tt_ddp(model, group);
@@ -238,8 +241,7 @@ static void mlp(tt_group *group, int rank, void *user) {
         run->record.hash[rank][s] = hash_parameters(model);
     }
     if (run->compare)
-        check_parameters(model, "final", 1e-6,
-                         4e-5); /* twice what separates numpy's order of summation from PyTorch's */
+        check_parameters(model, "final", loose * 5e-7, loose * 2e-5);
     tt_tensor_free(x);
     tt_tensor_free(y);
     tt_optimizer_free(sgd);
