@@ -168,21 +168,16 @@ int tt__bench_all_reduce(int argc, char **argv) {
                                             {NULL, 0, NULL, 0}};
     settings s = {
         .world = 2, .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}, .size_count = 8};
+    const char *flag;
     char value[1024];
-    opterr = 0;
-    optind = 1;
-    for (int c, at = 1; (c = getopt_long(argc, argv, "+:", options, NULL)) != -1; at = optind) {
+    for (int c; (c = tt__cli_next_flag("bench all_reduce", argc, argv, options, &flag)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
         if (c == 'h')
             return help();
-        if (c == ':')
-            return tt__cli_usage_error("bench all_reduce", "%s needs a value", argv[at]);
-        if (c == '?')
-            return tt__cli_usage_error("bench all_reduce", "unknown flag %s", argv[at]);
         snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: it is handed on to the ranks */
         if (parse_flag(c, value, &s))
-            return tt__cli_usage_error("bench all_reduce", "%s: not understood: \"%s\"", argv[at], optarg);
+            return tt__cli_usage_error("bench all_reduce", "%s: not understood: \"%s\"", flag, optarg);
     }
-    if (optind < argc)
-        return tt__cli_usage_error("bench all_reduce", "unexpected argument \"%s\"", argv[optind]);
     return tt__bench_is_rank() || getenv("RANK") ? run_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
 }

@@ -95,17 +95,14 @@ int tt__bench_startup(int argc, char **argv) {
     int64_t world = 2, jobs = 20;
     if (tt__bench_is_rank())
         return rank_main();
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag("bench startup", argc, argv, options, NULL)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
         if (c == 'h')
             return help();
-        if (c == 'w'   ? tt__parse_i64("--world", optarg, 1, MAX_WORLD, &world)
-            : c == 'j' ? tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs)
-                       : TT_ERR_INVALID)
-            return tt__cli_usage_error("bench startup", "%s",
-                                       c == '?' ? "unknown flag, or its value is missing" : tt_last_error());
+        if (c == 'w' ? tt__parse_i64("--world", optarg, 1, MAX_WORLD, &world)
+                     : tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs))
+            return tt__cli_usage_error("bench startup", "%s", tt_last_error());
     }
-    if (optind < argc)
-        return tt__cli_usage_error("bench startup", "unexpected argument \"%s\"", argv[optind]);
     return bench((int)world, (int)jobs);
 }

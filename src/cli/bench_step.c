@@ -49,8 +49,7 @@ static int parse(options *o, int argc, char **argv) {
     static const struct option flags[] = {{"model", 1, 0, 'm'},  {"world", 1, 0, 'w'}, {"steps", 1, 0, 's'},
                                           {"no-pin", 0, 0, 'p'}, {"help", 0, 0, 'h'},  {0}};
     *o = (options){.world = 2, .steps = 400, .model = "mlp"};
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "h", flags, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag("bench step", argc, argv, flags, NULL)) != -1;) {
         tt_status status = TT_OK;
         switch (c) {
         case 'm':
@@ -68,13 +67,11 @@ static int parse(options *o, int argc, char **argv) {
         case 'h':
             return help();
         default:
-            return tt__cli_usage_error("bench step", "unknown or incomplete flag \"%s\"", argv[optind - 1]);
+            return TT__EXIT_USAGE;
         }
         if (status)
             return tt__cli_usage_error("bench step", "%s", tt_last_error());
     }
-    if (optind < argc)
-        return tt__cli_usage_error("bench step", "unexpected argument \"%s\"", argv[optind]);
     if (strcmp(o->model, "mlp") != 0)
         return tt__cli_usage_error("bench step", "--model: expected mlp, got \"%s\"", o->model);
     return -1;

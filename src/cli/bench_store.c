@@ -154,20 +154,14 @@ int tt__bench_store(int argc, char **argv) {
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     int64_t clients = 1, iterations = 5000;
-    opterr = 0;
-    optind = 1;
-    for (int c, at = 1; (c = getopt_long(argc, argv, "+:", options, NULL)) != -1; at = optind) {
+    for (int c; (c = tt__cli_next_flag("bench store", argc, argv, options, NULL)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
         if (c == 'h')
             return help();
-        if (c == ':')
-            return tt__cli_usage_error("bench store", "%s needs a value", argv[at]);
-        if (c == '?')
-            return tt__cli_usage_error("bench store", "unknown flag %s", argv[at]);
         if ((c == 'c' && tt__parse_i64("--clients", optarg, 1, MAX_CLIENTS, &clients)) ||
             (c == 'i' && tt__parse_i64("--iterations", optarg, 1, 100000000, &iterations)))
             return tt__cli_usage_error("bench store", "%s", tt_last_error());
     }
-    if (optind < argc)
-        return tt__cli_usage_error("bench store", "unexpected argument \"%s\"", argv[optind]);
     return bench((int)clients, iterations);
 }

@@ -27,3 +27,20 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     fprintf(stderr, "\nTry 'tutti %s --help'.\n", command);
     return TT__EXIT_USAGE;
 }
+
+int tt__cli_next_flag(const char *command, int argc, char **argv, const struct option *options, const char **flag) {
+    const char *typed = optind < argc ? argv[optind] : "";
+    opterr = 0;
+    int letter = getopt_long(argc, argv, "+:h", options, NULL);
+    if (flag)
+        *flag = typed;
+    if (letter == ':')
+        tt__cli_usage_error(command, "%s needs a value", typed);
+    else if (letter == '?')
+        tt__cli_usage_error(command, "unknown flag %s", typed);
+    else if (letter == -1 && optind < argc)
+        tt__cli_usage_error(command, "unexpected argument \"%s\"", argv[optind]);
+    else
+        return letter;
+    return '?';
+}

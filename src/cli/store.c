@@ -71,27 +71,22 @@ static int serve(const char *host, int port) {
 }
 
 int tt__cmd_store(int argc, char **argv) {
-    static const struct option options[] = {{"host", required_argument, NULL, 'h'},
+    static const struct option options[] = {{"host", required_argument, NULL, 'a'},
                                             {"port", required_argument, NULL, 'p'},
-                                            {"help", no_argument, NULL, 'H'},
+                                            {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *host = "127.0.0.1";
     int64_t port = TT_STORE_DEFAULT_PORT;
     tt__cli_normalise_flags(argc, argv);
-    opterr = 0;
-    for (int c, i = 1; (c = getopt_long(argc, argv, "+:", options, NULL)) != -1; i = optind) {
+    for (int c; (c = tt__cli_next_flag("store", argc, argv, options, NULL)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
         if (c == 'h')
-            host = optarg;
-        else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
-            return tt__cli_usage_error("store", "%s", tt_last_error());
-        else if (c == ':')
-            return tt__cli_usage_error("store", "%s needs a value", argv[i]);
-        else if (c == 'H')
             return help();
-        else if (c == '?')
-            return tt__cli_usage_error("store", "unknown flag %s", argv[i]);
+        if (c == 'a')
+            host = optarg;
+        else if (tt__parse_i64("--port", optarg, 0, 65535, &port))
+            return tt__cli_usage_error("store", "%s", tt_last_error());
     }
-    if (optind < argc)
-        return tt__cli_usage_error("store", "unexpected argument \"%s\"", argv[optind]);
     return serve(host, (int)port);
 }

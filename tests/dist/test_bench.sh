@@ -32,5 +32,8 @@ expect "^\\{\"bench\":\"startup\",\"world\":3,\"ms_median\":$number,\"ms_min\":$
 refuse 'unknown benchmark "nonsense"' "$TUTTI" bench nonsense
 refuse 'expected the name' "$TUTTI" bench
 refuse 'world: expected a number' "$TUTTI" bench startup --world zero
-refuse 'unknown flag' "$TUTTI" bench startup --frobnicate
+refuse 'unknown flag --frobnicate' "$TUTTI" bench startup --frobnicate
+refuse 'unknown flag --frobnicate' "$TUTTI" bench step --frobnicate
+refuse 'unexpected argument "x"' "$TUTTI" bench step x
+refuse 'jobs needs a value' "$TUTTI" bench startup --jobs
 refuse 'unexpected argument "x"' "$TUTTI" bench startup x
