@@ -62,7 +62,9 @@ TT_BEGIN_DECLS
     X(ERR_MISMATCH, "ranks made different calls")                                        \
     X(ERR_STATE, "the call is not allowed in this state")                                \
     X(ERR_UNSUPPORTED, "not supported here")                                             \
-    X(ERR_SYSTEM, "the operating system refused")
+    X(ERR_SYSTEM, "the operating system refused")                                        \
+    X(ERR_ABORTED, "the group was aborted")                                              \
+    X(ERR_AUTH, "a peer did not prove that it belongs to the job")
 
 typedef enum tt_status {
 #define TT_STATUS_ENUM(name, text) TT_##name,
@@ -91,8 +93,8 @@ typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_l
 typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 TT_API void tt_set_log(tt_log_fn write, void *user);
 
-/* Element types. Names are PyTorch's in short form. */
-typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8 } tt_dtype;
+/* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. Tensors know the first five, collectives all. */
+typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8, TT_F16, TT_BF16, TT_I8, TT_I16, TT_BOOL } tt_dtype;
 
 /* Bytes of one element and "f32"; 0 and "?" for a value outside the enum. Thread-safe. */
 TT_API size_t tt_dtype_size(tt_dtype dtype);

@@ -60,7 +60,8 @@ TT_API void tt_tensor_free(tt_tensor *x);
 
 /* ---- making ---- */
 
-/* Uninitialised / zeros / ones / all `value` (converted to dtype). Errors: TT_ERR_SHAPE negative size or overflow, TT_ERR_MEMORY. */
+/* Uninitialised / zeros / ones / all `value` (converted to dtype). Errors: TT_ERR_SHAPE negative size or overflow, TT_ERR_DTYPE
+ * for what is not f32, f64, i32, i64 or u8, TT_ERR_MEMORY. */
 TT_API tt_tensor *tt_empty(tt_shape shape, tt_dtype dtype);
 TT_API tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype);
 TT_API tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype);

@@ -3,8 +3,9 @@
 static const struct {
     const char *name;
     size_t size;
-} dtypes[] = {
-    [TT_F32] = {"f32", 4}, [TT_F64] = {"f64", 8}, [TT_I32] = {"i32", 4}, [TT_I64] = {"i64", 8}, [TT_U8] = {"u8", 1}};
+} dtypes[] = {[TT_F32] = {"f32", 4}, [TT_F64] = {"f64", 8},  [TT_I32] = {"i32", 4},   [TT_I64] = {"i64", 8},
+              [TT_U8] = {"u8", 1},   [TT_F16] = {"f16", 2},  [TT_BF16] = {"bf16", 2}, [TT_I8] = {"i8", 1},
+              [TT_I16] = {"i16", 2}, [TT_BOOL] = {"bool", 1}};
 
 enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
 

@@ -94,7 +94,7 @@ static tt_status compare(tt_group *group, const tt__call *call, int32_t status) 
                     (unsigned long long)call->count);
 }
 
-tt_status tt_group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line) {
+tt_status tt__group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line) {
     tt__extent *extent = NULL;
     TT__TRY(tt__group_usable(group));
     if (!out)
@@ -126,7 +126,7 @@ static tt__extent *find(const tt_group *group, const void *ptr) {
     return NULL;
 }
 
-tt_status tt_group_free_at(tt_group *group, void *ptr, const char *file, int line) {
+tt_status tt__group_free_at(tt_group *group, void *ptr, const char *file, int line) {
     bool symmetric;
     TT__TRY(tt__group_usable(group));
     tt__extent *extent = ptr ? find(group, ptr) : NULL;

@@ -35,6 +35,18 @@ tt_status tt__group_progress(tt_group *group);
 /* Wait until `work` is done (at most the group's timeout); returns its status. */
 tt_status tt__work_wait(tt__work *work);
 
+tt_status tt__group_alloc_at(tt_group *group, size_t bytes, void **out, const char *file, int line);
+tt_status tt__group_free_at(tt_group *group, void *ptr, const char *file, int line);
+tt_status tt__all_reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, const char *file,
+                            int line);
+tt_status tt__broadcast_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, int root, const char *file,
+                           int line);
+tt_status tt__reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int root,
+                        const char *file, int line);
+tt_status tt__all_gather_at(tt_group *group, const void *send, void *recv, size_t count, tt_dtype dtype,
+                            const char *file, int line);
+tt_status tt__barrier_at(tt_group *group, const char *file, int line);
+
 /* The group's memory stays mapped from hold to let go, also when the group is destroyed in between: whoever has buffers there holds it. */
 void tt__group_hold(tt_group *group);
 void tt__group_let_go(tt_group *group);

@@ -111,8 +111,8 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
 
 static tt_status allocate(tt_reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++)
-        TT__TRY(tt_group_alloc_at(r->group, r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
-                                  &r->buckets[b].data, "tt_reducer_create", 0));
+        TT__TRY(tt__group_alloc_at(r->group, r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
+                                   &r->buckets[b].data, "tt_reducer_create", 0));
     for (size_t i = 0; i < r->param_count; i++) {
         char *data = r->buckets[r->params[i].bucket].data;
         r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
@@ -158,7 +158,7 @@ static void free_buckets(tt_reducer *r) {
     for (size_t b = r->ended; b < r->begun; b++)
         tt__work_wait(&r->buckets[b].work);
     for (size_t b = 0; b < r->bucket_count; b++)
-        if (r->buckets[b].data && tt_group_free_at(r->group, r->buckets[b].data, "tt_reducer_free", 0))
+        if (r->buckets[b].data && tt__group_free_at(r->group, r->buckets[b].data, "tt_reducer_free", 0))
             break; /* the group failed: its end releases the rest */
     free(r->buckets);
 }

@@ -32,8 +32,9 @@ static int64_t argmax(tt_dtype dtype, const void *x, int64_t n, int64_t step) {
         return argmax_int64_t(x, n, step);
     case TT_U8:
         return argmax_uint8_t(x, n, step);
+    default: /* no tensor has another type */
+        return 0;
     }
-    return 0;
 }
 
 /* Where the line number `i` along dimension d begins, in elements: i counts the other dimensions in row-major order. */

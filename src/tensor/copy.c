@@ -66,8 +66,9 @@ double tt__load_f64(tt_dtype dtype, const void *p) {
         return (double)*(const int64_t *)p;
     case TT_U8:
         return *(const uint8_t *)p;
+    default: /* no tensor has another type */
+        return 0;
     }
-    return 0;
 }
 
 static int64_t load_i64(tt_dtype dtype, const void *p) {
@@ -102,6 +103,8 @@ static void convert(tt_dtype to, void *out, tt_dtype from, const void *in) {
         break;
     case TT_U8:
         *(uint8_t *)out = (uint8_t)load_i64(from, in);
+        break;
+    default: /* no tensor has another type */
         break;
     }
 }

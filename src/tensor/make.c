@@ -38,6 +38,8 @@ static void fill(tt_tensor *x, double value) {
     case TT_U8:
         FILL(uint8_t);
         break;
+    default: /* no tensor has another type */
+        break;
     }
 #undef FILL
 }

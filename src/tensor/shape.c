@@ -38,6 +38,8 @@ bool tt__shape_equal(const tt_shape *a, const tt_shape *b) {
 
 bool tt__is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
+bool tt__is_tensor_dtype(tt_dtype dtype) { return (unsigned)dtype <= TT_U8; }
+
 int tt__dim_index(int ndim, int dim) {
     int d = dim < 0 ? dim + ndim : dim;
     return d >= 0 && d < ndim ? d : -1;

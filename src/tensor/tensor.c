@@ -34,14 +34,18 @@ void tt__storage_unref(tt__storage *storage) {
 
 /* ---- tensors ---- */
 
-/* A tensor without storage, its shape checked. */
+/* A tensor without storage, its shape and element type checked: all tensors begin here. */
 static tt_tensor *tensor_shell(const char *who, tt_shape shape, tt_dtype dtype) {
     int64_t numel = tt__shape_numel(&shape);
-    if (numel < 0 || !tt_dtype_size(dtype)) {
+    if (!tt_dtype_size(dtype))
+        return tt__tensor_fail(TT_ERR_DTYPE, "%s: expected an element type, got number %d", who, (int)dtype);
+    if (!tt__is_tensor_dtype(dtype))
+        return tt__tensor_fail(
+            TT_ERR_DTYPE, "%s: tensors of %s are not supported; f32, f64, i32, i64 and u8 are (collectives take %s)",
+            who, tt_dtype_name(dtype), tt_dtype_name(dtype));
+    if (numel < 0) {
         bool bad_ndim = shape.ndim < 0 || shape.ndim > TT_MAX_DIMS;
         tt_tensor named = {.dtype = dtype, .shape = bad_ndim ? (tt_shape){.ndim = 0} : shape};
-        if (!tt_dtype_size(dtype))
-            return tt__tensor_fail(TT_ERR_DTYPE, "%s: expected an element type, got number %d", who, (int)dtype);
         if (bad_ndim)
             return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected 0 to %d dimensions, got %d", who, TT_MAX_DIMS,
                                    shape.ndim);

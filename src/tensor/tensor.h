@@ -98,6 +98,7 @@ int64_t tt__shape_numel(const tt_shape *shape);
 void tt__shape_strides(const tt_shape *shape, int64_t *stride);
 bool tt__shape_equal(const tt_shape *a, const tt_shape *b);
 bool tt__is_float(tt_dtype dtype);
+bool tt__is_tensor_dtype(tt_dtype dtype); /* the first five: no tensor has another */
 
 /* Dimension `dim` with negative counting from the end: 0 .. ndim-1, or -1 if outside. */
 int tt__dim_index(int ndim, int dim);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the build into an empty prefix and builds a five-line program against it as a stranger would: with pkg-config and with
+# Installs the build into an empty prefix and builds a small program against it as a stranger would: with pkg-config and with
 # find_package, in C11 pedantic and in C++17, linked with the shared and with the static libraries.
 set -eu
 work=$(mktemp -d)
@@ -23,12 +23,25 @@ cat >"$work/all.c" <<'TEXT'
 #include <tutti/tutti.h>
 int main(void) {
     printf("%s %s\n", tt_version(), tt_dtype_name(TT_F32));
+    if (tt_barrier(NULL, .timeout_ms = 1) != TT_ERR_INVALID) /* options, in C */
+        return 1;
     return tt_dtype_size(TT_F64) == 8 && !strcmp(tt_status_name(TT_OK), "TT_OK") ? 0 : 1;
 }
 TEXT
 sed 's/tutti\.h/comm.h/' "$work/all.c" >"$work/comm.c"
-cp "$work/all.c" "$work/all.cc"
-cp "$work/comm.c" "$work/comm.cc"
+# C++ has no macros with options: a struct that is zeroed and filled, and where its options end.
+cat >"$work/all.cc" <<'TEXT'
+#include <cstddef>
+#include <cstdio>
+#include <tutti/tutti.h>
+int main() {
+    std::printf("%s %s\n", tt_version(), tt_dtype_name(TT_F32));
+    tt_barrier_args args = {};
+    args.timeout_ms = 1;
+    return tt_barrier_with(&args, offsetof(tt_barrier_args, tt_end)) == TT_ERR_INVALID ? 0 : 1;
+}
+TEXT
+sed 's/tutti\.h/comm.h/' "$work/all.cc" >"$work/comm.cc"
 
 # pc DIR ARGS...: pkg-config that knows of one tree of ours and of the system's.
 pc() {

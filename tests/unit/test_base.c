@@ -43,6 +43,8 @@ static void dtypes_have_sizes(void **state) {
     (void)state;
     assert_int_equal(tt_dtype_size(TT_F64), 8);
     assert_string_equal(tt_dtype_name(TT_U8), "u8");
+    assert_int_equal(tt_dtype_size(TT_BF16), 2);
+    assert_string_equal(tt_dtype_name(TT_BOOL), "bool");
     assert_int_equal(tt_dtype_size((tt_dtype)99), 0);
 }
 

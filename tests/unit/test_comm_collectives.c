@@ -46,6 +46,8 @@ static void fill(void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int r
         case TT_U8:
             ((uint8_t *)buf)[i] = (uint8_t)x;
             break;
+        default:
+            CHECK(!"an element type of this test");
         }
     }
 }
@@ -102,6 +104,8 @@ static void reference(void *out, const void *const *of, int n, size_t count, tt_
         CASE(TT_I32, int32_t);
         CASE(TT_I64, int64_t);
         CASE(TT_U8, uint8_t);
+    default:
+        CHECK(!"an element type of this test");
     }
 }
 

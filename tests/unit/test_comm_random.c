@@ -56,6 +56,8 @@ static void put(void *buf, size_t i, tt_dtype dtype, int64_t x) {
     case TT_U8:
         ((uint8_t *)buf)[i] = (uint8_t)x;
         break;
+    default:
+        CHECK(!"an element type of this test");
     }
 }
 
@@ -71,8 +73,9 @@ static double get(const void *buf, size_t i, tt_dtype dtype) {
         return (double)((const int64_t *)buf)[i];
     case TT_U8:
         return (double)((const uint8_t *)buf)[i];
+    default:
+        return NAN;
     }
-    return NAN;
 }
 
 /* What is reduced when u8 wraps: the elements as that type holds them. */

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -49,6 +50,32 @@ static void making_and_looking(void **state) {
     assert_int_equal(tt_tensor_numel(tt_empty(TT_SHAPE(3, 0, 2), TT_F64)), 0);
     assert_int_equal(tt_tensor_numel(NULL) + tt_tensor_dim(NULL) + tt_tensor_size(NULL, 0), 0);
     tt_clear_error();
+}
+
+static void refuses(const tt_tensor *x, tt_dtype dtype) {
+    char text[64];
+    snprintf(text, sizeof text, "tensors of %s are not supported", tt_dtype_name(dtype));
+    assert_null(x);
+    assert_int_equal(tt_last_status(), TT_ERR_DTYPE);
+    assert_non_null(strstr(tt_last_error(), text));
+    tt_clear_error();
+}
+
+/* Collectives know them, tensors don't. */
+static void other_dtypes_are_refused(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    int64_t memory[2] = {0};
+    for (int number = TT_F16; number <= TT_BOOL; number++) {
+        tt_dtype dtype = (tt_dtype)number;
+        refuses(tt_empty(TT_SHAPE(2), dtype), dtype);
+        refuses(tt_zeros(TT_SHAPE(0), dtype), dtype);
+        refuses(tt_ones(TT_SCALAR, dtype), dtype);
+        refuses(tt_full(TT_SHAPE(2), dtype, 300), dtype);
+        refuses(tt_from_data(memory, TT_SHAPE(2), dtype), dtype);
+        refuses(tt_from_blob(memory, TT_SHAPE(2), dtype), dtype);
+        refuses(tt_to(tt_arange(2), dtype), dtype);
+    }
 }
 
 static void a_blob_is_not_copied(void **state) {
@@ -356,6 +383,7 @@ static void rows_change_within_the_storage(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(making_and_looking),
+        cmocka_unit_test(other_dtypes_are_refused),
         cmocka_unit_test(a_blob_is_not_copied),
         cmocka_unit_test(scope_recycles),
         cmocka_unit_test(ending_the_outer_ends_the_inner),

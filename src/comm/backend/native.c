@@ -75,7 +75,7 @@ static tt_status meet_others(tt_group *group, const tt__member *member, int64_t 
 static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     int64_t timeout_ms = group->timeout_ms, left = tt__left_ms(deadline_ms);
     group->timeout_ms = left ? left : 1;
-    tt_status status = tt_barrier_at(group, "tt_init_process_group", 0);
+    tt_status status = tt__barrier_at(group, "tt_init_process_group", 0);
     group->timeout_ms = timeout_ms;
     return status;
 }

@@ -57,8 +57,8 @@ static tt_status gather_staged(const gather *g) {
     return TT_OK;
 }
 
-tt_status tt_all_gather_at(tt_group *group, const void *send, void *recv, size_t count, tt_dtype dtype,
-                           const char *file, int line) {
+tt_status tt__all_gather_at(tt_group *group, const void *send, void *recv, size_t count, tt_dtype dtype,
+                            const char *file, int line) {
     const tt__call call = {TT__OP_ALL_GATHER, dtype, TT_SUM, 0, count, file, line};
     const gather g = {group, send, recv, count * tt_dtype_size(dtype)};
     bool is_inline = g.bytes <= TT__INLINE_MAX, symmetric;

@@ -166,8 +166,8 @@ tt_status tt__all_reduce_begin(tt__work *work, tt_group *group, void *buf, size_
     return tt__group_progress(group);
 }
 
-tt_status tt_all_reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, const char *file,
-                           int line) {
+tt_status tt__all_reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, const char *file,
+                            int line) {
     TT__TRY(tt__check_call(group, "all_reduce", buf, count, dtype, op, 0));
     enqueue(&group->synchronous, group, buf, count, dtype, op, file, line);
     return tt__work_wait(&group->synchronous);

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "comm/collective/collective.h"
 
-tt_status tt_barrier_at(tt_group *group, const char *file, int line) {
+tt_status tt__barrier_at(tt_group *group, const char *file, int line) {
     bool symmetric;
     TT__TRY(tt__group_usable(group));
     TT__TRY(tt__work_drain(group));

@@ -43,8 +43,8 @@ static tt_status copy_staged(tt_group *group, unsigned char *buf, size_t bytes, 
     return TT_OK;
 }
 
-tt_status tt_broadcast_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, int root, const char *file,
-                          int line) {
+tt_status tt__broadcast_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, int root, const char *file,
+                           int line) {
     const tt__call call = {TT__OP_BROADCAST, dtype, TT_SUM, root, count, file, line};
     size_t bytes = count * tt_dtype_size(dtype);
     bool is_inline = bytes <= TT__INLINE_MAX, symmetric;

@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "comm/collective/collective.h"
 
-tt_status tt_reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int root,
-                       const char *file, int line) {
+tt_status tt__reduce_at(tt_group *group, void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int root,
+                        const char *file, int line) {
     const tt__call call = {TT__OP_REDUCE, dtype, op, root, count, file, line};
     const tt__reduction reduction = {buf, count, dtype, op, root};
     size_t bytes = count * tt_dtype_size(dtype);
