@@ -27,15 +27,15 @@ typedef struct tt_group tt_group;
 typedef struct tt_work tt_work;
 
 typedef enum tt_reduce_op {
-    TT_SUM,        /* integers wrap; of bools: or, as PyTorch's NCCL back end */
-    TT_AVG,        /* floats only: each rank's element times (float)(1/N), then summed, as PyTorch's DDP averages */
-    TT_PRODUCT,    /* in the same order as a sum; integers wrap; of bools: and */
-    TT_MIN,        /* NaN wins; of bools: and */
-    TT_MAX,        /* NaN wins; of bools: or */
-    TT_BAND,       /* bitwise, integers and bools */
-    TT_BOR,        /* likewise */
-    TT_BXOR,       /* likewise */
-    TT_PREMUL_SUM  /* floats only: each rank's element times its own .factor, then summed. PyTorch: _make_nccl_premul_sum */
+    TT_SUM,     /* integers wrap; of bools: or, as PyTorch's NCCL back end */
+    TT_AVG,     /* floats only: each rank's element times (float)(1/N), then summed, as PyTorch's DDP averages */
+    TT_PRODUCT, /* in the same order as a sum; integers wrap; of bools: and */
+    TT_MIN,     /* NaN wins; of bools: and */
+    TT_MAX,     /* NaN wins; of bools: or */
+    TT_BAND,    /* bitwise, integers and bools */
+    TT_BOR,     /* likewise */
+    TT_BXOR,    /* likewise */
+    TT_PREMUL_SUM /* floats only: each rank's element times its own .factor, then summed. PyTorch: _make_nccl_premul_sum */
 } tt_reduce_op;
 
 /* "sum", "avg", ...; "?" outside the enum. */
@@ -44,21 +44,25 @@ TT_API const char *tt_reduce_op_name(tt_reduce_op op);
 /* ---- groups */
 
 typedef struct tt_init_process_group_args {
-    tt_group **out;          /* required: receives the group */
-    const char *backend;     /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h */
-    const char *init_method; /* NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); or "tcp://host:port", or "file:///path"
+    tt_group **out; /* required: receives the group */
+    const char
+        *backend; /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h */
+    const char *
+        init_method; /* NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); or "tcp://host:port", or "file:///path"
                                 (a file that all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves the store at
                                 that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it) */
-    tt_store *store;         /* meet through this store instead; borrowed for the life of the group */
-    int rank;                /* used if world_size is not 0; they override the environment's */
-    int world_size;          /* 0 = from init_method */
-    int64_t timeout_ms;      /* of the rendezvous and of every later call; 0 = TT_DEFAULT_TIMEOUT_MS */
-    int64_t heartbeat_ms;    /* a frozen rank or a cut link is named within this time; 0 = 5000 */
-    const char *transport;   /* native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an
+    tt_store *store;      /* meet through this store instead; borrowed for the life of the group */
+    int rank;             /* used if world_size is not 0; they override the environment's */
+    int world_size;       /* 0 = from init_method */
+    int64_t timeout_ms;   /* of the rendezvous and of every later call; 0 = TT_DEFAULT_TIMEOUT_MS */
+    int64_t heartbeat_ms; /* a frozen rank or a cut link is named within this time; 0 = 5000 */
+    const char *
+        transport; /* native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an
                                 error), "tcp" (also inside a host). NULL looks at TT_TRANSPORT first */
-    const char *algorithms;  /* native: which algorithm serves which call, "all_reduce=ring,broadcast=binomial"; NULL = what rank 0's table
+    const char *
+        algorithms; /* native: which algorithm serves which call, "all_reduce=ring,broadcast=binomial"; NULL = what rank 0's table
                                 says (docs/collectives.md). NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all */
-    char tt_end;             /* not an option: see base.h */
+    char tt_end; /* not an option: see base.h */
 } tt_init_process_group_args;
 
 /* Join the group of all ranks. Blocks until all came. PyTorch: torch.distributed.init_process_group.
@@ -106,11 +110,11 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
  *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .work = &work, .timeout_ms = 500)
  * file, line: the call site, which errors name; the macros fill it in. With line 0, `file` says in words what the call is part of.
  * In C++: zero the struct, fill it, and pass offsetof(tt_..._args, tt_end). */
-#define TT_CALL_OPTIONS                                                                             \
+#define TT_CALL_OPTIONS                                                                                         \
     tt_work **work;     /* not NULL: asynchronous. Receives the work; buffers stay borrowed until it is done */ \
-    int64_t timeout_ms; /* of this call, from its beginning; 0 = the group's */                     \
-    const char *file;                                                                               \
-    int line;                                                                                       \
+    int64_t timeout_ms; /* of this call, from its beginning; 0 = the group's */                                 \
+    const char *file;                                                                                           \
+    int line;                                                                                                   \
     char tt_end /* not an option: see base.h */
 
 #ifndef __cplusplus
