@@ -6,37 +6,43 @@
 #ifndef TT_COMM_RECORD_H
 #define TT_COMM_RECORD_H
 
+#include "base/clock.h"
+
 #include <tutti/backend.h>
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum { TT__RECORDS = 1024, TT__FILES = 256, TT__FILE_SIZE = 48, TT__GROUPS_NAMED = 64 };
 
 /* What became of a call. */
 typedef enum tt__call_state {
-    TT__CALL_NONE,   /* never used */
+    TT__CALL_NONE,   /* never used, or being written */
     TT__CALL_QUEUED, /* asynchronous, not yet told to others */
     TT__CALL_BEGUN,
     TT__CALL_DONE,
     TT__CALL_FAILED
 } tt__call_state;
 
-/* One call; a cache line. Its owner writes; `state` last, with release. A reader checks that `number` is the same before and after. */
+/* One call; a cache line. Its owner writes; `state` last, with release. A reader takes it if `state` is not NONE and `number` is the same before and
+ * after. */
 typedef struct tt__record {
     _Alignas(64) _Atomic uint32_t
-        number;     /* calls of this process before this one, plus 1: its index is (number - 1) % TT__RECORDS */
+        number;     /* calls of this process before this one, plus 1 (wraps): its index is (number - 1) % TT__RECORDS */
     uint32_t seq;   /* in its group */
     uint32_t group; /* id */
     uint8_t op, dtype, reduce_op, flags; /* tt_op, tt_dtype, tt_reduce_op, TT__RECORD_... */
     int32_t root;                        /* or peer */
     int32_t line;
     uint64_t count;
-    uint64_t begin, end; /* ticks; end 0: not done, or done so fast that nobody looked (see tt__record_done()) */
+    uint64_t begin, end; /* ticks; end 0: not done, or done so fast that nobody looked: tt__record_done() */
     uint8_t algorithm;   /* number in the table of algorithms, 0 = none */
     uint8_t file;        /* index in files[] */
     _Atomic uint16_t state;
     int32_t tag;
 } tt__record;
+
+_Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
 
 enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
 
@@ -49,38 +55,151 @@ typedef struct tt__waiting {
     uint32_t record;     /* number of the call's record */
 } tt__waiting;
 
+/* Where a group's ranks are named. */
+typedef struct tt__group_name {
+    _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
+    int32_t size;
+    char ranks[56]; /* "0-3, 8", of the job; cut with "..." */
+} tt__group_name;
+
 typedef struct tt__recorder {
-    _Alignas(128) _Atomic uint32_t calls; /* records written so far */
-    uint32_t files_used;
+    uint64_t magic; /* TT__RECORDER_MAGIC */
     int32_t rank, world;
     int64_t pid;
-    uint64_t ticks_0; /* tt__ticks() and CLOCK_MONOTONIC at the same moment, and ns of one tick */
+    uint32_t serial; /* differs between the recorders that a process makes */
+    uint32_t clock;  /* what ticks are: TT__CLOCK_... */
+    uint64_t ticks_0; /* tt__ticks() and CLOCK_MONOTONIC at the same moment */
     int64_t monotonic_0_ns;
-    double ns_per_tick;
     int64_t realtime_0_ns;     /* CLOCK_REALTIME then: hosts are put on one clock by it and by the offset below */
     _Atomic int64_t offset_ns; /* this host's realtime minus that of rank 0's host, measured over the connection */
-    tt__waiting waiting;
     char program[64], hostname[64];
-    struct {
-        uint32_t id;
-        int32_t size;
-        char ranks[56]; /* "0-3" */
-    } groups[TT__GROUPS_NAMED];
+    _Alignas(128) _Atomic uint32_t calls; /* numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps */
+    tt__waiting waiting;
+    _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES]; /* the owner's pointers, by which it finds names again */
     char files[TT__FILES][TT__FILE_SIZE];
-    tt__record records[TT__RECORDS];
+    _Atomic uint32_t groups_used;
+    tt__group_name groups[TT__GROUPS_NAMED];
+    _Alignas(128) tt__record records[TT__RECORDS];
 } tt__recorder;
 
-/* A clock that costs a few ns: the time stamp counter where it is constant, else CLOCK_MONOTONIC in ns. */
-uint64_t tt__ticks(void);
+#define TT__RECORDER_MAGIC UINT64_C(0x3172636552745454) /* "TTtRecr1" */
+
+enum { TT__CLOCK_MONOTONIC, TT__CLOCK_TSC }; /* ns; the time stamp counter */
 
 /* Calibrate, name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
 
-/* Begin a record: number, times and file are set, the rest is the caller's to fill in. Threads that use different groups may
- * call it at once. */
-tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line);
+/* ---- clocks */
 
-/* Text of a record: "all_reduce(f32 x 512, sum) at train.c:88". */
-void tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+/* Chosen by the first tt__recorder_init() or tt__record_clock() of the process. */
+extern uint32_t tt__clock_kind;
+
+/* A clock that costs a few ns: the time stamp counter where the kernel keeps time by it, else CLOCK_MONOTONIC in ns. */
+static inline uint64_t tt__ticks(void) {
+#if defined(__x86_64__)
+    if (tt__clock_kind == TT__CLOCK_TSC)
+        return __builtin_ia32_rdtsc();
+#endif
+    return (uint64_t)tt__now_ns();
+}
+
+/* From a recorder's ticks to CLOCK_MONOTONIC, which all processes of a host share: a line through the calibration and the moment at which this was called,
+ * by any process of the host. */
+typedef struct tt__record_clock {
+    uint64_t ticks_0;
+    int64_t monotonic_0_ns;
+    double ns_per_tick;
+} tt__record_clock;
+
+tt__record_clock tt__record_clock_now(const tt__recorder *recorder);
+
+static inline int64_t tt__record_ns(const tt__record_clock *clock, uint64_t ticks) {
+    return clock->monotonic_0_ns + (int64_t)((double)(int64_t)(ticks - clock->ticks_0) * clock->ns_per_tick);
+}
+
+/* ---- writing */
+
+enum { TT__RECORD_BLOCK = 16 };
+
+/* The numbers that a thread may give out. A locked counter would wait for all stores before it, those to lines that peers read among them. */
+typedef struct tt__record_block {
+    uint32_t serial, next, left;
+} tt__record_block;
+
+extern _Thread_local tt__record_block tt__record_numbers __attribute__((tls_model("initial-exec")));
+
+void tt__record_refill(tt__recorder *recorder);
+uint8_t tt__record_file_add(tt__recorder *recorder, const char *file);
+
+static inline uint32_t tt__record_file_slot(const char *file) {
+    return (uint32_t)(((uintptr_t)file * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+}
+
+/* The index in files[] of `file`, which must stay as long as the process: a string literal. */
+static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) {
+    uint32_t slot = tt__record_file_slot(file);
+    if (__builtin_expect(
+            atomic_load_explicit(&recorder->file_keys[slot], memory_order_acquire) == (uintptr_t)file && file, 1))
+        return (uint8_t)slot;
+    return tt__record_file_add(recorder, file);
+}
+
+/* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then tt__record_ready(). Threads
+ * that use different groups may call it at once. */
+static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line) {
+    tt__record_block *mine = &tt__record_numbers;
+    uint32_t behind = atomic_load_explicit(&recorder->calls, memory_order_relaxed) - mine->next;
+    if (__builtin_expect(mine->serial != recorder->serial || !mine->left || behind > TT__RECORDS / 2, 0))
+        tt__record_refill(recorder);
+    uint32_t number = ++mine->next;
+    mine->left--;
+    tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
+    atomic_store_explicit(&record->state, TT__CALL_NONE, memory_order_relaxed);
+    atomic_store_explicit(&record->number, number, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    record->file = tt__record_file(recorder, file);
+    record->line = line;
+    record->end = 0;
+    record->begin = tt__ticks();
+    return record;
+}
+
+/* It is filled in: readers may take it. `state`: QUEUED or BEGUN. */
+static inline void tt__record_ready(tt__record *record, tt__call_state state) {
+    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+}
+
+/* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look at the clock; a
+ * call that lasted less than a microsecond leaves it. */
+static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
+    if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
+        return; /* so many calls ago that its place has another */
+    if (looked)
+        record->end = tt__ticks();
+    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+}
+
+/* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
+void tt__recorder_wait(tt__recorder *recorder, uint32_t group, uint32_t seq, int whom, uint32_t record, uint64_t since);
+
+/* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
+void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
+
+/* ---- reading, by any process */
+
+/* Copy record `number`; false if it is not there any more, or not yet. */
+bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
+
+/* Copy what is waited for; false if for nobody. */
+bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
+
+/* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */
+uint64_t tt__record_bytes(const tt__record *record);
+
+/* Text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
+const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+
+/* "0-3, 8" of the group; "?" if it is not known. */
+const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
 
 #endif
