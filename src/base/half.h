@@ -1,0 +1,55 @@
+/* 16-bit floats in software: f16 (IEEE binary16) and bf16 (the upper half of an f32). They give the bits that F16C instructions give, NaN payloads
+ * included (a signalling NaN becomes quiet). Rounding is to nearest, ties to even. Without branches on data, so that loops over them vectorise. */
+#ifndef TT_BASE_HALF_H
+#define TT_BASE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float tt__float_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t tt__bits_of_float(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float tt__float_of_bf16(uint16_t h) {
+    uint32_t bits = (uint32_t)h << 16, is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    return tt__float_of_bits(bits | is_nan << 22);
+}
+
+static inline uint16_t tt__bf16_of_float(float x) {
+    uint32_t bits = tt__bits_of_float(x), even = bits >> 16 & 1;
+    uint32_t quiet = bits >> 16 | 0x40, rounded = (bits + 0x7fff + even) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+/* Exponents are rebased by adding 112 = 127 - 15. Subnormals: the f16's digits become an f32's behind an implicit 1 that is subtracted again. */
+static inline float tt__float_of_f16(uint16_t h) {
+    const uint32_t exponent_mask = 0x7c00u << 13, rebase = 112u << 23, one = 1u << 23;
+    uint32_t bits = (h & 0x7fffu) << 13, exponent = bits & exponent_mask, sign = (h & 0x8000u) << 16;
+    uint32_t normal = bits + rebase;
+    uint32_t special = (normal + rebase) | (bits > exponent_mask ? 1u << 22 : 0);
+    uint32_t subnormal = tt__bits_of_float(tt__float_of_bits(normal + one) - tt__float_of_bits((112u + 1) << 23));
+    uint32_t finite = exponent ? normal : subnormal;
+    return tt__float_of_bits((exponent == exponent_mask ? special : finite) | sign);
+}
+
+/* Subnormals: adding 2^-1 * 2^... aligns the last digit that f16 has with the last one of an f32, so the addition rounds. */
+static inline uint16_t tt__f16_of_float(float x) {
+    const uint32_t infinity = 255u << 23, too_large = (127u + 16) << 23, least_normal = 113u << 23;
+    const uint32_t align = (127u - 15 + 23 - 10 + 1) << 23;
+    uint32_t all = tt__bits_of_float(x), bits = all & 0x7fffffff, sign = all >> 16 & 0x8000;
+    uint32_t special = bits > infinity ? 0x7e00 | (bits >> 13 & 0x3ff) : 0x7c00;
+    uint32_t subnormal = tt__bits_of_float(tt__float_of_bits(bits) + tt__float_of_bits(align)) - align;
+    uint32_t normal = (bits - (112u << 23) + 0xfff + (bits >> 13 & 1)) >> 13;
+    uint32_t finite = bits < least_normal ? subnormal : normal;
+    return (uint16_t)((bits >= too_large ? special : finite) | sign);
+}
+
+#endif
