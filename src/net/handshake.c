@@ -1,0 +1,270 @@
+#include "net/handshake.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+enum { HELLO = 1, CHALLENGE, PROOF, ACCEPT, REFUSAL };
+
+/* Where the fields of HELLO and CHALLENGE lie; ranks are 32 bits, little-endian. */
+enum {
+    AT_VERSION = 1,
+    AT_KIND = 2,
+    AT_DETAIL = 3, /* of a refusal: the reason; else 0 */
+    HEADER = 4,
+    AT_PURPOSE = 4,
+    AT_PROVES = 5,
+    AT_RANK = 8,
+    AT_PEER = 12,
+    AT_JOB = 16,
+    AT_RANDOM = 32,
+    RANDOM_SIZE = 32
+};
+
+/* The size of a message, header included; 0 for what is none. */
+static size_t size_of(uint8_t kind) {
+    static const uint8_t sizes[] = {[HELLO] = 64,
+                                    [CHALLENGE] = 64,
+                                    [PROOF] = HEADER + TT__MAC_SIZE,
+                                    [ACCEPT] = HEADER + TT__MAC_SIZE,
+                                    [REFUSAL] = HEADER};
+    return kind < sizeof sizes ? sizes[kind] : 0;
+}
+
+static void put_rank(uint8_t *at, int rank) {
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)((uint32_t)rank >> 8 * i);
+}
+
+static int get_rank(const uint8_t *at) {
+    uint32_t rank = 0;
+    for (int i = 0; i < 4; i++)
+        rank |= (uint32_t)at[i] << 8 * i;
+    return rank > INT32_MAX ? TT__ANY_RANK : (int)rank;
+}
+
+static bool proves(const tt__handshake *h) { return h->role.secret && h->role.secret->set; }
+
+static uint8_t *put_header(tt__handshake *h, uint8_t kind, uint8_t detail) {
+    const uint8_t header[HEADER] = {TT__HANDSHAKE_FIRST_BYTE, TT__HANDSHAKE_VERSION, kind, detail};
+    uint8_t *message = h->out + h->out_size;
+    memcpy(message, header, HEADER);
+    h->out_size += size_of(kind);
+    return message;
+}
+
+/* HELLO or CHALLENGE, kept for the proofs. */
+static tt_status put_introduction(tt__handshake *h, uint8_t kind, uint8_t kept[TT__HANDSHAKE_MESSAGE_MAX]) {
+    uint8_t random[RANDOM_SIZE];
+    TT__TRY(tt__random_bytes(random, sizeof random));
+    uint8_t *message = put_header(h, kind, 0);
+    memset(message + HEADER, 0, size_of(kind) - HEADER);
+    message[AT_PURPOSE] = (uint8_t)h->role.purpose;
+    message[AT_PROVES] = proves(h);
+    put_rank(message + AT_RANK, h->role.rank);
+    put_rank(message + AT_PEER, h->role.server ? h->peer : h->role.peer);
+    memcpy(message + AT_JOB, h->role.job, TT__JOB_SIZE);
+    memcpy(message + AT_RANDOM, random, sizeof random);
+    memcpy(kept, message, size_of(kind));
+    return TT_OK;
+}
+
+static void proof_of(const tt__handshake *h, bool server, uint8_t mac[TT__MAC_SIZE]) {
+    const char *who = server ? "server" : "client";
+    tt__mac(mac, (tt__span){h->role.secret->handshake_key, TT__MAC_SIZE},
+            (const tt__span[]){{(const uint8_t *)who, strlen(who)},
+                               {h->hello, size_of(HELLO)},
+                               {h->challenge, size_of(CHALLENGE)},
+                               {h->role.channel, sizeof h->role.channel}},
+            4);
+}
+
+static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *message) {
+    uint8_t mac[TT__MAC_SIZE];
+    proof_of(h, server, mac);
+    return tt__mac_equal(mac, message + HEADER);
+}
+
+/* A server that refuses says why; a stranger is told nothing. */
+static void refuse(tt__handshake *h, tt__refusal why) {
+    h->state = TT__HANDSHAKE_FAILED;
+    h->refusal = why;
+    if (h->role.server && why <= TT__REFUSED_RANK) {
+        h->out_size = 0;
+        put_header(h, REFUSAL, (uint8_t)why);
+    }
+}
+
+/* What HELLO and CHALLENGE have in common: do the two sides want the same? */
+static tt__refusal judge(const tt__handshake *h, const uint8_t *message) {
+    bool other_proves = message[AT_PROVES] != 0;
+    int rank = get_rank(message + AT_RANK), wanted = get_rank(message + AT_PEER);
+    if (message[AT_PURPOSE] != h->role.purpose)
+        return TT__REFUSED_PURPOSE;
+    if (proves(h) != other_proves)
+        return h->role.server == proves(h) ? TT__REFUSED_NO_PROOF : TT__REFUSED_NO_SECRET;
+    if (memcmp(message + AT_JOB, h->role.job, TT__JOB_SIZE) != 0)
+        return TT__REFUSED_JOB;
+    if ((h->role.peer != TT__ANY_RANK && rank != h->role.peer) ||
+        (h->role.rank != TT__ANY_RANK && wanted != TT__ANY_RANK && wanted != h->role.rank))
+        return TT__REFUSED_RANK;
+    return TT__REFUSED_NOT;
+}
+
+static void on_hello(tt__handshake *h) {
+    memcpy(h->hello, h->in, size_of(HELLO));
+    tt__refusal why = judge(h, h->hello);
+    if (why) {
+        refuse(h, why);
+        return;
+    }
+    h->peer = get_rank(h->hello + AT_RANK);
+    if (put_introduction(h, CHALLENGE, h->challenge)) {
+        refuse(h, TT__REFUSED_BROKEN);
+        return;
+    }
+    h->expected = PROOF;
+    if (!proves(h))
+        h->state = TT__HANDSHAKE_DONE;
+}
+
+static void on_challenge(tt__handshake *h) {
+    memcpy(h->challenge, h->in, size_of(CHALLENGE));
+    tt__refusal why = judge(h, h->challenge);
+    if (why) {
+        refuse(h, why);
+        return;
+    }
+    h->peer = get_rank(h->challenge + AT_RANK);
+    if (proves(h)) {
+        proof_of(h, false, put_header(h, PROOF, 0) + HEADER);
+        h->expected = ACCEPT;
+    } else {
+        h->state = TT__HANDSHAKE_DONE;
+    }
+}
+
+static void on_proof(tt__handshake *h) {
+    if (!proof_is_good(h, false, h->in)) {
+        refuse(h, TT__REFUSED_PROOF);
+        return;
+    }
+    proof_of(h, true, put_header(h, ACCEPT, 0) + HEADER);
+    h->state = TT__HANDSHAKE_DONE;
+}
+
+static void on_accept(tt__handshake *h) {
+    if (proof_is_good(h, true, h->in))
+        h->state = TT__HANDSHAKE_DONE;
+    else
+        refuse(h, TT__REFUSED_PROOF);
+}
+
+static void on_refusal(tt__handshake *h) {
+    uint8_t why = h->in[AT_DETAIL];
+    refuse(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_RANK ? (tt__refusal)why : TT__REFUSED_BROKEN);
+}
+
+static void on_message(tt__handshake *h) {
+    switch (h->in[AT_KIND]) {
+    case HELLO:
+        on_hello(h);
+        break;
+    case CHALLENGE:
+        on_challenge(h);
+        break;
+    case PROOF:
+        on_proof(h);
+        break;
+    case ACCEPT:
+        on_accept(h);
+        break;
+    default:
+        on_refusal(h);
+    }
+    h->in_size = 0;
+}
+
+/* Judged byte by byte, so that nobody waits for the rest of what is none. */
+static tt__refusal judge_header(const tt__handshake *h) {
+    if (h->in_size > 0 && h->in[0] != TT__HANDSHAKE_FIRST_BYTE)
+        return TT__REFUSED_STRANGER;
+    if (h->in_size > AT_VERSION && h->in[AT_VERSION] != TT__HANDSHAKE_VERSION)
+        return TT__REFUSED_VERSION;
+    if (h->in_size > AT_KIND && h->in[AT_KIND] != h->expected && (h->role.server || h->in[AT_KIND] != REFUSAL))
+        return TT__REFUSED_BROKEN;
+    if (h->in_size > AT_DETAIL && h->in[AT_DETAIL] && h->in[AT_KIND] != REFUSAL)
+        return TT__REFUSED_BROKEN;
+    return TT__REFUSED_NOT;
+}
+
+tt_status tt__handshake_begin(tt__handshake *h, const tt__handshake_role *role) {
+    *h = (tt__handshake){.role = *role, .peer = TT__ANY_RANK, .expected = role->server ? HELLO : CHALLENGE};
+    return role->server ? TT_OK : put_introduction(h, HELLO, h->hello);
+}
+
+size_t tt__handshake_wants(const tt__handshake *h) {
+    if (h->state != TT__HANDSHAKE_GOING)
+        return 0;
+    size_t size = h->in_size < HEADER ? HEADER : size_of(h->in[AT_KIND]);
+    return size - h->in_size;
+}
+
+size_t tt__handshake_feed(tt__handshake *h, const void *data, size_t size) {
+    size_t taken = 0;
+    for (size_t n; taken < size && (n = tt__handshake_wants(h)) > 0; taken += n) {
+        n = n < size - taken ? n : size - taken;
+        memcpy(h->in + h->in_size, (const uint8_t *)data + taken, n);
+        h->in_size += n;
+        tt__refusal why = judge_header(h);
+        if (why)
+            refuse(h, why);
+        else if (h->in_size >= HEADER && h->in_size == size_of(h->in[AT_KIND]))
+            on_message(h);
+    }
+    return taken;
+}
+
+void tt__handshake_sent(tt__handshake *h, size_t size) {
+    h->out_size -= size;
+    memmove(h->out, h->out + size, h->out_size);
+}
+
+/* ---- in words */
+
+#define SAME_SECRET "Give all processes of the job the same TT_SECRET or TT_SECRET_FILE (`tutti run` makes one itself)"
+
+static const struct {
+    tt_status status;
+    const char *reason; /* the other side, for a log of who was refused */
+    const char *text;   /* the same for an error, and what to do */
+} words[] = {
+    [TT__REFUSED_NOT] = {TT_ERR_AUTH, "nothing", "the handshake has not ended"},
+    [TT__REFUSED_VERSION] = {TT_ERR_PROTOCOL, "it has another version of the handshake",
+                             "the other side has another version of Tutti's handshake. Use one version of Tutti"},
+    [TT__REFUSED_PURPOSE] = {TT_ERR_AUTH, "it looks for another service",
+                             "the other side is there for another service of Tutti. Is the port right?"},
+    [TT__REFUSED_NO_PROOF] = {TT_ERR_AUTH, "it does not prove that it belongs to the job",
+                              "the other side asks for a job secret, but this process has none. " SAME_SECRET},
+    [TT__REFUSED_NO_SECRET] = {TT_ERR_AUTH, "it has a job secret, and this process has none",
+                               "this process has a job secret, but the other side has none. " SAME_SECRET},
+    [TT__REFUSED_PROOF] = {TT_ERR_AUTH, "it has another job secret",
+                           "the other side has another job secret. " SAME_SECRET},
+    [TT__REFUSED_JOB] = {TT_ERR_AUTH, "it belongs to another job",
+                         "the other side belongs to another job. Are address and port this job's own?"},
+    [TT__REFUSED_RANK] = {TT_ERR_AUTH, "it is not, or does not look for, the rank that belongs here",
+                          "the other side is not the rank that was expected there"},
+    [TT__REFUSED_STRANGER] = {TT_ERR_PROTOCOL, "it does not speak Tutti's handshake",
+                              "who listens there does not speak Tutti's handshake. Are address and port right?"},
+    [TT__REFUSED_BROKEN] = {TT_ERR_PROTOCOL, "its handshake is broken",
+                            "the other side sent an impossible message in the handshake"},
+};
+
+tt_status tt__handshake_error(const tt__handshake *h) {
+    tt__refusal why = h->refusal;
+    if (why == TT__REFUSED_NO_PROOF || why == TT__REFUSED_NO_SECRET) /* the same fact; which side is this one? */
+        why = proves(h) ? TT__REFUSED_NO_SECRET : TT__REFUSED_NO_PROOF;
+    return tt__fail(words[why].status, "%s", words[why].text);
+}
+
+const char *tt__handshake_reason(const tt__handshake *h) { return words[h->refusal].reason; }

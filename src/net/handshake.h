@@ -1,0 +1,95 @@
+/* The handshake: both ends of a new connection prove that they belong to one job, before anything else is said.
+ *
+ * Client and server are who called and who listened. Each message is four bytes, 0xF5 version kind detail, and what its kind has:
+ *
+ *   client  HELLO      purpose, whether it proves, its rank and the rank it wants, the job, 32 random bytes
+ *   server  CHALLENGE  the same from its side, 32 random bytes of its own           without a secret both are done here
+ *   client  PROOF      HMAC-SHA-256 over "client", HELLO, CHALLENGE and the channel
+ *   server  ACCEPT     HMAC-SHA-256 over "server", HELLO, CHALLENGE and the channel
+ *   server  REFUSAL    instead of any of its messages: the reason; then it closes
+ *
+ * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not the other way round (the
+ * role), not for another service, job or pair of ranks. `channel` ties them to the encrypted connection they are made on. The client proves first:
+ * a stranger learns nothing that a guess could be tested with. Without a secret the same messages sort out strangers and other jobs, but
+ * prove nothing. A side with a secret never accepts one without.
+ *
+ * A pure state machine: bytes in, bytes out, no socket and no clock. Whoever moves the bytes ends it at a deadline of its own. */
+#ifndef TT_NET_HANDSHAKE_H
+#define TT_NET_HANDSHAKE_H
+
+#include "net/secret.h"
+
+enum {
+    TT__HANDSHAKE_FIRST_BYTE = 0xF5, /* begins no request of PyTorch's store, no TLS record, no text */
+    TT__HANDSHAKE_VERSION = 1,
+    TT__HANDSHAKE_MESSAGE_MAX = 64,
+    TT__JOB_SIZE = 16,
+    TT__ANY_RANK = -1,
+};
+
+/* What the connection is for: a port answers only to its own. */
+typedef enum tt__purpose { TT__PURPOSE_STORE = 1, TT__PURPOSE_TRANSPORT = 2 } tt__purpose;
+
+/* One side's view. */
+typedef struct tt__handshake_role {
+    bool server;
+    tt__purpose purpose;
+    const tt__secret *secret;      /* borrowed until the handshake is over; NULL or none set: nothing is proved */
+    uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros where it is not known yet (the store) */
+    int rank, peer;                /* mine, and whom I expect; TT__ANY_RANK: none, anybody */
+    uint8_t channel[TT__MAC_SIZE]; /* tt__stream_channel(); zeros on a plain connection */
+} tt__handshake_role;
+
+typedef enum tt__handshake_state {
+    TT__HANDSHAKE_GOING,
+    TT__HANDSHAKE_DONE,  /* ours: `out` may still hold the last message, which must be sent */
+    TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send what goes without waiting, then close */
+} tt__handshake_state;
+
+/* Why it failed. The numbers of those up to TT__REFUSED_RANK go over the wire. */
+typedef enum tt__refusal {
+    TT__REFUSED_NOT,
+    TT__REFUSED_VERSION,   /* another version of this handshake */
+    TT__REFUSED_PURPOSE,   /* wanted another service than this port's */
+    TT__REFUSED_NO_PROOF,  /* the client proves nothing, the server has a secret */
+    TT__REFUSED_NO_SECRET, /* the client has a secret, the server has none */
+    TT__REFUSED_PROOF,     /* another secret */
+    TT__REFUSED_JOB,       /* another job */
+    TT__REFUSED_RANK,      /* not the rank that was expected */
+    TT__REFUSED_STRANGER,  /* not this protocol at all */
+    TT__REFUSED_BROKEN     /* this protocol, but an impossible message */
+} tt__refusal;
+
+typedef struct tt__handshake {
+    tt__handshake_role role;
+    tt__handshake_state state;
+    tt__refusal refusal;
+    int peer; /* once done: the other side's rank as it says (proved to come from a holder of the secret, if there is one) */
+
+    uint8_t out[TT__HANDSHAKE_MESSAGE_MAX]; /* to be sent, in this order */
+    size_t out_size;
+    uint8_t in[TT__HANDSHAKE_MESSAGE_MAX]; /* of the message that is coming */
+    size_t in_size;
+    uint8_t expected; /* the kind of that message */
+    uint8_t hello[TT__HANDSHAKE_MESSAGE_MAX], challenge[TT__HANDSHAKE_MESSAGE_MAX];
+} tt__handshake;
+
+/* Start; a client has something in `out` then. TT_ERR_SYSTEM: no random bytes. */
+tt_status tt__handshake_begin(tt__handshake *handshake, const tt__handshake_role *role);
+
+/* How many bytes it wants to read next; 0 once it is over. What follows the handshake on the connection is never asked for. */
+size_t tt__handshake_wants(const tt__handshake *handshake);
+
+/* Bytes have come. Returns how many were taken: all, unless the handshake ended before. */
+size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
+
+/* The first `size` bytes of `out` were sent. */
+void tt__handshake_sent(tt__handshake *handshake, size_t size);
+
+/* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prefixes whom it talked to. */
+tt_status tt__handshake_error(const tt__handshake *handshake);
+
+/* The same as a few words, for a log line of the side that refuses: "it has another job secret". */
+const char *tt__handshake_reason(const tt__handshake *handshake);
+
+#endif

@@ -1,0 +1,116 @@
+#include "net/secret.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HOW "Make one with: openssl rand -hex 32"
+
+static tt__span span_of(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
+
+tt_status tt__random_bytes(void *bytes, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t n = getrandom((char *)bytes + done, size - done, 0);
+        if (n > 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            return tt__fail_errno(TT_ERR_SYSTEM, errno, "asking for random bytes");
+    }
+    return TT_OK;
+}
+
+void tt__secret_from(tt__secret *secret, const void *bytes, size_t size) {
+    const tt__span shared = {bytes, size}, salt = span_of("tutti job secret 1");
+    secret->set = true;
+    tt__mac_derive(secret->handshake_key, shared, salt, span_of("handshake"));
+    tt__mac_derive(secret->tls_key, shared, salt, span_of("tls psk"));
+}
+
+void tt__secret_wipe(tt__secret *secret) { explicit_bzero(secret, sizeof *secret); }
+
+static tt_status check_size(const char *where, size_t size) {
+    if (size >= TT__SECRET_MIN && size <= TT__SECRET_MAX)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: expected a job secret of %d to %d bytes, but it has %zu. " HOW, where,
+                    TT__SECRET_MIN, TT__SECRET_MAX, size);
+}
+
+/* A secret that others can read is none; root can read everything anyway. */
+static tt_status check_file(int fd, const char *path) {
+    struct stat info;
+    if (fstat(fd, &info))
+        return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
+    if (!S_ISREG(info.st_mode))
+        return tt__fail(TT_ERR_IO, "secret file %s: expected a regular file", path);
+    if (info.st_mode & 077)
+        return tt__fail(TT_ERR_IO, "secret file %s: others may read it (mode %03o). Run: chmod 600 %s", path,
+                        (unsigned)info.st_mode & 0777, path);
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        return tt__fail(TT_ERR_IO, "secret file %s: it belongs to user %u, expected %u or root", path,
+                        (unsigned)info.st_uid, (unsigned)geteuid());
+    return TT_OK;
+}
+
+static tt_status read_text(int fd, const char *path, char text[TT__SECRET_MAX + 1]) {
+    char bytes[TT__SECRET_MAX + 3]; /* one too many, and a line break of two characters */
+    size_t size = 0;
+    ssize_t n;
+    while (size < sizeof bytes && (n = read(fd, bytes + size, sizeof bytes - size)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
+        size += n > 0 ? (size_t)n : 0;
+    }
+    while (size && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r'))
+        size--;
+    tt_status status = check_size(path, size);
+    if (!status && memchr(bytes, '\0', size))
+        status = tt__fail(TT_ERR_INVALID, "secret file %s: expected text, but there is a zero byte. " HOW, path);
+    if (!status) {
+        memcpy(text, bytes, size);
+        text[size] = '\0';
+    }
+    explicit_bzero(bytes, sizeof bytes);
+    return status;
+}
+
+tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
+    tt_status status = check_file(fd, path);
+    if (!status)
+        status = read_text(fd, path, text);
+    close(fd);
+    return status;
+}
+
+tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]) {
+    uint8_t bytes[(TT__SECRET_MADE_SIZE - 1) / 2];
+    TT__TRY(tt__random_bytes(bytes, sizeof bytes));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    explicit_bzero(bytes, sizeof bytes);
+    return TT_OK;
+}
+
+tt_status tt__secret_load(tt__secret *secret) {
+    const char *text = getenv("TT_SECRET"), *path = getenv("TT_SECRET_FILE");
+    char from_file[TT__SECRET_MAX + 1];
+    *secret = (tt__secret){0};
+    if (text && *text) {
+        TT__TRY(check_size("TT_SECRET", strlen(text)));
+        tt__secret_from(secret, text, strlen(text));
+    } else if (path && *path) {
+        TT__TRY(tt__secret_read_file(path, from_file));
+        tt__secret_from(secret, from_file, strlen(from_file));
+        explicit_bzero(from_file, sizeof from_file);
+    }
+    return TT_OK;
+}
