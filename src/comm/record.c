@@ -1,75 +1,12 @@
 #include "comm/record.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-uint32_t tt__clock_kind = TT__CLOCK_MONOTONIC;
 
 _Thread_local tt__record_block tt__record_numbers __attribute__((tls_model("initial-exec")));
-
-/* ---- clocks */
-
-#if defined(__x86_64__)
-/* The kernel has checked that the counters of all CPUs agree if it keeps time by them. */
-static bool kernel_trusts_tsc(void) {
-    char source[64];
-    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, source, sizeof source - 1);
-    if (fd >= 0)
-        close(fd);
-    source[n < 0 ? 0 : n] = '\0';
-    return !strcmp(source, "tsc\n") || !strcmp(source, "kvm-clock\n");
-}
-
-static uint32_t choose_clock(void) {
-    unsigned a, b, c, d = 0;
-    bool invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8;
-    return invariant && kernel_trusts_tsc() ? TT__CLOCK_TSC : TT__CLOCK_MONOTONIC;
-}
-#else
-static uint32_t choose_clock(void) { return TT__CLOCK_MONOTONIC; }
-#endif
-
-static int64_t clock_ns(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Both clocks at one moment: of a few tries the one least disturbed. */
-static void read_both(uint64_t *ticks, int64_t *monotonic_ns) {
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < 4; i++) {
-        uint64_t before = tt__ticks();
-        int64_t ns = tt__now_ns();
-        uint64_t width = tt__ticks() - before;
-        if (width < best) {
-            best = width;
-            *ticks = before + width / 2;
-            *monotonic_ns = ns;
-        }
-    }
-}
-
-tt__record_clock tt__record_clock_now(const tt__recorder *recorder) {
-    tt__record_clock clock = {recorder->ticks_0, recorder->monotonic_0_ns, 1};
-    if (recorder->clock != TT__CLOCK_TSC)
-        return clock;
-    uint64_t ticks;
-    int64_t ns;
-    tt__clock_kind = TT__CLOCK_TSC; /* what the recorder's owner found holds for the whole host */
-    read_both(&ticks, &ns);
-    if (ticks != clock.ticks_0)
-        clock.ns_per_tick = (double)(ns - clock.monotonic_0_ns) / (double)(int64_t)(ticks - clock.ticks_0);
-    return clock;
-}
 
 void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
     static _Atomic uint32_t recorders;
@@ -77,9 +14,8 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
     recorder->world = world;
     recorder->pid = (int64_t)getpid();
     recorder->serial = atomic_fetch_add(&recorders, 1) + 1;
-    recorder->clock = tt__clock_kind = choose_clock();
-    read_both(&recorder->ticks_0, &recorder->monotonic_0_ns);
-    recorder->realtime_0_ns = clock_ns(CLOCK_REALTIME) - (tt__now_ns() - recorder->monotonic_0_ns);
+    tt__ticks_init();
+    recorder->begin = tt__moment_now();
     snprintf(recorder->program, sizeof recorder->program, "%s", program_invocation_short_name);
     if (gethostname(recorder->hostname, sizeof recorder->hostname - 1))
         snprintf(recorder->hostname, sizeof recorder->hostname, "?");
@@ -247,8 +183,8 @@ static void arguments_text(const tt__record *record, char *text, size_t size) {
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
     char arguments[128];
     arguments_text(record, arguments, sizeof arguments);
-    int n = snprintf(text, size, "%s(%s) %s %.*s", tt_op_name((tt_op)record->op), arguments,
-                     record->line ? "at" : "in", TT__FILE_SIZE - 1, recorder->files[record->file]);
+    int n = snprintf(text, size, "%s(%s) %s %.*s", tt_op_name((tt_op)record->op), arguments, record->line ? "at" : "in",
+                     TT__FILE_SIZE - 1, recorder->files[record->file]);
     if (record->line && n >= 0 && (size_t)n < size)
         snprintf(text + n, size - (size_t)n, ":%d", record->line);
     return text;

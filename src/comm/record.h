@@ -1,12 +1,11 @@
 /* The flight recorder: what this process called lately, in shared memory that its peers and the launcher can read, also when it hangs or is dead.
  *
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement check, error texts,
- * `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(), which a published calibration turns into the clock that all processes
- * of a host share. */
+ * `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
 #ifndef TT_COMM_RECORD_H
 #define TT_COMM_RECORD_H
 
-#include "base/clock.h"
+#include "base/ticks.h"
 
 #include <tutti/backend.h>
 
@@ -66,16 +65,16 @@ typedef struct tt__recorder {
     uint64_t magic; /* TT__RECORDER_MAGIC */
     int32_t rank, world;
     int64_t pid;
-    uint32_t serial; /* differs between the recorders that a process makes */
-    uint32_t clock;  /* what ticks are: TT__CLOCK_... */
-    uint64_t ticks_0; /* tt__ticks() and CLOCK_MONOTONIC at the same moment */
-    int64_t monotonic_0_ns;
-    int64_t realtime_0_ns;     /* CLOCK_REALTIME then: hosts are put on one clock by it and by the offset below */
-    _Atomic int64_t offset_ns; /* this host's realtime minus that of rank 0's host, measured over the connection */
+    uint32_t serial;  /* differs between the recorders that a process makes */
+    tt__moment begin; /* when it was made: with any later moment of this host it turns ticks into ns */
+    /* This host's realtime minus that of rank 0's host, measured over the connection; 0 where not. */
+    _Atomic int64_t offset_ns;
     char program[64], hostname[64];
-    _Alignas(128) _Atomic uint32_t calls; /* numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps */
+    /* Numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps. */
+    _Alignas(128) _Atomic uint32_t calls;
     tt__waiting waiting;
-    _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES]; /* the owner's pointers, by which it finds names again */
+    /* The owner's pointers, by which it finds names again. */
+    _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES];
     char files[TT__FILES][TT__FILE_SIZE];
     _Atomic uint32_t groups_used;
     tt__group_name groups[TT__GROUPS_NAMED];
@@ -84,38 +83,8 @@ typedef struct tt__recorder {
 
 #define TT__RECORDER_MAGIC UINT64_C(0x3172636552745454) /* "TTtRecr1" */
 
-enum { TT__CLOCK_MONOTONIC, TT__CLOCK_TSC }; /* ns; the time stamp counter */
-
-/* Calibrate, name the process. The memory is zeroed. */
+/* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
-
-/* ---- clocks */
-
-/* Chosen by the first tt__recorder_init() or tt__record_clock() of the process. */
-extern uint32_t tt__clock_kind;
-
-/* A clock that costs a few ns: the time stamp counter where the kernel keeps time by it, else CLOCK_MONOTONIC in ns. */
-static inline uint64_t tt__ticks(void) {
-#if defined(__x86_64__)
-    if (tt__clock_kind == TT__CLOCK_TSC)
-        return __builtin_ia32_rdtsc();
-#endif
-    return (uint64_t)tt__now_ns();
-}
-
-/* From a recorder's ticks to CLOCK_MONOTONIC, which all processes of a host share: a line through the calibration and the moment at which this was called,
- * by any process of the host. */
-typedef struct tt__record_clock {
-    uint64_t ticks_0;
-    int64_t monotonic_0_ns;
-    double ns_per_tick;
-} tt__record_clock;
-
-tt__record_clock tt__record_clock_now(const tt__recorder *recorder);
-
-static inline int64_t tt__record_ns(const tt__record_clock *clock, uint64_t ticks) {
-    return clock->monotonic_0_ns + (int64_t)((double)(int64_t)(ticks - clock->ticks_0) * clock->ns_per_tick);
-}
 
 /* ---- writing */
 
@@ -184,6 +153,10 @@ void tt__recorder_wait(tt__recorder *recorder, uint32_t group, uint32_t seq, int
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
+
+/* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one: `tutti top` finds it
+ * there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1: no launcher. Never waits long. */
+int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t offset);
 
 /* ---- reading, by any process */
 

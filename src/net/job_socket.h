@@ -1,0 +1,80 @@
+/* What is said over a job's own socket: an abstract Unix socket of its launcher, on each host of the job.
+ *
+ *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory that its flight recorder lies in. The connection stays
+ *                         open as long as that memory is in use.
+ *   reader   -> launcher  TT__JOB_LIST
+ *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder), TT__JOB_END
+ *
+ * Each is one packet. Who is of another user than the launcher, and not root, is not answered. */
+#ifndef TT_NET_JOB_SOCKET_H
+#define TT_NET_JOB_SOCKET_H
+
+#include "base/ticks.h"
+
+#include <tutti/base.h>
+
+#include <sys/types.h>
+
+/* Names of such sockets: "tutti-job/PID/NONCE", what TT_JOB_SOCKET in a rank's environment says; "@" before it in /proc/net/unix. */
+#define TT__JOB_SOCKET_PREFIX "tutti-job/"
+
+enum { TT__JOB_NAME_SIZE = 96 };
+
+typedef enum tt__job_kind { TT__JOB_RECORDER = 1, TT__JOB_LIST, TT__JOB_INFO, TT__JOB_RANK, TT__JOB_END } tt__job_kind;
+
+typedef struct tt__job_recorder {
+    int32_t rank;
+    uint32_t size;
+    uint64_t offset; /* in the descriptor's file */
+} tt__job_recorder;
+
+typedef struct tt__job_info {
+    int64_t pid; /* of the launcher */
+    int64_t started_realtime_ns;
+    int32_t world, first_rank, local_ranks; /* of the job; here */
+    int32_t node, nodes;
+    char program[128], run_id[64], hostname[64];
+} tt__job_info;
+
+typedef enum tt__job_rank_state { TT__JOB_STARTING, TT__JOB_RUNNING, TT__JOB_ENDED } tt__job_rank_state;
+
+typedef struct tt__job_rank {
+    int32_t rank, node;
+    int64_t pid;
+    int32_t state;       /* tt__job_rank_state */
+    int32_t wait_status; /* if ENDED */
+    int32_t order;       /* in which the node's ranks ended: 0, 1, ... */
+    bool secondary;      /* it ended because another one did */
+    bool stopped;        /* by a signal; valid for ranks of other nodes: who asks can see those of this host itself */
+    tt__moment ended;    /* when */
+    tt__moment now;      /* of its host, later than what the recorder says */
+    tt__job_recorder at; /* where its recorder lies in the descriptor; size 0: it has none */
+    char hostname[64];
+} tt__job_rank;
+
+typedef struct tt__job_packet {
+    uint64_t magic;
+    int32_t kind; /* tt__job_kind */
+    union {
+        tt__job_recorder recorder;
+        tt__job_info info;
+        tt__job_rank rank;
+    };
+} tt__job_packet;
+
+/* A listening socket for a launcher, non-blocking; `name` receives its name. */
+tt_status tt__job_socket_listen(int *fd, char name[TT__JOB_NAME_SIZE]);
+
+/* Take a caller: a non-blocking socket, or -1 if there is none or it is somebody else's. */
+int tt__job_socket_accept(int listener);
+
+/* Call a launcher. The socket waits at most timeout_ms in each packet. TT_ERR_NOT_FOUND nobody listens there; TT_ERR_AUTH it is another user's. */
+tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms);
+
+/* Send one packet of `kind` (the rest of it filled in), with a descriptor unless that is -1. False: it could not be sent. */
+bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attached);
+
+/* Receive one: 1; 0: none now (non-blocking sockets), or not in time; -1: the other side is gone, or sent something else. *attached: the caller's, or -1. */
+int tt__job_receive(int fd, tt__job_packet *packet, int *attached);
+
+#endif

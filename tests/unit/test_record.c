@@ -1,0 +1,246 @@
+/* The flight recorder: what is written is what a reader gets, and never half of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "comm/record.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tt__recorder *recorder;
+
+static int setup(void **state) {
+    (void)state;
+    size_t size = (sizeof *recorder + 4095) & ~(size_t)4095;
+    recorder = aligned_alloc(4096, size);
+    if (!recorder)
+        return -1;
+    memset(recorder, 0, size);
+    tt__recorder_init(recorder, 3, 8);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    free(recorder);
+    return 0;
+}
+
+static tt__record *begin_call(const char *file, int line, uint32_t seq) {
+    tt__record *record = tt__record_begin(recorder, file, line);
+    record->seq = seq;
+    record->group = 7;
+    record->op = TT_OP_ALL_REDUCE;
+    record->dtype = TT_F32;
+    record->reduce_op = TT_SUM;
+    record->flags = 0;
+    record->root = 0;
+    record->count = 512;
+    record->algorithm = 0;
+    record->tag = 0;
+    tt__record_ready(record, TT__CALL_BEGUN);
+    return record;
+}
+
+static void test_a_call_is_read_back(void **state) {
+    (void)state;
+    char text[128];
+    tt__record copy;
+    int64_t before = tt__now_ns();
+    tt__record *record = begin_call("/src/deep/train.c", 88, 5);
+    uint32_t number = record->number;
+    assert_true(tt__record_read(recorder, number, &copy));
+    assert_int_equal(copy.state, TT__CALL_BEGUN);
+    assert_int_equal(copy.end, 0);
+    assert_string_equal(tt__record_text(recorder, &copy, text, sizeof text),
+                        "all_reduce(f32 x 512, sum) at train.c:88");
+    assert_int_equal(tt__record_bytes(&copy), 2048);
+    tt__record_done(record, number, TT__CALL_DONE, true);
+    assert_true(tt__record_read(recorder, number, &copy));
+    assert_int_equal(copy.state, TT__CALL_DONE);
+    tt__moment now = tt__moment_now();
+    tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
+    int64_t begin = tt__ticks_ns(&line, copy.begin), end = tt__ticks_ns(&line, copy.end);
+    assert_true(begin >= before - 1000 && begin <= end && end <= tt__now_ns() + 1000);
+    assert_false(tt__record_read(recorder, number + 1, &copy));
+}
+
+static void test_texts_of_operations(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t op, dtype;
+        int32_t root;
+        uint64_t count, bytes;
+        const char *text;
+    } rows[] = {
+        {TT_OP_BARRIER, 0, 0, 0, 0, "barrier() at a.c:1"},
+        {TT_OP_REDUCE, TT_F64, 2, 3, 24, "reduce(f64 x 3, sum, root 2) at a.c:1"},
+        {TT_OP_BROADCAST, TT_I8, 1, 9, 9, "broadcast(i8 x 9, root 1) at a.c:1"},
+        {TT_OP_ALL_GATHER, TT_F32, 0, 4, 16, "all_gather(f32 x 4) at a.c:1"},
+        {TT_OP_SEND, TT_F32, 4, 1, 4, "send(f32 x 1, to 4, tag 6) at a.c:1"},
+        {TT_OP_RECV, TT_F32, TT_ANY_SOURCE, 1, 4, "recv(f32 x 1, from any, tag 6) at a.c:1"},
+        {TT_OP_BATCH_ISEND_IRECV, 0, 0, 3, 0, "batch_isend_irecv(3 operations) at a.c:1"},
+        {TT_OP_ALLOC, 0, 0, 4096, 0, "alloc(4096 bytes) at a.c:1"},
+        {TT_OP_FREE, 0, 0, 2, 0, "free(allocation 2) at a.c:1"},
+        {TT_OPS, 0, 0, 2, 0, "?() at a.c:1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[128];
+        tt__record *record = tt__record_begin(recorder, "a.c", 1);
+        record->op = rows[i].op;
+        record->dtype = rows[i].dtype;
+        record->reduce_op = TT_SUM;
+        record->root = rows[i].root;
+        record->count = rows[i].count;
+        record->tag = 6;
+        assert_string_equal(tt__record_text(recorder, record, text, sizeof text), rows[i].text);
+        assert_int_equal(tt__record_bytes(record), rows[i].bytes);
+    }
+}
+
+static void test_line_zero_says_what_for(void **state) {
+    (void)state;
+    char text[128];
+    tt__record *record = begin_call("the gradients of the model", 0, 1);
+    assert_string_equal(tt__record_text(recorder, record, text, sizeof text),
+                        "all_reduce(f32 x 512, sum) in the gradients of the model");
+}
+
+/* Also past the largest number. */
+static void test_old_calls_make_room(void **state) {
+    (void)state;
+    atomic_store(&recorder->calls, UINT32_MAX - 2047);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < 4096; i++) {
+        tt__record *record = begin_call("a.c", 1, i);
+        last = record->number;
+        assert_int_equal(last, UINT32_MAX - 2047 + i + 1);
+    }
+    for (uint32_t back = 0; back < TT__RECORDS; back++) {
+        tt__record copy;
+        assert_true(tt__record_read(recorder, last - back, &copy));
+        assert_int_equal(copy.seq, 4095 - back);
+    }
+    tt__record copy;
+    assert_false(tt__record_read(recorder, last - TT__RECORDS, &copy));
+}
+
+/* A work that ends after its place was given away leaves the newcomer alone. */
+static void test_end_of_a_forgotten_call(void **state) {
+    (void)state;
+    tt__record *old = begin_call("a.c", 1, 1), copy;
+    uint32_t number = old->number;
+    for (int i = 0; i < TT__RECORDS; i++)
+        begin_call("b.c", 2, 2);
+    tt__record_done(old, number, TT__CALL_FAILED, true);
+    assert_true(tt__record_read(recorder, number + TT__RECORDS, &copy));
+    assert_int_equal(copy.state, TT__CALL_BEGUN);
+}
+
+static void test_more_files_than_room(void **state) {
+    (void)state;
+    static char names[400][16];
+    int named = 0;
+    for (int i = 0; i < 400; i++) {
+        snprintf(names[i], sizeof names[i], "x/file%d.c", i);
+        uint8_t file = tt__record_file(recorder, names[i]);
+        assert_int_equal(file, tt__record_file(recorder, names[i]));
+        if (!strcmp(recorder->files[file], names[i] + 2))
+            named++;
+        else
+            assert_string_equal(recorder->files[file], "?");
+    }
+    assert_in_range(named, 200, TT__FILES);
+    assert_string_equal(recorder->files[tt__record_file(recorder, NULL)], "?");
+}
+
+static void test_what_is_waited_for(void **state) {
+    (void)state;
+    tt__waiting waiting;
+    assert_false(tt__recorder_waiting(recorder, &waiting));
+    tt__recorder_wait(recorder, 7, 12, 2, 40, 99);
+    assert_true(tt__recorder_waiting(recorder, &waiting));
+    assert_int_equal(waiting.whom, 2);
+    assert_int_equal(waiting.seq, 12);
+    assert_int_equal(waiting.since, 99);
+    tt__recorder_wait(recorder, 0, 0, 0, 0, 0);
+    assert_false(tt__recorder_waiting(recorder, &waiting));
+}
+
+static void test_groups_have_names(void **state) {
+    (void)state;
+    int ranks[60];
+    for (int i = 0; i < 60; i++)
+        ranks[i] = 2 * i;
+    tt__recorder_name_group(recorder, 0, (int[]){0, 1, 2, 3, 7, 9}, 6);
+    tt__recorder_name_group(recorder, 5, ranks, 60);
+    assert_string_equal(tt__recorder_group_ranks(recorder, 0), "0-3, 7, 9");
+    assert_non_null(strstr(tt__recorder_group_ranks(recorder, 5), ", ..."));
+    assert_string_equal(tt__recorder_group_ranks(recorder, 6), "?");
+    for (uint32_t id = 100; id < 200; id++)
+        tt__recorder_name_group(recorder, id, (int[]){(int)id}, 1);
+    assert_string_equal(tt__recorder_group_ranks(recorder, 0), "0-3, 7, 9");
+    assert_string_equal(tt__recorder_group_ranks(recorder, 199), "199");
+    assert_string_equal(tt__recorder_group_ranks(recorder, 5), "?");
+}
+
+/* Threads that call on different groups: no number twice, no record of two halves. */
+enum { THREADS = 3, CALLS = 20000 };
+
+static void *caller(void *which) {
+    uint32_t mine = (uint32_t)(uintptr_t)which;
+    for (uint32_t i = 0; i < CALLS; i++) {
+        tt__record *record = tt__record_begin(recorder, "t.c", (int)mine);
+        record->group = mine;
+        record->seq = i;
+        record->count = (uint64_t)mine << 32 | i;
+        tt__record_ready(record, TT__CALL_BEGUN);
+        tt__record_done(record, record->number, TT__CALL_DONE, false);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    static bool seen[THREADS][CALLS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, caller, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    uint32_t calls = atomic_load(&recorder->calls);
+    assert_true(calls >= THREADS * CALLS && calls <= THREADS * (CALLS + TT__RECORD_BLOCK));
+    int found = 0;
+    for (uint32_t n = calls - TT__RECORDS + 1; n != calls + 1; n++) {
+        tt__record copy;
+        if (!tt__record_read(recorder, n, &copy))
+            continue;
+        assert_int_equal(copy.count, (uint64_t)copy.group << 32 | copy.seq);
+        assert_int_equal(copy.line, copy.group);
+        assert_false(seen[copy.group][copy.seq]);
+        seen[copy.group][copy.seq] = true;
+        found++;
+    }
+    assert_true(found >= TT__RECORDS - THREADS * TT__RECORD_BLOCK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_call_is_read_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_texts_of_operations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_line_zero_says_what_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_old_calls_make_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_end_of_a_forgotten_call, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_more_files_than_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_groups_have_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
