@@ -200,6 +200,17 @@ static tt_status wait_readable(tt_group *group, int fd, const tt__card *cards, i
     }
 }
 
+/* Is there something to read within `ms`? A signal is no answer. */
+static bool speaks_within(int socket, int ms) {
+    int64_t deadline_ms = tt__deadline_ms(ms);
+    struct pollfd ready = {.fd = socket, .events = POLLIN};
+    int n;
+    do
+        n = poll(&ready, 1, tt__left_ms(deadline_ms));
+    while (n < 0 && errno == EINTR);
+    return n > 0;
+}
+
 /* Take one call. A stranger's is dropped. */
 static tt_status take_call(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
     int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -207,9 +218,8 @@ static tt_status take_call(tt_group *group, int listener, const tt__card *cards,
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
                    : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
-    struct pollfd ready = {.fd = s, .events = POLLIN};
     int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
-    int r = poll(&ready, 1, patience) > 0 ? receive_hello(s, cards[group->rank].nonce, group->world, &fd) : -1;
+    int r = speaks_within(s, patience) ? receive_hello(s, cards[group->rank].nonce, group->world, &fd) : -1;
     if (r <= group->rank || group->peers[r].control) {
         if (fd >= 0)
             close(fd);

@@ -1,0 +1,217 @@
+/* Calls into the system that fail: in a life of two ranks (join, compute together, leave) the nth call of one of them, for every n until nothing is left to
+ * fail. Each life must end in bounded time, with success or an error that has a text on each rank, and leave no block, descriptor, mapping or
+ * thread behind. Also: bytes that come and go one at a time, and waits that are interrupted, are no failures at all.
+ *
+ * Without TT_STORM_CASES, lives are skipped so that a handful of seconds is enough. */
+#include "support/inject.h"
+#include "support/ranks.h"
+#include "support/storm.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+
+/* A rank that waits for one that failed without a word waits this long. */
+enum { PATIENCE_MS = 250, LIMIT_MS = 8000, LARGE = 300000 };
+
+typedef struct scene {
+    const char *transport;
+    unsigned classes;
+    int victim;
+    long rounds; /* about how many lives in the lean form */
+} scene;
+
+/* ---- a life */
+
+static tt_status compute(tt_group *group, void *shared, float *plain) {
+    float x[4] = {1, 2, 3, 4};
+    tt_status status = tt_barrier(group);
+    if (!status)
+        status = tt_all_reduce(group, x, 4, TT_F32, TT_SUM);
+    if (!status)
+        status = tt_all_reduce(group, plain, LARGE, TT_F32, TT_SUM);
+    if (!status)
+        status = tt_broadcast(group, shared, LARGE, TT_F32, 1);
+    return status;
+}
+
+/* `port`: of the store, under `prefix`. */
+static tt_status live(int port, const char *prefix, int rank, int world, int64_t patience_ms, float *plain) {
+    tt_store *store = NULL, *prefixed = NULL;
+    tt_group *group = NULL;
+    void *shared = NULL;
+    tt_status status = tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = patience_ms);
+    if (!status)
+        status = tt_prefix_store(&prefixed, prefix, store);
+    if (!status) {
+        status = tt_init_process_group(&group, .store = prefixed, .rank = rank, .world_size = world,
+                                       .timeout_ms = patience_ms, .heartbeat_ms = patience_ms);
+        CHECK((status == TT_OK) == (group != NULL));
+    }
+    if (!status)
+        status = tt_group_alloc(group, LARGE * sizeof(float), &shared);
+    if (!status)
+        status = compute(group, shared, plain);
+    tt_destroy_process_group(group);
+    tt_store_free(prefixed);
+    tt_store_free(store);
+    return status;
+}
+
+/* ---- what is left behind */
+
+typedef struct traces {
+    int descriptors, mappings, threads;
+    long blocks;
+} traces;
+
+static int entries(const char *path) {
+    DIR *folder = opendir(path);
+    int n = 0;
+    CHECK(folder);
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+static int shared_mappings(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int n = 0;
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps))
+        n += strstr(line, "memfd:tutti") != NULL;
+    fclose(maps);
+    return n;
+}
+
+static traces look(void) {
+    return (traces){entries("/proc/self/fd"), shared_mappings(), entries("/proc/self/task"), inject_live_blocks()};
+}
+
+static void compare(const traces *before, const traces *after, long n, const char *struck) {
+    if (after->descriptors == before->descriptors && after->mappings == before->mappings &&
+        after->threads == before->threads && after->blocks == before->blocks)
+        return;
+    fprintf(stderr,
+            "call %ld (%s) failed, and left behind: descriptors %d -> %d, mappings %d -> %d, threads %d -> %d, blocks "
+            "%ld -> %ld\n",
+            n, struck ? struck : "none", before->descriptors, after->descriptors, before->mappings, after->mappings,
+            before->threads, after->threads, before->blocks, after->blocks);
+    CHECK(!"nothing is left behind");
+}
+
+/* ---- rounds */
+
+static tt_status round_of(tt_store *store, int rank, int world, long n, unsigned classes, float *plain,
+                          const char **struck) {
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "round/%ld", n);
+    tt_clear_error();
+    traces before = look();
+    int64_t start = tt__now_ms();
+    inject_arm(classes, n);
+    tt_status status = live(tt_store_port(store), prefix, rank, world, n < 0 ? 20000 : PATIENCE_MS, plain);
+    *struck = inject_disarm();
+    CHECK(!status || tt_last_error()[0]);
+    if (tt__now_ms() - start > LIMIT_MS)
+        fprintf(stderr, "call %ld (%s): took %lld ms\n", n, *struck, (long long)(tt__now_ms() - start));
+    CHECK(tt__now_ms() - start <= LIMIT_MS);
+    traces after = look();
+    compare(&before, &after, n, *struck);
+    return status;
+}
+
+/* When both have ended it: did the victim's call number n exist? A life that ended before that, because the machine is busy, says nothing. */
+static bool goes_on(tt_store *store, bool victim, long n, const char *struck, tt_status status) {
+    char key[32], over[32];
+    tt_store_value value;
+    snprintf(key, sizeof key, "struck/%ld", n);
+    if (victim)
+        CHECK_OK(tt_store_set(store, key, struck || status ? "more" : "end", 4));
+    snprintf(over, sizeof over, "over/%ld", n);
+    CHECK_OK(tt_store_barrier(store, over, 2, 0));
+    CHECK_OK(tt_store_get(store, key, &value));
+    bool more = !strcmp(value.data, "more");
+    tt_store_value_free(&value);
+    return more;
+}
+
+static int lives(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    const char *struck;
+    uint64_t state = storm_case(0);
+    long calls = 0, stride = 1;
+    float *plain = calloc(LARGE, sizeof *plain);
+    CHECK(plain && !setenv("TT_TRANSPORT", scene->transport, 1));
+    alarm(storm_number("TT_STORM_CASES", 0) ? 3600 : 100);
+    /* Whole lives first: what is made once for all is made, and the calls are counted. */
+    for (long n = -3; n < 0; n++)
+        CHECK_OK(round_of(store, rank, world, n, 0, plain, &struck));
+    for (long n = 0;; n += 1 + (long)storm_below(&state, (size_t)stride)) {
+        bool victim = rank == scene->victim;
+        tt_status status = round_of(store, rank, world, n, victim ? scene->classes : 0, plain, &struck);
+        if (!goes_on(store, victim, n, struck, status))
+            break;
+        calls++;
+        if (!storm_number("TT_STORM_CASES", 0) && calls > scene->rounds / 2)
+            stride = 1 + calls / 8;
+    }
+    CHECK(calls > 5); /* the stand-ins were really called */
+    if (rank == scene->victim && getenv("TT_STORM_TELL"))
+        fprintf(stderr, "%s, classes %u, rank %d: %ld lives\n", scene->transport, scene->classes, rank, calls);
+    free(plain);
+    return 0;
+}
+
+static void in_memory(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 2; victim++)
+        with_ranks(2, lives, &(scene){"auto", INJECT_MEMORY | INJECT_MAPPINGS, victim, 30});
+}
+
+static void in_sockets(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 2; victim++)
+        with_ranks(2, lives, &(scene){"auto", INJECT_SOCKETS | INJECT_SYSTEM, victim, 30});
+}
+
+/* ---- no failures */
+
+static int whole_life(tt_store *store, int rank, int world, void *arg) {
+    float *plain = calloc(LARGE, sizeof *plain);
+    CHECK(plain && !setenv("TT_TRANSPORT", arg, 1));
+    inject_interruptions(3);
+    tt_group *group = join_group(store, rank, world);
+    for (int i = 0; i < LARGE; i++)
+        plain[i] = (float)(rank + 1);
+    inject_one_byte(true);
+    float x[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 20; i++)
+        CHECK_OK(tt_all_reduce(group, x, 4, TT_F32, TT_MAX));
+    CHECK_OK(tt_all_reduce(group, plain, 3000, TT_F32, TT_SUM));
+    inject_one_byte(false);
+    CHECK(plain[0] == 3 && plain[2999] == 3 && plain[3000] == (float)(rank + 1));
+    CHECK_OK(tt_all_reduce(group, plain, LARGE, TT_F32, TT_MAX));
+    CHECK(plain[2999] == 3 && plain[LARGE - 1] == 2);
+    inject_interruptions(0);
+    tt_destroy_process_group(group);
+    free(plain);
+    return 0;
+}
+
+static void pieces_and_interruptions_are_no_failures(void **state) {
+    (void)state;
+    with_ranks(2, whole_life, "auto");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_memory),
+        cmocka_unit_test(in_sockets),
+        cmocka_unit_test(pieces_and_interruptions_are_no_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+/* For tests that draw their cases: a generator, and how much of it. A case that fails prints its number; TT_STORM_SEED and TT_STORM_ONLY=NUMBER repeat it alone.
+ *
+ *   TT_STORM_CASES=N  how many cases, instead of the few that gate
+ *   TT_STORM_SEED=N   other ones */
+#ifndef TESTS_SUPPORT_STORM_H
+#define TESTS_SUPPORT_STORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static inline long storm_number(const char *name, long fallback) {
+    const char *text = getenv(name);
+    return text && *text ? strtol(text, NULL, 10) : fallback;
+}
+
+static inline uint64_t storm_draw(uint64_t *state) {
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static inline size_t storm_below(uint64_t *state, size_t n) { return (size_t)(storm_draw(state) % n); }
+
+/* The generator of case `number`: the same whichever cases ran before. */
+static inline uint64_t storm_case(long number) {
+    uint64_t state = (uint64_t)storm_number("TT_STORM_SEED", 1) << 32 ^ (uint64_t)number;
+    storm_draw(&state);
+    return state;
+}
+
+static inline bool storm_skips(long number) {
+    long only = storm_number("TT_STORM_ONLY", -1);
+    return only >= 0 && only != number;
+}
+
+#endif
