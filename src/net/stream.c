@@ -1,0 +1,199 @@
+#include "net/stream.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/net.h"
+#include "net/tls.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SPIN_NS = 50 * 1000,
+    RECORD = 16 * 1024 /* the most that one TLS record holds */
+};
+
+tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server) {
+    *stream = (tt__stream){.fd = fd, .ssl = tls ? tt__tls_connection(tls, fd, server) : NULL};
+    if (!tls || stream->ssl)
+        return TT_OK;
+    tt__stream_close(stream);
+    return tt__fail(TT_ERR_MEMORY, "out of memory for an encrypted connection");
+}
+
+void tt__stream_close(tt__stream *stream) {
+    if (!stream || stream->fd < 0)
+        return;
+    if (stream->ssl)
+        tt__tls_connection_free(stream->ssl);
+    close(stream->fd);
+    *stream = (tt__stream){.fd = -1};
+}
+
+static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK; }
+
+tt__io tt__stream_begin(tt__stream *stream) { return stream->ssl ? tt__tls_begin(stream->ssl) : TT__IO_DONE; }
+
+tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got) {
+    *got = 0;
+    if (stream->ssl)
+        return tt__tls_read(stream->ssl, data, size, got);
+    ssize_t n;
+    while ((n = recv(stream->fd, data, size, MSG_DONTWAIT)) < 0 && errno == EINTR)
+        ;
+    if (n > 0)
+        *got = (size_t)n;
+    if (n >= 0)
+        return n ? TT__IO_DONE : TT__IO_END;
+    if (again(errno))
+        return TT__IO_WANT_READ;
+    tt__fail_errno(TT_ERR_NET, errno, "reading from the connection");
+    return TT__IO_FAILED;
+}
+
+/* Small pieces go into one record together. */
+static tt__io write_encrypted(tt__stream *stream, const struct iovec *pieces, int n, size_t *put) {
+    uint8_t record[RECORD];
+    size_t size = 0;
+    while (n && !pieces->iov_len) {
+        pieces++;
+        n--;
+    }
+    if (!n)
+        return TT__IO_DONE;
+    if (n == 1 || pieces->iov_len >= RECORD)
+        return tt__tls_write(stream->ssl, pieces->iov_base, pieces->iov_len, put);
+    for (int i = 0; i < n && size < RECORD; i++) {
+        size_t part = pieces[i].iov_len < RECORD - size ? pieces[i].iov_len : RECORD - size;
+        if (part)
+            memcpy(record + size, pieces[i].iov_base, part);
+        size += part;
+    }
+    return tt__tls_write(stream->ssl, record, size, put);
+}
+
+tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put) {
+    *put = 0;
+    if (stream->ssl)
+        return write_encrypted(stream, pieces, n, put);
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)n};
+    ssize_t sent;
+    while ((sent = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        ;
+    if (sent >= 0) {
+        *put = (size_t)sent;
+        return TT__IO_DONE;
+    }
+    if (again(errno))
+        return TT__IO_WANT_WRITE;
+    tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");
+    return TT__IO_FAILED;
+}
+
+size_t tt__stream_pending(const tt__stream *stream) { return stream->ssl ? tt__tls_pending(stream->ssl) : 0; }
+
+void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]) {
+    memset(channel, 0, TT__MAC_SIZE);
+    if (stream->ssl)
+        tt__tls_channel(stream->ssl, channel);
+}
+
+/* ---- waiting */
+
+static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t deadline_ms) {
+    struct pollfd p = {.fd = stream->fd, .events = wanted == TT__IO_WANT_READ ? POLLIN : POLLOUT};
+    for (;;) {
+        int left = tt__left_ms(deadline_ms);
+        int n = poll(&p, 1, left);
+        if (n > 0)
+            return TT_OK;
+        if (n < 0 && errno != EINTR)
+            return tt__fail_errno(TT_ERR_NET, errno, "poll");
+        if (n == 0 && !left)
+            return tt__fail(TT_ERR_TIMEOUT,
+                            wanted == TT__IO_WANT_READ ? "no answer came in time" : "the other side does not read");
+    }
+}
+
+/* After a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so for a moment the CPU is only offered
+ * to others. */
+static tt_status go_on(const tt__stream *stream, tt__io io, int64_t spin_until, int64_t deadline_ms) {
+    if (io == TT__IO_FAILED)
+        return tt_last_status();
+    if (io == TT__IO_WANT_READ && tt__now_ns() < spin_until) {
+        sched_yield();
+        return TT_OK;
+    }
+    return wait_until(stream, io, deadline_ms);
+}
+
+tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got) {
+    int64_t spin_until = tt__now_ns() + SPIN_NS;
+    tt__io io;
+    while ((io = tt__stream_read(stream, data, size, got)) != TT__IO_DONE && io != TT__IO_END)
+        TT__TRY(go_on(stream, io, spin_until, deadline_ms));
+    return TT_OK;
+}
+
+tt_status tt__stream_read_full(tt__stream *stream, void *data, size_t size, int64_t deadline_ms) {
+    for (size_t done = 0, n; done < size; done += n) {
+        TT__TRY(tt__stream_read_some(stream, (char *)data + done, size - done, deadline_ms, &n));
+        if (!n)
+            return tt__fail(TT_ERR_NET, "the other side closed the connection after %zu of %zu bytes", done, size);
+    }
+    return TT_OK;
+}
+
+tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms) {
+    for (size_t done = 0, put; done < size; done += put) {
+        struct iovec rest = {(char *)(uintptr_t)data + done, size - done};
+        tt__io io = tt__stream_write(stream, &rest, 1, &put);
+        if (io != TT__IO_DONE)
+            TT__TRY(go_on(stream, io, 0, deadline_ms));
+    }
+    return TT_OK;
+}
+
+static tt_status begin(tt__stream *stream, int64_t deadline_ms) {
+    tt__io io;
+    while ((io = tt__stream_begin(stream)) != TT__IO_DONE)
+        TT__TRY(go_on(stream, io, 0, deadline_ms));
+    return TT_OK;
+}
+
+static tt_status send_words(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
+    TT__TRY(tt__stream_write_full(stream, h->out, h->out_size, deadline_ms));
+    tt__handshake_sent(h, h->out_size);
+    return TT_OK;
+}
+
+static tt_status read_words(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
+    uint8_t words[TT__HANDSHAKE_MESSAGE_MAX];
+    size_t got;
+    TT__TRY(tt__stream_read_some(stream, words, tt__handshake_wants(h), deadline_ms, &got));
+    if (!got)
+        return tt__fail(TT_ERR_NET, "the other side closed the connection during the handshake");
+    tt__handshake_feed(h, words, got);
+    return TT_OK;
+}
+
+tt_status tt__stream_greet(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer) {
+    tt__handshake h;
+    tt__handshake_role bound = *role;
+    TT__TRY(begin(stream, deadline_ms));
+    tt__stream_channel(stream, bound.channel);
+    TT__TRY(tt__handshake_begin(&h, &bound));
+    while (h.state == TT__HANDSHAKE_GOING) {
+        TT__TRY(send_words(stream, &h, deadline_ms));
+        TT__TRY(read_words(stream, &h, deadline_ms));
+    }
+    tt_status sent = send_words(stream, &h, deadline_ms);
+    if (h.state == TT__HANDSHAKE_FAILED)
+        return tt__handshake_error(&h);
+    if (peer)
+        *peer = h.peer;
+    return sent;
+}

@@ -1,0 +1,69 @@
+/* A stream of bytes over a connected socket, plain or encrypted with TLS 1.3. Nothing of OpenSSL's TLS runs before tt__tls_load() finds it asked for.
+ *
+ * TT_TLS=1 asks for it. By what both sides then know each other:
+ *   the job secret       by default: its key is TLS's external PSK (RFC 8446, section 4.2.11), with an ephemeral key exchange. No certificates
+ *   certificates         if TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA are set (PEM files): each side shows its own and checks that the other's comes
+ *                        from that CA, which is to be the job's own: whoever has a certificate of it belongs to the job. Names are not looked at
+ *
+ * A stream is not locked. The socket may block or not; the calls that never wait ask for that themselves. */
+#ifndef TT_NET_STREAM_H
+#define TT_NET_STREAM_H
+
+#include "net/handshake.h"
+
+#include <sys/uio.h>
+
+/* Settings and keys for encrypted streams, for as long as any stream of it lives. */
+typedef struct tt__tls tt__tls;
+
+/* From the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret nor certificates, or not all three files;
+ * TT_ERR_IO a file can't be used; TT_ERR_MEMORY. */
+tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
+void tt__tls_free(tt__tls *tls);
+
+typedef struct tt__stream {
+    int fd;    /* -1: closed */
+    void *ssl; /* NULL: plain */
+} tt__stream;
+
+/* Over `fd`, which is the stream's from now on, also after a failure. tls: borrowed; NULL = plain. `server`: this side listened. Moves no bytes. */
+tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
+
+/* NULL-safe, and for one closed before. */
+void tt__stream_close(tt__stream *stream);
+
+/* What a call that never waits has come to. */
+typedef enum tt__io {
+    TT__IO_DONE,       /* something was moved, or the step is over */
+    TT__IO_WANT_READ,  /* nothing: again when the socket can be read from */
+    TT__IO_WANT_WRITE, /* nothing: again when it can be written to */
+    TT__IO_END,        /* of a read: the other side closed the connection */
+    TT__IO_FAILED      /* recorded: TT_ERR_NET, TT_ERR_AUTH (TLS refused), TT_ERR_PROTOCOL */
+} tt__io;
+
+/* TLS's own handshake, before anything else; a plain stream has none and is done. */
+tt__io tt__stream_begin(tt__stream *stream);
+
+/* Read up to `size` bytes; *got > 0 if done. */
+tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got);
+
+/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. After TT__IO_WANT_WRITE the next call must begin with the same bytes. */
+tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put);
+
+/* Bytes that were received but not yet read, of which poll() knows nothing: read until this is 0 before waiting for the socket. */
+size_t tt__stream_pending(const tt__stream *stream);
+
+/* A number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if plain. */
+void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);
+
+/* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
+
+/* TLS's handshake, then ours (role->channel is filled in). *peer (may be NULL): the other side's rank. */
+tt_status tt__stream_greet(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
+
+/* Read what is there, waiting for the first byte; *got = 0 at the end. */
+tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);
+tt_status tt__stream_read_full(tt__stream *stream, void *data, size_t size, int64_t deadline_ms);
+tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms);
+
+#endif

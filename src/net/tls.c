@@ -1,0 +1,288 @@
+/* Both ways to know each other end in the same: TLS 1.3 with an ephemeral key exchange, no session tickets, no early data. */
+#include "net/tls.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct tt__tls {
+    SSL_CTX *context;
+    BIO_METHOD *socket;
+    bool by_secret;
+    uint8_t key[TT__MAC_SIZE];
+};
+
+/* ---- OpenSSL's view of a socket: its own raises SIGPIPE */
+
+static int fd_of(BIO *bio) { return (int)(intptr_t)BIO_get_data(bio); }
+
+static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
+
+static int socket_write(BIO *bio, const char *data, int size) {
+    ssize_t n = send(fd_of(bio), data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    BIO_clear_retry_flags(bio);
+    if (n < 0 && again(errno))
+        BIO_set_retry_write(bio);
+    return (int)n;
+}
+
+static int socket_read(BIO *bio, char *data, int size) {
+    ssize_t n = recv(fd_of(bio), data, (size_t)size, MSG_DONTWAIT);
+    BIO_clear_retry_flags(bio);
+    if (n == 0)
+        BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+    else if (n < 0 && again(errno))
+        BIO_set_retry_read(bio);
+    return (int)n;
+}
+
+static long socket_control(BIO *bio, int command, long number, void *pointer) {
+    (void)number;
+    (void)pointer;
+    if (command == BIO_CTRL_EOF)
+        return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static bool make_socket_method(tt__tls *tls) {
+    tls->socket = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
+    return tls->socket && BIO_meth_set_write(tls->socket, socket_write) &&
+           BIO_meth_set_read(tls->socket, socket_read) && BIO_meth_set_ctrl(tls->socket, socket_control);
+}
+
+/* ---- by secret */
+
+/* The cipher says which hash the key is for (RFC 8446: SHA-256 where nothing else is agreed). */
+static const unsigned char psk_cipher[] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256 */
+static const unsigned char psk_name[] = "tutti job 1";
+enum { PSK_NAME_SIZE = sizeof psk_name - 1 };
+
+static SSL_SESSION *make_session(SSL *ssl) {
+    const tt__tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, psk_cipher);
+    SSL_SESSION *session = SSL_SESSION_new();
+    if (session && cipher && SSL_SESSION_set1_master_key(session, tls->key, sizeof tls->key) &&
+        SSL_SESSION_set1_id_context(session, psk_name, PSK_NAME_SIZE) && SSL_SESSION_set_cipher(session, cipher) &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+        return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+static int offer_secret(SSL *ssl, const EVP_MD *hash, const unsigned char **name, size_t *name_size,
+                        SSL_SESSION **session) {
+    (void)hash; /* only one cipher is offered, so it is SHA-256 */
+    *name = psk_name;
+    *name_size = PSK_NAME_SIZE;
+    return (*session = make_session(ssl)) != NULL;
+}
+
+static int find_secret(SSL *ssl, const unsigned char *name, size_t name_size, SSL_SESSION **session) {
+    *session = NULL; /* an unknown name is no error, but without a certificate to go on with it is the end */
+    return name_size != PSK_NAME_SIZE || memcmp(name, psk_name, name_size) != 0 ||
+           (*session = make_session(ssl)) != NULL;
+}
+
+static tt_status use_secret(tt__tls *tls, const tt__secret *secret) {
+    memcpy(tls->key, secret->tls_key, sizeof tls->key);
+    SSL_CTX_set_psk_use_session_callback(tls->context, offer_secret);
+    SSL_CTX_set_psk_find_session_callback(tls->context, find_secret);
+    /* No certificate is known to it, so one that is shown instead of the secret is refused. */
+    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
+    return SSL_CTX_set_ciphersuites(tls->context, "TLS_AES_128_GCM_SHA256")
+               ? TT_OK
+               : tt__fail(TT_ERR_UNSUPPORTED, "TLS: this OpenSSL has no TLS_AES_128_GCM_SHA256");
+}
+
+/* ---- by certificates */
+
+static const char *openssl_reason(void) {
+    unsigned long code = ERR_peek_last_error();
+    const char *reason = code ? ERR_reason_error_string(code) : NULL;
+    return reason ? reason : "no reason given";
+}
+
+static tt_status use_certificates(tt__tls *tls, const char *certificate, const char *key, const char *ca) {
+    const char *variable = "TT_TLS_CERT", *path = certificate;
+    bool good = SSL_CTX_use_certificate_chain_file(tls->context, certificate) == 1;
+    if (good) {
+        variable = "TT_TLS_KEY";
+        path = key;
+        good = SSL_CTX_use_PrivateKey_file(tls->context, key, SSL_FILETYPE_PEM) == 1;
+    }
+    if (good) {
+        variable = "TT_TLS_CA";
+        path = ca;
+        good = SSL_CTX_load_verify_locations(tls->context, ca, NULL) == 1;
+    }
+    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return good ? TT_OK : tt__fail(TT_ERR_IO, "TLS: %s=%s can't be used: %s", variable, path, openssl_reason());
+}
+
+/* ---- settings */
+
+static bool is_set(const char *value) { return value && *value; }
+
+static tt_status choose_credentials(tt__tls *tls, const tt__secret *secret) {
+    const char *certificate = getenv("TT_TLS_CERT"), *key = getenv("TT_TLS_KEY"), *ca = getenv("TT_TLS_CA");
+    int files = is_set(certificate) + is_set(key) + is_set(ca);
+    if (files == 3)
+        return use_certificates(tls, certificate, key, ca);
+    if (files)
+        return tt__fail(TT_ERR_INVALID,
+                        "TLS: expected all of TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA or none, but %s "
+                        "is not set",
+                        !is_set(certificate) ? "TT_TLS_CERT"
+                        : !is_set(key)       ? "TT_TLS_KEY"
+                                             : "TT_TLS_CA");
+    if (!secret || !secret->set)
+        return tt__fail(TT_ERR_INVALID, "TT_TLS=1 needs a job secret (TT_SECRET or TT_SECRET_FILE) or certificates "
+                                        "(TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA)");
+    tls->by_secret = true;
+    return use_secret(tls, secret);
+}
+
+static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
+    tls->context = SSL_CTX_new(TLS_method());
+    if (!tls->context || !make_socket_method(tls))
+        return tt__fail(TT_ERR_MEMORY, "TLS: OpenSSL can't be set up: %s", openssl_reason());
+    SSL_CTX_set_app_data(tls->context, tls);
+    SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION);
+    SSL_CTX_set_mode(tls->context,
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    /* Our protocols know themselves whether all was said, so an end without TLS's goodbye is an end like any other. */
+    SSL_CTX_set_options(tls->context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(tls->context, 0);
+    SSL_CTX_set_session_id_context(tls->context, psk_name, PSK_NAME_SIZE);
+    return choose_credentials(tls, secret);
+}
+
+tt_status tt__tls_load(tt__tls **out, const tt__secret *secret) {
+    const char *asked = getenv("TT_TLS");
+    *out = NULL;
+    if (!is_set(asked) || !strcmp(asked, "0"))
+        return TT_OK;
+    if (strcmp(asked, "1") != 0)
+        return tt__fail(TT_ERR_INVALID, "TT_TLS: expected 1 or 0, got \"%.40s\"", asked);
+    tt__tls *tls = calloc(1, sizeof *tls);
+    if (!tls)
+        return tt__fail(TT_ERR_MEMORY, "TLS: out of memory");
+    ERR_clear_error();
+    tt_status status = set_up(tls, secret);
+    if (status)
+        tt__tls_free(tls);
+    else
+        *out = tls;
+    return status;
+}
+
+void tt__tls_free(tt__tls *tls) {
+    if (!tls)
+        return;
+    SSL_CTX_free(tls->context);
+    BIO_meth_free(tls->socket);
+    explicit_bzero(tls->key, sizeof tls->key);
+    free(tls);
+}
+
+/* ---- connections */
+
+void *tt__tls_connection(tt__tls *tls, int fd, bool server) {
+    ERR_clear_error();
+    SSL *ssl = SSL_new(tls->context);
+    BIO *bio = ssl ? BIO_new(tls->socket) : NULL;
+    if (!bio) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    BIO_set_data(bio, (void *)(intptr_t)fd);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl, bio, bio);
+    if (server)
+        SSL_set_accept_state(ssl);
+    else
+        SSL_set_connect_state(ssl);
+    return ssl;
+}
+
+void tt__tls_connection_free(void *ssl) { SSL_free(ssl); }
+
+static tt__io fail_tls(SSL *ssl, tt_status status, const char *reason) {
+    const tt__tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    tt__fail(status, "TLS failed (%s). Both sides need TT_TLS=1 and %s", reason,
+             tls->by_secret ? "the same TT_SECRET or TT_SECRET_FILE"
+                            : "certificates of one CA (TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA)");
+    return TT__IO_FAILED;
+}
+
+static const char *reason_of(SSL *ssl) {
+    if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_CERTIFICATE_VERIFY_FAILED)
+        return X509_verify_cert_error_string(SSL_get_verify_result(ssl));
+    return openssl_reason();
+}
+
+static tt__io outcome(SSL *ssl, int result, int errnum) {
+    switch (SSL_get_error(ssl, result)) {
+    case SSL_ERROR_NONE:
+        return TT__IO_DONE;
+    case SSL_ERROR_WANT_READ:
+        return TT__IO_WANT_READ;
+    case SSL_ERROR_WANT_WRITE:
+        return TT__IO_WANT_WRITE;
+    case SSL_ERROR_ZERO_RETURN:
+        return TT__IO_END;
+    case SSL_ERROR_SYSCALL:
+        if (errnum)
+            tt__fail_errno(TT_ERR_NET, errnum, "the encrypted connection broke");
+        return errnum ? TT__IO_FAILED : TT__IO_END;
+    default:
+        return fail_tls(ssl, TT_ERR_AUTH, reason_of(ssl));
+    }
+}
+
+tt__io tt__tls_begin(void *ssl) {
+    ERR_clear_error();
+    errno = 0;
+    int result = SSL_do_handshake(ssl);
+    int errnum = errno;
+    tt__io io = outcome(ssl, result, errnum);
+    if (io == TT__IO_END)
+        return fail_tls(ssl, TT_ERR_AUTH, "the other side closed the connection");
+    /* A side that does not speak TLS may leave so, too; but one that is just ending does, and another try may find its successor. */
+    if (io == TT__IO_FAILED && errnum == ECONNRESET)
+        return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
+    return io;
+}
+
+tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got) {
+    ERR_clear_error();
+    errno = 0;
+    int result = SSL_read_ex(ssl, data, size, got);
+    return outcome(ssl, result, errno);
+}
+
+tt__io tt__tls_write(void *ssl, const void *data, size_t size, size_t *put) {
+    ERR_clear_error();
+    errno = 0;
+    int result = SSL_write_ex(ssl, data, size, put);
+    tt__io io = outcome(ssl, result, errno);
+    if (io != TT__IO_END)
+        return io;
+    tt__fail_errno(TT_ERR_NET, EPIPE, "writing to the connection");
+    return TT__IO_FAILED;
+}
+
+size_t tt__tls_pending(const void *ssl) { return (size_t)SSL_pending(ssl); }
+
+void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]) {
+    static const char label[] = "EXPORTER-Channel-Binding"; /* RFC 9266 */
+    ERR_clear_error();
+    if (SSL_export_keying_material(ssl, channel, TT__MAC_SIZE, label, sizeof label - 1, NULL, 0, 0) != 1)
+        memset(channel, 0, TT__MAC_SIZE);
+}
