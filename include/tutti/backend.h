@@ -1,11 +1,18 @@
 /* tutti/backend.h: how another communication engine carries out a group's calls. For authors of back ends; programs need it not.
  *
- * A back end is a shared object that exports `const tt_backend *tutti_backend(void)`. tt_init_process_group(.backend = "mpi") loads
- * libtutti-backend-mpi.so, from $TT_BACKEND_PATH (a list with ":") or from where libtutti lies; a name with a slash in it is a path. Tutti checks
- * arguments, keeps the order of a group's calls, gives each a deadline and each failure a text; a back end moves bytes.
+ * A back end is a shared object that exports
  *
- * Threads: calls on one engine come one at a time, but not always from the same thread; abort() alone may come at any time. Buffers stay
- * valid until the request is done. */
+ *   const tt_backend *tutti_backend(const tt_backend_host *host)
+ *
+ * and links nothing of Tutti's: what it needs comes in `host`. tt_init_process_group(.backend = "mpi") loads libtutti-backend-mpi.so,
+ * from $TT_BACKEND_PATH (a list with ":") or from where libtutti lies; a name with a slash in it is a path. It is loaded once and stays.
+ * docs/backends.md shows how one is written, examples/backend_plugin is one.
+ *
+ * Tutti checks arguments, keeps the order of a group's calls, gives each a deadline and each failure a text, scales for TT_AVG and TT_PREMUL_SUM,
+ * sums 16-bit floats in f32, and makes one call of several where the list of operations says so; a back end moves and adds.
+ *
+ * Threads: calls on one engine come one at a time, but not always from the same thread, and calls on several engines at once; abort() alone
+ * may come at any time. Buffers stay valid until the request is done. */
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
@@ -51,7 +58,7 @@ typedef struct tt_call {
     tt_dtype dtype;
     tt_reduce_op reduce_op;
     int root; /* root; peer of a send or receive (TT_ANY_SOURCE); 0 where there is none */
-    int tag;
+    int tag;  /* of a send or receive: >= 0 the program's; < 0 Tutti's own, which never meet those of the program */
     double factor; /* of TT_PREMUL_SUM */
     uint64_t
         count; /* elements: as in comm.h; of uneven ones this rank's own; bytes of an allocation; serial number of what is freed */
@@ -67,26 +74,53 @@ typedef struct tt_call {
     int line;
 } tt_call;
 
+/* What Tutti offers. Functions are those of the same name in tutti/base.h and tutti/store.h; thread-safe. */
+typedef struct tt_backend_host {
+    uint32_t abi; /* TT_BACKEND_ABI */
+
+    /* Record an error of the calling thread, as the library does, and return `status`: what was expected, what came, what to do. */
+    tt_status (*fail)(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+    void (*log)(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
+    const char *(*last_error)(void);
+
+    size_t (*dtype_size)(tt_dtype dtype);
+    const char *(*dtype_name)(tt_dtype dtype);
+    const char *(*reduce_op_name)(tt_reduce_op op);
+    const char *(*op_name)(tt_op op);
+
+    tt_status (*store_set)(tt_store *store, const char *key, const void *value, size_t size);
+    tt_status (*store_get)(tt_store *store, const char *key, tt_store_value *value);
+    tt_status (*store_add)(tt_store *store, const char *key, int64_t delta, int64_t *result);
+    tt_status (*store_check)(tt_store *store, const char *const *keys, size_t n, bool *all);
+    tt_status (*store_wait)(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
+    void (*store_value_free)(tt_store_value *value);
+} tt_backend_host;
+
 /* What a back end is told when a group begins. */
 typedef struct tt_backend_member {
     int rank, world_size;
     tt_store *
-        store; /* to meet through, under a prefix of its own; NULL: an engine that finds its ranks itself (.finds_ranks), or a world of one */
+        store; /* to meet through, under a prefix of its own, until open() returns; NULL: the engine finds its ranks itself
+                           (.finds_ranks), or a world of one */
     int64_t timeout_ms; /* of joining */
 } tt_backend_member;
 
 typedef struct tt_backend {
-    uint32_t abi; /* TT_BACKEND_ABI */
-    const char *name;
+    uint32_t abi;     /* TT_BACKEND_ABI */
+    const char *name; /* what tt_get_backend() says */
 
     /* ---- mandatory */
 
-    /* Join. Success: *engine is ended by close(). Errors are recorded by tt_backend_fail(). */
+    /* Join; may wait for the other ranks. Success: *engine is ended by close(). Errors are recorded by host->fail(). */
     tt_status (*open)(void **engine, const tt_backend_member *member);
+
+    /* Leave, and release the engine. Never waits for peers; requests that are under way are given up. */
     void (*close)(void *engine);
 
-    /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has no all_to_all".
-     * *request is handed to test() until it says done or fails; then it is gone. */
+    /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has no all_to_all"; a barrier
+     * and an all-reduce are mandatory. *request is handed to test() until it says done or fails; then it is gone. `call` and its arrays
+     * are gone when begin() returns, buffers stay until the request is. Counts are never 0 but in uneven calls. Collectives are begun
+     * in the same order on all ranks, and one after the other if `serial`; sends and receives at any time. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
     /* Advance; *done := whether the request is complete. *source: of a receive, who sent. An error ends the request, and the group. */
@@ -94,25 +128,31 @@ typedef struct tt_backend {
 
     /* ---- optional */
 
-    /* The engine takes this element type, with this reduce op where `op` reduces. NULL: whatever comm.h allows. */
+    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces. NULL: f32, f64, i8, u8, i16, i32 and i64; of the
+     * reduce ops SUM, PRODUCT, MIN, MAX, and BAND, BOR, BXOR of integers; data that are only moved may have any type. The rest Tutti makes of these
+     * (bools of u8, which are then 0 or 1), if the engine has those; else it is TT_ERR_UNSUPPORTED. */
     bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op);
 
-    /* A group of `count` ranks of `engine`, in this order; collective over the engine. Ranks outside get *sub = NULL. NULL: Tutti opens a second
-     * engine through the store instead; without a store tt_new_group() is TT_ERR_UNSUPPORTED. */
-    tt_status (*new_group)(void **sub, void *engine, const int *ranks, size_t count);
+    /* A group of `count` ranks of `engine`, in this order. Collective over the engine; all ranks have come when it is called, so it may wait for them.
+     * Ranks outside get *sub = NULL. NULL: Tutti opens a second engine through the store instead; without a store tt_new_group() is
+     * TT_ERR_UNSUPPORTED. */
+    tt_status (*new_group)(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
 
     /* Wait for progress, at most `ms`, instead of being polled. NULL: Tutti yields, then sleeps ever longer, up to 1 ms. */
     void (*wait)(void *engine, void *request, int64_t ms);
 
-    /* Make every call that is under way fail soon. NULL: they are given up where they are. */
+    /* Make every call that is under way fail soon: test() says so. NULL: they are given up where they are, and nothing the engine still does
+     * may touch their buffers after close(). */
     void (*abort)(void *engine);
 
-    bool finds_ranks; /* open() may be called without store, and sets rank and world size by itself: */
+    bool serial;      /* at most one collective at a time, begun when the one before is done */
+    bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */
     tt_status (*ranks)(int *rank, int *world_size);
 } tt_backend;
 
-/* For back ends: record an error of the calling thread, as the library does, and return `status`. Thread-safe. */
-TT_API tt_status tt_backend_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+/* The one symbol that a back end exports; NULL: it can't work here, host->fail() said why. */
+typedef const tt_backend *tt_backend_entry(const tt_backend_host *host);
+TT_EXTERN TT_API tt_backend_entry tutti_backend;
 
 TT_END_DECLS
 #endif

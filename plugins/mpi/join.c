@@ -1,0 +1,138 @@
+/* From MPI's processes to a group: joining, leaving, groups of some ranks. */
+#include "plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Wait for both communicators of a new engine. */
+static tt_status await(MPI_Request requests[2], int64_t deadline_ms) {
+    MPI_Status ignored[2];
+    for (int flag = 0; !flag;) {
+        tt_status status = mpi_check(MPI_Testall(2, requests, &flag, ignored), "MPI_Comm_idup");
+        if (status)
+            return status;
+        if (!flag && now_ms() > deadline_ms) {
+            mpi_break("a group could not be made, since not all ranks came in time");
+            return mpi_host->fail(TT_ERR_TIMEOUT, "mpi: not all ranks joined in time");
+        }
+        if (!flag)
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+    return TT_OK;
+}
+
+static void free_communicator(MPI_Comm *comm) {
+    if (*comm != MPI_COMM_NULL)
+        MPI_Comm_free(comm);
+}
+
+/* Two copies of `comm`. MPI's errors come back to us instead of ending the program. */
+static tt_status make_engine(void **out, MPI_Comm comm, int64_t timeout_ms) {
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    mpi_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return mpi_host->fail(TT_ERR_MEMORY, "mpi: no memory for a group");
+    e->calls = e->messages = MPI_COMM_NULL;
+    MPI_Comm_rank(comm, &e->rank);
+    MPI_Comm_size(comm, &e->size);
+    tt_status status = mpi_check(MPI_Comm_idup(comm, &e->calls, &requests[0]), "MPI_Comm_idup");
+    if (!status)
+        status = mpi_check(MPI_Comm_idup(comm, &e->messages, &requests[1]), "MPI_Comm_idup");
+    if (!status)
+        status = await(requests, now_ms() + timeout_ms);
+    if (status) { /* MPI may still write to it */
+        mpi_break("a group could not be made");
+        return status;
+    }
+    MPI_Comm_set_errhandler(e->calls, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(e->messages, MPI_ERRORS_RETURN);
+    *out = e;
+    return TT_OK;
+}
+
+/* The group's ranks must be MPI's, and all of them. */
+static tt_status check_ranks(const tt_backend_member *member) {
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == member->rank && size == member->world_size)
+        return TT_OK;
+    if (size == 1)
+        return mpi_host->fail(TT_ERR_UNSUPPORTED,
+                              "this process is rank %d of %d, but MPI runs alone in it: MPI can be started once in a "
+                              "process, and either mpirun or the first group of several ranks says how many there are",
+                              member->rank, member->world_size);
+    return mpi_host->fail(TT_ERR_UNSUPPORTED, "this process is rank %d of %d, but rank %d of %d of MPI_COMM_WORLD",
+                          member->rank, member->world_size, rank, size);
+}
+
+tt_status mpi_open(void **engine, const tt_backend_member *member) {
+    bool alone = member->world_size == 1;
+    mpi_lock();
+    tt_status status = mpi_start(member);
+    if (!status) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+        status = alone ? TT_OK : check_ranks(member);
+    }
+    if (!status)
+        status = make_engine(engine, alone ? MPI_COMM_SELF : MPI_COMM_WORLD, member->timeout_ms);
+    mpi_unlock();
+    return status;
+}
+
+/* Freeing a communicator is collective, but does not wait. One with requests under way is left to MPI, which can't take back a collective. */
+void mpi_close(void *engine) {
+    mpi_engine *e = engine;
+    int finalized = 0;
+    if (!e)
+        return;
+    mpi_lock();
+    MPI_Finalized(&finalized);
+    if (e->under_way)
+        mpi_break("a call was given up, which MPI can't take back");
+    if (!finalized && mpi_usable() == TT_OK) {
+        free_communicator(&e->calls);
+        free_communicator(&e->messages);
+    }
+    free(e);
+    mpi_unlock();
+}
+
+tt_status mpi_ranks(int *rank, int *world_size) {
+    mpi_lock();
+    tt_status status = mpi_start(NULL);
+    if (!status) {
+        MPI_Comm_rank(MPI_COMM_WORLD, rank);
+        MPI_Comm_size(MPI_COMM_WORLD, world_size);
+    }
+    mpi_unlock();
+    return status;
+}
+
+tt_status mpi_new_group(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms) {
+    const mpi_engine *e = engine;
+    MPI_Comm comm = MPI_COMM_NULL;
+    int key = -1;
+    *sub = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (ranks[i] == e->rank)
+            key = (int)i;
+    mpi_lock();
+    tt_status status = mpi_usable();
+    if (!status)
+        status = mpi_check(MPI_Comm_split(e->calls, key < 0 ? MPI_UNDEFINED : 0, key, &comm), "MPI_Comm_split");
+    if (!status && comm != MPI_COMM_NULL)
+        status = make_engine(sub, comm, timeout_ms);
+    if (!status)
+        free_communicator(&comm);
+    mpi_unlock();
+    return status;
+}

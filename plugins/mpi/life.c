@@ -1,0 +1,105 @@
+/* MPI in this process: started once, at the first group, and ended at exit if it was us who started it. */
+#include "plugin.h"
+#include "pmi.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t starter;       /* the process that started MPI; 0: none of ours did */
+static char broken[256];    /* why MPI can't be used any more */
+static int tag_max = 32767; /* what the standard promises */
+
+void mpi_lock(void) { pthread_mutex_lock(&lock); }
+void mpi_unlock(void) { pthread_mutex_unlock(&lock); }
+int mpi_tag_max(void) { return tag_max; }
+
+tt_status mpi_check(int code, const char *what) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return TT_OK;
+    MPI_Error_string(code, text, &length);
+    return mpi_host->fail(TT_ERR_NET, "%s: MPI says: %s", what, text);
+}
+
+void mpi_break(const char *why) {
+    if (!broken[0])
+        snprintf(broken, sizeof broken, "%s", why);
+}
+
+tt_status mpi_usable(void) {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized)
+        return mpi_host->fail(TT_ERR_STATE, "MPI was ended by MPI_Finalize()");
+    return broken[0] ? mpi_host->fail(TT_ERR_STATE, "MPI can't be used any more in this process: %s", broken) : TT_OK;
+}
+
+/* Ranks are through with each other when all have come here. A broken MPI would wait for ever, so it is left as it is. */
+static void finalize(void) {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized || broken[0] || getpid() != starter)
+        return;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+
+/* Whether a launcher of this MPI started the process. */
+static bool has_launcher(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_PORT"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return true;
+    return false;
+}
+
+static tt_status check_level(int level) {
+    if (level >= MPI_THREAD_SERIALIZED)
+        return TT_OK;
+    return mpi_host->fail(TT_ERR_UNSUPPORTED,
+                          "MPI runs without support for threads (level %d); call MPI_Init_thread() with at least "
+                          "MPI_THREAD_SERIALIZED, or leave starting MPI to Tutti",
+                          level);
+}
+
+static void ask_tag_max(void) {
+    int *value, there = 0;
+    if (MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &there) == MPI_SUCCESS && there)
+        tag_max = *value;
+}
+
+static tt_status init(void) {
+    int level = 0;
+    starter = getpid();
+    tt_status status = mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+    if (status)
+        return status;
+    if (atexit(finalize))
+        return mpi_host->fail(TT_ERR_MEMORY, "mpi: no memory to register the end of MPI");
+    return check_level(level);
+}
+
+tt_status mpi_start(const tt_backend_member *member) {
+    int initialized = 0, level = 0;
+    MPI_Initialized(&initialized);
+    if (initialized) {
+        ask_tag_max();
+        MPI_Query_thread(&level);
+        return starter ? mpi_usable() : check_level(level);
+    }
+    bool meets = member && member->store && member->world_size > 1 && !has_launcher();
+    tt_status status = meets ? pmi_begin(member) : TT_OK;
+    if (!status)
+        status = init();
+    if (meets)
+        pmi_end();
+    if (!status)
+        ask_tag_max();
+    return status;
+}
