@@ -68,6 +68,7 @@ typedef struct tt_call {
         *send_offsets; /* (world_size) elements; of all_to_all_v. Never NULL where the op has them */
     const size_t *recv_counts, *recv_offsets; /* (world_size) elements; of all_to_all_v and all_gather_v */
     void *const *bufs;                        /* of all_reduce_coalesced, with recv_counts: (buffers) */
+    const tt_p2p_op *ops;                     /* of batch_isend_irecv: (buffers) */
     size_t buffers;
     int64_t timeout_ms; /* > 0 */
     const char *file;

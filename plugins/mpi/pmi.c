@@ -142,6 +142,7 @@ tt_status pmi_begin(const tt_backend_member *member) {
 }
 
 void pmi_end(void) {
+    pmi_unannounce();
     pthread_mutex_lock(&pmi.lock);
     pmi.store = NULL;
     pthread_mutex_unlock(&pmi.lock);

@@ -16,8 +16,10 @@ tt_status pmi_begin(const tt_backend_member *member);
 /* MPI is up, the store may go. Later questions, of MPI_Finalize(), are answered without it. */
 void pmi_end(void);
 
-/* Tell the MPI library, by its environment, where to ask. One of the two is compiled in. */
+/* Tell the MPI library, by its environment, where to ask; and take that back, which is not meant for processes that this one starts. One
+ * of the two ways is compiled in. */
 tt_status pmi_announce(void);
+void pmi_unannounce(void);
 
 int pmi_rank(void);
 int pmi_size(void);

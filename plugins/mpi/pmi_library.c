@@ -101,3 +101,9 @@ tt_status pmi_announce(void) {
     setenv("OMPI_MCA_pmix", "flux", 1);
     return TT_OK;
 }
+
+void pmi_unannounce(void) {
+    unsetenv("FLUX_JOB_ID");
+    unsetenv("FLUX_PMI_LIBRARY_PATH");
+    unsetenv("OMPI_MCA_pmix");
+}

@@ -149,3 +149,9 @@ tt_status pmi_announce(void) {
     setenv("PMI_SIZE", number, 1);
     return TT_OK;
 }
+
+void pmi_unannounce(void) {
+    unsetenv("PMI_FD");
+    unsetenv("PMI_RANK");
+    unsetenv("PMI_SIZE");
+}

@@ -1,0 +1,191 @@
+/* Plug-ins are shared objects, libtutti-backend-NAME.so, that are loaded when a program first asks for them by name. */
+#include "comm/backend/plugin_load.h"
+
+#include "base/error.h"
+#include "comm/backend/host.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_PREFIX "libtutti-backend-"
+
+#ifndef TT__LIBDIR /* CMAKE_INSTALL_LIBDIR */
+#define TT__LIBDIR "lib"
+#endif
+
+/* Where to look, in order: folders separated by ":". */
+typedef char folders[8 * PATH_MAX];
+
+/* Plug-ins stay until the process ends: their engines have threads, and handlers that run at exit. */
+typedef struct loaded {
+    struct loaded *next;
+    const tt_backend *table;
+    char path[];
+} loaded;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static loaded *all;
+
+/* Beside the library; or, where it is linked into a program, in the tree that the program was installed or built in. */
+static void list_folders(folders text) {
+    const char *given = getenv("TT_BACKEND_PATH");
+    Dl_info self;
+    int n = snprintf(text, sizeof(folders), "%s%s", given ? given : "", given && *given ? ":" : "");
+    if (n < 0 || (size_t)n >= sizeof(folders) || !dladdr((const void *)&tt__backend_host, &self) || !self.dli_fname)
+        return;
+    char exe[PATH_MAX];
+    const char *path = self.dli_fname;
+    if (!strchr(path, '/')) { /* a program that was found in PATH */
+        ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+        exe[length > 0 ? length : 0] = '\0';
+        path = exe;
+    }
+    const char *slash = strrchr(path, '/');
+    int dir = slash ? (int)(slash - path) : 0;
+    snprintf(text + n, sizeof(folders) - (size_t)n, "%.*s/tutti:%.*s/../" TT__LIBDIR "/tutti:%.*s/../lib/tutti", dir,
+             path, dir, path, dir, path);
+}
+
+/* The next folder of a list; false at its end. Empty ones are left out. */
+static bool next_folder(const char **list, char *folder, size_t size) {
+    while (**list == ':')
+        ++*list;
+    size_t n = strcspn(*list, ":");
+    snprintf(folder, size, "%.*s", (int)n, *list);
+    *list += n;
+    return n > 0;
+}
+
+static bool find_file(const char *name, char *path, size_t size) {
+    folders list;
+    char folder[PATH_MAX];
+    list_folders(list);
+    for (const char *at = list; next_folder(&at, folder, sizeof folder);) {
+        int n = snprintf(path, size, "%s/" FILE_PREFIX "%s.so", folder, name);
+        if (n > 0 && (size_t)n < size && !access(path, R_OK))
+            return true;
+    }
+    return false;
+}
+
+/* ", gloo, mpi": what lies in one folder, but for what `text` has already. */
+static void list_found(const char *folder, char *text, size_t size) {
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        const char *name = entry->d_name + strlen(FILE_PREFIX);
+        size_t length = strlen(entry->d_name), n = strlen(text);
+        char item[NAME_MAX + 4];
+        if (strncmp(entry->d_name, FILE_PREFIX, strlen(FILE_PREFIX)) != 0 || length < strlen(FILE_PREFIX ".so") ||
+            strcmp(entry->d_name + length - 3, ".so") != 0)
+            continue;
+        snprintf(item, sizeof item, ", %.*s", (int)(strlen(name) - 3), name);
+        if (!strstr(text, item))
+            snprintf(text + n, size - n, "%s", item);
+    }
+    closedir(dir);
+}
+
+static tt_status fail_unknown(const char *name) {
+    folders list;
+    char folder[PATH_MAX], found[512] = "native";
+    list_folders(list);
+    for (const char *at = list; next_folder(&at, folder, sizeof folder);)
+        list_found(folder, found, sizeof found);
+    if (!strcmp(name, "nccl"))
+        return tt__fail(TT_ERR_UNSUPPORTED, "there is no back end nccl yet; there are: %s", found);
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "there is no back end \"%.100s\"; there are: %s. Looked for " FILE_PREFIX
+                    "%.100s.so in %.800s. TT_BACKEND_PATH names other folders",
+                    name, found, name, list);
+}
+
+/* An MPI library can't talk to another one's launcher, so there "mpi" is the launcher's. */
+static const char *name_here(const char *name) {
+    static const struct {
+        const char *name, *variable, *here;
+    } launchers[] = {{"mpi", "OMPI_COMM_WORLD_SIZE", "mpi-openmpi"}, {"mpi", "PMI_RANK", "mpi-mpich"}};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (!strcmp(name, launchers[i].name) && getenv(launchers[i].variable) &&
+            find_file(launchers[i].here, path, sizeof path))
+            return launchers[i].here;
+    return name;
+}
+
+tt_status tt__plugin_check(const tt_backend *table, const char *path) {
+    if (table->abi != TT_BACKEND_ABI)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "the back end %s was built for version %u of tutti/backend.h, this library has version %d: "
+                        "build it again",
+                        path, table->abi, TT_BACKEND_ABI);
+    const char *missing = !table->name || !*table->name         ? "name"
+                          : !table->open                        ? "open"
+                          : !table->close                       ? "close"
+                          : !table->test                        ? "test"
+                          : !table->begin[TT_OP_BARRIER]        ? "begin[TT_OP_BARRIER]"
+                          : !table->begin[TT_OP_ALL_REDUCE]     ? "begin[TT_OP_ALL_REDUCE]"
+                          : table->finds_ranks && !table->ranks ? "ranks (it says .finds_ranks)"
+                                                                : NULL;
+    if (missing)
+        return tt__fail(TT_ERR_UNSUPPORTED, "the back end %s has no %s in its table, which is mandatory", path,
+                        missing);
+    return TT_OK;
+}
+
+static tt_status load_file(const tt_backend **out, const char *path) {
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!object)
+        return tt__fail(TT_ERR_UNSUPPORTED, "the back end can't be loaded: %s", dlerror());
+    tt_backend_entry *entry;
+    *(void **)&entry = dlsym(object, "tutti_backend");
+    if (!entry)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%s is no back end: it has no function tutti_backend()", path);
+    tt_clear_error();
+    *out = entry(&tt__backend_host);
+    if (!*out)
+        return tt__fail(TT_ERR_UNSUPPORTED, "the back end %s refuses to work here%s%s", path,
+                        *tt_last_error() ? ": " : "", tt_last_error());
+    return tt__plugin_check(*out, path);
+}
+
+static tt_status load(const tt_backend **out, const char *path) {
+    for (const loaded *one = all; one; one = one->next)
+        if (!strcmp(one->path, path)) {
+            *out = one->table;
+            return TT_OK;
+        }
+    size_t n = strlen(path) + 1;
+    loaded *one = malloc(sizeof *one + n);
+    if (!one)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a back end");
+    tt_status status = load_file(out, path);
+    if (status) {
+        free(one);
+        return status;
+    }
+    one->table = *out;
+    one->next = all;
+    memcpy(one->path, path, n);
+    all = one;
+    return TT_OK;
+}
+
+tt_status tt__plugin_load(const tt_backend **out, const char *name) {
+    char path[PATH_MAX];
+    if (strchr(name, '/'))
+        snprintf(path, sizeof path, "%s", name);
+    else if (!find_file(name_here(name), path, sizeof path))
+        return fail_unknown(name);
+    pthread_mutex_lock(&lock);
+    tt_status status = load(out, path);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

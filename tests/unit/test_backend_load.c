@@ -1,0 +1,123 @@
+/* Finding plug-ins, and what is refused of their tables, each thing by name. */
+#include "comm/backend/plugin_load.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+static void assert_text(const char *text) {
+    if (!strstr(tt_last_error(), text))
+        fail_msg("expected \"%s\" in \"%s\"", text, tt_last_error());
+}
+
+static tt_status open_none(void **engine, const tt_backend_member *member) {
+    (void)engine, (void)member;
+    return TT_OK;
+}
+static void close_none(void *engine) { (void)engine; }
+static tt_status begin_none(void *engine, const tt_call *call, void **request) {
+    (void)engine, (void)call, (void)request;
+    return TT_OK;
+}
+static tt_status test_none(void *engine, void *request, bool *done, int *source) {
+    (void)engine, (void)request, (void)done, (void)source;
+    return TT_OK;
+}
+
+static const tt_backend whole = {.abi = TT_BACKEND_ABI,
+                                 .name = "none",
+                                 .open = open_none,
+                                 .close = close_none,
+                                 .begin = {[TT_OP_BARRIER] = begin_none, [TT_OP_ALL_REDUCE] = begin_none},
+                                 .test = test_none};
+
+static void refuse(tt_backend table, const char *what) {
+    assert_int_equal(tt__plugin_check(&table, "x.so"), TT_ERR_UNSUPPORTED);
+    assert_text("x.so");
+    assert_text(what);
+}
+
+static void every_mandatory_slot_is_asked_for(void **state) {
+    (void)state;
+    assert_int_equal(tt__plugin_check(&whole, "x.so"), TT_OK);
+    tt_backend table = whole;
+    table.abi = TT_BACKEND_ABI + 1;
+    refuse(table, "version");
+    table = whole;
+    table.name = NULL;
+    refuse(table, "no name");
+    table = whole;
+    table.open = NULL;
+    refuse(table, "no open");
+    table = whole;
+    table.close = NULL;
+    refuse(table, "no close");
+    table = whole;
+    table.test = NULL;
+    refuse(table, "no test");
+    table = whole;
+    table.begin[TT_OP_BARRIER] = NULL;
+    refuse(table, "no begin[TT_OP_BARRIER]");
+    table = whole;
+    table.begin[TT_OP_ALL_REDUCE] = NULL;
+    refuse(table, "no begin[TT_OP_ALL_REDUCE]");
+    table = whole;
+    table.finds_ranks = true;
+    refuse(table, "no ranks");
+}
+
+/* A folder with a file in it that says it is a back end. */
+static char folder[] = "/tmp/tutti-test-XXXXXX";
+static char file[64];
+
+static int make_folder(void **state) {
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/libtutti-backend-broken.so", folder);
+    FILE *stream = fopen(file, "w");
+    assert_non_null(stream);
+    fputs("no shared object", stream);
+    fclose(stream);
+    return setenv("TT_BACKEND_PATH", folder, 1);
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    return unlink(file) || rmdir(folder);
+}
+
+static void an_unknown_name_lists_those_there_are(void **state) {
+    (void)state;
+    const tt_backend *table = NULL;
+    assert_int_equal(tt__plugin_load(&table, "smoke-signals"), TT_ERR_UNSUPPORTED);
+    assert_text("no back end \"smoke-signals\"");
+    assert_text("native, broken");
+    assert_text(folder);
+    assert_int_equal(tt__plugin_load(&table, "nccl"), TT_ERR_UNSUPPORTED);
+    assert_text("no back end nccl yet; there are: native, broken");
+}
+
+static void what_is_no_back_end_is_refused(void **state) {
+    (void)state;
+    const tt_backend *table = NULL;
+    assert_int_equal(tt__plugin_load(&table, "broken"), TT_ERR_UNSUPPORTED);
+    assert_text(file);
+    assert_int_equal(tt__plugin_load(&table, "/nowhere/at-all.so"), TT_ERR_UNSUPPORTED);
+    assert_text("/nowhere/at-all.so");
+    assert_int_equal(tt__plugin_load(&table, "../relative"), TT_ERR_UNSUPPORTED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mandatory_slot_is_asked_for),
+        cmocka_unit_test(an_unknown_name_lists_those_there_are),
+        cmocka_unit_test(what_is_no_back_end_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
