@@ -98,5 +98,5 @@ def write(folder, sections):
     for section in sections:
         if not section.values:
             continue
-        draw = lines if section.key == "all_reduce" else bars
+        draw = lines if section.key.startswith("all_reduce") else bars
         (folder / f"{section.key}.svg").write_text(draw(section))

@@ -8,7 +8,7 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -108,12 +108,16 @@ def mlp_limit(out, world, steps):
     return run([program, world, steps], dict(os.environ, OMP_NUM_THREADS="1"))
 
 
-def mpi(out, sizes):
-    program = compiled(out, "mpicc", "mpi_allreduce.c", "-O2")
+def mpi(out, world, sizes):
+    """Open MPI; with more ranks than CPUs told so, as its manual asks."""
+    program = compiled(out, "mpicc.openmpi", "mpi_allreduce.c", "-O2")
     env = dict(os.environ)
     if os.geteuid() == 0:
         env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    return run(["mpirun", "-n", WORLD, program, *sizes], env)
+    crowded = world > len(os.sched_getaffinity(0))
+    if crowded:
+        env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return run(["mpirun.openmpi", *(["--oversubscribe"] if crowded else []), "-n", world, program, *sizes], env)
 
 
 def torch_startup():
@@ -127,11 +131,12 @@ def torch_startup():
 
 class Section:
     """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a contender
-    gives; `better`: "less" or "more"."""
+    gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told, of rows that
+    are sizes."""
 
-    def __init__(self, key, name, unit, better, contenders, ratios, rows):
+    def __init__(self, key, name, unit, better, contenders, ratios, rows, means=()):
         self.key, self.name, self.unit, self.better = key, name, unit, better
-        self.contenders, self.ratios, self.rows = contenders, ratios, rows
+        self.contenders, self.ratios, self.rows, self.means = contenders, ratios, rows, means
         self.values, self.notes, self.objects = {}, {}, []
 
     def measure(self, rounds):
@@ -168,7 +173,17 @@ class Section:
             cells = [number(self.median(row, name)) for name in self.contenders]
             cells += [ratio(self.median(row, ours), self.median(row, theirs), self.better) for ours, theirs in self.ratios]
             lines.append("| " + " | ".join([row, *cells]) + " |")
-        return lines + [f"{name}: {note}" for name, note in self.notes.items()]
+        return lines + self.mean_lines() + [f"{name}: {note}" for name, note in self.notes.items()]
+
+    def mean_lines(self):
+        lines = []
+        for ours, theirs, least in self.means:
+            rows = [row for row in self.values if size_of(row) >= least]
+            times = [times_better(self.median(row, ours), self.median(row, theirs), self.better) for row in rows]
+            if rows and all(times):
+                lines.append(f"geometric mean, {rows[0]} to {rows[-1]}: {ours} : {theirs} {statistics.geometric_mean(times):.2f} x; "
+                             f"least {min(times):.2f} x, at {rows[times.index(min(times))]}")
+        return [""] + lines if lines else []
 
 
 def number(value):
@@ -177,28 +192,62 @@ def number(value):
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def ratio(ours, theirs, better):
-    """How many times better ours is: above 1 it wins, whether less or more is better."""
+def times_better(ours, theirs, better):
+    """Above 1 ours wins, whether less or more is better."""
     if ours is None or theirs is None:
-        return "-"
-    times = theirs / ours if better == "less" else ours / theirs
-    return f"{times:.0f} x" if times >= 10 else f"{times:.2f} x"
+        return None
+    return theirs / ours if better == "less" else ours / theirs
+
+
+def ratio(ours, theirs, better):
+    times = times_better(ours, theirs, better)
+    return "-" if times is None else f"{times:.0f} x" if times >= 10 else f"{times:.2f} x"
+
+
+UNITS = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def size_label(size):
-    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size // scale} {unit}"
-    return f"{size} B"
+    return next(f"{size // scale} {unit}" for unit, scale in UNITS if size >= scale)
+
+
+def size_of(label):
+    count, unit = label.split()
+    return int(count) * dict(UNITS)[unit]
+
+
+def all_reduce_sections(out, quick):
+    sizes = [8, 1 << 10, 1 << 16, 1 << 20] if quick else [8, *(1 << shift for shift in range(10, 28, 2))]
+
+    def ours(world, sizes, buffers):
+        comma = ",".join(map(str, sizes))
+        return tutti("all_reduce", "--world", str(world), "--sizes", comma, "--buffers", buffers)
+
+    def by_size(found):
+        return [(size_label(found["bytes"]), found["usec_median"])]
+
+    symmetric, plain, gloo = "tutti symmetric", "tutti plain", "PyTorch gloo"
+    yield Section("all_reduce", f"all_reduce f32, {WORLD} ranks", "us", "less", {
+        symmetric: lambda: ours(WORLD, sizes, "symmetric"),
+        plain: lambda: ours(WORLD, sizes, "plain"),
+        "limit": lambda: shm_limit(out, sizes),
+        "Open MPI": lambda: mpi(out, WORLD, sizes),
+        gloo: lambda: torch(WORLD, "torch_allreduce.py", *sizes),
+    }, [(symmetric, "limit"), (symmetric, "Open MPI"), (plain, "Open MPI"), (symmetric, gloo)],
+        by_size, [(symmetric, "limit", 0), (symmetric, "Open MPI", 1 << 14), (plain, "Open MPI", 1 << 14), (symmetric, gloo, 0)])
+
+    for world in (4, 8):  # more ranks than CPUs on most machines that run this
+        yield Section(f"all_reduce_{world}", f"all_reduce f32, {world} ranks on {len(os.sched_getaffinity(0))} CPUs", "us", "less", {
+            symmetric: lambda world=world: ours(world, sizes, "symmetric"),
+            plain: lambda world=world: ours(world, sizes, "plain"),
+            "Open MPI": lambda world=world: mpi(out, world, sizes),
+            gloo: lambda world=world: torch(world, "torch_allreduce.py", *sizes),
+        }, [(symmetric, "Open MPI"), (plain, "Open MPI"), (symmetric, gloo)], by_size,
+            [(symmetric, "Open MPI", 0), (plain, "Open MPI", 0), (symmetric, gloo, 0)])
 
 
 def sections(out, quick):
-    sizes = [8, 1 << 10, 1 << 16, 1 << 20] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
     steps = 50 if quick else 200
-    comma = ",".join(map(str, sizes))
-
-    def all_reduce(buffers):
-        return tutti("all_reduce", "--world", str(WORLD), "--sizes", comma, "--buffers", buffers)
 
     def step_rows(found):
         ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
@@ -209,14 +258,7 @@ def sections(out, quick):
         return lambda: function(1) + function(2)
 
     return [
-        Section("all_reduce", f"all_reduce f32, {WORLD} ranks", "us", "less", {
-            "tutti symmetric": lambda: all_reduce("symmetric"),
-            "tutti plain": lambda: all_reduce("plain"),
-            "limit": lambda: shm_limit(out, sizes),
-            "Open MPI": lambda: mpi(out, sizes),
-            "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
-        }, [("tutti symmetric", "limit"), ("tutti symmetric", "Open MPI"), ("tutti plain", "Open MPI"),
-            ("tutti symmetric", "PyTorch gloo")], lambda found: [(size_label(found["bytes"]), found["usec_median"])]),
+        *all_reduce_sections(out, quick),
         Section("step", "training step", "ms and MB", "less", {
             "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
             "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),
