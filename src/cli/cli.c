@@ -44,3 +44,25 @@ int tt__cli_next_flag(const char *command, int argc, char **argv, const struct o
         return letter;
     return '?';
 }
+
+/* Whether the value of flag `arg` is the next argument. */
+static int wants_next(const char *arg, const struct option *options) {
+    for (; options->name; options++)
+        if (!strncmp(arg, "--", 2) && !strcmp(arg + 2, options->name))
+            return options->has_arg == required_argument;
+    return 0;
+}
+
+char *tt__cli_take_word(int *argc, char **argv, const struct option *options) {
+    for (int i = 1; i < *argc; i++) {
+        char *word = argv[i];
+        if (word[0] == '-') {
+            i += wants_next(word, options);
+            continue;
+        }
+        memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv); /* the NULL at the end, too */
+        --*argc;
+        return word;
+    }
+    return NULL;
+}

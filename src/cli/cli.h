@@ -12,6 +12,7 @@ int tt__cmd_run(int argc, char **argv);
 int tt__cmd_store(int argc, char **argv);
 int tt__cmd_bench(int argc, char **argv);
 int tt__cmd_data(int argc, char **argv);
+int tt__cmd_top(int argc, char **argv);
 
 /* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in place. Values stay
  * as they are. */
@@ -24,5 +25,8 @@ int tt__cli_usage_error(const char *command, const char *format, ...) __attribut
 /* The next flag of a command that takes nothing but flags: its letter in `options`, its value in optarg, and in *flag (may be NULL) how it
  * was typed. "-h" is known beside them. -1 after the last; '?' if something is wrong, which is said then: exit with TT__EXIT_USAGE. */
 int tt__cli_next_flag(const char *command, int argc, char **argv, const struct option *options, const char **flag);
+
+/* Take the first argument that is neither a flag of `options` nor the value of one out of argv: NULL if there is none. */
+char *tt__cli_take_word(int *argc, char **argv, const struct option *options);
 
 #endif

@@ -14,6 +14,7 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", tt__cmd_run, "start a program once per rank"},
+    {"top", tt__cmd_top, "show what the ranks of a running job do"},
     {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
     {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
     {"data", tt__cmd_data, "make a set of digits to train on, look at IDX files"},

@@ -13,6 +13,8 @@
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 
+#include "net/job_socket.h"
+
 #include <tutti/base.h>
 
 #include <signal.h>
@@ -32,9 +34,10 @@ typedef struct tt__job {
     int64_t grace_ms;        /* and after SIGTERM this long until SIGKILL */
 
     /* Filled in by tt__job_run(). */
-    char error_dir[256];  /* private directory of the workers' error files */
-    sigset_t worker_mask; /* the signal mask that workers are given back */
-    pid_t group;          /* the process group of launcher and workers */
+    char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
+    char error_dir[256];                 /* private directory of the workers' error files */
+    sigset_t worker_mask;                /* the signal mask that workers are given back */
+    pid_t group;                         /* the process group of launcher and workers */
 } tt__job;
 
 /* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with. Errors, with nothing

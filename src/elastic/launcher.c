@@ -13,6 +13,7 @@
 #include "elastic/keeper.h"
 #include "elastic/report.h"
 #include "elastic/streams.h"
+#include "elastic/watch.h"
 
 #include <tutti/store.h>
 
@@ -45,7 +46,8 @@ typedef struct launcher {
     int signals;         /* signalfd */
     int got_signal;      /* the first that came, 0 = none */
     bool done, keeper_lost;
-    struct timespec started;
+    tt__moment started;
+    tt__watch *watch;
     pid_t spared[MAX_SPARED]; /* children this process had before: a shell may have left some to us */
     size_t spared_count;
 } launcher;
@@ -142,7 +144,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     w->ended = true;
     w->status = status;
     w->order = l->ended++;
-    clock_gettime(CLOCK_REALTIME, &w->when);
+    w->when = tt__moment_now();
     publish_end(l, rank, status);
     tt__streams_drain(&l->streams, rank);
     if (status == 0)
@@ -232,7 +234,8 @@ static void wait_for_events(launcher *l) {
     int timeout = l->deadline_ms == INT64_MAX ? -1 : tt__left_ms(l->deadline_ms);
     l->fds[0] = (struct pollfd){.fd = l->keeper.socket, .events = POLLIN};
     l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
-    int n = 2 + tt__streams_poll(&l->streams, l->fds + 2, &timeout);
+    l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
+    int n = 3 + tt__streams_poll(&l->streams, l->fds + 3, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
 }
 
@@ -242,9 +245,40 @@ static void run_loop(launcher *l) {
         take_signals(l);
         hear_keeper(l);
         tt__streams_serve(&l->streams);
+        tt__watch_serve(l->watch);
         if (!l->done)
             next_phase(l);
     }
+}
+
+/* What readers are told: watch.h. */
+
+static void tell_info(void *user, tt__job_info *info) {
+    const launcher *l = user;
+    *info = (tt__job_info){.pid = getpid(),
+                           .started_realtime_ns = l->started.realtime_ns,
+                           .world = l->job->workers,
+                           .local_ranks = l->job->workers,
+                           .nodes = 1};
+    snprintf(info->program, sizeof info->program, "%s", l->job->file);
+    snprintf(info->run_id, sizeof info->run_id, "%s", l->job->run_id);
+    gethostname(info->hostname, sizeof info->hostname - 1);
+}
+
+static void tell_rank(void *user, int i, tt__job_rank *rank) {
+    const launcher *l = user;
+    const tt__worker *w = &l->workers[i];
+    *rank = (tt__job_rank){.rank = i,
+                           .pid = w->pid,
+                           .state = w->ended ? TT__JOB_ENDED
+                                    : w->pid ? TT__JOB_RUNNING
+                                             : TT__JOB_STARTING,
+                           .wait_status = w->status,
+                           .order = w->order,
+                           .secondary = w->secondary,
+                           .ended = w->when,
+                           .now = tt__moment_now()};
+    gethostname(rank->hostname, sizeof rank->hostname - 1);
 }
 
 /* The end. */
@@ -266,7 +300,7 @@ static int conclude(launcher *l) {
 static tt_status allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 3, sizeof *l->fds);
+    l->fds = calloc(n + 4, sizeof *l->fds);
     l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
     l->our_ends = calloc(n, sizeof *l->our_ends);
     if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
@@ -294,11 +328,14 @@ static tt_status start_keeper(launcher *l) {
 static tt_status start(launcher *l) {
     TT__TRY(allocate(l));
     TT__TRY(open_signals(l));
+    TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    TT__TRY(tt__watch_open(&l->watch, l->job->workers, &(tt__watch_job){l, .info = tell_info, .local = tell_rank},
+                           l->job->socket_name));
     TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port));
     l->job->master_port = tt_store_server_port(l->server);
-    clock_gettime(CLOCK_REALTIME, &l->started);
+    l->started = tt__moment_now();
     tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
     return TT_OK;
 }
@@ -310,6 +347,7 @@ static void finish(launcher *l) {
         waitpid(l->keeper.pid, NULL, 0);
     tt_store_free(l->store);
     tt_store_server_free(l->server);
+    tt__watch_free(l->watch);
     tt__job_error_dir_remove(l->job);
     /* Only writing is left: who asks us to end now means that. */
     if (l->signals >= 0) {
@@ -327,6 +365,7 @@ static void finish(launcher *l) {
 }
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
+    tt__ticks_init();
     launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .keeper = {.socket = -1}};
     tt_status status = start(&l);
     if (!status) {

@@ -47,8 +47,8 @@ static bool struck_down(const tt__worker *w) {
     return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
 }
 
-static int64_t ms_between(const struct timespec *a, const struct timespec *b) {
-    return (int64_t)(b->tv_sec - a->tv_sec) * 1000 + (b->tv_nsec - a->tv_nsec) / 1000000;
+static int64_t ms_between(const tt__moment *a, const tt__moment *b) {
+    return (b->realtime_ns - a->realtime_ns) / 1000000;
 }
 
 int tt__first_failure(const tt__worker *workers, int n) {
@@ -100,15 +100,17 @@ static bool says_the_same(const char *tail, const char *message) {
 }
 
 static void report_first(tt__streams *streams, const tt__job *job, const tt__worker *w, int rank,
-                         const struct timespec *started) {
+                         const tt__moment *started) {
     char how[160], clock[16] = "", tail[TT__TAIL_BYTES + 1];
     struct tm local;
-    if (localtime_r(&w->when.tv_sec, &local))
+    time_t when_s = (time_t)(w->when.realtime_ns / 1000000000);
+    if (localtime_r(&when_s, &local))
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
-    double seconds = (double)(w->when.tv_sec - started->tv_sec) + 1e-9 * (double)(w->when.tv_nsec - started->tv_nsec);
-    tt__streams_say(streams, "tutti run: rank %d %s: %s (local rank %d, pid %d, at %s.%03ld, %.1f s after the start)",
+    double seconds = 1e-9 * (double)(w->when.monotonic_ns - started->monotonic_ns);
+    tt__streams_say(streams, "tutti run: rank %d %s: %s (local rank %d, pid %d, at %s.%03d, %.1f s after the start)",
                     rank, w->secondary ? "failed because of another rank" : "failed first",
-                    describe(w, how, sizeof how), rank, (int)w->pid, clock, w->when.tv_nsec / 1000000, seconds);
+                    describe(w, how, sizeof how), rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
+                    seconds);
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
         tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
@@ -175,7 +177,7 @@ static bool reported(const tt__worker *workers, int rank, int first) {
 }
 
 void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
-                        const struct timespec *started) {
+                        const tt__moment *started) {
     report_first(streams, job, &workers[first], first, started);
     for (int rank = 0; rank < job->workers; rank++)
         if (rank != first && !reported(workers, rank, first))

@@ -5,18 +5,16 @@
 #include "elastic/job.h"
 #include "elastic/streams.h"
 
-#include <time.h>
-
 typedef struct tt__worker {
-    pid_t pid;            /* 0 = not started */
-    int exec_errno;       /* not 0: its program could not be executed */
-    bool ended;           /* the fields below are valid */
-    int status;           /* wait status */
-    int order;            /* 0, 1, ...: in which order they ended */
-    int told;             /* the signal the launcher had sent it before, 0 = none */
-    bool secondary;       /* it says itself that it ended because another one did */
-    char *message;        /* from its error file, or NULL; allocated */
-    struct timespec when; /* wall clock */
+    pid_t pid;      /* 0 = not started */
+    int exec_errno; /* not 0: its program could not be executed */
+    bool ended;     /* the fields below are valid */
+    int status;     /* wait status */
+    int order;      /* 0, 1, ...: in which order they ended */
+    int told;       /* the signal the launcher had sent it before, 0 = none */
+    bool secondary; /* it says itself that it ended because another one did */
+    char *message;  /* from its error file, or NULL; allocated */
+    tt__moment when;
 } tt__worker;
 
 /* "exit code 3" or "signal 9 (SIGKILL)". Returns `text`. */
@@ -37,8 +35,8 @@ void tt__error_file_read(const char *path, char **message, bool *secondary);
 enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 
-/* Report `first` in full and the others in a line each. started: wall clock of the job's start. */
+/* Report `first` in full and the others in a line each. started: when the job did. */
 void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
-                        const struct timespec *started);
+                        const tt__moment *started);
 
 #endif

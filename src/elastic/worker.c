@@ -42,6 +42,7 @@ static int set_environment(const tt__job *job, int rank) {
     failed |= setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     failed |= setenv("TORCHELASTIC_ERROR_FILE", tt__job_error_file(job, rank, error_file, sizeof error_file), 1);
     failed |= setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
+    failed |= setenv("TT_JOB_SOCKET", job->socket_name, 1);
     failed |= setenv("NCCL_ASYNC_ERROR_HANDLING", "1", 0);
     failed |= setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
     if (job->omp_threads)

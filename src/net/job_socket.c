@@ -1,12 +1,12 @@
 #include "net/job_socket.h"
 
 #include "base/error.h"
+#include "net/secret.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -27,12 +27,15 @@ static bool same_user(int fd) {
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) && (user.uid == geteuid() || user.uid == 0);
 }
 
-tt_status tt__job_socket_listen(int *fd, char name[TT__JOB_NAME_SIZE]) {
-    struct sockaddr_un address;
+tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
     uint64_t nonce;
-    if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-        return tt__fail(TT_ERR_SYSTEM, "the system gives no random bytes for the name of a socket");
+    TT__TRY(tt__random_bytes(&nonce, sizeof nonce));
     snprintf(name, TT__JOB_NAME_SIZE, TT__JOB_SOCKET_PREFIX "%d/%016llx", (int)getpid(), (unsigned long long)nonce);
+    return TT_OK;
+}
+
+tt_status tt__job_socket_listen(int *fd, const char *name) {
+    struct sockaddr_un address;
     socklen_t length = abstract_address(&address, name);
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd >= 0 && !bind(*fd, (struct sockaddr *)&address, length) && !listen(*fd, 128))

@@ -62,8 +62,11 @@ typedef struct tt__job_packet {
     };
 } tt__job_packet;
 
-/* A listening socket for a launcher, non-blocking; `name` receives its name. */
-tt_status tt__job_socket_listen(int *fd, char name[TT__JOB_NAME_SIZE]);
+/* A new name for this process's socket. */
+tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]);
+
+/* A listening socket of that name for a launcher, non-blocking. */
+tt_status tt__job_socket_listen(int *fd, const char *name);
 
 /* Take a caller: a non-blocking socket, or -1 if there is none or it is somebody else's. */
 int tt__job_socket_accept(int listener);

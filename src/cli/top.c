@@ -1,0 +1,215 @@
+/* tutti top: what the ranks of a job do now, also those that hang or are dead. */
+#include "cli/top.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/cli.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+typedef struct flags {
+    const char *job;
+    int64_t pid;
+    int64_t interval_ms;
+    bool once, json;
+} flags;
+
+static int help(void) {
+    printf(
+        "usage: tutti top [FLAGS] [JOB]\n"
+        "\n"
+        "Show what each rank of a job calls, who waits for whom and since when, how much is moved, and who comes late. "
+        "Ranks that\n"
+        "hang, are stopped or are dead are shown, too: all is read from memory that they share, without asking them.\n"
+        "\n"
+        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.\n"
+        "\n"
+        "  --pid PID           a process that \"tutti run\" did not start, and all ranks that it shares memory with\n"
+        "  --interval SECONDS  from one look to the next (default 1)\n"
+        "  --once              look once\n"
+        "  --json              one line of JSON for each look\n"
+        "\n"
+        "On a terminal the screen is refreshed until you press q. calls/s and B/s are those of the last second, as far "
+        "as the\n"
+        "last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent in "
+        "calls.\n");
+    return TT__EXIT_OK;
+}
+
+static tt_status take_flag(flags *f, int letter) {
+    double seconds;
+    switch (letter) {
+    case 'p':
+        return tt__parse_i64("--pid", optarg, 1, INT32_MAX, &f->pid);
+    case 'i':
+        TT__TRY(tt__parse_f64("--interval", optarg, &seconds));
+        if (!(seconds >= 0.05 && seconds <= 3600))
+            return tt__fail(TT_ERR_INVALID, "--interval: expected seconds from 0.05 to 3600, got \"%s\"", optarg);
+        f->interval_ms = (int64_t)(seconds * 1000);
+        return TT_OK;
+    case 'o':
+        f->once = true;
+        return TT_OK;
+    default:
+        f->json = true;
+        return TT_OK;
+    }
+}
+
+/* ---- the screen */
+
+static struct termios cooked;
+static volatile sig_atomic_t resized, ended;
+
+static void on_signal(int sig) {
+    if (sig == SIGWINCH)
+        resized = 1;
+    else
+        ended = 1;
+}
+
+/* Keys come one by one and unseen; the screen is another one, without cursor. */
+static void screen_begin(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    tcgetattr(STDIN_FILENO, &cooked);
+    struct termios raw = cooked;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    printf("\033[?1049h\033[?25l");
+}
+
+static void screen_end(void) {
+    printf("\033[?25h\033[?1049l");
+    fflush(stdout);
+    tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
+}
+
+/* Lines of `text`, cut to the window: the last line says how many did not fit. */
+static void screen_show(const char *text) {
+    struct winsize window = {.ws_row = 24, .ws_col = 80};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
+    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2, columns = window.ws_col ? window.ws_col : 80;
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    int shown = lines < rows ? lines : rows - 2;
+    printf("\033[H");
+    for (int i = 0; i < shown; i++) {
+        int n = (int)strcspn(text, "\n");
+        printf("%.*s\033[K\n", n < columns ? n : columns, text);
+        text += n + 1;
+    }
+    if (shown < lines)
+        printf("... %d more lines\033[K", lines - shown);
+    printf("\033[J");
+    fflush(stdout);
+}
+
+/* Wait for the next look; false: somebody has had enough. */
+static bool screen_wait(int64_t ms) {
+    int64_t deadline = tt__deadline_ms(ms);
+    while (!ended && !resized && tt__left_ms(deadline) > 0) {
+        struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
+        char key;
+        if (poll(&keys, 1, tt__left_ms(deadline)) <= 0)
+            continue;
+        if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')
+            return false;
+        if (key == ' ')
+            break;
+    }
+    resized = 0;
+    return !ended;
+}
+
+/* ---- looks */
+
+/* One look as text; the caller frees it. */
+static tt_status look(const flags *f, const tt__view_source *source, char **text) {
+    tt__view view;
+    size_t size;
+    *text = NULL;
+    TT__TRY(tt__view_take(&view, source));
+    FILE *out = open_memstream(text, &size);
+    tt_status status = !out      ? tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", view.n)
+                       : f->json ? tt__top_json(&view, out)
+                                 : tt__top_text(&view, out);
+    if (out)
+        fclose(out);
+    tt__view_free(&view);
+    return status;
+}
+
+static bool next_look(const flags *f, bool screen) {
+    if (screen)
+        return screen_wait(f->interval_ms);
+    poll(NULL, 0, (int)f->interval_ms);
+    return true;
+}
+
+/* Until the job ends, or the user has seen enough. */
+static tt_status watch(const flags *f, const tt__view_source *source) {
+    bool screen = !f->once && !f->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
+    tt_status status;
+    char *text;
+    int looks = 0;
+    if (screen)
+        screen_begin();
+    while (!(status = look(f, source, &text))) {
+        if (screen)
+            screen_show(text);
+        else
+            printf("%s%s", looks && !f->json ? "\n" : "", text);
+        free(text);
+        looks++;
+        if (f->once || fflush(stdout) || !next_look(f, screen))
+            break;
+    }
+    if (status)
+        free(text);
+    if (screen)
+        screen_end();
+    if (!status || !looks || (status != TT_ERR_NOT_FOUND && status != TT_ERR_NET))
+        return status;
+    if (!f->json)
+        printf("the job ended\n");
+    return TT_OK;
+}
+
+int tt__cmd_top(int argc, char **argv) {
+    static const struct option options[] = {
+        {"pid", required_argument, NULL, 'p'}, {"interval", required_argument, NULL, 'i'},
+        {"once", no_argument, NULL, 'o'},      {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
+    flags f = {.interval_ms = 1000};
+    tt__view_source source;
+    int letter;
+    tt__cli_normalise_flags(argc, argv);
+    f.job = tt__cli_take_word(&argc, argv, options);
+    while ((letter = tt__cli_next_flag("top", argc, argv, options, NULL)) != -1) {
+        if (letter == 'h')
+            return help();
+        if (letter == '?')
+            return TT__EXIT_USAGE;
+        if (take_flag(&f, letter))
+            return tt__cli_usage_error("top", "%s", tt_last_error());
+    }
+    if (f.job && f.pid)
+        return tt__cli_usage_error("top", "a job and --pid were given: expected one of them");
+    tt_status status = tt__view_find(&source, f.job, (pid_t)f.pid);
+    if (!status)
+        status = watch(&f, &source);
+    if (status)
+        fprintf(stderr, "tutti top: %s\n", tt_last_error());
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}

@@ -1,0 +1,24 @@
+/* How `tutti top` shows a view. */
+#ifndef TT_CLI_TOP_H
+#define TT_CLI_TOP_H
+
+#include "cli/view.h"
+
+#include <stdio.h>
+
+/* What a rank did in the last second, or in as much of it as its recorder remembers. */
+typedef struct tt__top_rates {
+    double calls_per_s, bytes_per_s;
+    double busy; /* share of the time inside calls, 0 to 1 */
+} tt__top_rates;
+
+tt__top_rates tt__top_rates_of(const tt__view_rank *rank);
+
+/* As lines of text, or as one line of JSON. */
+tt_status tt__top_text(const tt__view *view, FILE *out);
+tt_status tt__top_json(const tt__view *view, FILE *out);
+
+/* "350 us", "3.2 s", "2 h 5 min". Returns `text`. */
+const char *tt__top_duration(int64_t ns, char *text, size_t size);
+
+#endif

@@ -1,0 +1,72 @@
+#include "cli/top.h"
+
+#include "base/error.h"
+#include "elastic/report.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static double seconds(int64_t ns) { return (double)ns / 1e9; }
+
+static json_t *call_json(const tt__view_rank *rank) {
+    char text[256];
+    const tt__view_call *call = rank->current;
+    if (!call)
+        return json_null();
+    json_t *object =
+        json_pack("{s:s, s:s, s:i, s:s, s:b, s:b, s:f}", "op", tt_op_name((tt_op)call->record.op), "text",
+                  tt__record_text(rank->recorder, &call->record, text, sizeof text), "seq", (int)call->record.seq,
+                  "group", tt__recorder_group_ranks(rank->recorder, call->record.group), "open", (int)call->open,
+                  "failed", (int)(call->record.state == TT__CALL_FAILED), "seconds",
+                  seconds(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
+    return object ? object : json_null();
+}
+
+static json_t *waits_json(const tt__view_rank *rank) {
+    if (!rank->waits)
+        return json_null();
+    return json_pack("{s:i, s:i, s:s, s:f}", "for_rank", (int)rank->waiting.whom, "seq", (int)rank->waiting.seq,
+                     "group", tt__recorder_group_ranks(rank->recorder, rank->waiting.group), "seconds",
+                     seconds(rank->now_ns - rank->waits_since_ns));
+}
+
+static json_t *rank_json(const tt__view_rank *rank) {
+    static const char *const names[] = {"starting", "runs", "stopped", "ended", "gone"};
+    char how[64] = "";
+    tt__top_rates rates = tt__top_rates_of(rank);
+    if (rank->state == TT__VIEW_ENDED)
+        tt__end_text(rank->rank.wait_status, how, sizeof how);
+    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o}", "rank", (int)rank->rank.rank, "node",
+                     (int)rank->rank.node, "pid", (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid),
+                     "state", names[rank->state], "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec",
+                     rates.calls_per_s, "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank),
+                     "waits", waits_json(rank));
+}
+
+static json_t *group_json(const tt__view_group *group) {
+    return json_pack("{s:s, s:i, s:i, s:i, s:f}", "ranks", group->ranks, "calls", group->calls, "last_rank",
+                     group->last_rank, "last_count", group->last_count, "late_usec", (double)group->lateness_ns / 1e3);
+}
+
+tt_status tt__top_json(const tt__view *view, FILE *out) {
+    const tt__job_info *info = &view->snapshot.info;
+    tt__view_group *groups;
+    int n;
+    TT__TRY(tt__view_groups(view, &groups, &n));
+    json_t *ranks = json_array(), *late = json_array();
+    for (int i = 0; i < view->n; i++)
+        json_array_append_new(ranks, rank_json(&view->ranks[i]));
+    for (int i = 0; i < n; i++)
+        json_array_append_new(late, group_json(&groups[i]));
+    free(groups);
+    json_t *root = json_pack("{s:I, s:s, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "pid", (json_int_t)info->pid, "program",
+                             info->program, "run_id", info->run_id, "world", (int)info->world, "node", (int)info->node,
+                             "nodes", (int)info->nodes, "up", seconds(view->now_ns - info->started_realtime_ns),
+                             "ranks", ranks, "groups", late);
+    int failed = root ? json_dumpf(root, out, JSON_COMPACT) : -1;
+    json_decref(root);
+    if (failed)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the JSON of %d ranks", view->n);
+    fputc('\n', out);
+    return TT_OK;
+}

@@ -1,0 +1,253 @@
+#include "cli/view.h"
+
+#include "base/error.h"
+#include "elastic/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ANSWER_MS = 3000 };
+
+/* ---- one rank */
+
+/* 'R', 'T', 'Z', ... of a process of this host; 0: there is none. */
+static char process_state(int64_t pid) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    size_t n = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[n] = '\0';
+    const char *after = strrchr(line, ')'); /* the name may hold anything */
+    return after && after[1] == ' ' ? after[2] : 0;
+}
+
+static tt__view_state state_of(const tt__view_rank *rank, bool here) {
+    if (rank->rank.state == TT__JOB_ENDED)
+        return TT__VIEW_ENDED;
+    if (rank->rank.state == TT__JOB_STARTING)
+        return TT__VIEW_STARTING;
+    if (!here)
+        return rank->rank.stopped ? TT__VIEW_STOPPED : TT__VIEW_RUNS;
+    /* What the launcher started may be a script around the rank. */
+    int64_t pid = rank->recorder ? rank->recorder->pid : rank->rank.pid;
+    char state = process_state(pid);
+    if (state == 'T' || state == 't')
+        return TT__VIEW_STOPPED;
+    return state && state != 'Z' && state != 'X' ? TT__VIEW_RUNS : TT__VIEW_GONE;
+}
+
+const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size) {
+    char how[64];
+    switch (rank->state) {
+    case TT__VIEW_STARTING:
+        snprintf(text, size, "starts");
+        break;
+    case TT__VIEW_RUNS:
+        snprintf(text, size, "runs");
+        break;
+    case TT__VIEW_STOPPED:
+        snprintf(text, size, "STOPPED");
+        break;
+    case TT__VIEW_GONE:
+        snprintf(text, size, "GONE");
+        break;
+    case TT__VIEW_ENDED:
+        if (rank->rank.wait_status == 0)
+            snprintf(text, size, "ended");
+        else
+            snprintf(text, size, "DEAD: %s", tt__end_text(rank->rank.wait_status, how, sizeof how));
+        break;
+    }
+    return text;
+}
+
+/* From a rank's ticks to the clock of the view. */
+typedef struct clock_of {
+    tt__ticks_line line;
+    int64_t add_ns;
+} clock_of;
+
+static clock_of clock_for(const tt__view_rank *rank) {
+    clock_of clock = {.line = tt__ticks_line_through(&rank->recorder->begin, &rank->rank.now)};
+    clock.add_ns = rank->rank.now.realtime_ns - rank->rank.now.monotonic_ns -
+                   atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed);
+    return clock;
+}
+
+static int64_t view_ns(const clock_of *clock, uint64_t ticks) {
+    return tt__ticks_ns(&clock->line, ticks) + clock->add_ns;
+}
+
+static bool is_open(const tt__record *record) {
+    return record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
+}
+
+static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__record *record) {
+    tt__view_call *call = &rank->calls[rank->n++];
+    memcpy((void *)&call->record, (const void *)record, sizeof *record);
+    call->open = is_open(record);
+    call->begin_ns = view_ns(clock, record->begin);
+    call->end_ns = call->open ? rank->now_ns : record->end ? view_ns(clock, record->end) : call->begin_ns;
+    if (call->end_ns < call->begin_ns)
+        call->end_ns = call->begin_ns;
+}
+
+static void find_current(tt__view_rank *rank) {
+    for (int i = 0; i < rank->n && !rank->current; i++)
+        if (rank->calls[i].open)
+            rank->current = &rank->calls[i];
+    if (!rank->current && rank->n)
+        rank->current = &rank->calls[rank->n - 1];
+}
+
+/* A number may be given out and not used yet, so gaps are no end. */
+static void read_calls(tt__view_rank *rank, const clock_of *clock) {
+    uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
+    for (uint32_t back = TT__RECORDS; back-- > 0;) {
+        tt__record record;
+        if (tt__record_read(rank->recorder, last - back, &record))
+            add_call(rank, clock, &record);
+    }
+    find_current(rank);
+}
+
+static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const tt__job_info *info) {
+    bool here = seen->rank.node == info->node;
+    const tt__recorder *recorder = seen->recorder;
+    *rank = (tt__view_rank){.rank = seen->rank};
+    if (recorder && seen->rank.at.size == sizeof *recorder && recorder->magic == TT__RECORDER_MAGIC)
+        rank->recorder = recorder;
+    rank->state = state_of(rank, here);
+    tt__moment now = here ? tt__moment_now() : seen->rank.now;
+    rank->now_ns = rank->state == TT__VIEW_ENDED ? seen->rank.ended.realtime_ns : now.realtime_ns;
+    if (!rank->recorder)
+        return TT_OK;
+    clock_of clock = clock_for(rank);
+    rank->now_ns -= atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed);
+    rank->calls = malloc(TT__RECORDS * sizeof *rank->calls);
+    if (!rank->calls)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the calls of rank %d", seen->rank.rank);
+    read_calls(rank, &clock);
+    rank->waits = tt__recorder_waiting(rank->recorder, &rank->waiting);
+    if (rank->waits)
+        rank->waits_since_ns = view_ns(&clock, rank->waiting.since);
+    return TT_OK;
+}
+
+/* ---- the job */
+
+static int by_rank(const void *a, const void *b) {
+    const tt__seen_rank *left = a, *right = b;
+    return (left->rank.rank > right->rank.rank) - (left->rank.rank < right->rank.rank);
+}
+
+tt_status tt__view_make(tt__view *view, tt__snapshot *snapshot) {
+    *view = (tt__view){.snapshot = *snapshot};
+    *snapshot = (tt__snapshot){0};
+    int n = view->snapshot.n;
+    tt__ticks_init();
+    if (n)
+        qsort(view->snapshot.ranks, (size_t)n, sizeof *view->snapshot.ranks, by_rank);
+    view->ranks = calloc(n ? (size_t)n : 1, sizeof *view->ranks);
+    tt_status status = view->ranks ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a view of %d ranks", n);
+    for (; !status && view->n < n; view->n++)
+        status = read_rank(&view->ranks[view->n], &view->snapshot.ranks[view->n], &view->snapshot.info);
+    for (int i = 0; i < view->n; i++)
+        if (view->ranks[i].now_ns > view->now_ns)
+            view->now_ns = view->ranks[i].now_ns;
+    if (status)
+        tt__view_free(view);
+    return status;
+}
+
+tt_status tt__view_take(tt__view *view, const tt__view_source *source) {
+    tt__snapshot snapshot = {0};
+    *view = (tt__view){0};
+    if (source->pid)
+        TT__TRY(tt__view_process(&snapshot, source->pid));
+    else
+        TT__TRY(tt__snapshot_ask(&snapshot, source->socket, ANSWER_MS));
+    return tt__view_make(view, &snapshot);
+}
+
+void tt__view_free(tt__view *view) {
+    for (int i = 0; view->ranks && i < view->snapshot.n; i++)
+        free(view->ranks[i].calls);
+    free(view->ranks);
+    tt__snapshot_free(&view->snapshot);
+    *view = (tt__view){0};
+}
+
+/* ---- which job */
+
+static long pid_in(const char *socket) { return strtol(socket + strlen(TT__JOB_SOCKET_PREFIX), NULL, 10); }
+
+/* Is this the job that the user means: by the launcher's pid or the run id? */
+static bool is_meant(const char *socket, const char *job) {
+    char *end;
+    long pid = strtol(job, &end, 10);
+    if (!*end && end != job && pid == pid_in(socket))
+        return true;
+    tt__snapshot snapshot;
+    if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
+        return false;
+    bool same = !strcmp(snapshot.info.run_id, job);
+    tt__snapshot_free(&snapshot);
+    return same;
+}
+
+static size_t describe_job(const char *socket, char *text, size_t size) {
+    tt__snapshot snapshot;
+    if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
+        return 0;
+    const tt__job_info *info = &snapshot.info;
+    int n = snprintf(text, size, "\n  %lld  %s, %d rank%s, run id %s", (long long)info->pid, info->program, info->world,
+                     info->world == 1 ? "" : "s", info->run_id);
+    tt__snapshot_free(&snapshot);
+    return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
+}
+
+static tt_status fail_choice(const char *job, char *const *names, int n) {
+    char list[1200] = "";
+    size_t used = 0;
+    for (int i = 0; i < n; i++)
+        used += describe_job(names[i], list + used, sizeof list - used);
+    if (!used && job)
+        return tt__fail(TT_ERR_NOT_FOUND, "there is no job \"%.100s\" of yours here, nor any other", job);
+    if (!used)
+        return tt__fail(TT_ERR_NOT_FOUND, "no job of yours runs on this host (--pid PID looks at a process that "
+                                          "\"tutti run\" did not start)");
+    if (job)
+        return tt__fail(TT_ERR_NOT_FOUND, "there is no job \"%.100s\", or more than one; those of this host are:%s",
+                        job, list);
+    return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
+}
+
+tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid) {
+    char **names, *found = NULL;
+    int n, matches = 0;
+    *source = (tt__view_source){.pid = pid};
+    if (pid)
+        return TT_OK;
+    TT__TRY(tt__jobs_find(&names, &n));
+    for (int i = 0; i < n; i++) {
+        tt__snapshot probe;
+        bool meant = job ? is_meant(names[i], job) : !tt__snapshot_ask(&probe, names[i], ANSWER_MS);
+        if (!job && meant)
+            tt__snapshot_free(&probe);
+        found = meant ? names[i] : found;
+        matches += meant;
+    }
+    if (matches == 1)
+        snprintf(source->socket, sizeof source->socket, "%s", found);
+    tt_status status = matches == 1 ? TT_OK : fail_choice(job, names, n);
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    return status;
+}

@@ -1,0 +1,96 @@
+/* A job as `tutti top` and `tutti trace` look at it: what each rank called lately, all on one clock. */
+#ifndef TT_CLI_VIEW_H
+#define TT_CLI_VIEW_H
+
+#include "comm/record.h"
+#include "elastic/snapshot.h"
+
+/* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */
+typedef struct tt__view_call {
+    tt__record record;
+    int64_t begin_ns;
+    int64_t end_ns; /* DONE or FAILED: when; otherwise up to when it was under way: now, or the process's end */
+    bool open;      /* it has not ended */
+} tt__view_call;
+
+typedef enum tt__view_state {
+    TT__VIEW_STARTING,
+    TT__VIEW_RUNS,
+    TT__VIEW_STOPPED, /* by a signal or a debugger */
+    TT__VIEW_ENDED,   /* rank.wait_status says how */
+    TT__VIEW_GONE     /* the process that was seen is no more; its parent has not said how */
+} tt__view_state;
+
+typedef struct tt__view_rank {
+    tt__job_rank rank;
+    tt__view_state state;
+    const tt__recorder *recorder; /* in the snapshot; NULL: it never joined */
+    tt__view_call *calls;         /* (n), oldest first */
+    int n;
+    const tt__view_call *current; /* the oldest that is open, or else the last; NULL: none */
+    bool waits;                   /* `waiting` is valid, */
+    tt__waiting waiting;
+    int64_t waits_since_ns; /* and this */
+    int64_t now_ns;         /* or when it ended */
+    char groups_text[64];
+} tt__view_rank;
+
+typedef struct tt__view {
+    tt__snapshot snapshot;
+    tt__view_rank *ranks; /* (n), by rank */
+    int n;
+    int64_t now_ns;
+} tt__view;
+
+/* Where to look: a job's socket, or a process (and all it shares memory with). */
+typedef struct tt__view_source {
+    char socket[TT__JOB_NAME_SIZE]; /* "": no launcher, */
+    pid_t pid;                      /* but this process */
+} tt__view_source;
+
+/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a list of the jobs there are. */
+tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid);
+
+tt_status tt__view_take(tt__view *view, const tt__view_source *source);
+
+/* From a snapshot, which the view takes. */
+tt_status tt__view_make(tt__view *view, tt__snapshot *snapshot);
+
+void tt__view_free(tt__view *view);
+
+/* "runs", "stopped", "dead: signal 9 (SIGKILL)", "ended", ... Returns `text`. */
+const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size);
+
+/* Read the recorders that process `pid` shares memory with: view_process.c. */
+tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid);
+
+/* ---- stragglers */
+
+/* Calls of one group that all its ranks have in their recorders. */
+typedef struct tt__view_group {
+    uint32_t id;
+    const char *ranks;   /* "0-3" */
+    int calls;           /* that were compared */
+    int last_rank;       /* who came last most often, -1: nobody did (no calls), */
+    int last_count;      /* how often, */
+    int64_t lateness_ns; /* and the median of how much later than the others (their median) in those calls */
+} tt__view_group;
+
+/* One collective call as all its ranks saw it. */
+typedef struct tt__view_meeting {
+    uint32_t group, seq;
+    int n;                             /* ranks that have it */
+    const tt__view_call *first, *last; /* to begin it */
+    int last_rank;
+    int64_t lateness_ns;         /* the last one's, behind the median of the others */
+    const tt__view_call **calls; /* (view->n), by place in view->ranks; NULL: not there */
+} tt__view_meeting;
+
+/* All collective calls, by group and then sequence number: *meetings (n), ended by tt__view_meetings_free(). */
+tt_status tt__view_meetings(const tt__view *view, tt__view_meeting **meetings, int *n);
+void tt__view_meetings_free(tt__view_meeting *meetings, int n);
+
+/* *groups (n), the caller's to free(). */
+tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n);
+
+#endif

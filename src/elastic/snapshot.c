@@ -1,0 +1,114 @@
+#include "elastic/snapshot.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Map the recorder that `at` describes. What a stranger hands over may not be as large as it says, so look first. */
+static void map_recorder(tt__seen_rank *seen, int memory) {
+    const tt__job_recorder *at = &seen->rank.at;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
+    struct stat info;
+    if (!at->size || fstat(memory, &info) || (uint64_t)info.st_size < at->offset + at->size)
+        return;
+    void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, memory, (off_t)(at->offset - before));
+    if (mapping == MAP_FAILED)
+        return;
+    seen->mapping = mapping;
+    seen->mapped = size;
+    seen->recorder = (const char *)mapping + before;
+}
+
+tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory) {
+    size_t n = (size_t)snapshot->n;
+    tt__seen_rank *ranks = realloc(snapshot->ranks, (n + 1) * sizeof *ranks);
+    if (!ranks)
+        return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", snapshot->n + 1);
+    snapshot->ranks = ranks;
+    ranks[n] = (tt__seen_rank){.rank = *rank};
+    if (memory >= 0)
+        map_recorder(&ranks[n], memory);
+    snapshot->n++;
+    return TT_OK;
+}
+
+void tt__snapshot_free(tt__snapshot *snapshot) {
+    for (int i = 0; i < snapshot->n; i++)
+        if (snapshot->ranks[i].mapping)
+            munmap(snapshot->ranks[i].mapping, snapshot->ranks[i].mapped);
+    free(snapshot->ranks);
+    *snapshot = (tt__snapshot){0};
+}
+
+/* Packets up to TT__JOB_END. */
+static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
+    for (;;) {
+        tt__job_packet packet;
+        int memory, got = tt__job_receive(fd, &packet, &memory);
+        tt_status status = TT_OK;
+        if (got == 0)
+            return tt__fail(TT_ERR_TIMEOUT, "the launcher at \"%s\" does not answer in time", name);
+        if (got < 0)
+            return tt__fail(TT_ERR_NET, "the launcher at \"%s\" ended", name);
+        if (packet.kind == TT__JOB_INFO)
+            snapshot->info = packet.info;
+        else if (packet.kind == TT__JOB_RANK)
+            status = tt__snapshot_add(snapshot, &packet.rank, memory);
+        if (memory >= 0)
+            close(memory);
+        TT__TRY(status);
+        if (packet.kind == TT__JOB_END)
+            return TT_OK;
+    }
+}
+
+tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms) {
+    tt__job_packet packet = {0};
+    int fd;
+    *snapshot = (tt__snapshot){0};
+    TT__TRY(tt__job_socket_connect(&fd, name, timeout_ms));
+    tt_status status = tt__job_send(fd, TT__JOB_LIST, &packet, -1)
+                           ? take_answer(snapshot, fd, name)
+                           : tt__fail(TT_ERR_NET, "the launcher at \"%s\" ended", name);
+    close(fd);
+    if (status)
+        tt__snapshot_free(snapshot);
+    return status;
+}
+
+/* The name in a line of /proc/net/unix of a listening socket, or NULL. Connections to it have the same name. */
+static const char *listener_name(char *line) {
+    unsigned flags = 0;
+    char *name = strstr(line, "@" TT__JOB_SOCKET_PREFIX);
+    if (!name || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000)) /* __SO_ACCEPTCON */
+        return NULL;
+    name[strcspn(name, "\n")] = '\0';
+    return name + 1;
+}
+
+tt_status tt__jobs_find(char ***names, int *n) {
+    FILE *file = fopen("/proc/net/unix", "re");
+    char line[512];
+    *names = NULL;
+    *n = 0;
+    if (!file)
+        return tt__fail_errno(TT_ERR_IO, errno, "can't read /proc/net/unix");
+    while (fgets(line, sizeof line, file)) {
+        const char *name = listener_name(line);
+        char **more = name ? realloc(*names, (size_t)(*n + 1) * sizeof *more) : NULL;
+        if (!more)
+            continue;
+        *names = more;
+        if ((more[*n] = strdup(name)))
+            ++*n;
+    }
+    fclose(file);
+    return TT_OK;
+}

@@ -1,0 +1,31 @@
+/* What a reader gets to see of a job at one moment: who its ranks are, how they are, and their flight recorders, mapped. */
+#ifndef TT_ELASTIC_SNAPSHOT_H
+#define TT_ELASTIC_SNAPSHOT_H
+
+#include "net/job_socket.h"
+
+typedef struct tt__seen_rank {
+    tt__job_rank rank;
+    const void *recorder; /* rank.at.size bytes, as the rank writes them; NULL: it has none */
+    void *mapping;        /* what is unmapped */
+    size_t mapped;
+} tt__seen_rank;
+
+typedef struct tt__snapshot {
+    tt__job_info info;
+    tt__seen_rank *ranks; /* (n), in no order */
+    int n;
+} tt__snapshot;
+
+/* Ask the launcher at socket `name`. Errors: TT_ERR_NOT_FOUND, TT_ERR_AUTH, TT_ERR_TIMEOUT, TT_ERR_NET it ended meanwhile, TT_ERR_MEMORY. */
+tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms);
+
+/* Add a rank. `memory` stays the caller's. */
+tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory);
+
+void tt__snapshot_free(tt__snapshot *snapshot);
+
+/* Names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be freed. */
+tt_status tt__jobs_find(char ***names, int *n);
+
+#endif

@@ -1,0 +1,252 @@
+#include "elastic/watch.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAX_CALLERS = 1024, MAX_RECORDER = 1 << 20 };
+
+/* What a rank handed in. */
+typedef struct seat {
+    int memory; /* -1: nothing */
+    tt__job_recorder at;
+    int caller; /* the index of its connection; -1: that has ended, and `memory` is a copy */
+} seat;
+
+/* A connection. */
+typedef struct caller {
+    int fd;                                  /* -1: free */
+    int seat;                                /* of a rank; -1: a reader */
+    enum { LISTENS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
+    int next;                                /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
+} caller;
+
+struct tt__watch {
+    tt__watch_job job;
+    int epoll, listener, first_rank, n;
+    seat *seats; /* (n) */
+    caller callers[MAX_CALLERS];
+};
+
+enum { LISTENER = MAX_CALLERS };
+
+static bool watch_for(tt__watch *watch, int fd, int which, uint32_t events, int how) {
+    struct epoll_event event = {.events = events, .data.u32 = (uint32_t)which};
+    return epoll_ctl(watch->epoll, how, fd, &event) == 0;
+}
+
+static tt_status start_listening(tt__watch *watch, const char *name) {
+    watch->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (watch->epoll < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an epoll descriptor");
+    TT__TRY(tt__job_socket_listen(&watch->listener, name));
+    if (!watch_for(watch, watch->listener, LISTENER, EPOLLIN, EPOLL_CTL_ADD))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch the job's socket");
+    return TT_OK;
+}
+
+tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const char *name) {
+    tt__watch *watch = malloc(sizeof *watch);
+    seat *seats = malloc((size_t)n * sizeof *seats);
+    *out = NULL;
+    if (!watch || !seats) {
+        free(seats);
+        free(watch);
+        return tt__fail(TT_ERR_MEMORY, "no memory for the recorders of %d workers", n);
+    }
+    *watch = (tt__watch){.job = *job, .n = n, .seats = seats, .listener = -1, .epoll = -1};
+    for (int i = 0; i < n; i++)
+        seats[i] = (seat){.memory = -1, .caller = -1};
+    for (int i = 0; i < MAX_CALLERS; i++)
+        watch->callers[i] = (caller){.fd = -1, .seat = -1};
+    tt_status status = start_listening(watch, name);
+    if (status)
+        tt__watch_free(watch);
+    else
+        *out = watch;
+    return status;
+}
+
+static void close_fd(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void tt__watch_free(tt__watch *watch) {
+    if (!watch)
+        return;
+    for (int i = 0; i < MAX_CALLERS; i++)
+        close_fd(&watch->callers[i].fd);
+    for (int i = 0; i < watch->n; i++)
+        close_fd(&watch->seats[i].memory);
+    close_fd(&watch->listener);
+    close_fd(&watch->epoll);
+    free(watch->seats);
+    free(watch);
+}
+
+void tt__watch_first_rank(tt__watch *watch, int first_rank) { watch->first_rank = first_rank; }
+
+int tt__watch_fd(const tt__watch *watch) { return watch->epoll; }
+
+/* ---- ranks */
+
+static bool read_whole(int fd, void *to, size_t size, uint64_t offset) {
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pread(fd, (char *)to + done, size - done, (off_t)(offset + done));
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+size_t tt__watch_read(const tt__watch *watch, int i, void *memory, size_t size) {
+    const seat *s = &watch->seats[i];
+    return s->memory >= 0 && s->at.size <= size && read_whole(s->memory, memory, s->at.size, s->at.offset) ? s->at.size
+                                                                                                           : 0;
+}
+
+/* A file of our own with the recorder alone, or -1. */
+static int copy_recorder(const seat *s) {
+    char *bytes = malloc(s->at.size);
+    int copy = memfd_create("tutti-record", MFD_CLOEXEC);
+    bool good = bytes && copy >= 0 && read_whole(s->memory, bytes, s->at.size, s->at.offset) &&
+                pwrite(copy, bytes, s->at.size, 0) == (ssize_t)s->at.size;
+    free(bytes);
+    if (!good)
+        close_fd(&copy);
+    return copy;
+}
+
+static void let_go(seat *s) {
+    int copy = copy_recorder(s);
+    close_fd(&s->memory);
+    s->memory = copy;
+    s->at.offset = 0;
+    s->caller = -1;
+}
+
+/* Takes `memory`. */
+static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *at, int memory) {
+    int i = at->rank - watch->first_rank;
+    if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER) {
+        close_fd(&memory);
+        return false;
+    }
+    seat *s = &watch->seats[i];
+    if (s->caller >= 0)
+        watch->callers[s->caller].seat = -1;
+    close_fd(&s->memory);
+    *s = (seat){.memory = memory, .at = *at, .caller = which};
+    watch->callers[which].seat = i;
+    return true;
+}
+
+/* ---- readers */
+
+/* Packet number `next` of an answer; false if it can't be sent now. */
+static bool tell_next(tt__watch *watch, const caller *c) {
+    tt__job_packet packet = {0};
+    int remotes = watch->job.remotes ? watch->job.remotes(watch->job.user) : 0, i = c->next - 1, memory = -1;
+    if (i < 0) {
+        watch->job.info(watch->job.user, &packet.info);
+        return tt__job_send(c->fd, TT__JOB_INFO, &packet, -1);
+    }
+    if (i < watch->n) {
+        watch->job.local(watch->job.user, i, &packet.rank);
+        memory = watch->seats[i].memory;
+        packet.rank.at = watch->seats[i].at;
+    } else if (i < watch->n + remotes) {
+        memory = watch->job.remote(watch->job.user, i - watch->n, &packet.rank);
+    } else {
+        return tt__job_send(c->fd, TT__JOB_END, &packet, -1);
+    }
+    if (memory < 0)
+        packet.rank.at.size = 0;
+    return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory);
+}
+
+/* Send what the reader's socket has room for. */
+static void tell(tt__watch *watch, int which) {
+    caller *c = &watch->callers[which];
+    int packets = 2 + watch->n + (watch->job.remotes ? watch->job.remotes(watch->job.user) : 0);
+    while (c->next < packets && tell_next(watch, c))
+        c->next++;
+    c->reader = c->next < packets ? IS_TOLD : LISTENS;
+    watch_for(watch, c->fd, which, EPOLLIN | (c->reader == IS_TOLD ? EPOLLOUT : 0), EPOLL_CTL_MOD);
+}
+
+static void begin_answer(tt__watch *watch, int which) {
+    watch->callers[which].next = 0;
+    tell(watch, which);
+}
+
+void tt__watch_answer(tt__watch *watch) {
+    for (int i = 0; i < MAX_CALLERS; i++)
+        if (watch->callers[i].fd >= 0 && watch->callers[i].reader == WAITS)
+            begin_answer(watch, i);
+}
+
+/* ---- connections */
+
+static void hang_up(tt__watch *watch, int which) {
+    caller *c = &watch->callers[which];
+    if (c->seat >= 0)
+        let_go(&watch->seats[c->seat]);
+    close_fd(&c->fd);
+}
+
+static void take_callers(tt__watch *watch) {
+    int fd;
+    while ((fd = tt__job_socket_accept(watch->listener)) >= 0) {
+        int which = 0;
+        while (which < MAX_CALLERS && watch->callers[which].fd >= 0)
+            which++;
+        if (which == MAX_CALLERS || !watch_for(watch, fd, which, EPOLLIN, EPOLL_CTL_ADD)) {
+            close(fd);
+            continue;
+        }
+        watch->callers[which] = (caller){.fd = fd, .seat = -1};
+    }
+}
+
+/* One packet; false if the connection is over. */
+static bool hear(tt__watch *watch, int which) {
+    caller *c = &watch->callers[which];
+    tt__job_packet packet;
+    int memory, got = tt__job_receive(c->fd, &packet, &memory);
+    if (got <= 0)
+        return got == 0;
+    if (packet.kind == TT__JOB_RECORDER && c->seat < 0)
+        return take_recorder(watch, which, &packet.recorder, memory);
+    close_fd(&memory);
+    if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)
+        return false;
+    c->reader = WAITS;
+    if (!watch->job.asked || watch->job.asked(watch->job.user))
+        begin_answer(watch, which);
+    return true;
+}
+
+void tt__watch_serve(tt__watch *watch) {
+    struct epoll_event events[64];
+    int n = epoll_wait(watch->epoll, events, sizeof events / sizeof *events, 0);
+    for (int i = 0; i < n; i++) {
+        int which = (int)events[i].data.u32;
+        if (which == LISTENER) {
+            take_callers(watch);
+            continue;
+        }
+        if (watch->callers[which].fd >= 0 && events[i].events & EPOLLOUT)
+            tell(watch, which);
+        if (events[i].events & ~(uint32_t)EPOLLOUT && !hear(watch, which))
+            hang_up(watch, which);
+    }
+}

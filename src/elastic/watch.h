@@ -1,0 +1,43 @@
+/* The job's socket (net/job_socket.h), as its launcher serves it: ranks hand in their flight recorders, readers get them.
+ *
+ * What a rank handed in is kept open; when the rank closes its connection, by its end or because it left its job's groups, the recorder is
+ * copied and the rank's memory let go, so that nothing but a recorder outlives a rank. */
+#ifndef TT_ELASTIC_WATCH_H
+#define TT_ELASTIC_WATCH_H
+
+#include "net/job_socket.h"
+
+/* Who knows the job: fills in what readers are told. */
+typedef struct tt__watch_job {
+    void *user;
+    void (*info)(void *user, tt__job_info *info);
+    void (*local)(void *user, int i,
+                  tt__job_rank *rank); /* the i-th of this host; its recorder is the watch's own to add */
+    /* Ranks of other hosts: how many are known, and one of them, with a descriptor (the job's own) or -1. NULL: there are none. */
+    int (*remotes)(void *user);
+    int (*remote)(void *user, int i, tt__job_rank *rank);
+    /* A reader asks. False: it is to be answered later, when tt__watch_answer() is called. NULL: at once. */
+    bool (*asked)(void *user);
+} tt__watch_job;
+
+typedef struct tt__watch tt__watch;
+
+/* For `n` ranks, 0 .. n-1 unless tt__watch_first_rank() says otherwise; on a socket of that name. */
+tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const char *name);
+void tt__watch_free(tt__watch *watch);
+
+void tt__watch_first_rank(tt__watch *watch, int first_rank);
+
+/* Readable when tt__watch_serve() has something to do. */
+int tt__watch_fd(const tt__watch *watch);
+
+/* Do what can be done without waiting. */
+void tt__watch_serve(tt__watch *watch);
+
+/* Answer the readers that wait. */
+void tt__watch_answer(tt__watch *watch);
+
+/* Copy the recorder of the i-th rank into `memory` (`size` bytes of room); returns its size, or 0: it has none. */
+size_t tt__watch_read(const tt__watch *watch, int i, void *memory, size_t size);
+
+#endif
