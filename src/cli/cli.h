@@ -13,6 +13,7 @@ int tt__cmd_store(int argc, char **argv);
 int tt__cmd_bench(int argc, char **argv);
 int tt__cmd_data(int argc, char **argv);
 int tt__cmd_top(int argc, char **argv);
+int tt__cmd_trace(int argc, char **argv);
 
 /* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in place. Values stay
  * as they are. */

@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
     {"run", tt__cmd_run, "start a program once per rank"},
     {"top", tt__cmd_top, "show what the ranks of a running job do"},
+    {"trace", tt__cmd_trace, "write what they called lately as a trace for Perfetto"},
     {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
     {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
     {"data", tt__cmd_data, "make a set of digits to train on, look at IDX files"},

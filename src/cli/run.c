@@ -1,6 +1,7 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/cli.h"
 #include "cli/run_flags.h"
+#include "cli/trace_write.h"
 
 #include "base/cores.h"
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "elastic/job.h"
 #include "elastic/program.h"
 #include "net/net.h"
+#include "net/secret.h"
 
 #include <tutti/store.h>
 
@@ -56,6 +58,13 @@ static int help(void) {
            "  --no-python                  never start PROGRAM with python3\n"
            "  --max-restarts 0             restarts are not supported yet\n"
            "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
+           "  --trace FILE                 when the job ends, write the last calls of every rank as a trace for "
+           "Perfetto\n"
+           "\n"
+           "Who may take part:\n"
+           "  --secret-file FILE           the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, "
+           "TT_SECRET_FILE, or a\n"
+           "                               new one for each job, handed to the ranks in their environment)\n"
            "\n"
            "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
            "PET_NPROC_PER_NODE and so on give\n"
@@ -250,6 +259,30 @@ static void fill_standard_streams(void) {
         close(fd);
 }
 
+static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
+    tt__view view;
+    TT__TRY(tt__view_make(&view, snapshot));
+    tt_status status = tt__trace_write(&view, job->trace);
+    tt__view_free(&view);
+    return status;
+}
+
+/* The environment is the one place that other users can't look into. */
+static tt_status hand_down_secret(const tt__run_flags *flags) {
+    char text[TT__SECRET_MAX + 1];
+    tt__secret present = {0};
+    tt_status status = TT_OK;
+    if (flags->secret_file)
+        status = tt__secret_read_file(flags->secret_file, text);
+    else if (!(status = tt__secret_load(&present)) && !present.set)
+        status = tt__secret_make(text);
+    if (!status && !present.set && setenv("TT_SECRET", text, 1))
+        status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
+    explicit_bzero(text, sizeof text);
+    tt__secret_wipe(&present);
+    return status;
+}
+
 /* Run what is checked. */
 static int run(tt__job *job, const tt__run_flags *flags, char **args, int count) {
     tt__program program;
@@ -263,6 +296,10 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
         fprintf(stderr, "tutti run: OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself\n",
                 job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
+    if (flags->trace) {
+        job->trace = flags->trace;
+        job->at_end = write_trace;
+    }
     status = tt__job_run(job, &exit_code);
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");
@@ -286,5 +323,7 @@ int tt__cmd_run(int argc, char **argv) {
         return tt__cli_usage_error("run", "%s", tt_last_error());
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
+    if (hand_down_secret(&flags))
+        return fail(TT__EXIT_FAILED);
     return run(&job, &flags, argv + program, argc - program);
 }

@@ -35,6 +35,8 @@ static const struct flag flags_table[] = {
     {"max-restarts", 0, VALUE, FIELD(max_restarts), NULL},
     {"role", 0, VALUE, FIELD(role), NULL},
     {"grace-period", 0, VALUE, FIELD(grace_period), NULL},
+    {"trace", 0, VALUE, FIELD(trace), NULL},
+    {"secret-file", 0, VALUE, FIELD(secret_file), NULL},
     {"module", 'm', SWITCH, FIELD(module), NULL},
     {"no-python", 0, SWITCH, FIELD(no_python), NULL},
     {"help", 'h', SWITCH, FIELD(help), NULL},

@@ -13,7 +13,7 @@
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 
-#include "net/job_socket.h"
+#include "elastic/snapshot.h"
 
 #include <tutti/base.h>
 
@@ -32,6 +32,10 @@ typedef struct tt__job {
     int omp_threads;         /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int64_t settle_ms;       /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;        /* and after SIGTERM this long until SIGKILL */
+
+    /* Called when all workers have ended, with what they did last (which it may take); NULL: nobody wants to know. */
+    tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
+    const char *trace; /* for at_end: where to write a trace */
 
     /* Filled in by tt__job_run(). */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */

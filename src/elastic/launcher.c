@@ -297,6 +297,20 @@ static int conclude(launcher *l) {
     return l->keeper_lost ? 1 : 0;
 }
 
+static void look_back(launcher *l) {
+    tt__snapshot snapshot;
+    if (!l->job->at_end)
+        return;
+    tt__watch_serve(l->watch); /* those that ended just now */
+    tt_status status = tt__watch_snapshot(l->watch, &snapshot);
+    if (!status) {
+        status = l->job->at_end(l->job, &snapshot);
+        tt__snapshot_free(&snapshot);
+    }
+    if (status)
+        tt__streams_say(&l->streams, "tutti run: %s", tt_last_error());
+}
+
 static tt_status allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
@@ -372,6 +386,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         run_loop(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
+        look_back(&l);
         *exit_code = conclude(&l);
     }
     finish(&l);

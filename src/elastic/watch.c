@@ -107,12 +107,6 @@ static bool read_whole(int fd, void *to, size_t size, uint64_t offset) {
     return true;
 }
 
-size_t tt__watch_read(const tt__watch *watch, int i, void *memory, size_t size) {
-    const seat *s = &watch->seats[i];
-    return s->memory >= 0 && s->at.size <= size && read_whole(s->memory, memory, s->at.size, s->at.offset) ? s->at.size
-                                                                                                           : 0;
-}
-
 /* A file of our own with the recorder alone, or -1. */
 static int copy_recorder(const seat *s) {
     char *bytes = malloc(s->at.size);
@@ -151,32 +145,56 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
 
 /* ---- readers */
 
+static int remotes(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
+
+/* The i-th rank, of this host or another; returns its memory, or -1. */
+static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
+    int memory;
+    if (i < watch->n) {
+        watch->job.local(watch->job.user, i, rank);
+        memory = watch->seats[i].memory;
+        rank->at = watch->seats[i].at;
+    } else {
+        memory = watch->job.remote(watch->job.user, i - watch->n, rank);
+    }
+    if (memory < 0)
+        rank->at.size = 0;
+    return memory;
+}
+
+tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
+    int n = watch->n + remotes(watch);
+    tt_status status = TT_OK;
+    *snapshot = (tt__snapshot){0};
+    watch->job.info(watch->job.user, &snapshot->info);
+    for (int i = 0; !status && i < n; i++) {
+        tt__job_rank rank;
+        int memory = describe_rank(watch, i, &rank);
+        status = tt__snapshot_add(snapshot, &rank, memory);
+    }
+    if (status)
+        tt__snapshot_free(snapshot);
+    return status;
+}
+
 /* Packet number `next` of an answer; false if it can't be sent now. */
 static bool tell_next(tt__watch *watch, const caller *c) {
     tt__job_packet packet = {0};
-    int remotes = watch->job.remotes ? watch->job.remotes(watch->job.user) : 0, i = c->next - 1, memory = -1;
+    int i = c->next - 1;
     if (i < 0) {
         watch->job.info(watch->job.user, &packet.info);
         return tt__job_send(c->fd, TT__JOB_INFO, &packet, -1);
     }
-    if (i < watch->n) {
-        watch->job.local(watch->job.user, i, &packet.rank);
-        memory = watch->seats[i].memory;
-        packet.rank.at = watch->seats[i].at;
-    } else if (i < watch->n + remotes) {
-        memory = watch->job.remote(watch->job.user, i - watch->n, &packet.rank);
-    } else {
+    if (i >= watch->n + remotes(watch))
         return tt__job_send(c->fd, TT__JOB_END, &packet, -1);
-    }
-    if (memory < 0)
-        packet.rank.at.size = 0;
+    int memory = describe_rank(watch, i, &packet.rank);
     return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory);
 }
 
 /* Send what the reader's socket has room for. */
 static void tell(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
-    int packets = 2 + watch->n + (watch->job.remotes ? watch->job.remotes(watch->job.user) : 0);
+    int packets = 2 + watch->n + remotes(watch);
     while (c->next < packets && tell_next(watch, c))
         c->next++;
     c->reader = c->next < packets ? IS_TOLD : LISTENS;

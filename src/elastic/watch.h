@@ -5,7 +5,7 @@
 #ifndef TT_ELASTIC_WATCH_H
 #define TT_ELASTIC_WATCH_H
 
-#include "net/job_socket.h"
+#include "elastic/snapshot.h"
 
 /* Who knows the job: fills in what readers are told. */
 typedef struct tt__watch_job {
@@ -37,7 +37,7 @@ void tt__watch_serve(tt__watch *watch);
 /* Answer the readers that wait. */
 void tt__watch_answer(tt__watch *watch);
 
-/* Copy the recorder of the i-th rank into `memory` (`size` bytes of room); returns its size, or 0: it has none. */
-size_t tt__watch_read(const tt__watch *watch, int i, void *memory, size_t size);
+/* What a reader would get. */
+tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);
 
 #endif

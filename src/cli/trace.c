@@ -1,0 +1,72 @@
+/* tutti trace: the last calls of every rank of a job, as a file for Perfetto. */
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/cli.h"
+#include "cli/trace_write.h"
+
+#include <stdio.h>
+
+static int help(void) {
+    printf(
+        "usage: tutti trace [FLAGS] [JOB] [-o FILE]\n"
+        "\n"
+        "Write the last 1024 calls of every rank of a running job as a trace that https://ui.perfetto.dev and "
+        "chrome://tracing\n"
+        "show: one process per rank, one thread per group, arrows from who came last to those who waited, all on one "
+        "clock. Ranks\n"
+        "that hang or are dead are in it, too. \"tutti run --trace FILE\" writes it when a job ends.\n"
+        "\n"
+        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.\n"
+        "\n"
+        "  -o, --output FILE  where to (default trace.json)\n"
+        "  --pid PID          a process that \"tutti run\" did not start, and all ranks that it shares memory with\n");
+    return TT__EXIT_OK;
+}
+
+static tt_status write_trace(const tt__view_source *source, const char *path) {
+    tt__view view;
+    TT__TRY(tt__view_take(&view, source));
+    long calls = 0;
+    for (int i = 0; i < view.n; i++)
+        calls += view.ranks[i].n;
+    tt_status status = tt__trace_write(&view, path);
+    if (!status)
+        printf("%s: %ld calls of %d rank%s\n", path, calls, view.n, view.n == 1 ? "" : "s");
+    tt__view_free(&view);
+    return status;
+}
+
+int tt__cmd_trace(int argc, char **argv) {
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"pid", required_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    static char output[] = "--output";
+    tt__view_source source;
+    const char *path = "trace.json";
+    int64_t pid = 0;
+    int letter;
+    tt__cli_normalise_flags(argc, argv);
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-' && argv[i][1] == 'o' && !argv[i][2])
+            argv[i] = output;
+    const char *job = tt__cli_take_word(&argc, argv, options);
+    while ((letter = tt__cli_next_flag("trace", argc, argv, options, NULL)) != -1) {
+        if (letter == 'h')
+            return help();
+        if (letter == '?')
+            return TT__EXIT_USAGE;
+        if (letter == 'o')
+            path = optarg;
+        else if (tt__parse_i64("--pid", optarg, 1, INT32_MAX, &pid))
+            return tt__cli_usage_error("trace", "%s", tt_last_error());
+    }
+    if (job && pid)
+        return tt__cli_usage_error("trace", "a job and --pid were given: expected one of them");
+    tt_status status = tt__view_find(&source, job, (pid_t)pid);
+    if (!status)
+        status = write_trace(&source, path);
+    if (status)
+        fprintf(stderr, "tutti trace: %s\n", tt_last_error());
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}
