@@ -22,12 +22,33 @@ typedef struct tt_store_server tt_store_server;
 #define TT_STORE_MAX_KEY ((size_t)8192)
 #define TT_STORE_MAX_VALUE ((size_t)64 << 20)
 
+/* Who may use a served store. A Tutti client proves the job secret, where it has one, before it says anything else. A client in PyTorch's own
+ * dialect can prove nothing:
+ *   LOCAL      it is served if it comes from this machine itself
+ *   REQUIRED   it is refused; the server needs a secret (or TLS with certificates)
+ *   NONE       it is served wherever it comes from: for networks that nobody else is on. The log has a warning when that happens first
+ * A client that has another secret, or none where the server has one, is refused and logged, and so is one that takes too long to prove. */
+typedef enum tt_store_auth { TT_STORE_AUTH_LOCAL, TT_STORE_AUTH_REQUIRED, TT_STORE_AUTH_NONE } tt_store_auth;
+
+typedef struct tt_store_server_args {
+    tt_store_server **out; /* required: receives the server, the caller's to end with tt_store_server_free() */
+    const char *host; /* required: name or address to bind; NULL = "127.0.0.1". "0.0.0.0" and "::" are all there are */
+    int port;         /* required: 0 = any free one */
+    tt_store_auth auth;
+    const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
+    char tt_end;              /* not an option: see base.h */
+} tt_store_server_args;
+
 /* Serve a store from a thread of this process, for both dialects, told apart on first contact.
- * host: address to bind, NULL = "127.0.0.1" (only loopback is served until stores can authenticate; anything else is
- * TT_ERR_UNSUPPORTED). port: 0 = any free one.
- * Success: *out is the caller's, end it with tt_store_server_free(). Errors: TT_ERR_INVALID bad port, TT_ERR_NET the
- * address can't be bound (the text names it, and says so when the port is in use), TT_ERR_MEMORY, TT_ERR_SYSTEM. */
-TT_API tt_status tt_store_server_start(tt_store_server **out, const char *host, int port);
+ *   tt_store_server_start(&server, "0.0.0.0", 29500, .auth = TT_STORE_AUTH_REQUIRED)
+ * With TT_TLS=1 in the environment, Tutti clients must encrypt their connections (docs/security.md).
+ * Errors: TT_ERR_INVALID bad port or secret, no secret where one is required; TT_ERR_NET the address can't be bound (the text names it, and says so
+ * when the port is in use); TT_ERR_MEMORY, TT_ERR_SYSTEM; TT_ERR_IO a file of secret or certificates. */
+TT_API tt_status tt_store_server_start_with(const tt_store_server_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_store_server_start(...) tt_store_server_start_with(TT_ARGS(tt_store_server_args, __VA_ARGS__))
+#endif
 
 /* The port served. */
 TT_API int tt_store_server_port(const tt_store_server *server);
@@ -47,13 +68,16 @@ typedef struct tt_tcp_store_args {
     bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
     int64_t timeout_ms;       /* for connecting and for each call; 0 = 300000 (300 s), as PyTorch */
     tt_store_dialect dialect;
-    char tt_end; /* not an option: see base.h */
+    const char *secret; /* the job secret to prove; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    bool torch_server;  /* the server is PyTorch's, which knows no proofs: prove nothing, encrypt nothing */
+    tt_store_auth auth; /* with is_server: who may use it */
+    char tt_end;        /* not an option: see base.h */
 } tt_tcp_store_args;
 
 /* Connect to a TCPStore, retrying until the timeout while nobody listens. PyTorch: torch.distributed.TCPStore.
  *   tt_tcp_store(&store, "localhost", 29500, .is_server = rank == 0)
  * Errors: TT_ERR_INVALID, TT_ERR_TIMEOUT (the text names host and port, and how many of world_size clients came),
- * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store). */
+ * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store), TT_ERR_AUTH (the two sides have different secrets, or only one has any). */
 TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_tcp_store(...) tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, __VA_ARGS__))

@@ -28,6 +28,17 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     return TT__EXIT_USAGE;
 }
 
+int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
+    static const char *const names[] = {
+        [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(text, names[i])) {
+            *auth = (tt_store_auth)i;
+            return 0;
+        }
+    return tt__cli_usage_error(command, "--store-auth: expected local, required or none, got \"%s\"", text);
+}
+
 int tt__cli_next_flag(const char *command, int argc, char **argv, const struct option *options, const char **flag) {
     const char *typed = optind < argc ? argv[optind] : "";
     opterr = 0;

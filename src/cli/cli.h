@@ -2,6 +2,8 @@
 #ifndef TT_CLI_CLI_H
 #define TT_CLI_CLI_H
 
+#include <tutti/store.h>
+
 #include <getopt.h>
 
 /* Exit codes: 0 success, 1 the work failed, 2 wrong usage; `run` passes on its first failing worker's code. */
@@ -22,6 +24,9 @@ void tt__cli_normalise_flags(int argc, char **argv);
 
 /* "tutti NAME: text" and a hint at --help on stderr; returns TT__EXIT_USAGE. */
 int tt__cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE when that has been said. */
+int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
 /* The next flag of a command that takes nothing but flags: its letter in `options`, its value in optarg, and in *flag (may be NULL) how it
  * was typed. "-h" is known beside them. -1 after the last; '?' if something is wrong, which is said then: exit with TT__EXIT_USAGE. */

@@ -2,6 +2,7 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
+#include "net/secret.h"
 
 #include <tutti/store.h>
 
@@ -12,13 +13,18 @@
 
 static int help(void) {
     printf(
-        "usage: tutti store [--host HOST] [--port PORT]\n\n"
+        "usage: tutti store [--host HOST] [--port PORT] [--store-auth WHO] [--secret-file FILE]\n\n"
         "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire\n"
         "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first "
         "bytes.\n\n"
-        "  --host HOST   address to serve on (default 127.0.0.1; only loopback addresses for now)\n"
-        "  --port PORT   port to serve on (default %d; 0 = any free one, which the first line of output names)\n"
-        "  --help        this text\n\n"
+        "  --host HOST         address to serve on (default 127.0.0.1; 0.0.0.0 or :: for all there are)\n"
+        "  --port PORT         port to serve on (default %d; 0 = any free one, which the first line of output names)\n"
+        "  --store-auth WHO    who is served without proving that it has the job secret: local (default) PyTorch's\n"
+        "                      clients on this machine; required: nobody; none: all, from anywhere\n"
+        "  --secret-file FILE  the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one);\n"
+        "                      make one with: (umask 077; openssl rand -hex 32 >FILE)\n"
+        "  --help              this text\n\n"
+        "TT_TLS=1 encrypts the connections of Tutti's clients, which need it too.\n"
         "'tutti run' serves a store itself; use this one to start ranks by hand:\n\n"
         "  tutti store &\n"
         "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=2 TORCHELASTIC_USE_AGENT_STORE=True\n"
@@ -50,7 +56,7 @@ static void announce(const char *host, int port) {
     fflush(stdout);
 }
 
-static int serve(const char *host, int port) {
+static int serve(const char *host, int port, tt_store_auth auth, const char *secret) {
     tt_store_server *server;
     sigset_t stop;
     int signal;
@@ -60,7 +66,7 @@ static int serve(const char *host, int port) {
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tt_set_log(print_log, NULL);
     allow_many_clients();
-    if (tt_store_server_start(&server, host, port)) {
+    if (tt_store_server_start(&server, host, port, .auth = auth, .secret = secret)) {
         tt_report();
         return TT__EXIT_FAILED;
     }
@@ -73,10 +79,14 @@ static int serve(const char *host, int port) {
 int tt__cmd_store(int argc, char **argv) {
     static const struct option options[] = {{"host", required_argument, NULL, 'a'},
                                             {"port", required_argument, NULL, 'p'},
+                                            {"store-auth", required_argument, NULL, 'u'},
+                                            {"secret-file", required_argument, NULL, 's'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    const char *host = "127.0.0.1";
+    const char *host = "127.0.0.1", *secret_file = NULL;
+    char secret[TT__SECRET_MAX + 1];
     int64_t port = TT_STORE_DEFAULT_PORT;
+    tt_store_auth auth = TT_STORE_AUTH_LOCAL;
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag("store", argc, argv, options, NULL)) != -1;) {
         if (c == '?')
@@ -85,8 +95,16 @@ int tt__cmd_store(int argc, char **argv) {
             return help();
         if (c == 'a')
             host = optarg;
-        else if (tt__parse_i64("--port", optarg, 0, 65535, &port))
+        else if (c == 's')
+            secret_file = optarg;
+        else if (c == 'u' && tt__cli_store_auth("store", optarg, &auth))
+            return TT__EXIT_USAGE;
+        else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
             return tt__cli_usage_error("store", "%s", tt_last_error());
     }
-    return serve(host, (int)port);
+    if (secret_file && tt__secret_read_file(secret_file, secret)) {
+        tt_report();
+        return TT__EXIT_FAILED;
+    }
+    return serve(host, (int)port, auth, secret_file ? secret : NULL);
 }

@@ -20,6 +20,29 @@ bool tt__net_is_loopback(const struct sockaddr *address) {
     return false;
 }
 
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
+    struct sockaddr_in6 a6, b6;
+    struct sockaddr_in a4, b4;
+    if (a->ss_family != b->ss_family)
+        return false;
+    if (a->ss_family == AF_INET6) {
+        memcpy(&a6, a, sizeof a6);
+        memcpy(&b6, b, sizeof b6);
+        return !memcmp(&a6.sin6_addr, &b6.sin6_addr, sizeof a6.sin6_addr);
+    }
+    memcpy(&a4, a, sizeof a4);
+    memcpy(&b4, b, sizeof b4);
+    return a->ss_family == AF_INET && a4.sin_addr.s_addr == b4.sin_addr.s_addr;
+}
+
+bool tt__net_is_local(int fd) {
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+    return !getsockname(fd, (struct sockaddr *)&here, &here_size) &&
+           !getpeername(fd, (struct sockaddr *)&there, &there_size) &&
+           (tt__net_is_loopback((struct sockaddr *)&there) || same_host(&here, &there));
+}
+
 void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]) {
     char name[INET6_ADDRSTRLEN] = "?";
     if (address->sa_family == AF_INET6) {

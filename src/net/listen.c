@@ -2,9 +2,11 @@
 
 #include "base/error.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +44,8 @@ static int listen_on(struct addrinfo *a, int port, int *out, int *bound) {
     return 0;
 }
 
+void tt__net_no_delay(int fd) { setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); }
+
 static void close_all(const int *fds, size_t n) {
     for (size_t i = 0; i < n; i++)
         close(fds[i]);
@@ -67,19 +71,11 @@ static int listen_list(struct addrinfo *list, int port, int *fds, size_t max, si
     return *n ? 0 : unavailable;
 }
 
-static tt_status check_loopback(const struct addrinfo *list, const char *host) {
-    for (const struct addrinfo *a = list; a; a = a->ai_next)
-        if (!tt__net_is_loopback(a->ai_addr))
-            return tt__fail(TT_ERR_UNSUPPORTED,
-                            "can't serve on %s: only this machine's loopback addresses (127.0.0.1, ::1, localhost) are "
-                            "served for now",
-                            host);
-    return TT_OK;
-}
-
 static tt_status fail_listen(int errnum, const char *host, int port) {
     char where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(host, port, where);
+    if (errnum == EADDRNOTAVAIL)
+        return tt__fail(TT_ERR_NET, "can't serve on %s: no interface of this machine has that address", where);
     if (errnum != EADDRINUSE)
         return tt__fail_errno(TT_ERR_NET, errnum, "can't serve on %s", where);
     return tt__fail(
@@ -89,21 +85,38 @@ static tt_status fail_listen(int errnum, const char *host, int port) {
         where);
 }
 
-tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
+/* Debian and others write the machine's own name into /etc/hosts as 127.0.1.1. Other machines know it by a true address, so whoever is to serve on
+ * a name that is loopback here only has to serve on all addresses. */
+static bool is_own_name(const char *host, const struct addrinfo *list) {
+    struct in6_addr number;
+    if (!list || strstr(host, "localhost") || inet_pton(AF_INET, host, &number) == 1 ||
+        inet_pton(AF_INET6, host, &number) == 1)
+        return false;
+    for (; list; list = list->ai_next)
+        if (!tt__net_is_loopback(list->ai_addr))
+            return false;
+    return true;
+}
+
+static int resolve(const char *host, struct addrinfo **list) {
+    int error = tt__net_resolve(host, NULL, AI_PASSIVE, list);
+    if (error || !is_own_name(host, *list))
+        return error;
+    freeaddrinfo(*list);
+    return getaddrinfo(NULL, "0", &(struct addrinfo){.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, list);
+}
+
+tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
     struct addrinfo *list = NULL;
     *n = 0;
-    int gai = tt__net_resolve(host, NULL, AI_PASSIVE, &list);
+    int gai = resolve(host, &list);
     if (gai)
         return tt__fail(TT_ERR_NET, "can't serve on %s: %s", host,
                         gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
-    tt_status status = check_loopback(list, host);
-    if (!status) {
-        int errnum, attempt = 0;
-        do
-            errnum = listen_list(list, port, fds, max, n, bound);
-        while (errnum == EADDRINUSE && port == 0 && ++attempt < ANY_PORT_ATTEMPTS);
-        status = errnum ? fail_listen(errnum, host, port) : TT_OK;
-    }
+    int errnum, attempt = 0;
+    do
+        errnum = listen_list(list, port, fds, max, n, bound);
+    while (errnum == EADDRINUSE && port == 0 && ++attempt < ANY_PORT_ATTEMPTS);
     freeaddrinfo(list);
-    return status;
+    return errnum ? fail_listen(errnum, host, port) : TT_OK;
 }

@@ -27,13 +27,21 @@ tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadl
  * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
-/* Bound and listening sockets for the loopback addresses that `host` stands for ("localhost" is two), all on one port.
+/* Bound and listening sockets for the addresses that `host` stands for ("localhost" is two), all on one port; all of this machine's where
+ * `host` is its own name and that means loopback here.
  * port 0: any free one. fds has room for `max`; *n of them are the caller's, non-blocking; *bound is the port.
- * Errors: TT_ERR_UNSUPPORTED `host` has an address that is not loopback; TT_ERR_NET unknown host, port in use. */
-tt_status tt__net_listen_loopback(const char *host, int port, int *fds, size_t max, size_t *n, int *bound);
+ * Errors: TT_ERR_NET unknown host, not an address of this machine, port in use. */
+tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound);
+
+/* Without Nagle's delay, for a socket that was accepted. */
+void tt__net_no_delay(int fd);
 
 /* Is this 127.0.0.0/8, ::1, or the former in IPv6 clothes? */
 bool tt__net_is_loopback(const struct sockaddr *address);
+
+/* Does the other end of this connection lie on this machine? Either it is loopback, or it has the very address that it called: packets with our own
+ * address as their source don't come in from outside. */
+bool tt__net_is_local(int fd);
 
 enum { TT__NET_ADDRESS_SIZE = 80, TT__NET_ENDPOINT_SIZE = 280 };
 

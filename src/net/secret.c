@@ -114,3 +114,14 @@ tt_status tt__secret_load(tt__secret *secret) {
     }
     return TT_OK;
 }
+
+tt_status tt__secret_choose(tt__secret *secret, const char *given) {
+    if (!given)
+        return tt__secret_load(secret);
+    *secret = (tt__secret){0};
+    if (!*given)
+        return TT_OK;
+    TT__TRY(check_size("the job secret", strlen(given)));
+    tt__secret_from(secret, given, strlen(given));
+    return TT_OK;
+}

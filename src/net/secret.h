@@ -22,6 +22,9 @@ typedef struct tt__secret {
 /* From the environment; TT_OK with set = false where it has none. Errors: TT_ERR_INVALID too short or too long; TT_ERR_IO the file can't be read, or others may read it. */
 tt_status tt__secret_load(tt__secret *secret);
 
+/* The one given by the program: NULL = that of the environment, "" = none, else text. */
+tt_status tt__secret_choose(tt__secret *secret, const char *given);
+
 /* From these bytes, as they are. */
 void tt__secret_from(tt__secret *secret, const void *bytes, size_t size);
 

@@ -16,10 +16,10 @@ enum {
     RECONNECT_MS = 10,
 };
 
+bool tt__store_client_is_open(const tt__store_client *client) { return client->stream.fd >= 0; }
+
 void tt__store_client_close(tt__store_client *client) {
-    if (client->fd >= 0)
-        close(client->fd);
-    client->fd = -1;
+    tt__stream_close(&client->stream);
     client->in_start = client->in_end = 0;
     tt__bytes_free(&client->out);
 }
@@ -32,7 +32,7 @@ static tt_status lose(tt__store_client *client, tt_status status) {
 
 tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op) {
     const tt__store_op_info *info = &tt__store_op_table[op];
-    if (client->fd < 0)
+    if (!tt__store_client_is_open(client))
         return tt__fail(TT_ERR_STATE, "the connection was closed after an earlier error; make a new store");
     if (client->in_start < client->in_end)
         return lose(client, tt__fail(TT_ERR_PROTOCOL, "the server sent bytes that nobody had asked for"));
@@ -46,12 +46,12 @@ tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op) {
 tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms) {
     if (client->out.failed)
         return tt__fail(TT_ERR_MEMORY, "out of memory for a request");
-    tt_status status = tt__net_write_full(client->fd, client->out.data, client->out.size, deadline_ms);
+    tt_status status = tt__stream_write_full(&client->stream, client->out.data, client->out.size, deadline_ms);
     return status ? lose(client, status) : TT_OK;
 }
 
 static tt_status read_some(tt__store_client *client, void *data, size_t size, int64_t deadline_ms, size_t *got) {
-    tt_status status = tt__net_read_some(client->fd, data, size, deadline_ms, got);
+    tt_status status = tt__stream_read_some(&client->stream, data, size, deadline_ms, got);
     if (!status && !*got) {
         client->ended = true;
         status = tt__fail(TT_ERR_NET, "the server closed the connection");
@@ -164,20 +164,36 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
         return tt__fail(
             status, "no answer to the handshake. Is a TCPStore serving there? (PyTorch 1.x's needs the 1.13 dialect)");
     if (client->ended || (!status && tt__store_number(echo, 4) != nonce))
-        return lose(client,
-                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: %s",
-                             client->ended ? "it closed the connection (or has no more descriptors to serve with)"
-                                           : "it answered the handshake with other bytes"));
+        return lose(client, tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: %s",
+                                     client->ended
+                                         ? "it closed the connection (a store may also refuse who proves nothing: see "
+                                           "TT_SECRET; or have no more descriptors)"
+                                         : "it answered the handshake with other bytes"));
     return status;
 }
 
+/* From a connected socket to a client that is served. */
+static tt_status enter(tt__store_client *client, int fd, const tt__store_access *access, int64_t deadline_ms) {
+    client->ended = false;
+    TT__TRY(tt__stream_open(&client->stream, fd, access->tls, false));
+    if (access->tls || access->secret.set) {
+        const tt__handshake_role role = {
+            .purpose = TT__PURPOSE_STORE, .secret = &access->secret, .rank = TT__ANY_RANK, .peer = TT__ANY_RANK};
+        tt_status status = tt__stream_greet(&client->stream, &role, deadline_ms, NULL);
+        if (status)
+            return lose(client, status);
+    }
+    return client->dialect == TT_STORE_TORCH_1_13 ? TT_OK : shake_hands(client, deadline_ms);
+}
+
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
-                                int64_t deadline_ms) {
-    client->fd = -1;
+                                const tt__store_access *access, int64_t deadline_ms) {
+    client->stream.fd = -1;
     client->dialect = dialect;
     for (;;) {
-        TT__TRY(tt__net_connect(&client->fd, host, port, deadline_ms));
-        tt_status status = dialect == TT_STORE_TORCH_1_13 ? TT_OK : shake_hands(client, deadline_ms);
+        int fd;
+        TT__TRY(tt__net_connect(&fd, host, port, deadline_ms));
+        tt_status status = enter(client, fd, access, deadline_ms);
         if (!status)
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))

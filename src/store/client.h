@@ -4,10 +4,17 @@
 #define TT_STORE_CLIENT_H
 
 #include "net/net.h"
+#include "net/stream.h"
 #include "store/wire.h"
 
+/* By what a client is let in; the owner keeps it as long as the client. Zeroed = it proves nothing, as PyTorch's. */
+typedef struct tt__store_access {
+    tt__secret secret;
+    tt__tls *tls;
+} tt__store_access;
+
 typedef struct tt__store_client {
-    int fd; /* -1: closed */
+    tt__stream stream; /* fd -1: closed */
     tt_store_dialect dialect;
     bool ended; /* closed because the other side closed it */
     tt__bytes out;
@@ -15,9 +22,10 @@ typedef struct tt__store_client {
     size_t in_start, in_end;
 } tt__store_client;
 
-/* Connect and, in the 2.x dialect, shake hands. `client` may be closed whatever comes out. */
+/* Connect, prove what there is to prove and, in the 2.x dialect, shake hands. `client` may be closed whatever comes out. */
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
-                                int64_t deadline_ms);
+                                const tt__store_access *access, int64_t deadline_ms);
+bool tt__store_client_is_open(const tt__store_client *client);
 void tt__store_client_close(tt__store_client *client);
 
 /* Start a request; its fields are then put into client->out. TT_ERR_UNSUPPORTED if the dialect lacks `op`. */

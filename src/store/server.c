@@ -1,185 +1,76 @@
 /* The server: a libuv loop in a thread of its own moves bytes between connections and the service.
  *
- * The loop belongs to its thread once that runs; tt_store_server_free() talks to it through `stop` alone. A connection is freed by its
- * close callback. Each reads only while all its replies are sent, so a client that does not read costs memory once, not without end. */
+ * The loop belongs to its thread once that runs; tt_store_server_free() talks to it through `stop` alone. */
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/net.h"
-#include "store/service.h"
+#include "store/connection.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <uv.h>
 
-enum {
-    MAX_LISTENERS = 4,
-    READ_SIZE = 64 * 1024,
-    IDLE_BUFFER = 4096,
-    BACKLOG = 4096,
-    SPIN_NS = 50 * 1000,
-    ACCEPT_AGAIN_MS = 100
-};
+enum { MAX_LISTENERS = 4, ACCEPT_AT_ONCE = 64, SPIN_NS = 50 * 1000, ACCEPT_AGAIN_MS = 100 };
+
+typedef struct listener {
+    uv_poll_t poll;
+    int fd;
+    struct tt_store_server *server;
+} listener;
 
 struct tt_store_server {
     uv_loop_t loop;
     bool loop_made;
     uv_async_t stop;
-    uv_tcp_t listeners[MAX_LISTENERS];
+    uv_timer_t accept_again, gate_timer;
+    listener listeners[MAX_LISTENERS];
     size_t listener_count;
-    uv_timer_t accept_again;
     int port;
     pthread_t thread;
-    int64_t served_ns; /* when a request was last read */
-    tt__store_service service;
-    tt__link connections;
-    char read_buffer[READ_SIZE]; /* libuv reads one connection at a time */
+    tt__hall hall;
 };
 
-typedef struct connection {
-    uv_tcp_t tcp;
-    uv_write_t write;
-    tt_store_server *server;
-    tt__link link;
-    tt__store_session session;
-    tt__bytes sending; /* borrowed by `write` while it holds anything */
-    char peer[TT__NET_ADDRESS_SIZE];
-} connection;
+static void on_client(uv_poll_t *poll, int error, int events);
 
-static void on_closed(uv_handle_t *handle) {
-    connection *c = handle->data;
-    tt__bytes_free(&c->sending);
-    free(c);
-}
-
-static void close_connection(connection *c) {
-    if (uv_is_closing((uv_handle_t *)&c->tcp))
-        return;
-    tt__store_session_end(&c->session);
-    tt__link_remove(&c->link);
-    uv_close((uv_handle_t *)&c->tcp, on_closed);
-}
-
-static void flush(connection *c);
-static void flush_all(tt_store_server *server);
-
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
-    (void)suggested;
-    tt_store_server *server = ((connection *)handle->data)->server;
-    *buf = uv_buf_init(server->read_buffer, READ_SIZE);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
-    connection *c = stream->data;
-    if (n < 0) {
-        close_connection(c);
-    } else {
-        tt__store_session_feed(&c->session, buf->base, (size_t)n);
-        flush_all(c->server);
-        c->server->served_ns = tt__now_ns();
-    }
-}
-
-static void on_written(uv_write_t *write, int error) {
-    connection *c = write->data;
-    if (uv_is_closing((uv_handle_t *)&c->tcp))
-        return;
-    if (error) {
-        close_connection(c);
-        return;
-    }
-    tt__bytes_clear(&c->sending, IDLE_BUFFER);
-    tt__store_session_resume(&c->session);
-    tt__store_session_queue(&c->session);
-    flush_all(c->server);
-    if (!uv_is_closing((uv_handle_t *)&c->tcp) && !c->sending.size)
-        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
-}
-
-/* The rest of `out` from `sent` on did not fit into the socket: leave it to libuv. */
-static void send_rest(connection *c, size_t sent) {
-    tt__bytes out = c->session.out;
-    c->session.out = c->sending;
-    c->sending = out;
-    uv_buf_t buf = uv_buf_init((char *)out.data + sent, (unsigned)(out.size - sent));
-    c->write.data = c;
-    uv_read_stop((uv_stream_t *)&c->tcp);
-    if (uv_write(&c->write, (uv_stream_t *)&c->tcp, &buf, 1, on_written))
-        close_connection(c);
-}
-
-/* Send the replies of `c`; a session that broke the rules is closed after what it had earned before. */
-static void flush(connection *c) {
-    tt__bytes *out = &c->session.out;
-    if (!c->sending.size && out->size) {
-        uv_buf_t buf = uv_buf_init((char *)out->data, (unsigned)out->size);
-        int sent = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
-        if (sent < 0 && sent != UV_EAGAIN) {
-            close_connection(c);
-            return;
-        }
-        if (sent >= 0 && (size_t)sent == out->size)
-            tt__bytes_clear(out, IDLE_BUFFER);
-        else
-            send_rest(c, sent < 0 ? 0 : (size_t)sent);
-    }
-    if (c->session.broken && !uv_is_closing((uv_handle_t *)&c->tcp)) {
-        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->peer, c->session.why);
-        close_connection(c);
-    }
-}
-
-/* A session served in part, because its replies piled up, goes on as soon as they are out. */
-static void flush_all(tt_store_server *server) {
-    for (tt__store_session *s; (s = tt__store_service_next(&server->service));) {
-        connection *c = s->owner;
-        flush(c);
-        if (!uv_is_closing((uv_handle_t *)&c->tcp) && !c->sending.size && s->in.size)
-            tt__store_session_resume(s);
-    }
-}
-
-static bool welcome(connection *c) {
-    struct sockaddr_storage peer = {0};
-    int size = sizeof peer;
-    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&peer, &size))
-        return false;
-    tt__net_address_text((struct sockaddr *)&peer, c->peer);
-    if (!tt__net_is_loopback((struct sockaddr *)&peer)) {
-        tt__log(TT_LOG_WARNING, "store: refused %s: only this machine's own clients are served", c->peer);
-        return false;
-    }
-    uv_tcp_nodelay(&c->tcp, 1);
-    return uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) == 0;
-}
-
-static void on_connection(uv_stream_t *listener, int error);
-
-static void on_accept_again(uv_timer_t *timer) {
+static void listen_again(uv_timer_t *timer) {
     tt_store_server *server = timer->data;
     for (size_t i = 0; i < server->listener_count; i++)
-        on_connection((uv_stream_t *)&server->listeners[i], 0);
+        uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
-/* libuv hands out the next connection only when this one has been accepted, so one that there is no memory for is asked for again. */
-static void on_connection(uv_stream_t *listener, int error) {
-    tt_store_server *server = listener->data;
-    connection *c = error ? NULL : calloc(1, sizeof *c);
-    if (!c) {
-        tt__log(TT_LOG_WARNING, "store: could not accept a connection: %s",
-                error ? uv_strerror(error) : "out of memory");
-        uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_AGAIN_MS, 0);
-        return;
+/* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have gone. */
+static void pause_listening(tt_store_server *server, const char *why) {
+    tt__log(TT_LOG_WARNING, "store: could not accept a connection: %s", why);
+    for (size_t i = 0; i < server->listener_count; i++)
+        uv_poll_stop(&server->listeners[i].poll);
+    uv_timer_start(&server->accept_again, listen_again, ACCEPT_AGAIN_MS, 0);
+}
+
+static bool gone_already(int errnum) {
+    return errnum == ECONNABORTED || errnum == EINTR || errnum == EPROTO || errnum == EPERM;
+}
+
+static void on_client(uv_poll_t *poll, int error, int events) {
+    listener *l = poll->data;
+    (void)events;
+    for (int i = 0; !error && i < ACCEPT_AT_ONCE; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && gone_already(errno))
+            continue;
+        if (fd < 0) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK)
+                pause_listening(l->server, strerror(errno));
+            return;
+        }
+        tt__net_no_delay(fd);
+        if (!tt__connection_open(&l->server->hall, fd)) {
+            pause_listening(l->server, "out of memory");
+            return;
+        }
     }
-    c->server = server;
-    uv_tcp_init(&server->loop, &c->tcp);
-    c->tcp.data = c;
-    tt__store_session_init(&c->session, &server->service, c);
-    tt__link_before(&server->connections, &c->link);
-    if (uv_accept(listener, (uv_stream_t *)&c->tcp) || !welcome(c))
-        close_connection(c);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg) {
@@ -189,9 +80,11 @@ static void close_handle(uv_handle_t *handle, void *arg) {
 }
 
 static void close_everything(tt_store_server *server) {
-    while (!tt__link_alone(&server->connections))
-        close_connection((connection *)(void *)((char *)server->connections.next - offsetof(connection, link)));
+    tt__hall_close(&server->hall);
     uv_walk(&server->loop, close_handle, NULL);
+    for (size_t i = 0; i < server->listener_count; i++)
+        close(server->listeners[i].fd);
+    server->listener_count = 0;
 }
 
 static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
@@ -203,7 +96,7 @@ static void *serve(void *arg) {
     pthread_setname_np(pthread_self(), "tutti-store");
     bool alive = true;
     while (alive) {
-        bool spin = tt__now_ns() - server->served_ns < SPIN_NS;
+        bool spin = tt__now_ns() - server->hall.served_ns < SPIN_NS;
         alive = uv_run(&server->loop, spin ? UV_RUN_NOWAIT : UV_RUN_ONCE);
         if (spin)
             sched_yield();
@@ -230,19 +123,20 @@ static tt_status fail_uv(int error, const char *what) {
 static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n) {
     int error = 0;
     for (size_t i = 0; i < n; i++) {
-        uv_tcp_t *listener = &server->listeners[i];
-        if (error || (error = uv_tcp_init(&server->loop, listener)) || (error = uv_tcp_open(listener, fds[i]))) {
+        listener *l = &server->listeners[server->listener_count];
+        if (error || (error = uv_poll_init(&server->loop, &l->poll, fds[i]))) {
             close(fds[i]);
             continue;
         }
-        listener->data = server;
-        error = uv_listen((uv_stream_t *)listener, BACKLOG, on_connection);
+        *l = (listener){.poll = l->poll, .fd = fds[i], .server = server};
+        l->poll.data = l;
         server->listener_count++;
+        error = uv_poll_start(&l->poll, UV_READABLE, on_client);
     }
     return error ? fail_uv(error, "listening") : TT_OK;
 }
 
-static tt_status start(tt_store_server *server, const char *host, int port) {
+static tt_status make_loop(tt_store_server *server) {
     int error = uv_loop_init(&server->loop);
     if (error)
         return fail_uv(error, "making its event loop");
@@ -250,10 +144,18 @@ static tt_status start(tt_store_server *server, const char *host, int port) {
     if ((error = uv_async_init(&server->loop, &server->stop, on_stop)))
         return fail_uv(error, "making its event loop");
     uv_timer_init(&server->loop, &server->accept_again);
+    uv_timer_init(&server->loop, &server->gate_timer);
     server->stop.data = server->accept_again.data = server;
+    server->gate_timer.data = &server->hall;
+    return TT_OK;
+}
+
+static tt_status start(tt_store_server *server, const tt_store_server_args *args) {
     int fds[MAX_LISTENERS];
     size_t n;
-    TT__TRY(tt__net_listen_loopback(host, port, fds, MAX_LISTENERS, &n, &server->port));
+    TT__TRY(tt__gate_init(&server->hall.gate, args->auth, args->secret, args->proof_timeout_ms));
+    TT__TRY(make_loop(server));
+    TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
     int errnum = start_thread(server);
     return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "store server: starting its thread") : TT_OK;
@@ -262,22 +164,34 @@ static tt_status start(tt_store_server *server, const char *host, int port) {
 static void dispose(tt_store_server *server) {
     if (server->loop_made)
         uv_loop_close(&server->loop);
-    tt__store_service_free(&server->service);
+    tt__store_service_free(&server->hall.service);
+    tt__gate_free(&server->hall.gate);
     free(server);
 }
 
-tt_status tt_store_server_start(tt_store_server **out, const char *host, int port) {
-    if (!out)
+static tt_status check_args(const tt_store_server_args *args) {
+    if (args->port < 0 || args->port > 65535)
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a port from 0 to 65535, got %d", args->port);
+    if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: no such authentication: %d", (int)args->auth);
+    if (args->proof_timeout_ms < 0)
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a proof_timeout_ms of at least 0, got %lld",
+                        (long long)args->proof_timeout_ms);
+    return TT_OK;
+}
+
+tt_status tt_store_server_start_with(const tt_store_server_args *given, size_t size) {
+    tt_store_server_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_start: out is NULL");
-    *out = NULL;
-    if (port < 0 || port > 65535)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a port from 0 to 65535, got %d", port);
+    *args.out = NULL;
+    TT__TRY(check_args(&args));
     tt_store_server *server = calloc(1, sizeof *server);
     if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_start: out of memory");
-    tt__store_service_init(&server->service);
-    tt__link_init(&server->connections);
-    tt_status status = start(server, host ? host : "127.0.0.1", port);
+    tt__hall_init(&server->hall, &server->loop, &server->gate_timer);
+    tt_status status = start(server, &args);
     if (status) {
         if (server->loop_made) {
             close_everything(server);
@@ -286,7 +200,7 @@ tt_status tt_store_server_start(tt_store_server **out, const char *host, int por
         dispose(server);
         return status;
     }
-    *out = server;
+    *args.out = server;
     return TT_OK;
 }
 

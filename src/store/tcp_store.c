@@ -23,7 +23,8 @@ typedef struct tcp_store {
     _Atomic int64_t timeout_ms;
     int port;
     char where[TT__NET_ENDPOINT_SIZE]; /* host:port, for errors */
-    tt_store_server *server;           /* ours, or NULL */
+    tt__store_access access;
+    tt_store_server *server; /* ours, or NULL */
 } tcp_store;
 
 /* One call in progress. */
@@ -236,7 +237,7 @@ static void name_missing(call *c, const char *const *keys, size_t n, char text[K
     size_t named = 0, used = 0, i = 0;
     text[0] = '\0';
     for (; i < n && named < KEYS_NAMED && tt__left_ms(deadline_ms); i++) {
-        if (c->client->fd >= 0 && n > 1 && !is_missing(c, keys[i], deadline_ms))
+        if (tt__store_client_is_open(c->client) && n > 1 && !is_missing(c, keys[i], deadline_ms))
             continue;
         int wrote = snprintf(text + used, KEYS_TEXT_SIZE - used, "%s%.100s", named++ ? ", " : "", keys[i]);
         if ((size_t)wrote >= KEYS_TEXT_SIZE - used)
@@ -348,6 +349,8 @@ static void tcp_free(tt_store *base) {
     tcp_store *store = (tcp_store *)base;
     tt__store_client_close(&store->client);
     tt_store_server_free(store->server);
+    tt__tls_free(store->access.tls);
+    tt__secret_wipe(&store->access.secret);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
     free(store);
@@ -405,11 +408,16 @@ static tt_status open_store(tcp_store *store, const tt_tcp_store_args *args) {
     int64_t deadline_ms = tt__deadline_ms(store->timeout_ms);
     store->port = args->port;
     if (args->is_server) {
-        TT__TRY(tt_store_server_start(&store->server, args->host, args->port));
+        TT__TRY(
+            tt_store_server_start(&store->server, args->host, args->port, .auth = args->auth, .secret = args->secret));
         store->port = tt_store_server_port(store->server);
     }
+    if (!args->torch_server) {
+        TT__TRY(tt__secret_choose(&store->access.secret, args->secret));
+        TT__TRY(tt__tls_load(&store->access.tls, &store->access.secret));
+    }
     tt__net_endpoint_text(args->host, store->port, store->where);
-    TT__TRY(tt__store_client_open(&store->client, args->host, store->port, args->dialect, deadline_ms));
+    TT__TRY(tt__store_client_open(&store->client, args->host, store->port, args->dialect, &store->access, deadline_ms));
     if (args->world_size > 0 && wait_for_workers(store, args, deadline_ms))
         return tt__fail_prefix("store %s", store->where);
     return TT_OK;
@@ -421,6 +429,8 @@ static tt_status check_args(const tt_tcp_store_args *args) {
     if (args->port < !args->is_server || args->port > 65535)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: expected a port from %d to 65535, got %d", !args->is_server,
                         args->port);
+    if (args->is_server && args->torch_server)
+        return tt__fail(TT_ERR_INVALID, "tt_tcp_store: is_server and torch_server: the server is ours, not PyTorch's");
     if (args->world_size < 0)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: expected a world_size of at least 0, got %d", args->world_size);
     if (args->timeout_ms < 0)
@@ -442,7 +452,7 @@ tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
     if (!store)
         return tt__fail(TT_ERR_MEMORY, "tt_tcp_store: out of memory");
     store->base.ops = &tcp_ops;
-    store->client.fd = -1;
+    store->client.stream.fd = -1;
     store->timeout_ms = args.timeout_ms ? args.timeout_ms : DEFAULT_TIMEOUT_MS;
     pthread_mutex_init(&store->lock, NULL);
     pthread_condattr_t monotonic;

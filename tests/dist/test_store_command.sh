@@ -50,7 +50,16 @@ refused 2 "--port" store --port ""
 refused 2 "--port needs a value" store --port
 refused 2 "unknown flag --prot" store --prot 1
 refused 2 "unexpected argument \"now\"" store now
-refused 1 "0.0.0.0" store --host 0.0.0.0 --port 0
+refused 1 "192.0.2.1" store --host 192.0.2.1 --port 0
+refused 2 "--store-auth" store --store-auth everybody
+refused 1 "needs a job secret" store --store-auth required
+refused 1 "$dir/secret" store --secret-file "$dir/secret"
+echo "an old and well kept secret" >"$dir/secret"
+chmod 644 "$dir/secret"
+refused 1 "chmod 600" store --secret-file "$dir/secret"
+chmod 600 "$dir/secret"
+start --port 0 --host 0.0.0.0 --store-auth required --secret-file "$dir/secret"
+stop TERM
 refused 1 "no-such-host.invalid" store --host no-such-host.invalid --port 0
 
 "$TUTTI" store --help >"$dir/out" 2>"$dir/err" || fail "--help"

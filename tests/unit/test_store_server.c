@@ -194,7 +194,11 @@ static void starting(void **state) {
     snprintf(where, sizeof where, "localhost:%d", tt_store_server_port(server));
     assert_non_null(strstr(tt_last_error(), where));
     assert_non_null(strstr(tt_last_error(), "in use"));
-    assert_int_equal(tt_store_server_start(&second, "0.0.0.0", 0), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt_store_server_start(&second, "192.0.2.1", 0), TT_ERR_NET);
+    assert_int_equal(tt_store_server_start(&second, NULL, 0, .auth = TT_STORE_AUTH_REQUIRED, .secret = ""),
+                     TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_start(&second, NULL, 0, .secret = "short"), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_start(&second, NULL, 0, .auth = (tt_store_auth)3), TT_ERR_INVALID);
     assert_int_equal(tt_store_server_start(&second, NULL, 65536), TT_ERR_INVALID);
     assert_int_equal(tt_store_server_start(&second, NULL, -1), TT_ERR_INVALID);
     assert_int_equal(tt_store_server_start(NULL, NULL, 0), TT_ERR_INVALID);
