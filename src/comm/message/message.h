@@ -129,7 +129,7 @@ typedef struct tt__messages_config {
     const tt__waiting *waiting;
 
     /* Rings, for ranks that share memory with this one; NULL where there are none.
-     * ring_peer: a rank's number on this host (0..63), its memory and its ring board; false if it is not local, or this rank itself.
+     * ring_peer: a rank's number on this host (0..63), its memory and its ring board; false if it is not local. Also asked of this rank itself.
      * ring_memory: `bytes` of this rank's memory, zeroed, for as long as the world lives; where it lies from the base on.
      * wake: end a sleep of rank's on its doorbell, if it sleeps. */
     bool (*ring_peer)(void *world, int rank, int *number, unsigned char **base, size_t *bytes, tt__ring_board **board);

@@ -1,0 +1,323 @@
+/* What incoming frames mean. Whatever is wrong with one ends its link, and nothing else. */
+#include "base/error.h"
+#include "comm/message/engine.h"
+
+#include <string.h>
+
+static bool bad(tt__link *link, const char *what) {
+    tt__link_end(link, TT_ERR_PROTOCOL, "it sent what Tutti does not: %s (frame %d, %llu bytes)", what,
+                 link->frame.type, (unsigned long long)link->frame.bytes);
+    return false;
+}
+
+static void finish(tt__link *link, tt__message *receive, tt_status status) {
+    tt__list_remove(&link->arriving, receive);
+    tt__message_done(link->messages, receive, status);
+}
+
+static void finish_mismatch(tt__link *link, tt__message *receive, const tt__key *key, uint64_t bytes) {
+    tt__list_remove(&link->arriving, receive);
+    tt__mismatch(link->messages, receive, key->word, bytes);
+}
+
+/* ---- data */
+
+static bool begin_eager(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (frame->bytes > TT__EAGER_MAX)
+        return bad(link, "a small message that is large");
+    link->eager_in += (uint32_t)frame->bytes + TT__EAGER_COST;
+    if (link->eager_in > TT__EAGER_WINDOW)
+        return bad(link, "more small messages than it may");
+    tt__message *receive = tt__match_receive(link, &frame->key, frame->bytes);
+    if (receive && !tt__fits(receive, &frame->key, frame->bytes)) {
+        finish_mismatch(link, receive, &frame->key, frame->bytes);
+        return true;
+    }
+    if (receive) {
+        receive->phase = TT__PHASE_ARRIVING;
+        link->receiving = receive;
+        link->into = receive->data;
+        return true;
+    }
+    link->keeping = tt__arrival_new(link->messages, &frame->key, frame->bytes, 0);
+    if (!link->keeping) {
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for a message of %llu bytes", (unsigned long long)frame->bytes);
+        return false;
+    }
+    link->into = link->keeping->data;
+    return true;
+}
+
+/* A receive may have been posted while the data came. */
+static void keep(tt__link *link, tt__arrival *arrival) {
+    tt__message *receive = tt__match_receive(link, &arrival->key, arrival->bytes);
+    if (!receive) {
+        tt__arrival_keep(link, arrival);
+        return;
+    }
+    if (!tt__fits(receive, &arrival->key, arrival->bytes)) {
+        finish_mismatch(link, receive, &arrival->key, arrival->bytes);
+    } else {
+        if (arrival->bytes)
+            memcpy(receive->data, arrival->data, (size_t)arrival->bytes);
+        finish(link, receive, TT_OK);
+    }
+    tt__give_back(link, arrival->bytes);
+    tt__arrival_free(link->messages, arrival);
+}
+
+static void end_eager(tt__link *link) {
+    tt__arrival *arrival = link->keeping;
+    link->keeping = NULL;
+    if (arrival) {
+        keep(link, arrival);
+        return;
+    }
+    if (link->receiving)
+        finish(link, link->receiving, TT_OK);
+    tt__give_back(link, link->frame.bytes);
+}
+
+static bool begin_data(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (!frame->bytes || frame->bytes > TT__CHUNK)
+        return bad(link, "a piece of an impossible size");
+    tt__message *receive = tt__find_receive(link, frame->other);
+    if (!receive)
+        return true; /* taken back meanwhile */
+    bool told = receive->phase == TT__PHASE_READY || receive->phase == TT__PHASE_ARRIVING;
+    if (!told || frame->bytes > receive->bytes - receive->moved)
+        return bad(link, "more data than was asked for");
+    if (receive->phase == TT__PHASE_READY) {
+        tt__list_remove(&link->posted, receive);
+        tt__list_append(&link->arriving, receive);
+        receive->phase = TT__PHASE_ARRIVING;
+        receive->source = link->peer;
+    }
+    link->receiving = receive;
+    link->into = (unsigned char *)receive->data + receive->moved;
+    return true;
+}
+
+static void end_data(tt__link *link) {
+    tt__message *receive = link->receiving;
+    if (!receive)
+        return;
+    receive->moved += (size_t)link->frame.bytes;
+    if (receive->moved == receive->bytes)
+        finish(link, receive, TT_OK);
+}
+
+/* ---- who wants what */
+
+static void keep_announcement(tt__link *link, const tt__frame *frame) {
+    if (link->arrival_count >= TT__ARRIVALS_MAX) {
+        bad(link, "more announcements than can be kept");
+        return;
+    }
+    tt__arrival *arrival = tt__arrival_new(link->messages, &frame->key, frame->bytes, frame->id);
+    if (arrival)
+        tt__arrival_keep(link, arrival);
+    else
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for an announcement");
+}
+
+static void hear_announcement(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (!frame->id) {
+        bad(link, "an announcement without a number");
+        return;
+    }
+    tt__message *receive = tt__match_receive(link, &frame->key, frame->bytes);
+    if (!receive) {
+        keep_announcement(link, frame);
+        return;
+    }
+    bool told = receive->phase == TT__PHASE_READY;
+    receive->phase = TT__PHASE_ARRIVING;
+    receive->peer_id = frame->id;
+    if (told && tt__fits(receive, &frame->key, frame->bytes))
+        return;
+    tt__list_remove(&link->arriving, receive);
+    if (tt__fits(receive, &frame->key, frame->bytes))
+        tt__answer_announcement(link, receive, frame->id);
+    else
+        tt__refuse_announcement(link, receive, frame->id, &frame->key, frame->bytes);
+}
+
+/* The announced message that a ready is about, or all that contradict it ended. */
+static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
+    for (tt__message *m = link->announced.first, *next; m; m = next) {
+        next = m->next;
+        if (frame->other ? m->id == frame->other : tt__same_key(&m->key, &frame->key))
+            return m;
+        if (!frame->other && tt__contradicts(&m->key, &frame->key)) {
+            tt__list_remove(&link->announced, m);
+            tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, m, frame->id);
+            tt__mismatch(link->messages, m, frame->key.word, frame->bytes);
+        }
+    }
+    return NULL;
+}
+
+static void hear_ready(tt__link *link) {
+    const tt__frame frame = link->frame;
+    if (!frame.id || (!frame.other && !frame.key.seq)) {
+        bad(link, "a receive without a number");
+        return;
+    }
+    tt__message *send = announced_for(link, &frame);
+    if (!send) {
+        if (!frame.other && link->ready_count >= TT__ARRIVALS_MAX)
+            bad(link, "more receives than can be kept");
+        else if (!frame.other)
+            tt__ready_keep(link, &frame);
+        return;
+    }
+    tt__list_remove(&link->announced, send);
+    if (tt__fits(send, &frame.key, frame.bytes)) {
+        tt__begin_sending(link, send, frame.id);
+    } else {
+        tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, send, frame.id);
+        tt__mismatch(link->messages, send, frame.key.word, frame.bytes);
+    }
+}
+
+static tt__message *sent_by(tt__link *link, uint32_t send_id) {
+    tt__message *m = link->arriving.first;
+    while (m && m->peer_id != send_id)
+        m = m->next;
+    return m;
+}
+
+/* One of our receives will get nothing more. */
+static void receive_refused(tt__link *link, const tt__frame *frame) {
+    tt__message *receive = frame->other ? tt__find_receive(link, frame->other) : sent_by(link, frame->id);
+    if (!receive) {
+        for (tt__arrival **at = &link->arrivals; *at; at = &(*at)->next)
+            if ((*at)->id == frame->id) {
+                tt__arrival_drop(link, at);
+                return;
+            }
+        return;
+    }
+    tt__list_remove(receive->phase == TT__PHASE_ARRIVING ? &link->arriving : &link->posted, receive);
+    receive->source = link->peer;
+    if (frame->flags & TT__REFUSE_MISMATCH)
+        tt__mismatch(link->messages, receive, frame->key.word, frame->bytes);
+    else
+        tt__message_done(link->messages, receive, TT_ERR_ABORTED);
+}
+
+static tt__message *sent_to(tt__link *link, uint32_t receive_id) {
+    tt__message *m = link->sending.first;
+    while (m && m->peer_id != receive_id)
+        m = m->next;
+    return m;
+}
+
+/* One of our sends is not wanted. */
+static void send_refused(tt__link *link, const tt__frame *frame) {
+    tt__message *send = frame->other ? tt__find_send(link, frame->other) : sent_to(link, frame->id);
+    if (!send) {
+        for (tt__ready **at = &link->readies; *at; at = &(*at)->next)
+            if ((*at)->id == frame->id) {
+                tt__ready_drop(link, at);
+                return;
+            }
+        return;
+    }
+    if (send->phase == TT__PHASE_SENDING)
+        tt__stop_sending(link, send);
+    else
+        tt__list_remove(&link->announced, send);
+    if (frame->flags & TT__REFUSE_MISMATCH)
+        tt__mismatch(link->messages, send, frame->key.word, frame->bytes);
+    else
+        tt__message_done(link->messages, send, TT_ERR_ABORTED);
+}
+
+static void hear_refusal(tt__link *link) {
+    const tt__frame frame = link->frame;
+    if (!frame.id)
+        bad(link, "a refusal without a number");
+    else if (frame.flags & TT__REFUSE_RECEIVE)
+        receive_refused(link, &frame);
+    else
+        send_refused(link, &frame);
+}
+
+/* ---- all frames */
+
+/* Those whose `bytes` follow, but the two of data. */
+static bool has_body(int type) { return type == TT__FRAME_BEAT || type == TT__FRAME_NEWS || type == TT__FRAME_ANSWER; }
+
+static bool begin_control(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (frame->bytes > TT__CONTROL_MAX || (frame->type == TT__FRAME_BEAT && frame->bytes != sizeof(tt__beat)) ||
+        (frame->type == TT__FRAME_NEWS && frame->bytes < sizeof(tt__news_body)))
+        return bad(link, "a note of an impossible size");
+    link->into = link->control;
+    return true;
+}
+
+bool tt__frame_begin(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (frame->magic != TT__FRAME_MAGIC || frame->type < TT__FRAME_EAGER || frame->type >= TT__FRAMES)
+        return bad(link, "an unknown frame");
+    if (frame->credit > link->eager_out)
+        return bad(link, "more credit than was used");
+    link->eager_out -= frame->credit;
+    link->receiving = NULL;
+    link->into = NULL;
+    link->left_bytes = 0;
+    if (frame->type == TT__FRAME_EAGER || frame->type == TT__FRAME_DATA || has_body(frame->type))
+        link->left_bytes = (size_t)frame->bytes;
+    if (frame->type == TT__FRAME_EAGER)
+        return begin_eager(link);
+    if (frame->type == TT__FRAME_DATA)
+        return begin_data(link);
+    return has_body(frame->type) ? begin_control(link) : true;
+}
+
+void tt__frame_end(tt__link *link) {
+    switch ((tt__frame_type)link->frame.type) {
+    case TT__FRAME_EAGER:
+        end_eager(link);
+        break;
+    case TT__FRAME_DATA:
+        end_data(link);
+        break;
+    case TT__FRAME_ANNOUNCE:
+        hear_announcement(link);
+        break;
+    case TT__FRAME_READY:
+        hear_ready(link);
+        break;
+    case TT__FRAME_REFUSE:
+        hear_refusal(link);
+        break;
+    case TT__FRAME_BEAT: {
+        tt__beat beat;
+        memcpy(&beat, link->control, sizeof beat);
+        tt__hear_beat(link, &beat);
+        break;
+    }
+    case TT__FRAME_NEWS:
+        tt__hear_news(link, link->control, (size_t)link->frame.bytes);
+        break;
+    case TT__FRAME_ASK:
+        tt__hear_question(link);
+        break;
+    case TT__FRAME_ANSWER:
+        tt__hear_answer(link, (size_t)link->frame.bytes);
+        break;
+    case TT__FRAME_GOODBYE:
+        link->left = true;
+        break;
+    case TT__FRAME_CREDIT:
+    case TT__FRAMES:
+        break;
+    }
+}

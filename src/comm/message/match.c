@@ -1,0 +1,174 @@
+/* Receives and messages find each other.
+ *
+ * Messages of one link are matched in the order in which they came, against receives in the order in which they were posted; one from any source
+ * counts among those of each link by its id, which grows with every post. */
+#include "comm/message/engine.h"
+
+#include <stdlib.h>
+
+/* Two sizes of records, so that a steady exchange allocates nothing. */
+enum { SMALL = 464, SPARE_MAX = 64 };
+
+static bool older(const tt__message *a, const tt__message *b) { return (int32_t)(a->id - b->id) < 0; }
+
+static tt__message *first_for(const tt__message_list *list, const tt__key *key) {
+    tt__message *m = list->first;
+    while (m && !tt__same_key(&m->key, key))
+        m = m->next;
+    return m;
+}
+
+bool tt__fits(const tt__message *message, const tt__key *key, uint64_t bytes) {
+    return message->key.word == key->word && message->bytes == bytes;
+}
+
+void tt__mismatch(tt__messages *messages, tt__message *message, uint32_t word, uint64_t bytes) {
+    message->got_word = word;
+    message->got = bytes;
+    tt__message_done(messages, message, TT_ERR_MISMATCH);
+}
+
+/* Nobody has asked for this step, but somebody for another step of what should be the same call. */
+static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes) {
+    for (tt__message *m = link->posted.first, *next; m; m = next) {
+        next = m->next;
+        if (!tt__contradicts(&m->key, key))
+            continue;
+        tt__list_remove(&link->posted, m);
+        m->source = link->peer;
+        tt__mismatch(link->messages, m, key->word, bytes);
+    }
+}
+
+tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t bytes) {
+    tt__message *m = first_for(&link->posted, key), *any = key->seq ? NULL : first_for(&link->messages->any, key);
+    if (!m && !any) {
+        if (key->seq)
+            end_contradicted(link, key, bytes);
+        return NULL;
+    }
+    if (m && (!any || older(m, any))) {
+        tt__list_remove(&link->posted, m);
+    } else {
+        m = any;
+        tt__list_remove(&link->messages->any, m);
+    }
+    m->source = link->peer;
+    tt__list_append(&link->arriving, m);
+    return m;
+}
+
+static tt__message *with_id(const tt__message_list *list, uint32_t id) {
+    tt__message *m = list->first;
+    while (m && m->id != id)
+        m = m->next;
+    return m;
+}
+
+tt__message *tt__find_receive(tt__link *link, uint32_t id) {
+    tt__message *m = with_id(&link->arriving, id);
+    return m ? m : with_id(&link->posted, id);
+}
+
+tt__message *tt__find_send(tt__link *link, uint32_t id) {
+    tt__message *m = with_id(&link->announced, id);
+    return m ? m : with_id(&link->sending, id);
+}
+
+static void unlink_arrival(tt__link *link, tt__arrival **at) {
+    tt__arrival *arrival = *at;
+    *at = arrival->next;
+    if (!arrival->next)
+        link->arrivals_end = at;
+    link->arrival_count--;
+}
+
+void tt__arrival_drop(tt__link *link, tt__arrival **at) {
+    tt__arrival *arrival = *at;
+    unlink_arrival(link, at);
+    tt__arrival_free(link->messages, arrival);
+}
+
+static tt__arrival *take_arrival(tt__link *link, const tt__message *receive) {
+    for (tt__arrival **at = &link->arrivals; *at; at = &(*at)->next) {
+        tt__arrival *a = *at;
+        if (!tt__same_key(&a->key, &receive->key) && !tt__contradicts(&a->key, &receive->key))
+            continue;
+        unlink_arrival(link, at);
+        return a;
+    }
+    return NULL;
+}
+
+tt__arrival *tt__match_arrival(tt__messages *messages, const tt__message *receive, tt__link **link) {
+    int first = receive->peer == TT_ANY_SOURCE ? 0 : receive->peer;
+    int end = receive->peer == TT_ANY_SOURCE ? messages->config.size : first + 1;
+    for (int i = first; i < end; i++) {
+        /* From another rank each time, so that none is forgotten behind a busy one. */
+        int r = end - first == 1 ? first : (int)((receive->id + (uint32_t)i) % (uint32_t)end);
+        *link = messages->links[r];
+        tt__arrival *arrival = *link ? take_arrival(*link, receive) : NULL;
+        if (arrival)
+            return arrival;
+    }
+    return NULL;
+}
+
+tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_t bytes, uint32_t id) {
+    uint32_t room = id || bytes <= SMALL ? SMALL : TT__EAGER_MAX;
+    tt__arrival **at = &messages->spare;
+    while (*at && (*at)->room != room)
+        at = &(*at)->next;
+    tt__arrival *a = *at;
+    if (a) {
+        *at = a->next;
+        messages->spare_count--;
+    } else if (!(a = malloc(sizeof *a + room))) {
+        return NULL;
+    }
+    a->next = NULL;
+    a->key = *key;
+    a->bytes = bytes;
+    a->id = id;
+    a->room = room;
+    return a;
+}
+
+void tt__arrival_keep(tt__link *link, tt__arrival *arrival) {
+    *link->arrivals_end = arrival;
+    link->arrivals_end = &arrival->next;
+    link->arrival_count++;
+}
+
+void tt__arrival_free(tt__messages *messages, tt__arrival *arrival) {
+    if (!arrival)
+        return;
+    if (messages->spare_count == SPARE_MAX) {
+        free(arrival);
+        return;
+    }
+    arrival->next = messages->spare;
+    messages->spare = arrival;
+    messages->spare_count++;
+}
+
+void tt__ready_keep(tt__link *link, const tt__frame *frame) {
+    tt__ready *ready = malloc(sizeof *ready);
+    if (!ready) {
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for what a peer waits for");
+        return;
+    }
+    *ready = (tt__ready){.key = frame->key, .bytes = frame->bytes, .id = frame->id};
+    *link->readies_end = ready;
+    link->readies_end = &ready->next;
+    link->ready_count++;
+}
+
+void tt__ready_drop(tt__link *link, tt__ready **at) {
+    tt__ready *ready = *at;
+    *at = ready->next;
+    if (!ready->next)
+        link->readies_end = at;
+    link->ready_count--;
+    free(ready);
+}

@@ -1,0 +1,208 @@
+/* Writing.
+ *
+ * Small frames go straight from where they are; what the link does not take at once is copied, so an eager message is done when it is
+ * posted, and the copies are bounded by the window. Large messages take turns, a chunk each, and give way to small frames. */
+#include "base/error.h"
+#include "comm/message/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Bytes that one flush moves at most before others get a turn, and memory that an empty queue keeps. */
+enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };
+
+static void queue(tt__link *link, const void *data, size_t bytes) {
+    tt__bytes_put(&link->out, data, bytes);
+    if (link->out.failed)
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for %zu bytes that wait to be written", bytes);
+}
+
+/* Bytes of header and data that a link has taken don't fill the chunk yet: it has to be finished before anything else. */
+static bool inside_chunk(const tt__link *link) { return link->chunk && link->chunk_sent; }
+
+static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
+
+void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
+    if (link->ended)
+        return;
+    frame->magic = TT__FRAME_MAGIC;
+    frame->credit = link->credit;
+    link->credit = 0;
+    size_t sent = 0;
+    if (nothing_waits(link)) {
+        const struct iovec parts[2] = {{frame, sizeof *frame}, {(void *)(uintptr_t)body, bytes}};
+        ssize_t n = link->ops->send(link, parts, bytes ? 2 : 1);
+        if (n < 0) {
+            tt__link_end(link, TT_ERR_PEER, "%s", link->why);
+            return;
+        }
+        sent = (size_t)n;
+    }
+    if (sent < sizeof *frame)
+        queue(link, (const char *)frame + sent, sizeof *frame - sent);
+    size_t body_sent = sent < sizeof *frame ? 0 : sent - sizeof *frame;
+    if (body_sent < bytes && !link->ended)
+        queue(link, (const char *)body + body_sent, bytes - body_sent);
+    tt__link_watch(link);
+}
+
+/* The next chunk: of the message whose turn it is. */
+static void prepare_chunk(tt__link *link) {
+    tt__message *message = link->sending.first;
+    if (link->chunk || !message)
+        return;
+    size_t left = message->bytes - message->moved;
+    link->chunk = message;
+    link->chunk_sent = 0;
+    link->chunk_bytes = left < TT__CHUNK ? left : TT__CHUNK;
+    link->chunk_header = (tt__frame){.magic = TT__FRAME_MAGIC,
+                                     .type = TT__FRAME_DATA,
+                                     .credit = link->credit,
+                                     .other = message->peer_id,
+                                     .bytes = link->chunk_bytes};
+    link->credit = 0;
+}
+
+static int chunk_parts(const tt__link *link, struct iovec *parts) {
+    const size_t head = sizeof link->chunk_header;
+    size_t sent = link->chunk_sent;
+    int n = 0;
+    if (!link->chunk)
+        return 0;
+    if (sent < head)
+        parts[n++] = (struct iovec){(char *)(uintptr_t)&link->chunk_header + sent, head - sent};
+    size_t data_sent = sent < head ? 0 : sent - head;
+    parts[n++] =
+        (struct iovec){(char *)link->chunk->data + link->chunk->moved + data_sent, link->chunk_bytes - data_sent};
+    return n;
+}
+
+static int queue_parts(const tt__link *link, struct iovec *parts) {
+    if (link->out_at == link->out.size)
+        return 0;
+    *parts = (struct iovec){link->out.data + link->out_at, link->out.size - link->out_at};
+    return 1;
+}
+
+/* `n` bytes of the queue were written, as far as they are the queue's; returns the rest. */
+static size_t advance_queue(tt__link *link, size_t n) {
+    size_t waits = link->out.size - link->out_at, taken = n < waits ? n : waits;
+    link->out_at += taken;
+    if (link->out_at == link->out.size) {
+        tt__bytes_clear(&link->out, KEEP);
+        link->out_at = 0;
+    }
+    return n - taken;
+}
+
+static size_t advance_chunk(tt__link *link, size_t n) {
+    tt__message *message = link->chunk;
+    if (!message || !n)
+        return n;
+    size_t left = sizeof link->chunk_header + link->chunk_bytes - link->chunk_sent, taken = n < left ? n : left;
+    link->chunk_sent += taken;
+    if (taken < left)
+        return n - taken;
+    link->chunk = NULL;
+    message->moved += link->chunk_bytes;
+    tt__list_remove(&link->sending, message);
+    if (message->moved == message->bytes)
+        tt__message_done(link->messages, message, TT_OK);
+    else
+        tt__list_append(&link->sending, message);
+    return n - taken;
+}
+
+/* One write. Bytes, 0: the link takes no more, or nothing waits. */
+static size_t write_once(tt__link *link) {
+    struct iovec parts[3];
+    bool chunk_first = inside_chunk(link);
+    int n;
+    if (chunk_first) {
+        n = chunk_parts(link, parts);
+        n += queue_parts(link, parts + n);
+    } else {
+        prepare_chunk(link);
+        n = queue_parts(link, parts);
+        n += chunk_parts(link, parts + n);
+    }
+    ssize_t sent = n ? link->ops->send(link, parts, n) : 0;
+    if (sent < 0) {
+        tt__link_end(link, TT_ERR_PEER, "%s", link->why);
+        return 0;
+    }
+    size_t rest = (size_t)sent;
+    if (chunk_first)
+        rest = advance_chunk(link, rest);
+    rest = advance_queue(link, rest);
+    if (!chunk_first)
+        advance_chunk(link, rest);
+    return (size_t)sent;
+}
+
+static bool something_waits(const tt__link *link) {
+    return link->chunk || link->sending.first || link->out_at < link->out.size;
+}
+
+bool tt__link_flush(tt__link *link) {
+    size_t moved = 0, n = 1;
+    while (!link->ended && something_waits(link) && n && moved < FLUSH_MAX)
+        moved += n = write_once(link);
+    tt__link_watch(link);
+    return moved;
+}
+
+bool tt__link_wants_write(const tt__link *link) { return !link->ended && something_waits(link); }
+
+void tt__begin_sending(tt__link *link, tt__message *message, uint32_t receive_id) {
+    message->peer_id = receive_id;
+    message->phase = TT__PHASE_SENDING;
+    tt__list_append(&link->sending, message);
+    tt__link_flush(link);
+}
+
+/* The peer counts on the rest of a chunk that was begun, so it is copied. */
+static void keep_chunk(tt__link *link) {
+    struct iovec parts[3];
+    tt__bytes out = {0};
+    int n = chunk_parts(link, parts);
+    n += queue_parts(link, parts + n);
+    for (int i = 0; i < n; i++)
+        tt__bytes_put(&out, parts[i].iov_base, parts[i].iov_len);
+    tt__bytes_free(&link->out);
+    link->out = out;
+    link->out_at = 0;
+}
+
+void tt__stop_sending(tt__link *link, tt__message *message) {
+    tt__list_remove(&link->sending, message);
+    if (link->chunk != message)
+        return;
+    if (link->chunk_sent)
+        keep_chunk(link);
+    link->chunk = NULL;
+    if (link->out.failed)
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for the rest of a message that was taken back");
+}
+
+void tt__refuse(tt__link *link, int flags, const tt__message *own, uint32_t other) {
+    tt__frame frame = {.type = TT__FRAME_REFUSE,
+                       .flags = (uint8_t)flags,
+                       .key = own->key,
+                       .id = own->id,
+                       .other = other,
+                       .bytes = own->bytes};
+    tt__send_frame(link, &frame, NULL, 0);
+}
+
+void tt__give_back(tt__link *link, uint64_t bytes) {
+    uint32_t cost = (uint32_t)bytes + TT__EAGER_COST;
+    if (!link->ops)
+        return;
+    link->eager_in -= cost;
+    link->credit += cost;
+    if (link->credit < TT__EAGER_WINDOW / 4)
+        return;
+    tt__frame frame = {.type = TT__FRAME_CREDIT};
+    tt__send_frame(link, &frame, NULL, 0);
+}

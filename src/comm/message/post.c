@@ -1,0 +1,247 @@
+/* Posting messages, and taking them back. */
+#include "base/error.h"
+#include "comm/message/engine.h"
+
+#include <string.h>
+
+static void start(tt__messages *messages, tt__message *message, bool is_recv) {
+    message->done = false;
+    message->status = TT_OK;
+    message->source = is_recv ? -1 : messages->config.rank;
+    message->next = message->previous = NULL;
+    message->moved = 0;
+    message->peer_id = 0;
+    message->is_recv = is_recv;
+    if (!++messages->last_id)
+        ++messages->last_id;
+    message->id = messages->last_id;
+    messages->open++;
+}
+
+/* Its link, or NULL: then the message is done. */
+static tt__link *link_for(tt__messages *messages, tt__message *message) {
+    tt__link *link = tt__link_to(messages, message->peer);
+    if (!link || link->ended) {
+        tt__message_done(messages, message, link ? link->status : tt_last_status());
+        return NULL;
+    }
+    return link;
+}
+
+/* ---- sends */
+
+static void announce(tt__link *link, tt__message *message) {
+    message->phase = TT__PHASE_ANNOUNCED;
+    tt__list_append(&link->announced, message);
+    tt__frame frame = {.type = TT__FRAME_ANNOUNCE, .key = message->key, .id = message->id, .bytes = message->bytes};
+    tt__send_frame(link, &frame, NULL, 0);
+}
+
+/* The receiver's word for this message, or for another step of what should be the same collective. */
+static bool take_ready(tt__link *link, const tt__message *message, tt__ready *found) {
+    for (tt__ready **at = &link->readies; *at; at = &(*at)->next) {
+        tt__ready *ready = *at;
+        if (!tt__same_key(&ready->key, &message->key) && !tt__contradicts(&ready->key, &message->key))
+            continue;
+        *found = *ready;
+        tt__ready_drop(link, at);
+        return true;
+    }
+    return false;
+}
+
+static void send_large(tt__link *link, tt__message *message) {
+    tt__ready ready;
+    if (!take_ready(link, message, &ready)) {
+        announce(link, message);
+    } else if (tt__fits(message, &ready.key, ready.bytes)) {
+        tt__begin_sending(link, message, ready.id);
+    } else {
+        tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, message, ready.id);
+        tt__mismatch(link->messages, message, ready.key.word, ready.bytes);
+    }
+}
+
+static void send_small(tt__link *link, tt__message *message) {
+    link->eager_out += (uint32_t)message->bytes + TT__EAGER_COST;
+    tt__frame frame = {.type = TT__FRAME_EAGER, .key = message->key, .bytes = message->bytes};
+    tt__send_frame(link, &frame, message->data, message->bytes);
+    tt__message_done(link->messages, message, link->ended ? link->status : TT_OK);
+}
+
+static bool window_takes(const tt__link *link, const tt__message *message) {
+    return message->bytes <= TT__EAGER_MAX && link->eager_out + message->bytes + TT__EAGER_COST <= TT__EAGER_WINDOW;
+}
+
+/* To a receive of this rank that waits for it. */
+static void copy_over(tt__messages *messages, tt__message *receive, const tt__key *key, const void *data,
+                      size_t bytes) {
+    if (!tt__fits(receive, key, bytes)) {
+        tt__mismatch(messages, receive, key->word, bytes);
+        return;
+    }
+    if (bytes)
+        memcpy(receive->data, data, bytes);
+    tt__message_done(messages, receive, TT_OK);
+}
+
+static void send_to_self(tt__link *self, tt__message *message) {
+    tt__messages *messages = self->messages;
+    tt__message *receive = tt__match_receive(self, &message->key, message->bytes);
+    bool small = message->bytes <= TT__EAGER_MAX;
+    if (receive) {
+        tt__list_remove(&self->arriving, receive);
+        copy_over(messages, receive, &message->key, message->data, message->bytes);
+        tt__message_done(messages, message, TT_OK);
+        return;
+    }
+    tt__arrival *arrival = tt__arrival_new(messages, &message->key, message->bytes, small ? 0 : message->id);
+    if (!arrival) {
+        tt__message_done(messages, message, TT_ERR_MEMORY);
+        return;
+    }
+    tt__arrival_keep(self, arrival);
+    if (small) {
+        if (message->bytes)
+            memcpy(arrival->data, message->data, message->bytes);
+        tt__message_done(messages, message, TT_OK);
+    } else {
+        message->phase = TT__PHASE_ANNOUNCED;
+        tt__list_append(&self->announced, message);
+    }
+}
+
+void tt__message_send(tt__messages *messages, tt__message *message) {
+    start(messages, message, false);
+    tt__link *link = link_for(messages, message);
+    if (!link)
+        return;
+    if (!link->ops)
+        send_to_self(link, message);
+    else if (window_takes(link, message))
+        send_small(link, message);
+    else
+        send_large(link, message);
+}
+
+/* ---- receives */
+
+static void say_ready(tt__link *link, tt__message *message, uint32_t send_id) {
+    message->peer_id = send_id;
+    tt__frame frame = {
+        .type = TT__FRAME_READY, .key = message->key, .id = message->id, .other = send_id, .bytes = message->bytes};
+    tt__send_frame(link, &frame, NULL, 0);
+}
+
+void tt__answer_announcement(tt__link *link, tt__message *message, uint32_t send_id) {
+    message->phase = TT__PHASE_ARRIVING;
+    tt__list_append(&link->arriving, message);
+    if (link->ops) {
+        say_ready(link, message, send_id);
+        return;
+    }
+    tt__message *send = tt__find_send(link, send_id);
+    tt__list_remove(&link->announced, send);
+    tt__list_remove(&link->arriving, message);
+    copy_over(link->messages, message, &send->key, send->data, send->bytes);
+    tt__message_done(link->messages, send, TT_OK);
+}
+
+void tt__refuse_announcement(tt__link *link, tt__message *message, uint32_t send_id, const tt__key *key,
+                             uint64_t bytes) {
+    if (link->ops) {
+        tt__refuse(link, TT__REFUSE_MISMATCH, message, send_id);
+    } else {
+        tt__message *send = tt__find_send(link, send_id);
+        tt__list_remove(&link->announced, send);
+        tt__mismatch(link->messages, send, message->key.word, message->bytes);
+    }
+    tt__mismatch(link->messages, message, key->word, bytes);
+}
+
+/* A message was there before its receive. */
+static void take(tt__link *link, tt__message *message, tt__arrival *arrival) {
+    message->source = link->peer;
+    bool eager = !arrival->id;
+    if (eager)
+        copy_over(link->messages, message, &arrival->key, arrival->data, (size_t)arrival->bytes);
+    else if (link->ended)
+        tt__message_done(link->messages, message, link->status);
+    else if (tt__fits(message, &arrival->key, arrival->bytes))
+        tt__answer_announcement(link, message, arrival->id);
+    else
+        tt__refuse_announcement(link, message, arrival->id, &arrival->key, arrival->bytes);
+    if (eager)
+        tt__give_back(link, arrival->bytes);
+    tt__arrival_free(link->messages, arrival);
+}
+
+void tt__message_recv(tt__messages *messages, tt__message *message) {
+    tt__link *link = NULL;
+    start(messages, message, true);
+    tt__arrival *arrival = tt__match_arrival(messages, message, &link);
+    if (arrival) {
+        take(link, message, arrival);
+        return;
+    }
+    message->phase = TT__PHASE_POSTED;
+    if (message->peer == TT_ANY_SOURCE) {
+        tt__list_append(&messages->any, message);
+        return;
+    }
+    if (!(link = link_for(messages, message)))
+        return;
+    tt__list_append(&link->posted, message);
+    if (message->key.seq && message->bytes > TT__EAGER_MAX && link->ops) {
+        message->phase = TT__PHASE_READY;
+        say_ready(link, message, 0);
+    }
+}
+
+/* ---- taking back */
+
+static void drop_own_arrival(tt__link *self, const tt__message *send) {
+    for (tt__arrival **at = &self->arrivals; *at; at = &(*at)->next)
+        if ((*at)->id == send->id) {
+            tt__arrival_drop(self, at);
+            return;
+        }
+}
+
+static void cancel_send(tt__link *link, tt__message *message) {
+    if (message->phase == TT__PHASE_SENDING)
+        tt__stop_sending(link, message);
+    else
+        tt__list_remove(&link->announced, message);
+    if (link->ops)
+        tt__refuse(link, TT__REFUSE_RECEIVE, message, message->peer_id);
+    else
+        drop_own_arrival(link, message);
+}
+
+static void cancel_receive(tt__messages *messages, tt__link *link, tt__message *message) {
+    if (message->phase == TT__PHASE_POSTED) {
+        tt__list_remove(message->peer == TT_ANY_SOURCE ? &messages->any : &link->posted, message);
+        return;
+    }
+    bool eager = link->receiving == message && link->frame.type == TT__FRAME_EAGER;
+    if (link->receiving == message) {
+        link->receiving = NULL;
+        link->into = NULL;
+    }
+    tt__list_remove(message->phase == TT__PHASE_READY ? &link->posted : &link->arriving, message);
+    if (!eager)
+        tt__refuse(link, 0, message, message->peer_id);
+}
+
+void tt__message_cancel(tt__messages *messages, tt__message *message, tt_status status) {
+    if (message->done)
+        return;
+    int peer = message->is_recv && message->source >= 0 ? message->source : message->peer;
+    tt__link *link = peer == TT_ANY_SOURCE ? NULL : messages->links[peer];
+    if (message->is_recv)
+        cancel_receive(messages, link, message);
+    else
+        cancel_send(link, message);
+    tt__message_done(messages, message, status);
+}

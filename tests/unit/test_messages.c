@@ -1,0 +1,725 @@
+/* The message engine: several ranks in one process, over sockets, sockets that take few bytes at a time, and rings. */
+#include "base/clock.h"
+#include "comm/message/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NODES = 4, ARENA = 8 << 20 };
+
+typedef enum kind { SOCKETS, TINY, RINGS } kind;
+
+typedef struct node {
+    struct lab *lab;
+    int rank;
+    tt__messages *messages;
+    pthread_mutex_t lock;
+    tt__waiting waiting;
+    tt__ring_board board;
+    unsigned char *arena;
+    size_t used;
+    int wakes;
+} node;
+
+typedef struct lab {
+    kind kind;
+    int n;
+    node nodes[NODES];
+} lab;
+
+static bool ring_peer(void *world, int rank, int *number, unsigned char **base, size_t *bytes, tt__ring_board **board) {
+    node *peer = &((node *)world)->lab->nodes[rank];
+    *number = rank;
+    *base = peer->arena;
+    *bytes = ARENA;
+    *board = &peer->board;
+    return true;
+}
+
+static tt_status ring_memory(void *world, size_t bytes, uint64_t *offset) {
+    node *self = world;
+    *offset = self->used + 128; /* 0 is no ring's place */
+    self->used += (bytes + 255) & ~(size_t)127;
+    assert_true(self->used + 128 <= ARENA);
+    return TT_OK;
+}
+
+static void wake(void *world, int rank) { ((node *)world)->lab->nodes[rank].wakes++; }
+
+static bool call_text(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word) {
+    snprintf(text, size, "call %u of group %u on rank %d", seq, group, ((node *)world)->rank);
+    *word = 77;
+    return seq < 10;
+}
+
+static void join_by_sockets(lab *lab, int a, int b) {
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    for (int i = 0; i < 2 && lab->kind == TINY; i++)
+        assert_int_equal(setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &(int){2048}, sizeof(int)), 0);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, ends[0], "socket"), TT_OK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, ends[1], "socket"), TT_OK);
+}
+
+static lab *lab_open(kind kind, int n) {
+    lab *lab = aligned_alloc(128, (sizeof *lab + 127) & ~(size_t)127);
+    assert_non_null(lab);
+    memset(lab, 0, sizeof *lab);
+    lab->kind = kind;
+    lab->n = n;
+    for (int r = 0; r < n; r++) {
+        node *node = &lab->nodes[r];
+        node->lab = lab;
+        node->rank = r;
+        pthread_mutex_init(&node->lock, NULL);
+        tt__messages_config config = {.rank = r,
+                                      .size = n,
+                                      .heartbeat_ms = 5000,
+                                      .lock = &node->lock,
+                                      .world = node,
+                                      .waiting = &node->waiting,
+                                      .call_text = call_text};
+        if (kind == RINGS) {
+            node->arena = aligned_alloc(128, ARENA);
+            assert_non_null(node->arena);
+            memset(node->arena, 0, ARENA);
+            config.ring_peer = ring_peer;
+            config.ring_memory = ring_memory;
+            config.wake = wake;
+        }
+        assert_int_equal(tt__messages_new(&node->messages, &config), TT_OK);
+    }
+    for (int a = 0; a < n && kind != RINGS; a++)
+        for (int b = a + 1; b < n; b++)
+            join_by_sockets(lab, a, b);
+    return lab;
+}
+
+static void lab_close(lab *lab) {
+    for (int r = 0; r < lab->n; r++)
+        tt__messages_close(lab->nodes[r].messages, !tt__messages_threaded(lab->nodes[r].messages));
+    for (int r = 0; r < lab->n; r++) {
+        pthread_mutex_destroy(&lab->nodes[r].lock);
+        free(lab->nodes[r].arena);
+    }
+    free(lab);
+}
+
+static bool progress_all(lab *lab) {
+    bool any = false;
+    for (int r = 0; r < lab->n; r++)
+        any |= tt__messages_progress(lab->nodes[r].messages);
+    return any;
+}
+
+static void settle(lab *lab) {
+    while (progress_all(lab))
+        ;
+}
+
+static void until_done(lab *lab, const tt__message *message) {
+    int64_t deadline_ms = tt__deadline_ms(20000);
+    while (!message->done) {
+        progress_all(lab);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+}
+
+static void send_it(lab *lab, tt__message *m, int from, int to, tt__key key, const void *data, size_t bytes) {
+    *m = (tt__message){.key = key, .peer = to, .data = (void *)(uintptr_t)data, .bytes = bytes};
+    tt__message_send(lab->nodes[from].messages, m);
+}
+
+static void recv_it(lab *lab, tt__message *m, int at, int from, tt__key key, void *data, size_t bytes) {
+    *m = (tt__message){.key = key, .peer = from, .data = data, .bytes = bytes};
+    tt__message_recv(lab->nodes[at].messages, m);
+}
+
+static tt__key tag(uint32_t n) { return (tt__key){.group = 1, .step = n, .word = 5}; }
+
+static tt__key collective(uint32_t seq, uint32_t step) {
+    return (tt__key){.group = 1, .seq = seq, .step = step, .word = 9};
+}
+
+static void fill(unsigned char *data, size_t bytes, unsigned seed) {
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (unsigned char)(i * 7 + (i >> 8) * 13 + seed * 101);
+}
+
+static const size_t SIZES[] = {0, 1, 8, 1000, TT__EAGER_MAX, TT__EAGER_MAX + 1, 300000, (2 << 20) + 3};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES, LARGEST = (2 << 20) + 3 };
+static unsigned char source[LARGEST], target[LARGEST];
+
+static const kind KINDS[] = {SOCKETS, TINY, RINGS};
+enum { KIND_COUNT = 3 };
+
+static void one_message(kind kind, tt__key key, size_t bytes, bool receive_first, bool any) {
+    lab *lab = lab_open(kind, 2);
+    tt__message s, r;
+    fill(source, bytes, (unsigned)bytes);
+    memset(target, 0, bytes);
+    if (receive_first) {
+        recv_it(lab, &r, 1, any ? TT_ANY_SOURCE : 0, key, target, bytes);
+        settle(lab);
+    }
+    send_it(lab, &s, 0, 1, key, source, bytes);
+    if (!receive_first) {
+        settle(lab);
+        assert_int_equal(s.done, bytes <= TT__EAGER_MAX);
+        recv_it(lab, &r, 1, any ? TT_ANY_SOURCE : 0, key, target, bytes);
+    }
+    until_done(lab, &r);
+    until_done(lab, &s);
+    assert_int_equal(r.status, TT_OK);
+    assert_int_equal(s.status, TT_OK);
+    assert_int_equal(r.source, 0);
+    assert_memory_equal(source, target, bytes);
+    settle(lab);
+    assert_int_equal(lab->nodes[0].messages->open, 0);
+    assert_int_equal(lab->nodes[1].messages->open, 0);
+    lab_close(lab);
+}
+
+static void sizes_both_ways_round(void **state) {
+    (void)state;
+    for (int k = 0; k < KIND_COUNT; k++)
+        for (int i = 0; i < SIZE_COUNT; i++)
+            for (int first = 0; first < 2; first++) {
+                one_message(KINDS[k], tag(3), SIZES[i], first, false);
+                one_message(KINDS[k], tag(3), SIZES[i], first, true);
+                one_message(KINDS[k], collective(4, 2), SIZES[i], first, false);
+            }
+}
+
+static void messages_of_a_tag_keep_their_order(void **state) {
+    (void)state;
+    enum { COUNT = 60 };
+    static unsigned char in[COUNT][20000], out[COUNT][20000];
+    for (int k = 0; k < KIND_COUNT; k++) {
+        lab *lab = lab_open(KINDS[k], 2);
+        tt__message s[COUNT], r[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            size_t bytes = i % 3 ? 40 : sizeof *out;
+            fill(out[i], bytes, (unsigned)i);
+            send_it(lab, &s[i], 0, 1, tag(1), out[i], bytes);
+            if (i % 4 == 0)
+                progress_all(lab);
+        }
+        for (int i = 0; i < COUNT; i++)
+            recv_it(lab, &r[i], 1, i % 5 ? 0 : TT_ANY_SOURCE, tag(1), in[i], i % 3 ? 40 : sizeof *in);
+        for (int i = 0; i < COUNT; i++) {
+            until_done(lab, &r[i]);
+            assert_int_equal(r[i].status, TT_OK);
+            assert_memory_equal(in[i], out[i], i % 3 ? 40 : sizeof *in);
+            until_done(lab, &s[i]);
+        }
+        lab_close(lab);
+    }
+}
+
+/* Nobody receives: the sender goes on until the window is used up; then its buffers stay its own, and everything still arrives. */
+static void the_window_bounds_what_is_kept(void **state) {
+    (void)state;
+    enum { COUNT = 400, BYTES = 8192 };
+    static unsigned char out[COUNT][BYTES], in[BYTES];
+    for (int k = 0; k < KIND_COUNT; k++) {
+        lab *lab = lab_open(KINDS[k], 2);
+        static tt__message s[COUNT];
+        tt__message r, late, other;
+        int done = 0;
+        unsigned char small[4] = "abc", got[4];
+        for (int i = 0; i < COUNT; i++) {
+            fill(out[i], BYTES, (unsigned)i);
+            send_it(lab, &s[i], 0, 1, tag(1), out[i], BYTES);
+        }
+        settle(lab);
+        for (int i = 0; i < COUNT; i++)
+            done += s[i].done;
+        assert_int_equal(done, TT__EAGER_WINDOW / (BYTES + TT__EAGER_COST));
+        assert_true(lab->nodes[1].messages->links[0]->eager_in <= TT__EAGER_WINDOW);
+        /* A message that is wanted passes those that are not. */
+        send_it(lab, &late, 0, 1, tag(2), small, sizeof small);
+        recv_it(lab, &other, 1, 0, tag(2), got, sizeof got);
+        until_done(lab, &other);
+        assert_string_equal((char *)got, "abc");
+        for (int i = 0; i < COUNT; i++) {
+            recv_it(lab, &r, 1, 0, tag(1), in, BYTES);
+            until_done(lab, &r);
+            assert_memory_equal(in, out[i], BYTES);
+            until_done(lab, &s[i]);
+        }
+        settle(lab);
+        assert_true(lab->nodes[0].messages->links[1]->eager_out <= TT__EAGER_WINDOW / 2);
+        lab_close(lab);
+    }
+}
+
+static void messages_to_itself(void **state) {
+    (void)state;
+    lab *lab = lab_open(SOCKETS, 2);
+    tt__message s, r;
+    for (int i = 0; i < SIZE_COUNT; i++)
+        for (int first = 0; first < 2; first++) {
+            fill(source, SIZES[i], 3);
+            memset(target, 0, SIZES[i]);
+            if (first)
+                recv_it(lab, &r, 1, i % 2 ? TT_ANY_SOURCE : 1, tag(1), target, SIZES[i]);
+            send_it(lab, &s, 1, 1, tag(1), source, SIZES[i]);
+            if (!first)
+                recv_it(lab, &r, 1, i % 2 ? TT_ANY_SOURCE : 1, tag(1), target, SIZES[i]);
+            assert_true(s.done && r.done);
+            assert_int_equal(r.status, TT_OK);
+            assert_int_equal(r.source, 1);
+            assert_memory_equal(source, target, SIZES[i]);
+        }
+    send_it(lab, &s, 1, 1, tag(1), source, LARGEST);
+    tt__message_cancel(lab->nodes[1].messages, &s, TT_ERR_ABORTED);
+    assert_int_equal(s.status, TT_ERR_ABORTED);
+    send_it(lab, &s, 1, 1, tag(1), source, LARGEST);
+    recv_it(lab, &r, 1, 1, tag(1), target, 4);
+    assert_int_equal(s.status, TT_ERR_MISMATCH);
+    assert_int_equal(r.status, TT_ERR_MISMATCH);
+    lab_close(lab);
+}
+
+typedef struct mismatch {
+    tt__key sent, received;
+    size_t send_bytes, recv_bytes;
+} mismatch;
+
+static void one_mismatch(kind kind, const mismatch *c, bool receive_first) {
+    lab *lab = lab_open(kind, 2);
+    tt__message s, r;
+    if (receive_first) {
+        recv_it(lab, &r, 1, 0, c->received, target, c->recv_bytes);
+        settle(lab);
+    }
+    send_it(lab, &s, 0, 1, c->sent, source, c->send_bytes);
+    settle(lab);
+    if (!receive_first)
+        recv_it(lab, &r, 1, 0, c->received, target, c->recv_bytes);
+    until_done(lab, &r);
+    assert_int_equal(r.status, TT_ERR_MISMATCH);
+    assert_int_equal(r.got, c->send_bytes);
+    assert_int_equal(r.got_word, c->sent.word);
+    assert_int_equal(r.source, 0);
+    until_done(lab, &s);
+    if (c->send_bytes > TT__EAGER_MAX) {
+        assert_int_equal(s.status, TT_ERR_MISMATCH);
+        assert_int_equal(s.got, c->recv_bytes);
+        assert_int_equal(s.got_word, c->received.word);
+    }
+    /* The link lives on. */
+    recv_it(lab, &r, 1, 0, tag(50), target, 3);
+    send_it(lab, &s, 0, 1, tag(50), "xy", 3);
+    until_done(lab, &r);
+    assert_int_equal(r.status, TT_OK);
+    lab_close(lab);
+}
+
+static void mismatches_are_told_to_both(void **state) {
+    (void)state;
+    const tt__key call = collective(3, 1), other = {1, 3, 1, 10}, other_step = {1, 3, 8, 10}, typed = {1, 0, 2, 6},
+                  plain = {1, 0, 2, 5};
+    const mismatch cases[] = {{call, other, 8, 8},           {call, other, 100000, 100000},
+                              {call, call, 8, 16},           {call, call, 100000, 100001},
+                              {call, call, 8, 100000},       {call, call, 100000, 8},
+                              {call, other_step, 8, 8},      {call, other_step, 100000, 100000},
+                              {plain, typed, 8, 8},          {plain, typed, 100000, 100000},
+                              {plain, plain, 100000, 16385}, {plain, plain, 100000, 8}};
+    for (int k = 0; k < KIND_COUNT; k++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (int first = 0; first < 2; first++)
+                one_mismatch(KINDS[k], &cases[i], first);
+}
+
+/* Every phase that a message can be in when it is taken back; afterwards the link works as before. */
+static void messages_are_taken_back(void **state) {
+    (void)state;
+    for (int k = 0; k < KIND_COUNT; k++)
+        for (int steps = 0; steps < 12; steps++)
+            for (int who = 0; who < 4; who++) {
+                lab *lab = lab_open(KINDS[k], 2);
+                tt__message s, r;
+                tt__key key = who & 1 ? tag(1) : collective(5, 1);
+                recv_it(lab, &r, 1, 0, key, target, LARGEST);
+                send_it(lab, &s, 0, 1, key, source, LARGEST);
+                for (int i = 0; i < steps; i++)
+                    tt__messages_progress(lab->nodes[i % 2].messages);
+                tt__messages *messages = lab->nodes[who < 2].messages;
+                tt__message *back = who < 2 ? &r : &s, *left = who < 2 ? &s : &r;
+                bool was_done = back->done;
+                tt__message_cancel(messages, back, TT_ERR_TIMEOUT);
+                assert_true(back->done);
+                assert_int_equal(back->status, was_done ? TT_OK : TT_ERR_TIMEOUT);
+                settle(lab);
+                if (!left->done) /* a send or receive that never knew of the other */
+                    tt__message_cancel(lab->nodes[who >= 2].messages, left, TT_ERR_ABORTED);
+                assert_true(left->status == TT_OK || left->status == TT_ERR_ABORTED);
+                fill(source, 70000, (unsigned)steps);
+                recv_it(lab, &r, 1, 0, tag(9), target, 70000);
+                send_it(lab, &s, 0, 1, tag(9), source, 70000);
+                until_done(lab, &r);
+                until_done(lab, &s);
+                assert_int_equal(r.status, TT_OK);
+                assert_memory_equal(source, target, 70000);
+                lab_close(lab);
+            }
+}
+
+static void the_end_of_a_link_ends_its_messages(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        lab *lab = lab_open(KINDS[k], 3);
+        tt__message s, r, kept, any;
+        unsigned char got[4];
+        send_it(lab, &kept, 2, 0, tag(4), "abc", 4);
+        settle(lab);
+        send_it(lab, &s, 0, 2, tag(1), source, LARGEST);
+        recv_it(lab, &r, 0, 2, tag(2), target, 8);
+        tt__messages_close(lab->nodes[2].messages, true);
+        lab->n = 2;
+        until_done(lab, &s);
+        until_done(lab, &r);
+        assert_int_equal(s.status, TT_ERR_PEER);
+        assert_int_equal(r.status, TT_ERR_PEER);
+        assert_int_equal(tt__link_check(lab->nodes[0].messages, 2), TT_ERR_PEER);
+        assert_non_null(strstr(tt_last_error(), "rank 2"));
+        assert_int_equal(tt__link_check(lab->nodes[0].messages, 1), TT_OK);
+        send_it(lab, &s, 0, 2, tag(1), source, 8);
+        assert_int_equal(s.status, TT_ERR_PEER);
+        /* What had come before is still there, and others are not concerned. */
+        recv_it(lab, &any, 0, TT_ANY_SOURCE, tag(4), got, 4);
+        assert_int_equal(any.status, TT_OK);
+        send_it(lab, &s, 0, 1, tag(1), source, 8);
+        recv_it(lab, &r, 1, 0, tag(1), target, 8);
+        until_done(lab, &r);
+        assert_int_equal(r.status, TT_OK);
+        lab_close(lab);
+    }
+}
+
+static void a_ring_with_impossible_counters_ends(void **state) {
+    (void)state;
+    lab *lab = lab_open(RINGS, 2);
+    tt__message s, r;
+    send_it(lab, &s, 0, 1, tag(1), "abc", 4);
+    settle(lab);
+    recv_it(lab, &r, 1, 0, tag(2), target, 4);
+    lab->nodes[0].messages->links[1]->ring_out->tail += UINT64_C(1) << 40;
+    until_done(lab, &r);
+    assert_int_equal(r.status, TT_ERR_PEER);
+    assert_int_equal(tt__link_check(lab->nodes[1].messages, 0), TT_ERR_PEER);
+    assert_true(lab->nodes[1].wakes > 0);
+    lab_close(lab);
+}
+
+/* ---- random traffic against a model */
+
+enum { FLIGHTS = 300, TAGS = 3 };
+
+typedef struct flight {
+    tt__message send, receive;
+    int from, to;
+    unsigned char *out, *in;
+    size_t bytes;
+    bool sent, received, any;
+} flight;
+
+static uint64_t seed;
+
+static unsigned pick(unsigned n) {
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(seed >> 33) % n;
+}
+
+static size_t random_size(void) {
+    static const size_t largest[] = {16, 64, 4096, TT__EAGER_MAX * 2, 600000};
+    return pick((unsigned)largest[pick(5)]) + 4;
+}
+
+/* Sends of one pair and tag are numbered; receives are posted in the same order, so flight i's receive gets flight i's message. With any
+ * source, a tag belongs to one receiver and sizes are equal; whose message it is is read from it. */
+static void plan(flight *flights, int n) {
+    for (int i = 0; i < FLIGHTS; i++) {
+        flight *f = &flights[i];
+        unsigned t = pick(TAGS + 2);
+        f->from = (int)pick((unsigned)n);
+        f->to = (f->from + 1 + (int)pick((unsigned)n - 1)) % n;
+        f->any = t == TAGS;
+        f->bytes = f->any ? 5000 : random_size();
+        tt__key key = t > TAGS ? collective(1 + (uint32_t)i, pick(100)) : tag(t);
+        f->send = f->receive = (tt__message){.key = key, .bytes = f->bytes};
+        f->out = malloc(f->bytes);
+        f->in = calloc(1, f->bytes);
+        fill(f->out, f->bytes, (unsigned)i);
+        memcpy(f->out, &i, sizeof i);
+        f->send.data = f->out;
+        f->receive.data = f->in;
+        f->send.peer = f->to;
+        f->receive.peer = f->any ? TT_ANY_SOURCE : f->from;
+    }
+}
+
+/* An earlier flight of the same pair and tag that has not been posted on this side. */
+static bool must_wait(const flight *flights, int i, bool sending) {
+    const flight *f = &flights[i];
+    for (int j = 0; j < i; j++) {
+        const flight *g = &flights[j];
+        if (tt__same_key(&g->send.key, &f->send.key) && g->to == f->to &&
+            (g->from == f->from || (f->any && !sending)) && !(sending ? g->sent : g->received))
+            return true;
+    }
+    return false;
+}
+
+static void post_one(lab *lab, flight *flights) {
+    int i = (int)pick(FLIGHTS);
+    bool sending = pick(2);
+    flight *f = &flights[i];
+    if ((sending ? f->sent : f->received) || must_wait(flights, i, sending))
+        return;
+    if (sending) {
+        f->sent = true;
+        tt__message_send(lab->nodes[f->from].messages, &f->send);
+    } else {
+        f->received = true;
+        tt__message_recv(lab->nodes[f->to].messages, &f->receive);
+    }
+}
+
+static void check_flights(const flight *flights) {
+    int last[NODES][NODES];
+    memset(last, -1, sizeof last);
+    for (int i = 0; i < FLIGHTS; i++) {
+        const flight *f = &flights[i];
+        int got;
+        assert_int_equal(f->send.status, TT_OK);
+        assert_int_equal(f->receive.status, TT_OK);
+        memcpy(&got, f->in, sizeof got);
+        assert_memory_equal(f->in, flights[got].out, f->bytes);
+        assert_int_equal(f->receive.source, flights[got].from);
+        if (!f->any) {
+            assert_int_equal(got, i);
+        } else {
+            assert_true(got > last[flights[got].from][f->to]);
+            last[flights[got].from][f->to] = got;
+        }
+    }
+}
+
+static void random_traffic(kind kind, uint64_t first) {
+    lab *lab = lab_open(kind, NODES);
+    flight *flights = calloc(FLIGHTS, sizeof *flights);
+    seed = first;
+    plan(flights, NODES);
+    int64_t deadline_ms = tt__deadline_ms(30000);
+    for (int done = 0; done < 2 * FLIGHTS;) {
+        for (unsigned i = pick(50); i; i--)
+            post_one(lab, flights);
+        for (unsigned i = pick(8); i; i--)
+            tt__messages_progress(lab->nodes[pick(NODES)].messages);
+        done = 0;
+        for (int i = 0; i < FLIGHTS; i++)
+            done += (flights[i].sent && flights[i].send.done) + (flights[i].received && flights[i].receive.done);
+        if (!tt__left_ms(deadline_ms))
+            fail_msg("seed %llu of kind %d: %d of %d done", (unsigned long long)first, kind, done, 2 * FLIGHTS);
+    }
+    check_flights(flights);
+    for (int i = 0; i < FLIGHTS; i++) {
+        free(flights[i].in);
+        free(flights[i].out);
+    }
+    free(flights);
+    lab_close(lab);
+}
+
+static void random_traffic_arrives(void **state) {
+    (void)state;
+    const char *given = getenv("TT_TEST_SEED"), *many = getenv("TT_STORM_CASES");
+    int seeds = many ? atoi(many) : 4;
+    for (int s = 0; s < seeds; s++)
+        for (int k = 0; k < KIND_COUNT; k++)
+            random_traffic(KINDS[k], given ? strtoull(given, NULL, 10) : (uint64_t)s * 1000 + (uint64_t)k);
+}
+
+/* ---- with threads */
+
+static void start_threads(lab *lab) {
+    for (int r = 0; r < lab->n; r++)
+        assert_int_equal(tt__thread_start(lab->nodes[r].messages), TT_OK);
+}
+
+static void wait_locked(node *node, const _Atomic uint32_t *pending) {
+    int64_t deadline_ms = tt__deadline_ms(20000);
+    while (atomic_load(pending)) {
+        tt__messages_wait(node->messages, 100);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+}
+
+enum { ROUNDS = 2000 };
+
+/* Rank r of a chain of exchanges with the other. */
+static void *exchange(void *arg) {
+    node *self = arg;
+    static const size_t sizes[] = {8, 20000, 0, 100};
+    int other = 1 - self->rank;
+    unsigned char *out = malloc(20000), *in = malloc(20000);
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t bytes = sizes[i % 4];
+        _Atomic uint32_t pending = 2;
+        fill(out, bytes, (unsigned)(i + self->rank));
+        tt__message s = {.key = tag(1), .peer = other, .data = out, .bytes = bytes, .pending = &pending}, r = s;
+        r.data = in;
+        pthread_mutex_lock(&self->lock);
+        tt__message_recv(self->messages, &r);
+        tt__message_send(self->messages, &s);
+        wait_locked(self, &pending);
+        pthread_mutex_unlock(&self->lock);
+        fill(out, bytes, (unsigned)(i + other));
+        assert_memory_equal(in, out, bytes);
+    }
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void waiting_callers_and_the_thread_share_the_links(void **state) {
+    (void)state;
+    lab *lab = lab_open(SOCKETS, 2);
+    pthread_t thread;
+    start_threads(lab);
+    assert_int_equal(pthread_create(&thread, NULL, exchange, &lab->nodes[0]), 0);
+    exchange(&lab->nodes[1]);
+    pthread_join(thread, NULL);
+    lab_close(lab);
+}
+
+/* Nobody calls: the threads alone bring a large message over, once the callers have gone away. */
+static void the_thread_serves_who_went_away(void **state) {
+    (void)state;
+    lab *lab = lab_open(TINY, 2);
+    _Atomic uint32_t pending = 2;
+    tt__message s = {.key = tag(1), .peer = 1, .data = source, .bytes = LARGEST, .pending = &pending}, r = s;
+    fill(source, LARGEST, 8);
+    memset(target, 0, LARGEST);
+    r.data = target;
+    r.peer = 0;
+    start_threads(lab);
+    pthread_mutex_lock(&lab->nodes[0].lock);
+    tt__message_send(lab->nodes[0].messages, &s);
+    tt__messages_progress(lab->nodes[0].messages);
+    tt__messages_leave(lab->nodes[0].messages);
+    pthread_mutex_unlock(&lab->nodes[0].lock);
+    pthread_mutex_lock(&lab->nodes[1].lock);
+    tt__messages_progress(lab->nodes[1].messages);
+    tt__message_recv(lab->nodes[1].messages, &r);
+    tt__messages_leave(lab->nodes[1].messages);
+    pthread_mutex_unlock(&lab->nodes[1].lock);
+    int64_t deadline_ms = tt__deadline_ms(20000);
+    while (atomic_load_explicit(&pending, memory_order_acquire) && tt__left_ms(deadline_ms))
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    assert_int_equal(atomic_load(&pending), 0);
+    lab_close(lab);
+    assert_memory_equal(source, target, LARGEST);
+}
+
+static void news_questions_and_what_is_waited_for(void **state) {
+    (void)state;
+    lab *lab = lab_open(SOCKETS, 3);
+    node *a = &lab->nodes[0];
+    char text[200];
+    uint32_t word, group, seq, record;
+    int whom;
+    int64_t offset;
+    tt__news news;
+    tt_status status;
+    lab->nodes[2].waiting.seq = 12;
+    lab->nodes[2].waiting.group = 4;
+    lab->nodes[2].waiting.whom = 1;
+    lab->nodes[2].waiting.since = 1;
+    start_threads(lab);
+    pthread_mutex_lock(&a->lock);
+    assert_true(tt__ask_call(a->messages, 2, 7, 3, text, sizeof text, &word, 10000));
+    assert_string_equal(text, "call 3 of group 7 on rank 2");
+    assert_int_equal(word, 77);
+    assert_false(tt__ask_call(a->messages, 2, 7, 30, text, sizeof text, &word, 10000));
+    int64_t deadline_ms = tt__deadline_ms(10000);
+    while (!tt__remote_waiting(a->messages, 2, &group, &seq, &whom, &record) ||
+           !tt__clock_offset(a->messages, 2, &offset)) {
+        tt__messages_wait(a->messages, 50);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+    assert_int_equal(group, 4);
+    assert_int_equal(seq, 12);
+    assert_int_equal(whom, 1);
+    assert_true(offset > -100000000 && offset < 100000000);
+    assert_false(tt__remote_waiting(a->messages, 1, &group, &seq, &whom, &record));
+    pthread_mutex_unlock(&a->lock);
+
+    pthread_mutex_lock(&lab->nodes[2].lock);
+    tt__news_send(lab->nodes[2].messages, 9, (const int[]){0, 1}, 2, TT__NEWS_FAILED, TT_ERR_TIMEOUT, 5, "why");
+    tt__news_send(lab->nodes[2].messages, 9, (const int[]){0, 1}, 2, TT__NEWS_LEFT, TT_OK, 6, "");
+    pthread_mutex_unlock(&lab->nodes[2].lock);
+    pthread_mutex_lock(&a->lock);
+    while (!tt__news_of(a->messages, 2, 9, &news, &status, &seq, text, sizeof text)) {
+        tt__messages_wait(a->messages, 50);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+    assert_int_equal(news, TT__NEWS_FAILED);
+    assert_int_equal(status, TT_ERR_TIMEOUT);
+    assert_int_equal(seq, 5);
+    assert_string_equal(text, "why");
+    assert_false(tt__news_of(a->messages, 1, 9, &news, &status, &seq, text, sizeof text));
+    pthread_mutex_unlock(&a->lock);
+    lab_close(lab);
+}
+
+/* Rank 1 has no thread, so it says nothing: as if it were frozen. */
+static void a_silent_rank_is_named(void **state) {
+    (void)state;
+    lab *lab = lab_open(SOCKETS, 2);
+    node *a = &lab->nodes[0];
+    a->messages->config.heartbeat_ms = 200;
+    assert_int_equal(tt__thread_start(a->messages), TT_OK);
+    pthread_mutex_lock(&a->lock);
+    int64_t start_ms = tt__now_ms();
+    while (tt__link_check(a->messages, 1) == TT_OK) {
+        tt__messages_wait(a->messages, 10);
+        assert_true(tt__now_ms() - start_ms < 10000);
+    }
+    assert_true(tt__now_ms() - start_ms >= 140);
+    assert_non_null(strstr(tt_last_error(), "rank 1 (socket) has been silent"));
+    pthread_mutex_unlock(&a->lock);
+    lab_close(lab);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_both_ways_round),
+        cmocka_unit_test(messages_of_a_tag_keep_their_order),
+        cmocka_unit_test(the_window_bounds_what_is_kept),
+        cmocka_unit_test(messages_to_itself),
+        cmocka_unit_test(mismatches_are_told_to_both),
+        cmocka_unit_test(messages_are_taken_back),
+        cmocka_unit_test(the_end_of_a_link_ends_its_messages),
+        cmocka_unit_test(a_ring_with_impossible_counters_ends),
+        cmocka_unit_test(random_traffic_arrives),
+        cmocka_unit_test(waiting_callers_and_the_thread_share_the_links),
+        cmocka_unit_test(the_thread_serves_who_went_away),
+        cmocka_unit_test(news_questions_and_what_is_waited_for),
+        cmocka_unit_test(a_silent_rank_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
