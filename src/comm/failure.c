@@ -1,9 +1,10 @@
 /* Who will never come, and what happens to the group then.
  *
- * A rank that leaves or fails says so in its control page. One that dies closes its sockets, which the kernel tells; where a child of it has
- * inherited them, its pidfd tells. One that is stopped is seen in /proc. */
+ * A rank that leaves or fails says so in its area, and to other hosts by a message. One that dies closes its sockets, which the kernel tells; where a child
+ * of it has inherited them, its pidfd tells. One that is stopped is seen in /proc. Of ranks on other hosts the links tell (message.h). */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/kept_error.h"
 #include "comm/group.h"
 
 #include <fcntl.h>
@@ -13,33 +14,66 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What this rank is waiting in, for the end of a sentence. */
-static const char *current_call(const tt_group *group, char *text, size_t size) {
-    tt__call_text(group, group->rank, group->seq, text, size);
-    return text;
-}
+/* ---- whom a work waits for */
 
-/* What rank r says of itself. */
-static tt_status check_state(const tt_group *group, int r) {
-    const tt__control *control = group->peers[r].control;
-    char call[256];
-    switch (atomic_load_explicit(&control->state, memory_order_acquire)) {
-    case TT__LEFT:
-        return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u, while rank %d waits for it in call %u, %s",
-                        r, control->left_seq, group->rank, group->seq, current_call(group, call, sizeof call));
-    case TT__FAILED:
-        return tt__fail(control->failure, "rank %d failed: %.*s", r, (int)sizeof control->failure_text - 1,
-                        control->failure_text);
-    default:
-        return TT_OK;
+static void unfinished_messages(const tt_work *work, tt__rankset *set) {
+    const tt_group *group = work->group;
+    for (size_t i = 0; i < work->message_used; i++) {
+        const tt__message *message = &work->messages[i];
+        for (int r = 0; r < group->size && !message->done; r++)
+            if (r != group->rank && (group->ranks[r] == message->peer || message->peer == TT_ANY_SOURCE))
+                tt__rankset_add(set, r);
     }
 }
 
+void tt__work_waits_for(const tt_work *work, tt__rankset *set) {
+    if (work->phase != TT__PUBLISHED && work->phase != TT__RUNNING)
+        return;
+    if (work->wait.what == TT__MESSAGES)
+        unfinished_messages(work, set);
+    else if (work->wait.what != TT__CHILD)
+        for (int r = work->wait.next; r < work->wait.end; r++)
+            if (!tt__ready_rank(work->group, &work->wait, r))
+                tt__rankset_add(set, r);
+}
+
+/* ---- what became of them */
+
+/* ", while rank 0 waits for it in call 5, barrier() at train.c:10" */
+static const char *meanwhile(const tt_work *work, char *text, size_t size) {
+    char call[256];
+    tt__work_text(work, call, sizeof call);
+    if (work->seq)
+        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->world->rank, work->seq, call);
+    else
+        snprintf(text, size, ", while rank %d waits for it in %s", work->group->world->rank, call);
+    return text;
+}
+
+/* What rank r of the group says of itself. */
+static tt_status check_state(const tt_work *work, int r) {
+    const tt_group *group = work->group;
+    const tt__area *area = group->areas[r];
+    char text[400];
+    if (!area)
+        return TT_OK;
+    uint32_t state = atomic_load_explicit(&area->state, memory_order_acquire);
+    uint32_t id = atomic_load_explicit(&area->group, memory_order_acquire);
+    if (id != group->id && id != TT__FORMING) /* it was so long ago that the place has been taken */
+        return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r], meanwhile(work, text, sizeof text));
+    if (state == TT__LEFT)
+        return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
+                        meanwhile(work, text, sizeof text));
+    if (state == TT__FAILED)
+        return tt__fail(area->failure, "%.*s", (int)sizeof area->failure_text - 1, area->failure_text);
+    return TT_OK;
+}
+
 /* "rank 3 (pid 1234)"; the pid only where it means something to this process. */
-static const char *name_of(const tt_group *group, int r, char *text, size_t size) {
+static const char *name_of(const tt__world *world, int r, char *text, size_t size) {
     int n = snprintf(text, size, "rank %d", r);
-    if (group->peers[r].pid)
-        snprintf(text + n, size - (size_t)n, " (pid %d)", (int)group->peers[r].pid);
+    if (world->peers[r].pid)
+        snprintf(text + n, size - (size_t)n, " (pid %d)", (int)world->peers[r].pid);
     return text;
 }
 
@@ -63,87 +97,137 @@ static bool is_stopped(pid_t pid) {
 }
 
 /* This process may have been stopped itself: what it did not see running meanwhile counts from now on. */
-tt_status tt__check_stopped(tt_group *group, int r, int64_t now) {
-    tt__peer *peer = &group->peers[r];
+tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
+    tt__peer *peer = &world->peers[r];
     if (!peer->pid || !is_stopped(peer->pid)) {
         peer->stopped_ms = 0;
         return TT_OK;
     }
-    if (!peer->stopped_ms || now - group->last_check_ms > 1000)
+    if (!peer->stopped_ms || now - world->last_check_ms > 1000)
         peer->stopped_ms = now;
-    int64_t patience = group->heartbeat_ms - group->heartbeat_ms / 4;
+    int64_t patience = world->heartbeat_ms - world->heartbeat_ms / 4;
     if (now - peer->stopped_ms < patience)
         return TT_OK;
     char who[48];
-    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms", name_of(group, r, who, sizeof who),
+    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms", name_of(world, r, who, sizeof who),
                     (long long)(now - peer->stopped_ms));
 }
 
-static tt_status check_process(tt_group *group, int r, int64_t now) {
-    char call[256], who[48], end[80];
-    if (has_ended(&group->peers[r])) {
-        tt__launcher_end_of(&group->launcher, r, end, sizeof end);
-        return tt__fail(TT_ERR_PEER, "%s ended%s%s, while rank %d waits for it in call %u, %s",
-                        name_of(group, r, who, sizeof who), *end ? " with " : "", end, group->rank, group->seq,
-                        current_call(group, call, sizeof call));
+static tt_status check_process(const tt_work *work, int r, int64_t now) {
+    tt__world *world = work->group->world;
+    char text[400], who[48], end[80];
+    if (!world->peers[r].local)
+        return TT_OK;
+    if (has_ended(&world->peers[r])) {
+        tt__launcher_end_of(&world->launcher, r, end, sizeof end);
+        return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", name_of(world, r, who, sizeof who), *end ? " with " : "", end,
+                        meanwhile(work, text, sizeof text));
     }
-    return tt__check_stopped(group, r, now);
+    return tt__check_stopped(world, r, now);
 }
 
-tt_status tt__check_peers(tt_group *group, const tt__wait *wait, bool processes) {
+/* What rank r did before it went may still be on its way to be seen. */
+static bool still_waits_for(const tt_work *work, int r) {
+    tt__rankset set = {0};
+    tt__work_waits_for(work, &set);
+    return tt__rankset_has(&set, r);
+}
+
+tt_status tt__check_peers(tt_work *work, bool processes) {
     int64_t now = processes ? tt__now_ms() : 0;
-    for (int r = wait->next; r < wait->end; r++) {
-        if (r == group->rank || tt__ready_rank(group, wait, r))
+    tt__rankset set = {0};
+    tt__work_waits_for(work, &set);
+    for (int r = tt__rankset_next(&set, 0); r >= 0; r = r + 1 < TT__MAX_RANKS ? tt__rankset_next(&set, r + 1) : -1) {
+        if (r == work->group->rank)
             continue;
-        tt_status status = processes ? check_process(group, r, now) : TT_OK;
-        tt_status said = check_state(group, r); /* knows more than the process's end */
-        if ((status || said) && !tt__ready_rank(group, wait, r))
+        tt_status status = processes ? check_process(work, work->group->ranks[r], now) : TT_OK;
+        tt_status said = check_state(work, r); /* knows more than the process's end */
+        if ((status || said) && still_waits_for(work, r))
             return said ? said : status;
     }
     return TT_OK;
 }
 
-static void fail_works(tt_group *group, tt_status status) {
-    while (group->queue) {
-        tt__work *work = group->queue;
-        group->queue = work->next;
-        work->status = status;
-        work->done = true;
+/* ---- the end of the group */
+
+void tt__say(tt_group *group, tt_status status, const char *text) {
+    tt__area *self = group->areas[group->rank];
+    if (group->said || group->world->owner != getpid())
+        return;
+    group->said = true;
+    if (status) {
+        snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
+        self->failure = status;
     }
-    group->queue_end = NULL;
+    self->left_seq = group->seq;
+    atomic_store_explicit(&self->state, status ? TT__FAILED : TT__LEFT, memory_order_release);
+    group->unrung = true;
+    tt__wake_peers(group);
+}
+
+static void fail_works(tt_group *group, tt_status status) {
+    for (tt_work *work = group->queue; work; work = work->next)
+        if (work->phase != TT__DONE)
+            tt__work_complete(work, status);
+    for (tt_work *work = group->loose; work; work = work->next)
+        if (work->phase != TT__DONE)
+            tt__work_complete(work, status);
+    tt__group_unlink(group);
+}
+
+/* These name the culprit already; for anything else it is this rank. */
+static bool is_about_another(tt_status status) {
+    return status == TT_ERR_PEER || status == TT_ERR_TIMEOUT || status == TT_ERR_MISMATCH || status == TT_ERR_ABORTED;
 }
 
 tt_status tt__group_fail(tt_group *group) {
-    tt__control *self = group->peers[group->rank].control;
     tt_status status = tt_last_status();
+    char said[sizeof group->failure_text];
     if (group->failed)
         return group->failed;
-    group->failed = status;
-    snprintf(group->failure_text, sizeof group->failure_text, "%s", tt_last_error());
-    memcpy(self->failure_text, group->failure_text, sizeof self->failure_text);
-    self->failure = status;
-    self->left_seq = group->seq;
-    atomic_store_explicit(&self->state, TT__FAILED, memory_order_release);
-    group->unrung = true;
-    tt__ring(group);
+    tt__group_note_failure(group);
+    if (is_about_another(status))
+        snprintf(said, sizeof said, "%s", group->failure_text);
+    else
+        snprintf(said, sizeof said, "rank %d failed: %.*s", group->world->rank, (int)sizeof said - 40,
+                 group->failure_text);
+    tt__say(group, status, said);
+    if (group->local)
+        tt__group_fail(group->local);
+    if (group->cross)
+        tt__group_fail(group->cross);
     fail_works(group, status);
-    if (status == TT_ERR_PEER)
+    if (group->parent)
+        tt__group_fail(group->parent);
+    else if (status == TT_ERR_PEER)
         tt__error_file_write(group->failure_text, true);
+    tt__world_wake(group->world);
     return status;
 }
 
-void tt__group_retire(tt_group *group) {
-    group->destroyed = true;
-    if (!group->failed)
-        fail_works(group, TT_ERR_STATE);
+static void retire(tt_group *group) {
+    if (group->failed)
+        return;
+    tt__say(group, TT_OK, "");
+    fail_works(group, TT_ERR_STATE);
 }
 
-tt_status tt__group_usable(const tt_group *group) {
-    if (!group)
-        return tt__fail(TT_ERR_INVALID, "the group is NULL");
-    if (group->destroyed)
-        return tt__fail(TT_ERR_STATE, "the group was destroyed; what was made on it can only be freed");
-    if (group->failed)
-        return tt__fail(group->failed, "the group failed before and can't be used any more: %s", group->failure_text);
-    return TT_OK;
+void tt__native_retire(tt_group *group) {
+    tt__world_lock(group->world);
+    retire(group);
+    if (group->local)
+        retire(group->local);
+    if (group->cross)
+        retire(group->cross);
+    tt__world_unlock(group->world);
+}
+
+void tt__native_abort(tt_group *group, const char *reason) {
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    tt__world_lock(group->world);
+    tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->world->rank, reason);
+    tt__group_fail(group);
+    tt__world_unlock(group->world);
+    tt__error_restore(&kept);
 }

@@ -1,129 +1,173 @@
-/* A process group of the native back end, and what its parts offer each other.
+/* A group of ranks, and what the parts of the native engine offer each other.
  *
- * A call goes through four parts: agree.c publishes it and compares what the others published; wait.c waits for arrivals and for
- * finished pieces of work; failure.c finds out who will never come; collective/ moves the data. */
+ * A call goes through five parts: agree.c publishes it and compares what the others published; queue.c keeps calls in order and runs their machines
+ * (work.h); wait.c waits for arrivals, finished pieces and messages; failure.c finds out who will never come; collective/ moves the data. */
 #ifndef TT_COMM_GROUP_H
 #define TT_COMM_GROUP_H
 
-#include "comm/transport/shm.h"
+#include "comm/backend/engine.h"
 #include "comm/work.h"
+#include "comm/world.h"
 
 #include <tutti/comm.h>
 
-typedef enum tt__op {
-    TT__OP_BARRIER,
-    TT__OP_ALL_REDUCE,
-    TT__OP_BROADCAST,
-    TT__OP_REDUCE,
-    TT__OP_ALL_GATHER,
-    TT__OP_ALLOC,
-    TT__OP_FREE
-} tt__op;
-
-/* One call of this rank: the signature that all must share, and where it was made. */
-typedef struct tt__call {
-    tt__op op;
-    tt_dtype dtype;
-    tt_reduce_op reduce_op;
-    int root;       /* 0 where there is none */
-    uint64_t count; /* elements; bytes of an allocation; offset of what is freed, UINT64_MAX: NULL */
-    const char *file;
-    int line;
-} tt__call;
-
-typedef struct tt__peer {
-    tt__shm shm;
-    tt__control *control; /* in shm */
-    int socket;           /* stays open: end of file says that the process is gone; -1: the rank itself */
-    int pidfd;            /* the same, where the pid can be seen and the socket was inherited by a child; or -1 */
-    pid_t pid;            /* 0: not visible here */
-    int64_t stopped_ms;   /* since when it was seen stopped; 0: runs */
-} tt__peer;
-
-/* A range of the heap. The list covers the heap without gaps, in order. */
-typedef struct tt__extent {
-    struct tt__extent *next;
-    size_t offset, bytes;
-    bool used;
-} tt__extent;
-
-/* The launcher's store, where it writes how each worker ended. */
-typedef struct tt__launcher {
-    char host[256];
-    int port; /* 0: no launcher */
-} tt__launcher;
+/* What tt_group_alloc() gave. */
+typedef struct tt__allocation {
+    struct tt__allocation *next;
+    tt__extent *extent; /* NULL: ordinary memory */
+    void *at;
+    uint32_t serial;
+} tt__allocation;
 
 struct tt_group {
-    int rank, world;
-    pid_t owner;    /* the process that joined */
-    int holders;    /* who still uses its memory: see tt__group_hold() */
-    bool destroyed; /* by its owner; released when the last holder lets go */
-    int64_t timeout_ms, heartbeat_ms;
-    tt__peer *peers; /* (world), the rank's own included */
-    tt__launcher launcher;
-    int memory_fd; /* of the own shared memory */
-    size_t heap_bytes;
-    tt__extent *heap;
-
-    uint32_t seq;          /* calls published so far */
-    uint32_t step;         /* pieces of work planned so far, by all calls that were agreed on */
-    bool spin;             /* ranks and CPUs are such that a short busy wait pays */
-    bool unrung;           /* something was published and those asleep for it were not rung yet */
-    int64_t last_check_ms; /* when peers' processes were last looked at */
-
-    tt__work *queue, *queue_end; /* works not yet done, in order */
-    tt__work synchronous;        /* the work of tt_all_reduce(), which is queued behind the others */
-
+    /* ---- of every engine */
+    const tt__engine *engine;
+    void *plugin; /* a plug-in engine's own */
+    int rank, size;
+    int *ranks;             /* (size): their ranks in the job */
+    uint32_t id;            /* the same on all its ranks, unique in the job */
+    int holders;            /* who still uses its memory: see tt__group_hold() */
+    bool destroyed;         /* by its owner; released when the last holder lets go */
+    _Atomic bool ended;     /* failed, aborted or destroyed: look closer */
+    _Atomic uint32_t works; /* not yet done */
+    int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];
+    tt_work *spare;  /* works to be used again */
+    uint32_t owned;  /* works that callers have: they keep this struct, but nothing else of the group */
+    bool freed;      /* all but the struct */
+    size_t *offsets; /* (2, size): room for lists that the caller left out */
+
+    /* ---- native */
+    tt__world *world;
+    tt_group *next_group;    /* of the process */
+    bool shared;             /* all its ranks share memory: shared-memory algorithms; else messages */
+    bool inner;              /* another group's local or cross */
+    tt__area **areas;        /* (size): rank r's area of this group; NULL if it is on another host */
+    unsigned char **bases;   /* (size): rank r's memory, likewise */
+    tt__extent *area_extent; /* where the own area lies */
+    tt__allocation *allocations;
+    uint32_t serial;  /* allocations so far */
+    tt_group *parent; /* of an inner group */
+    tt_group *local,
+        *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
+                              hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */
+    bool subtrees;              /* hosts are subtrees of the one summation order, so hosts may reduce first */
+    uint32_t seq;               /* calls published so far */
+    uint32_t step;              /* pieces of work planned so far, by all calls that were agreed on */
+    bool spin;                  /* ranks and CPUs are such that a short busy wait pays */
+    bool unrung;                /* something was published and those asleep for it were not rung yet */
+    tt_work *queue, *queue_end; /* works not yet done, in order */
+    tt_work *loose;             /* likewise, but in no order: sends and receives */
+    tt_work alone;              /* of a synchronous call that finds the queue empty, on shared memory */
+    bool said;                  /* this process has told the others that it left or failed */
 };
+
+/* ---- group.c: what all engines share */
+
+/* TT_OK, or the failure that made the group unusable, recorded again. */
+tt_status tt__group_check(tt_group *group);
+static inline tt_status tt__group_usable(tt_group *group) {
+    return __builtin_expect(group && !atomic_load_explicit(&group->ended, memory_order_relaxed), 1)
+               ? TT_OK
+               : tt__group_check(group);
+}
+
+/* Note the thread's last error as why the group is unusable, unless there is one already. */
+void tt__group_note_failure(tt_group *group);
+
+/* A group of `size` ranks without anything yet; `ranks` is copied. */
+tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms);
+
+/* Free what tt__group_make() made, works included. */
+void tt__group_free(tt_group *group);
+
+/* The group's memory stays mapped from hold to let go, also when the group is destroyed in between: whoever has buffers there holds it. */
+void tt__group_hold(tt_group *group);
+void tt__group_let_go(tt_group *group);
+
+/* A work for `call`, whose lists are copied: a spare one or a new one; NULL: no memory. Not queued anywhere. Its owner gives it back. */
+tt_work *tt__work_take(tt_group *group, const tt_call *call);
+void tt__work_give_back(tt_work *work);
+
+/* The work is done. `status` TT_OK, or an error whose text is the group's (failed) or, else, the thread's last error. */
+void tt__work_complete(tt_work *work, tt_status status);
+
+/* The error of a work that is done and failed, recorded again. */
+tt_status tt__work_error(const tt_work *work);
+
+/* Advance without waiting what is under way in the group; the group's failure, if any. */
+tt_status tt__group_progress(tt_group *group);
 
 /* ---- agree.c */
 
-/* Tell the others of call number ++group->seq. `payload` (bytes <= TT__INLINE_MAX, may be NULL with 0) travels along; `symmetric` is the
- * buffer that peers may use in place, NULL if it is plain memory or takes no part. Doesn't wait. */
-void tt__publish(tt_group *group, const tt__call *call, const void *payload, size_t bytes, const void *symmetric);
+/* Tell the others of the work's call, number ++group->seq. Doesn't wait. */
+void tt__publish(tt_work *work, const tt__offer *offer);
 
-/* All ranks have published call `seq`, the current one: is it the same call? *symmetric: whether every rank's buffer is.
- * TT_ERR_MISMATCH fails the group. */
-tt_status tt__agree(tt_group *group, uint32_t seq, bool *symmetric);
-
-/* Publish, wait for all, agree. */
-tt_status tt__meet(tt_group *group, const tt__call *call, const void *payload, size_t bytes, const void *symmetric,
-                   bool *all_symmetric);
+/* All ranks have published the work's call: is it the same call? Sets work->symmetric: whether every rank's buffer is. TT_ERR_MISMATCH: recorded. */
+tt_status tt__agree(tt_work *work);
 
 /* Whether someone who has arrived at `seq` calls something else than this rank. */
 bool tt__disagrees(const tt_group *group, uint32_t seq);
 
-/* What rank r sent along with call `seq`, and where its symmetric buffer is mapped here. Valid until the next call. */
+/* What rank r sent along with call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the next call. */
 const void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes);
 bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq);
 void *tt__symmetric(const tt_group *group, int r, uint32_t seq);
+double tt__factor(const tt_group *group, int r, uint32_t seq);
 
-/* "all_reduce(f32 x 512, sum) at train.c:88" as rank r published it. */
+/* 32 bits of the call's signature. */
+uint32_t tt__signature(const tt_group *group, const tt_call *call);
+
+/* A record of the call in the process's flight recorder. */
+tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
+
+/* "all_reduce(f32 x 512, sum) at train.c:88" as rank r published it; of this process's own work. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
+void tt__work_text(const tt_work *work, char *text, size_t size);
 
-/* "rank 3" or "ranks 0-2, 5": the ranks in the set (bit r), which is not empty. */
-void tt__ranks_text(uint64_t ranks, char *text, size_t size);
+/* "the group", "the group of ranks 0-3"; `text` is returned. */
+const char *tt__group_text(const tt_group *group, char *text, size_t size);
+
+/* The job's ranks of a set of the group's. */
+tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
+
+/* ---- queue.c: the native engine's works */
+
+tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work);
+tt_status tt__native_wait(tt_work *work);
+tt_status tt__native_progress(tt_group *group);
+void tt__native_forget(tt_work *work);
+
+/* Advance the group's works; the lock is held. */
+void tt__group_advance(tt_group *group);
+
+/* Take works that are done out of the group's lists; those that nobody owns can be used again. */
+void tt__group_unlink(tt_group *group);
+
+/* ---- work_messages.c */
+
+/* The work's messages are done: did all go well? The error names the peers. */
+tt_status tt__check_messages(tt_work *work);
+
+/* Take those that are not done back. */
+void tt__cancel_messages(tt_work *work);
+
+/* A synchronous call in which every rank gives `bytes` (at most 48) of its own, and reads everybody's: all (size, bytes). */
+tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, size_t bytes, void *all);
 
 /* ---- wait.c */
-
-/* What is waited for: that all ranks in next..end-1 have arrived at call `target`, or have finished step `target`. */
-typedef struct tt__wait {
-    enum { TT__ARRIVAL, TT__STEP } what;
-    uint32_t target;
-    int next, end;
-} tt__wait;
 
 bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r);
 
 /* Look once, without waiting. */
 bool tt__ready(const tt_group *group, tt__wait *wait);
 
-/* Wait, at most the group's timeout. Errors fail the group: TT_ERR_PEER, TT_ERR_TIMEOUT, TT_ERR_MISMATCH. */
-tt_status tt__wait_for(tt_group *group, tt__wait *wait);
-tt_status tt__wait_arrivals(tt_group *group, uint32_t seq);
-tt_status tt__wait_steps(tt_group *group, uint32_t step);
+/* Wait for what the work, which runs alone, waits for. On an error the group has failed. */
+tt_status tt__wait_alone(tt_work *work);
+
+/* Wait until the work, which is queued, is done. The lock is held, and released while waiting. */
+void tt__wait_done(tt_work *work);
 
 /* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of them. */
 uint32_t tt__plan_steps(tt_group *group, uint32_t n);
@@ -131,46 +175,47 @@ uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 /* Everything up to `step` is done by this rank: tell the others. */
 void tt__finish_step(tt_group *group, uint32_t step);
 
-/* Wake those who sleep for what this rank published. tt__wait_for() does it, too. */
-void tt__ring(tt_group *group);
+/* Wake those who sleep for what this rank published. Waiting does it, too. */
+void tt__wake_peers_slowly(tt_group *group);
+static inline void tt__wake_peers(tt_group *group) {
+    if (group->unrung)
+        tt__wake_peers_slowly(group);
+}
 
 /* Decide whether busy waiting pays, from what all ranks say about their CPUs. */
 bool tt__ranks_fit_cpus(const tt_group *group);
 
-/* ---- failure.c */
+/* ---- failure.c. The lock is held. */
 
-/* Is somebody who is still waited for gone, frozen or out of the group? `processes`: look at the processes too, not only at what ranks say of
+/* Whom of the group the work waits for. */
+void tt__work_waits_for(const tt_work *work, tt__rankset *set);
+
+/* Is somebody whom the work waits for gone, frozen or out of the group? `processes`: look at the processes too, not only at what ranks say of
  * themselves. On success, nobody is. Otherwise the error is recorded; the caller fails the group. */
-tt_status tt__check_peers(tt_group *group, const tt__wait *wait, bool processes);
+tt_status tt__check_peers(tt_work *work, bool processes);
 
-/* Has rank r been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked every now and then; whoever asks keeps
- * group->last_check_ms. */
-tt_status tt__check_stopped(tt_group *group, int r, int64_t now_ms);
+/* Has rank r of the job, of this host, been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked every now and then; whoever asks
+ * keeps world->last_check_ms. */
+tt_status tt__check_stopped(tt__world *world, int r, int64_t now_ms);
 
-/* The thread's last error ends the group: say so to the others, end all queued works. Returns the error's status. */
+/* The thread's last error ends the group: say so to the others, end all its works. Returns the error's status. */
 tt_status tt__group_fail(tt_group *group);
 
-/* The owner has left: every later call fails, queued works end. Tells nobody. */
-void tt__group_retire(tt_group *group);
+void tt__native_retire(tt_group *group);
+void tt__native_abort(tt_group *group, const char *reason);
 
-/* TT_OK, or the failure that made the group unusable, recorded again. */
-tt_status tt__group_usable(const tt_group *group);
+/* This process has nothing more to say in the group: it left (status 0) or failed. */
+void tt__say(tt_group *group, tt_status status, const char *text);
 
-/* ---- heap.c */
+/* ---- subgroup.c */
 
-/* The offset in the heap of `bytes` at `p`, if they lie there. */
-static inline bool tt__in_heap(const tt_group *group, const void *p, size_t bytes) {
-    uintptr_t heap = (uintptr_t)group->peers[group->rank].shm.base + TT__HEAP_AT, at = (uintptr_t)p;
-    return at >= heap && at - heap < group->heap_bytes && bytes <= group->heap_bytes - (at - heap);
-}
+tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
 
-tt_status tt__heap_init(tt_group *group);
-void tt__heap_free(tt_group *group);
+/* ---- alloc.c */
 
-/* ---- rendezvous/launcher.c */
-
-/* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "". Returns `text`. */
-const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text, size_t size);
+tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out);
+tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
 
 /* ---- backend/native.c */
 
@@ -178,12 +223,20 @@ const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text,
 typedef struct tt__member {
     int rank, world;
     int64_t timeout_ms, heartbeat_ms;
-    tt_store *store;       /* to meet through; not needed for a world of one */
-    char prefix[96];       /* of the keys */
-    tt__launcher launcher; /* whose ranks these are */
+    tt_store *store;        /* to meet through; not needed for a world of one */
+    char prefix[96];        /* of the keys */
+    const char *transport;  /* as tt_init_process_group() has it; never NULL */
+    const char *algorithms; /* likewise, or NULL */
+    tt__launcher launcher;  /* whose ranks these are */
 } tt__member;
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
 tt_status tt__native_join(tt_group **out, const tt__member *member);
+
+/* A group with room for `room` ranks and an area of its own, to be told to the others. Then either it begins: who they are (of the job), where their areas lie
+ * (in the memory of each), how the group is named; or it is discarded. NULL: no memory. */
+tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms);
+void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets);
+void tt__native_discard(tt_group *group);
 
 #endif

@@ -3,7 +3,8 @@
  * First a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on the own doorbell, a futex in shared memory.
  * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps for it. With a full
  * fence between the two on both sides, one of them sees the other. Only the rank that is waited for rings, so that N ranks are
- * not woken N times in a barrier. Every 50 ms a sleeper looks whether those it waits for still live. */
+ * not woken N times in a barrier; a sleeper that has works under way elsewhere is woken by anyone's news. Every 50 ms a sleeper looks whether those it
+ * waits for still live, and in between advances what it can of the process's other works: whoever waits for them may be waited for here. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
@@ -33,11 +34,11 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
 }
 
 bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r) {
-    const tt__control *control = group->peers[r].control;
+    const tt__area *area = group->areas[r];
     if (wait->what == TT__ARRIVAL)
-        return (uint32_t)atomic_load_explicit(&control->slots[wait->target & 1].word, memory_order_acquire) ==
+        return (uint32_t)atomic_load_explicit(&area->slots[wait->target & 1].word, memory_order_acquire) ==
                wait->target;
-    return (int32_t)(atomic_load_explicit(&control->step, memory_order_acquire) - wait->target) >= 0;
+    return (int32_t)(atomic_load_explicit(&area->step, memory_order_acquire) - wait->target) >= 0;
 }
 
 bool tt__ready(const tt_group *group, tt__wait *wait) {
@@ -46,109 +47,225 @@ bool tt__ready(const tt_group *group, tt__wait *wait) {
     return wait->next == wait->end;
 }
 
-static void wake(tt__control *sleeper) {
-    atomic_fetch_add_explicit(&sleeper->doorbell, 1, memory_order_release);
-    futex(&sleeper->doorbell, FUTEX_WAKE, INT_MAX, NULL);
+void tt__doorbell_ring(tt__control *control) {
+    atomic_fetch_add_explicit(&control->doorbell, 1, memory_order_release);
+    futex(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void tt__ring(tt_group *group) {
-    if (!group->unrung)
-        return;
+void tt__wake_peers_slowly(tt_group *group) {
     group->unrung = false;
     full_fence();
     uint32_t me = (uint32_t)group->rank + 1;
-    bool gone = atomic_load_explicit(&group->peers[group->rank].control->state, memory_order_relaxed) != TT__MEMBER;
-    for (int r = 0; r < group->world; r++) {
-        tt__control *peer = group->peers[r].control;
-        uint32_t waits_for = atomic_load_explicit(&peer->waits_for, memory_order_relaxed);
-        if (waits_for == me || (gone && waits_for))
-            wake(peer);
+    bool gone = atomic_load_explicit(&group->areas[group->rank]->state, memory_order_relaxed) != TT__MEMBER;
+    for (int r = 0; r < group->size; r++) {
+        const tt__area *area = group->areas[r];
+        uint32_t waits_for = area ? atomic_load_explicit(&area->waits_for, memory_order_relaxed) : 0;
+        if (waits_for == me || waits_for == TT__ANYONE || (gone && waits_for))
+            tt__doorbell_ring(group->world->peers[group->ranks[r]].control);
     }
 }
 
-static void sleep_on_doorbell(const tt_group *group, tt__wait *wait, int64_t ms) {
-    tt__control *self = group->peers[group->rank].control;
-    int whom = wait->next;
-    uint32_t bell = atomic_load_explicit(&self->doorbell, memory_order_acquire);
-    atomic_store_explicit(&self->waits_for, (uint32_t)whom + 1, memory_order_relaxed);
-    full_fence();
-    if (!tt__ready(group, wait) && wait->next == whom &&
-        atomic_load_explicit(&group->peers[whom].control->state, memory_order_acquire) == TT__MEMBER)
-        futex(&self->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
-    atomic_store_explicit(&self->waits_for, 0, memory_order_relaxed);
+/* ---- slowly */
+
+/* What holds the work up: itself, one before it in the queue, or a call on an inner group. */
+static tt_work *blocking(tt_work *work) {
+    if (work->phase == TT__QUEUED && work->group->queue)
+        work = work->group->queue;
+    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? blocking(work->child) : work;
 }
 
-static tt_status fail_timeout(tt_group *group, const tt__wait *wait, int64_t waited_ms) {
-    uint64_t missing = 0;
-    for (int r = wait->next; r < wait->end; r++)
-        if (!tt__ready_rank(group, wait, r))
-            missing |= UINT64_C(1) << r;
-    char ranks[128], call[256];
-    if (!missing)
-        return TT_OK;
-    tt__ranks_text(missing, ranks, sizeof ranks);
-    tt__call_text(group, group->rank, group->seq, call, sizeof call);
-    return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of the group)", ranks,
-                    wait->what == TT__ARRIVAL ? "come to" : "finish", call, (long long)waited_ms, group->seq);
+static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing) {
+    char ranks[256], call[256], name[192];
+    tt__rankset job = tt__job_ranks(work->group, missing);
+    tt__rankset_text(&job, ranks, sizeof ranks);
+    tt__work_text(work, call, sizeof call);
+    return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
+                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)work->call.timeout_ms,
+                    work->seq, tt__group_text(work->group, name, sizeof name));
 }
 
-/* Errors before readiness is looked at again: a rank that did its part and then left is none. */
-static tt_status look_closely(tt_group *group, tt__wait *wait, int64_t start_ms) {
-    int64_t now = tt__now_ms();
-    bool processes = now - group->last_check_ms >= CHECK_MS;
-    if (wait->what == TT__ARRIVAL && tt__disagrees(group, wait->target)) {
-        bool symmetric;
-        return tt__agree(group, wait->target, &symmetric);
-    }
-    tt_status status = tt__check_peers(group, wait, processes);
+/* For those who look from outside: whom this process waits for. */
+static void note_waiting(const tt_work *work, const tt__rankset *missing) {
+    int whom = tt__rankset_next(missing, 0);
+    tt__recorder *recorder = &tt__world_control(work->group->world)->recorder;
+    if (whom >= 0)
+        tt__recorder_wait(recorder, work->group->id, work->seq, work->group->ranks[whom], work->record_number,
+                          work->record ? work->record->begin : tt__ticks());
+}
+
+static void note_going_on(tt__world *world) {
+    tt__recorder *recorder = &tt__world_control(world)->recorder;
+    if (recorder->waiting.since)
+        tt__recorder_wait(recorder, 0, 0, 0, 0, 0);
+}
+
+/* Errors before readiness is looked at again: a rank that did its part and then left is none. The lock is held; on an error, the group failed. */
+static tt_status look_closely(tt_work *waiter) {
+    tt_group *group = waiter->group;
+    tt__world *world = group->world;
+    if (group->failed)
+        return tt__fail(group->failed, "%s", group->failure_text);
+    tt_work *work = blocking(waiter);
+    int64_t now = tt__now_ms(),
+            deadline = work->deadline_ms < waiter->deadline_ms ? work->deadline_ms : waiter->deadline_ms;
+    bool processes = now - world->last_check_ms >= CHECK_MS;
+    tt__rankset missing = {0};
+    tt_status status =
+        work->phase == TT__PUBLISHED && tt__disagrees(work->group, work->wait.target) ? tt__agree(work) : TT_OK;
+    if (!status)
+        status = tt__check_peers(work, processes);
     if (processes)
-        group->last_check_ms = now;
-    if (!status && now - start_ms >= group->timeout_ms)
-        status = fail_timeout(group, wait, now - start_ms);
-    return status ? tt__group_fail(group) : TT_OK;
+        world->last_check_ms = now;
+    tt__work_waits_for(work, &missing);
+    if (processes)
+        note_waiting(work, &missing);
+    if (!status && now >= deadline && tt__rankset_count(&missing))
+        status = fail_timeout(work, &missing);
+    return status ? tt__group_fail(work->group) : TT_OK;
 }
 
-static tt_status wait_asleep(tt_group *group, tt__wait *wait, int64_t start_ms) {
-    while (!tt__ready(group, wait)) {
-        TT__TRY(look_closely(group, wait, start_ms));
-        int64_t left = group->timeout_ms - (tt__now_ms() - start_ms);
-        sleep_on_doorbell(group, wait, left < 1 ? 1 : left < CHECK_MS ? left : CHECK_MS);
+/* From here on, news in any group with works wake this process. */
+static void begin_sleep(tt__world *world) {
+    world->sleepers++;
+    atomic_fetch_add_explicit(&tt__world_control(world)->sleepers, 1, memory_order_relaxed);
+    for (tt_group *group = world->groups; group; group = group->next_group)
+        if (group->shared && atomic_load_explicit(&group->works, memory_order_relaxed))
+            atomic_store_explicit(&group->areas[group->rank]->waits_for, TT__ANYONE, memory_order_relaxed);
+    full_fence();
+}
+
+/* A group without works may be used by a thread without the lock, which sleeps for a rank of its choice. */
+static void end_sleep(tt__world *world) {
+    atomic_fetch_sub_explicit(&tt__world_control(world)->sleepers, 1, memory_order_relaxed);
+    if (--world->sleepers)
+        return;
+    for (tt_group *group = world->groups; group; group = group->next_group) {
+        uint32_t anyone = TT__ANYONE;
+        if (group->shared)
+            atomic_compare_exchange_strong(&group->areas[group->rank]->waits_for, &anyone, 0);
     }
-    return TT_OK;
 }
 
-tt_status tt__wait_for(tt_group *group, tt__wait *wait) {
-    bool ready = tt__ready(group, wait);
-    tt__ring(group);
+static void sleep_on_doorbell(tt__world *world, uint32_t bell, int64_t ms) {
+    futex(&tt__world_control(world)->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
+}
+
+static int64_t nap_ms(const tt_work *work) {
+    int64_t left = work->deadline_ms - tt__now_ms();
+    return left < 1 ? 1 : left < CHECK_MS ? left : CHECK_MS;
+}
+
+/* ---- a call that runs alone */
+
+static bool is_member(const tt_group *group, int r) {
+    return atomic_load_explicit(&group->areas[r]->state, memory_order_acquire) == TT__MEMBER;
+}
+
+static void sleep_alone(tt_work *work) {
+    tt_group *group = work->group;
+    tt__world *world = group->world;
+    tt__area *own = group->areas[group->rank];
+    int whom = work->wait.next;
+    uint32_t bell = atomic_load_explicit(&tt__world_control(world)->doorbell, memory_order_acquire);
+    atomic_store_explicit(&own->waits_for, (uint32_t)whom + 1, memory_order_relaxed);
+    begin_sleep(world);
+    tt__world_progress(world);
+    if (!tt__ready(group, &work->wait) && work->wait.next == whom && is_member(group, whom) &&
+        is_member(group, group->rank)) {
+        tt__world_unlock(world);
+        sleep_on_doorbell(world, bell, nap_ms(work));
+        tt__world_lock(world);
+    }
+    end_sleep(world);
+    atomic_store_explicit(&own->waits_for, 0, memory_order_relaxed);
+}
+
+static tt_status wait_asleep(tt_work *work) {
+    tt__world *world = work->group->world;
+    tt_status status = TT_OK;
+    tt__world_lock(world);
+    while (!status && !tt__ready(work->group, &work->wait)) {
+        status = look_closely(work);
+        if (!status)
+            sleep_alone(work);
+    }
+    note_going_on(world);
+    tt__world_unlock(world);
+    return status;
+}
+
+tt_status tt__wait_alone(tt_work *work) {
+    tt_group *group = work->group;
+    bool ready = tt__ready(group, &work->wait);
+    tt__wake_peers(group);
     if (ready)
         return TT_OK;
     for (int i = 0; group->spin && i < SPINS_PER_LOOK; i++) {
-        if (tt__ready(group, wait))
+        if (tt__ready(group, &work->wait))
             return TT_OK;
         pause_cpu();
     }
     int64_t start = tt__now_ns();
+    if (!work->deadline_ms)
+        work->deadline_ms = tt__deadline_ms(work->call.timeout_ms);
     while (group->spin && tt__now_ns() - start < SPIN_NS)
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (tt__ready(group, wait))
+            if (tt__ready(group, &work->wait))
                 return TT_OK;
             pause_cpu();
         }
     while (tt__now_ns() - start < YIELD_NS) {
         sched_yield();
-        if (tt__ready(group, wait))
+        if (tt__ready(group, &work->wait))
             return TT_OK;
     }
-    return wait_asleep(group, wait, start / 1000000);
+    return wait_asleep(work);
 }
 
-tt_status tt__wait_arrivals(tt_group *group, uint32_t seq) {
-    return tt__wait_for(group, &(tt__wait){TT__ARRIVAL, seq, 0, group->world});
+/* ---- works in queues */
+
+static void sleep_queued(tt_work *work) {
+    tt__world *world = work->group->world;
+    uint32_t bell = atomic_load_explicit(&tt__world_control(world)->doorbell, memory_order_acquire),
+             moves = world->moves;
+    begin_sleep(world);
+    tt__world_progress(world);
+    if (work->phase != TT__DONE && world->moves == moves) {
+        tt__world_unlock(world);
+        sleep_on_doorbell(world, bell, nap_ms(work));
+        tt__world_lock(world);
+    }
+    end_sleep(world);
 }
 
-tt_status tt__wait_steps(tt_group *group, uint32_t step) {
-    return tt__wait_for(group, &(tt__wait){TT__STEP, step, 0, group->world});
+void tt__wait_done(tt_work *work) {
+    tt__world *world = work->group->world;
+    bool spin = work->group->spin;
+    int64_t start = tt__now_ns(), waited = 0;
+    for (;;) {
+        uint32_t moves = world->moves;
+        tt__world_progress(world);
+        if (work->phase == TT__DONE)
+            break;
+        if (world->moves != moves)
+            start = tt__now_ns();
+        waited = tt__now_ns() - start;
+        if (spin && waited < SPIN_NS) {
+            pause_cpu();
+        } else if (waited < YIELD_NS) {
+            tt__world_unlock(world);
+            sched_yield();
+            tt__world_lock(world);
+        } else {
+            look_closely(work);
+            if (work->phase != TT__DONE)
+                sleep_queued(work);
+        }
+    }
+    note_going_on(world);
 }
+
+/* ---- steps */
 
 uint32_t tt__plan_steps(tt_group *group, uint32_t n) {
     uint32_t before = group->step;
@@ -157,16 +274,19 @@ uint32_t tt__plan_steps(tt_group *group, uint32_t n) {
 }
 
 void tt__finish_step(tt_group *group, uint32_t step) {
-    atomic_store_explicit(&group->peers[group->rank].control->step, step, memory_order_release);
+    atomic_store_explicit(&group->areas[group->rank]->step, step, memory_order_release);
     group->unrung = true;
 }
 
 bool tt__ranks_fit_cpus(const tt_group *group) {
     uint64_t all[TT__CPU_MASK_WORDS] = {0};
-    uint32_t least_quota = UINT32_MAX, cpus = 0;
-    for (int r = 0; r < group->world; r++) {
-        const tt__control *control = group->peers[r].control;
+    uint32_t least_quota = UINT32_MAX, cpus = 0, ranks = 0;
+    for (int r = 0; r < group->size; r++) {
+        const tt__control *control = group->world->peers[group->ranks[r]].control;
         uint32_t own = 0;
+        if (!control)
+            continue;
+        ranks++;
         for (int w = 0; w < TT__CPU_MASK_WORDS; w++) {
             all[w] |= control->cpu_mask[w];
             own += (uint32_t)__builtin_popcountll(control->cpu_mask[w]);
@@ -176,5 +296,5 @@ bool tt__ranks_fit_cpus(const tt_group *group) {
     }
     for (int w = 0; w < TT__CPU_MASK_WORDS; w++)
         cpus += (uint32_t)__builtin_popcountll(all[w]);
-    return (uint32_t)group->world <= (cpus < least_quota ? cpus : least_quota);
+    return ranks <= (cpus < least_quota ? cpus : least_quota);
 }

@@ -86,8 +86,8 @@ static tt_status take_rank_zeros_values(tt_group *group, const tt_named_tensors 
         tt_tensor *x = state->tensors[i];
         if (!tt_is_contiguous(x))
             return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp: parameter \"%s\" is not contiguous", state->names[i]);
-        TT__TRY(
-            tt__broadcast_at(group, tt_tensor_data(x), (size_t)tt_tensor_numel(x), tt_tensor_dtype(x), 0, "tt_ddp", 0));
+        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, tt_tensor_data(x), (size_t)tt_tensor_numel(x),
+                                          tt_tensor_dtype(x), .file = "tt_ddp")));
     }
     return TT_OK;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/work.h"
 
 /* All texts, each with its NUL. */
 typedef struct summary {
@@ -51,7 +50,8 @@ static tt_status explain(tt_group *group, const char *who, const char *const *te
     char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;
     for (size_t i = 0; i < count; i++)
         to = stpcpy(to, texts[i]) + 1;
-    tt_status status = tt__all_gather_at(group, mine, all, (size_t)width, TT_U8, who, 0);
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, (size_t)width, TT_U8, .file = who));
     for (int r = 1; r < world && !status; r++)
         if (memcmp(&summaries[r], &summaries[0], sizeof *summaries) != 0)
             status = report(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,
@@ -65,7 +65,8 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
     summary mine = summarise(texts, count), *all = calloc((size_t)world, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
-    tt_status status = tt__all_gather_at(group, &mine, all, SUMMARY_WORDS, TT_I64, who, 0);
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &mine, all, SUMMARY_WORDS, TT_I64, .file = who));
     int64_t width = 0;
     bool same = true;
     for (int r = 0; r < world && !status; r++) {

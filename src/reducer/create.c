@@ -10,6 +10,8 @@
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
 
+#include "comm/group.h"
+
 #define FIRST_BUCKET_BYTES ((size_t)1 << 20)
 
 /* Each gradient begins at a cache line of its own. */
@@ -111,8 +113,9 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
 
 static tt_status allocate(tt_reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++)
-        TT__TRY(tt__group_alloc_at(r->group, r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
-                                   &r->buckets[b].data, "tt_reducer_create", 0));
+        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, r->group,
+                                            r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
+                                            &r->buckets[b].data, .file = "tt_reducer_create")));
     for (size_t i = 0; i < r->param_count; i++) {
         char *data = r->buckets[r->params[i].bucket].data;
         r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
@@ -155,10 +158,13 @@ tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t siz
 
 /* Works of an abandoned step lie in the group's queue: they must end before their memory goes. */
 static void free_buckets(tt_reducer *r) {
-    for (size_t b = r->ended; b < r->begun; b++)
-        tt__work_wait(&r->buckets[b].work);
+    for (size_t b = r->ended; b < r->begun; b++) {
+        tt_work_wait(r->buckets[b].work);
+        tt_work_free(r->buckets[b].work);
+    }
     for (size_t b = 0; b < r->bucket_count; b++)
-        if (r->buckets[b].data && tt__group_free_at(r->group, r->buckets[b].data, "tt_reducer_free", 0))
+        if (r->buckets[b].data &&
+            tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, r->buckets[b].data, .file = "tt_reducer_free")))
             break; /* the group failed: its end releases the rest */
     free(r->buckets);
 }

@@ -33,15 +33,26 @@ static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
         trace(r, TT_REDUCER_BEGIN, r->begun - 1);
-        TT__TRY(tt__all_reduce_begin(&b->work, r->group, b->data, b->count, b->dtype, TT_AVG,
-                                     "the averaging of gradients", 0));
+        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, b->count, b->dtype, TT_AVG,
+                                           .work = &b->work, .file = "the averaging of gradients")));
     }
     return TT_OK;
 }
 
-static void note_ended(tt_reducer *r) {
-    while (r->ended < r->begun && r->buckets[r->ended].work.done)
-        trace(r, TT_REDUCER_END, r->ended++);
+static void note_end(tt_reducer *r) {
+    tt__reducer_bucket *b = &r->buckets[r->ended];
+    tt_work_free(b->work);
+    b->work = NULL;
+    trace(r, TT_REDUCER_END, r->ended++);
+}
+
+/* Works advance in every call on them. Returns the first failure. */
+static tt_status note_ended(tt_reducer *r) {
+    while (r->ended < r->begun && tt_work_is_completed(r->buckets[r->ended].work)) {
+        TT__TRY(tt_work_wait(r->buckets[r->ended].work));
+        note_end(r);
+    }
+    return TT_OK;
 }
 
 tt_status tt_reducer_mark_ready(tt_reducer *r, size_t i) {
@@ -57,8 +68,7 @@ tt_status tt_reducer_mark_ready(tt_reducer *r, size_t i) {
     trace(r, TT_REDUCER_READY, i);
     tt_status status = begin_buckets(r);
     if (!status)
-        status = tt__group_progress(r->group);
-    note_ended(r);
+        status = note_ended(r);
     return status ? give_up(r, status) : TT_OK;
 }
 
@@ -79,8 +89,10 @@ static tt_status check_all_ready(const tt_reducer *r) {
 
 /* The last bucket's end is every bucket's end. */
 static tt_status drain(tt_reducer *r) {
-    for (; r->ended < r->bucket_count; note_ended(r))
-        TT__TRY(tt__work_wait(&r->buckets[r->ended].work));
+    while (r->ended < r->bucket_count) {
+        TT__TRY(tt_work_wait(r->buckets[r->ended].work));
+        note_end(r);
+    }
     return TT_OK;
 }
 

@@ -2,9 +2,8 @@
 #ifndef TT_REDUCER_REDUCER_H
 #define TT_REDUCER_REDUCER_H
 
+#include <tutti/comm.h>
 #include <tutti/reducer.h>
-
-#include "comm/work.h"
 
 typedef struct tt__reducer_param {
     char *name;
@@ -19,7 +18,7 @@ typedef struct tt__reducer_bucket {
     tt_dtype dtype;
     size_t params;
     size_t pending; /* parameters that are not ready yet in this step */
-    tt__work work;
+    tt_work *work;  /* while it is reduced */
 } tt__reducer_bucket;
 
 /* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. */

@@ -2,7 +2,7 @@
  * with a naive reference that sums in the documented order. */
 #include "support/ranks.h"
 
-#include "comm/work.h"
+#include "comm/group.h"
 
 #include <math.h>
 
@@ -255,32 +255,33 @@ static int async_body(tt_store *store, int rank, int world, void *arg) {
     for (int w = 0; w < WORKS; w++)
         CHECK_OK(tt_group_alloc(group, counts[w] * 4, (void **)&buf[w]));
     for (int round = 0; round < 20; round++) {
-        tt__work works[WORKS];
+        tt_work *works[WORKS];
         for (int w = 0; w < WORKS; w++) {
             fill(buf[w], counts[w], TT_F32, TT_AVG, rank + round);
-            CHECK_OK(tt__all_reduce_begin(&works[w], group, buf[w], counts[w], TT_F32, TT_AVG, __FILE__, __LINE__));
+            CHECK_OK(tt_all_reduce(group, buf[w], counts[w], TT_F32, TT_AVG, .work = &works[w]));
         }
         if (round % 2) {
-            CHECK_OK(tt__work_wait(&works[3]));
-            CHECK(works[0].done && works[2].done);
+            CHECK_OK(tt_work_wait(works[3]));
+            CHECK(tt_work_is_completed(works[0]) && tt_work_is_completed(works[2]));
         }
         CHECK_OK(tt__group_progress(group));
         if (round % 3)
-            CHECK_OK(tt__work_wait(&works[WORKS - 1]));
+            CHECK_OK(tt_work_wait(works[WORKS - 1]));
         fill(plain, counts[0], TT_F32, TT_AVG, rank + round);
         CHECK_OK(tt_all_reduce(group, plain, counts[0], TT_F32, TT_AVG)); /* drains first */
         for (int w = 0; w < WORKS; w++) {
-            CHECK(works[w].done && works[w].status == TT_OK);
-            CHECK_OK(tt__work_wait(&works[w]));
+            CHECK(tt_work_is_completed(works[w]));
+            CHECK_OK(tt_work_wait(works[w]));
+            tt_work_free(works[w]);
         }
         CHECK(!memcmp(plain, buf[0], counts[0] * 4));
         CHECK_OK(tt_barrier(
             group)); /* nobody fills while another compares: buffers are the rank's own, works were waited for */
     }
-    tt__work bad;
-    CHECK(tt__all_reduce_begin(&bad, group, plain, 8, TT_F32, TT_SUM, __FILE__, __LINE__) == TT_ERR_INVALID &&
-          bad.done);
-    CHECK(tt__work_wait(&bad) == TT_ERR_INVALID);
+    tt_work *bad = (tt_work *)(void *)plain;
+    CHECK(tt_all_reduce(group, NULL, 8, TT_F32, TT_SUM, .work = &bad) == TT_ERR_INVALID && !bad);
+    CHECK(tt_work_wait(bad) == TT_ERR_INVALID);
+    tt_work_free(bad);
     tt_destroy_process_group(group);
     free(plain);
     return 0;
@@ -292,10 +293,11 @@ static uint32_t next_random(uint32_t *state) {
 }
 
 /* One random call, the same on all ranks; each rank checks its first and last element. */
-static void random_call(const bench *b, uint32_t *shared, tt__work *work, int round) {
+static void random_call(const bench *b, uint32_t *shared, int round) {
     uint32_t op = next_random(shared) % 6, n = next_random(shared) % (next_random(shared) % 4 ? 300 : 150000) + 1;
     int kind = (int)(next_random(shared) % KINDS), root = (int)(next_random(shared) % (uint32_t)b->world);
     int32_t *x = op == 4 ? (int32_t *)(void *)b->symmetric : buffer(b, kind);
+    tt_work *work;
     int32_t sum = b->world * round + b->world * (b->world - 1) / 2;
     x[0] = x[n - 1] = round + b->rank;
     switch (op) {
@@ -315,8 +317,9 @@ static void random_call(const bench *b, uint32_t *shared, tt__work *work, int ro
         CHECK(((int32_t *)(void *)b->want)[root] == round + root);
         break;
     case 4:
-        CHECK_OK(tt__all_reduce_begin(work, b->group, x, n, TT_I32, TT_SUM, __FILE__, __LINE__));
-        CHECK_OK(tt__work_wait(work));
+        CHECK_OK(tt_all_reduce(b->group, x, n, TT_I32, TT_SUM, .work = &work));
+        CHECK_OK(tt_work_wait(work));
+        tt_work_free(work);
         CHECK(x[0] == sum && x[n - 1] == sum);
         break;
     default:
@@ -330,12 +333,11 @@ static int dawdle_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     bench b = make_bench(store, rank, world);
     uint32_t shared = 1, own = (uint32_t)rank + 100;
-    tt__work work;
     for (int round = 0; round < 1500; round++) {
         uint32_t late = next_random(&own) % 200;
         if (late < 10)
             usleep(late * 300);
-        random_call(&b, &shared, &work, round);
+        random_call(&b, &shared, round);
     }
     free_bench(&b);
     return 0;

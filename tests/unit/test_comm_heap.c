@@ -14,7 +14,7 @@ static uint32_t next_random(uint32_t *state) {
 
 /* The place in the own heap, compared over all ranks by an exact maximum and minimum. */
 static void check_same_place(tt_group *group, const void *p) {
-    int64_t offset = (const unsigned char *)p - group->peers[group->rank].shm.base, low = offset, high = offset;
+    int64_t offset = (const unsigned char *)p - group->bases[group->rank], low = offset, high = offset;
     CHECK_OK(tt_all_reduce(group, &low, 1, TT_I64, TT_MIN));
     CHECK_OK(tt_all_reduce(group, &high, 1, TT_I64, TT_MAX));
     CHECK(low == high);
@@ -50,7 +50,9 @@ static int random_body(tt_store *store, int rank, int world, void *arg) {
     }
     for (int slot = 0; slot < SLOTS; slot++)
         CHECK_OK(tt_group_free(group, at[slot]));
-    CHECK(group->heap && !group->heap->next && !group->heap->used);
+    const tt__heap *heap = &group->world->heap; /* the group's area, and all the rest */
+    CHECK(heap->extents->used && heap->extents->next && !heap->extents->next->next && !heap->extents->next->used);
+    CHECK(!heap->allocated && !group->allocations);
     CHECK(tt_group_free(group, &random) == TT_ERR_INVALID);
     void *a, *b;
     CHECK_OK(tt_group_alloc(group, 0, &a));
@@ -66,7 +68,7 @@ static void random_sequences_agree(void **state) {
     with_ranks(3, random_body, NULL);
 }
 
-/* Rank 1's heap is the smallest, so it is everybody's. */
+/* Rank 1's heap is the smallest: what doesn't fit there is given to nobody. */
 static int exhaust_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     CHECK(!setenv("TT_SYMMETRIC_HEAP", rank == 1 ? "1M" : "3M", 1));

@@ -4,7 +4,7 @@
  * TT_RANDOM_SEED=N others. */
 #include "support/ranks.h"
 
-#include "comm/work.h"
+#include "comm/group.h"
 
 #include <math.h>
 #include <sched.h>
@@ -215,7 +215,7 @@ static void play_all_gather(player *p) {
 
 /* Several works on their way, other calls between them, waited for in an order of this rank's own. */
 static void play_works(player *p) {
-    tt__work works[WORKS];
+    tt_work *works[WORKS];
     unsigned char *bufs[WORKS];
     size_t counts[WORKS], n = 1 + below(&p->shared, WORKS);
     tt_reduce_op ops[WORKS];
@@ -226,7 +226,7 @@ static void play_works(player *p) {
         guard(bufs[w], counts[w] * 4);
         fill(p, p->call + (unsigned)w, bufs[w], counts[w], TT_F32);
         be_late(p);
-        CHECK_OK(tt__all_reduce_begin(&works[w], p->group, bufs[w], counts[w], TT_F32, ops[w], __FILE__, __LINE__));
+        CHECK_OK(tt_all_reduce(p->group, bufs[w], counts[w], TT_F32, ops[w], .work = &works[w]));
         if (below(&p->own, 2))
             CHECK_OK(tt__group_progress(p->group));
     }
@@ -246,8 +246,9 @@ static void play_works(player *p) {
     for (size_t first = below(&p->own, n), i = 0; i < n; i++) {
         size_t w = (first + i) % n;
         be_late(p);
-        CHECK_OK(tt__work_wait(&works[w]));
-        CHECK(works[w].done);
+        CHECK_OK(tt_work_wait(works[w]));
+        CHECK(tt_work_is_completed(works[w]));
+        tt_work_free(works[w]);
         check_reduced(p, p->call + (unsigned)w, bufs[w], counts[w], TT_F32, ops[w]);
         check_guard(bufs[w], counts[w] * 4);
     }

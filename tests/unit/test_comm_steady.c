@@ -2,8 +2,6 @@
 #include "alloc_count.h"
 #include "support/ranks.h"
 
-#include "comm/work.h"
-
 #include <dirent.h>
 
 /* How many names in a folder hold `text`. */
@@ -30,9 +28,10 @@ static int mappings(void) {
 }
 
 static void all_kinds(tt_group *group, float *symmetric, float *plain, size_t count) {
-    tt__work work;
-    CHECK_OK(tt__all_reduce_begin(&work, group, symmetric, count, TT_F32, TT_AVG, __FILE__, __LINE__));
-    CHECK_OK(tt__work_wait(&work));
+    tt_work *work;
+    CHECK_OK(tt_all_reduce(group, symmetric, count, TT_F32, TT_AVG, .work = &work));
+    CHECK_OK(tt_work_wait(work));
+    tt_work_free(work);
     for (int i = 0; i < 2; i++) {
         float *buf = i ? symmetric : plain;
         CHECK_OK(tt_all_reduce(group, buf, count, TT_F32, TT_SUM));

@@ -1,6 +1,7 @@
-/* The native back end: a group of ranks that share one host's memory; its making and its end. */
+/* The native engine: a process joins a job and shares memory with the ranks of its host; its groups, their making and their end. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/collective/algorithms.h"
 #include "comm/group.h"
 #include "comm/transport/connect.h"
 
@@ -9,134 +10,186 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Release everything of a group, also of a half-made one. */
-static void release(tt_group *group) {
-    for (int r = 0; group->peers && r < group->world; r++) {
-        tt__peer *peer = &group->peers[r];
-        tt__shm_unmap(&peer->shm);
-        if (peer->socket >= 0)
-            close(peer->socket);
-        if (peer->pidfd >= 0)
-            close(peer->pidfd);
+/* ---- groups */
+
+static tt_status take_area(tt_group *group) {
+    tt__world *world = group->world;
+    const tt__shm *own = &world->peers[world->rank].shm;
+    tt__world_lock(world);
+    tt_status status = tt__heap_take(world, TT__AREA_BYTES, false, &group->area_extent);
+    if (!status && (status = tt__shm_commit(own, world->memory_fd, group->area_extent->offset, TT__AREA_COMMITTED))) {
+        tt__heap_give_back(world, group->area_extent, false);
+        group->area_extent = NULL;
     }
-    if (group->memory_fd >= 0)
-        close(group->memory_fd);
-    tt__heap_free(group);
-    free(group->peers);
-    free(group);
+    tt__world_unlock(world);
+    if (!status)
+        ((tt__area *)(void *)(own->base + group->area_extent->offset))->group = TT__FORMING;
+    return status;
 }
 
-static tt_group *new_group(const tt__member *member) {
-    tt_group *group = calloc(1, sizeof *group);
-    tt__peer *peers = calloc((size_t)member->world, sizeof *peers);
-    if (!group || !peers) {
-        free(group);
-        free(peers);
-        return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", member->world);
+tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms) {
+    tt_group *group = tt__group_make(&tt__native_engine, 0, room, NULL, timeout_ms);
+    if (!group)
+        return NULL;
+    group->world = world;
+    group->areas = calloc((size_t)room, sizeof *group->areas);
+    group->bases = calloc((size_t)room, sizeof *group->bases);
+    if (!group->areas || !group->bases)
+        tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", room);
+    if (!group->areas || !group->bases || take_area(group)) {
+        tt__group_free(group);
+        return NULL;
     }
-    for (int r = 0; r < member->world; r++)
-        peers[r].socket = peers[r].pidfd = -1;
-    *group = (tt_group){.rank = member->rank,
-                        .world = member->world,
-                        .timeout_ms = member->timeout_ms,
-                        .heartbeat_ms = member->heartbeat_ms,
-                        .peers = peers,
-                        .launcher = member->launcher,
-                        .owner = getpid(),
-                        .memory_fd = -1};
+    group->alone = (tt_work){.group = group, .source = -1};
     return group;
 }
 
-static tt_status make_own_memory(tt_group *group) {
-    tt__peer *self = &group->peers[group->rank];
-    TT__TRY(tt__shm_heap_bytes(group->world, &group->heap_bytes));
-    TT__TRY(tt__shm_create(&self->shm, &group->memory_fd, group->rank, group->heap_bytes));
-    self->control = tt__shm_control(&self->shm);
-    return TT_OK;
+void tt__native_discard(tt_group *group) {
+    if (!group)
+        return;
+    tt__world_lock(group->world);
+    tt__heap_give_back(group->world, group->area_extent, false);
+    tt__world_unlock(group->world);
+    tt__group_free(group);
 }
 
-static tt_status meet_others(tt_group *group, const tt__member *member, int64_t deadline_ms) {
-    tt__card cards[TT__MAX_WORLD];
+/* Where the peers' areas lie; a place that can't be is none. */
+static void find_areas(tt_group *group, const uint64_t *offsets) {
+    group->shared = true;
+    for (int r = 0; r < group->size; r++) {
+        const tt__shm *shm = &group->world->peers[group->ranks[r]].shm;
+        if (shm->base && offsets[r] >= TT__HEAP_AT && offsets[r] % TT__PAGE == 0 &&
+            offsets[r] <= shm->size - TT__AREA_BYTES) {
+            group->bases[r] = shm->base;
+            group->areas[r] = (tt__area *)(void *)(shm->base + offsets[r]);
+        }
+        group->shared &= group->areas[r] != NULL;
+    }
+}
+
+void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets) {
+    tt__world *world = group->world;
+    group->id = id;
+    group->size = size;
+    for (int r = 0; r < size; r++) {
+        group->ranks[r] = ranks[r];
+        if (ranks[r] == world->rank)
+            group->rank = r;
+    }
+    find_areas(group, offsets);
+    group->spin = tt__ranks_fit_cpus(group);
+    group->areas[group->rank]->group = id;
+    tt__world_lock(world);
+    world->references++;
+    group->next_group = world->groups;
+    world->groups = group;
+    tt__recorder_name_group(&tt__world_control(world)->recorder, id, ranks, size);
+    tt__world_unlock(world);
+}
+
+static void leave_list(tt_group *group) {
+    tt_group **at = &group->world->groups;
+    while (*at && *at != group)
+        at = &(*at)->next_group;
+    if (*at)
+        *at = group->next_group;
+}
+
+/* Its memory is free when the peers can't read it any more: see heap.c. */
+static void release(tt_group *group) {
+    tt__world *world = group->world;
+    tt__world_lock(world);
+    leave_list(group);
+    group->next_group = world->retired;
+    world->retired = group;
+    bool last = --world->references == 0;
+    tt__world_unlock(world);
+    if (last)
+        tt__world_end(world);
+}
+
+/* ---- joining */
+
+static tt_status meet_others(tt__world *world, const tt__member *member, int64_t deadline_ms) {
+    tt__card *cards = calloc((size_t)world->size, sizeof *cards);
     int listener = -1;
-    TT__TRY(tt__card_make(&cards[group->rank], group->world, group->heap_bytes));
-    TT__TRY(tt__listen(&listener, group->world, &cards[group->rank]));
-    tt_status status = tt__cards_exchange(member->store, member->prefix, group->rank, group->world, deadline_ms, cards);
-    if (!status && (status = tt__connect_all(group, listener, cards, deadline_ms)))
-        tt__joining_failed(member->store, member->prefix, group->rank, group->world);
-    close(listener);
-    /* Places in the heap are the same everywhere, so the smallest heap is everybody's. */
-    for (int r = 0; !status && r < group->world; r++)
-        if (cards[r].heap_bytes < group->heap_bytes)
-            group->heap_bytes = cards[r].heap_bytes;
+    if (!cards)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
+    tt_status status = tt__card_make(&cards[world->rank], world->size);
+    if (!status)
+        status = tt__listen(&listener, world->size, &cards[world->rank]);
+    if (!status)
+        status = tt__cards_exchange(member->store, member->prefix, world->rank, world->size, deadline_ms, cards);
+    if (!status && (status = tt__connect_all(world, listener, cards, deadline_ms)))
+        tt__joining_failed(member->store, member->prefix, world->rank, world->size);
+    if (listener >= 0)
+        close(listener);
+    free(cards);
+    return status;
+}
+
+static tt_status make_first_group(tt_group **out, tt__world *world, int64_t timeout_ms) {
+    tt_group *group = tt__native_prepare(world, world->size, timeout_ms);
+    uint64_t *offsets = calloc((size_t)world->size, sizeof *offsets);
+    int *ranks = calloc((size_t)world->size, sizeof *ranks);
+    tt_status status = TT_OK;
+    if (!group || !offsets || !ranks) {
+        status = group ? tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", world->size) : tt_last_status();
+        tt__native_discard(group);
+        group = NULL;
+    }
+    for (int r = 0; r < world->size && group; r++) {
+        ranks[r] = r;
+        offsets[r] = TT__HEAP_AT; /* the first thing that every rank took */
+    }
+    if (group)
+        tt__native_begin(group, 0, ranks, world->size, offsets);
+    free(offsets);
+    free(ranks);
+    *out = group;
     return status;
 }
 
 /* Whoever comes through this barrier knows that nobody needs the store any more. */
 static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
-    int64_t timeout_ms = group->timeout_ms, left = tt__left_ms(deadline_ms);
-    group->timeout_ms = left ? left : 1;
-    tt_status status = tt__barrier_at(group, "tt_init_process_group", 0);
-    group->timeout_ms = timeout_ms;
-    return status;
+    int64_t left = tt__left_ms(deadline_ms);
+    return tt_barrier_with(
+        TT_ARGS(tt_barrier_args, group, .timeout_ms = left ? left : 1, .file = "tt_init_process_group"));
 }
 
 tt_status tt__native_join(tt_group **out, const tt__member *member) {
     int64_t deadline_ms = tt__deadline_ms(member->timeout_ms);
+    tt__world *world;
+    tt_group *group = NULL;
     *out = NULL;
-    tt_group *group = new_group(member);
-    if (!group)
-        return tt_last_status();
-    tt_status status = make_own_memory(group);
-    if (!status && group->world > 1)
-        status = meet_others(group, member, deadline_ms);
+    TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->launcher));
+    tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);
+    if (!status && world->size > 1)
+        status = meet_others(world, member, deadline_ms);
     if (!status)
-        status = tt__heap_init(group);
+        status = make_first_group(&group, world, member->timeout_ms);
     if (!status)
         status = leave_store(group, deadline_ms);
-    if (status) {
-        release(group);
-        return status;
-    }
-    group->spin = tt__ranks_fit_cpus(group);
-    *out = group;
-    return TT_OK;
-}
-
-/* A child that the rank forked releases its copy of the group without a word: the rank goes on. */
-static void say_left(tt_group *group) {
-    tt__control *self = group->peers[group->rank].control;
-    if (group->failed || group->owner != getpid())
-        return;
-    self->left_seq = group->seq;
-    atomic_store_explicit(&self->state, TT__LEFT, memory_order_release);
-    group->unrung = true;
-    tt__ring(group);
-}
-
-void tt_destroy_process_group(tt_group *group) {
-    if (!group || group->destroyed)
-        return;
-    say_left(group);
-    if (group->holders)
-        tt__group_retire(group);
+    if (group && status)
+        tt_destroy_process_group(group); /* with it ends the world */
+    else if (status)
+        tt__world_end(world);
     else
-        release(group);
+        *out = group;
+    return status;
 }
 
-void tt__group_hold(tt_group *group) { group->holders++; }
-
-void tt__group_let_go(tt_group *group) {
-    if (--group->holders == 0 && group->destroyed)
-        release(group);
-}
-
-int tt_get_rank(const tt_group *group) { return group ? group->rank : -1; }
-
-int tt_get_world_size(const tt_group *group) { return group ? group->world : -1; }
-
-int64_t tt_group_timeout_ms(const tt_group *group) { return group ? group->timeout_ms : -1; }
-
-void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms) {
-    if (group)
-        group->timeout_ms = timeout_ms > 0 ? timeout_ms : TT_DEFAULT_TIMEOUT_MS;
-}
+const tt__engine tt__native_engine = {
+    .name = "native",
+    .submit = tt__native_submit,
+    .new_group = tt__native_new_group,
+    .split = tt__native_split,
+    .alloc = tt__native_alloc,
+    .free = tt__native_free,
+    .wait = tt__native_wait,
+    .progress = tt__native_progress,
+    .forget = tt__native_forget,
+    .abort = tt__native_abort,
+    .retire = tt__native_retire,
+    .release = release,
+};

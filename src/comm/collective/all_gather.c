@@ -1,74 +1,98 @@
-/* all_gather: every rank's elements to all.
+/* all_gather: every rank's elements to all. On shared memory
  *
  *   up to TT__INLINE_MAX bytes a rank  with the arrival words
  *   all `send` symmetric               every rank copies from the others' buffers; all wait until all have
  *   else                               piece by piece through everybody's staging memory */
-#include "base/error.h"
 #include "comm/collective/collective.h"
 
 #include <string.h>
 
-typedef struct gather {
-    tt_group *group;
-    const unsigned char *send;
-    unsigned char *recv; /* (world, bytes) */
-    size_t bytes;
-} gather;
+tt_status tt_all_gather_with(const tt_all_gather_args *args, size_t size) {
+    TT__CALL_ARGS(tt_all_gather_args, a);
+    if (a->work)
+        *a->work = NULL;
+    TT__TRY(tt__check_call(a->group, "all_gather", a->send, a->count, a->dtype, TT_SUM, 0));
+    TT__TRY(tt__check_call(a->group, "all_gather", a->recv, a->count, a->dtype, TT_SUM, 0));
+    const tt_call call = {.op = TT_OP_ALL_GATHER,
+                          .dtype = a->dtype,
+                          .count = a->count,
+                          .send = a->send,
+                          .recv = a->recv,
+                          .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                          .file = a->file,
+                          .line = a->line};
+    return tt__submit(a->group, &call, a->work);
+}
+
+static size_t bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
 /* Put n bytes of rank r, from byte `at` of its share on. The own share may lie there already. */
-static void place(const gather *g, int r, size_t at, const void *from, size_t n) {
-    unsigned char *to = g->recv + (size_t)r * g->bytes + at;
+static void place(const tt_work *work, int r, size_t at, const void *from, size_t n) {
+    unsigned char *to = (unsigned char *)work->call.recv + (size_t)r * bytes_of(work) + at;
     if (to != from && n)
         memcpy(to, from, n);
 }
 
-static void gather_inline(const gather *g) {
-    for (int r = 0; r < g->group->world; r++)
-        place(g, r, 0, r == g->group->rank ? g->send : tt__payload(g->group, r, g->group->seq, g->bytes), g->bytes);
+static tt__next gather_inline(tt_work *work) {
+    const tt_group *group = work->group;
+    size_t bytes = bytes_of(work);
+    for (int r = 0; r < group->size; r++)
+        place(work, r, 0, r == group->rank ? work->call.send : tt__payload(group, r, work->seq, bytes), bytes);
+    return TT__NEXT_DONE;
 }
 
-static tt_status gather_symmetric(const gather *g) {
-    tt_group *group = g->group;
+static tt__next gather_symmetric(tt_work *work) {
+    tt_group *group = work->group;
+    if (work->stage++)
+        return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(group, 1) + 1;
-    for (int i = 0; i < group->world; i++) { /* start with the next rank, so that not all read the same one */
-        int r = (group->rank + 1 + i) % group->world;
-        place(g, r, 0, r == group->rank ? (const void *)g->send : tt__symmetric(group, r, group->seq), g->bytes);
+    for (int i = 0; i < group->size; i++) { /* start with the next rank, so that not all read the same one */
+        int r = (group->rank + 1 + i) % group->size;
+        place(work, r, 0, r == group->rank ? work->call.send : tt__symmetric(group, r, work->seq), bytes_of(work));
     }
     tt__finish_step(group, step);
-    return tt__wait_steps(group, step);
+    return tt__work_wait_last(work, step);
 }
 
 /* Step c+1: piece c lies ready, and pieces before it were read. So piece c+2 may overwrite piece c when all have done step c+2. */
-static tt_status gather_staged(const gather *g) {
-    tt_group *group = g->group;
-    uint32_t pieces = (uint32_t)((g->bytes + TT__STAGE_BYTES - 1) / TT__STAGE_BYTES);
-    uint32_t base = tt__plan_steps(group, pieces);
-    place(g, group->rank, 0, g->send, g->bytes);
-    for (uint32_t c = 0; c < pieces; c++) {
-        size_t at = (size_t)c * TT__STAGE_BYTES, n = g->bytes - at;
-        n = n < TT__STAGE_BYTES ? n : TT__STAGE_BYTES;
-        memcpy(tt__stage_in(group, group->rank, c), g->send + at, n);
-        tt__finish_step(group, base + c + 1);
-        TT__TRY(tt__wait_steps(group, base + c + 1));
-        for (int r = 0; r < group->world; r++)
-            if (r != group->rank)
-                place(g, r, at, tt__stage_in(group, r, c), n);
-    }
-    return TT_OK;
+typedef struct staged {
+    uint32_t base, pieces, c;
+} staged;
+
+static size_t piece_bytes(const tt_work *work, uint32_t c) {
+    size_t left = bytes_of(work) - (size_t)c * TT__STAGE_BYTES;
+    return left < TT__STAGE_BYTES ? left : TT__STAGE_BYTES;
 }
 
-tt_status tt__all_gather_at(tt_group *group, const void *send, void *recv, size_t count, tt_dtype dtype,
-                            const char *file, int line) {
-    const tt__call call = {TT__OP_ALL_GATHER, dtype, TT_SUM, 0, count, file, line};
-    const gather g = {group, send, recv, count * tt_dtype_size(dtype)};
-    bool is_inline = g.bytes <= TT__INLINE_MAX, symmetric;
-    TT__TRY(tt__check_call(group, "all_gather", send, count, dtype, TT_SUM, 0));
-    TT__TRY(tt__check_call(group, "all_gather", recv, count, dtype, TT_SUM, 0));
-    TT__TRY(tt__work_drain(group));
-    TT__TRY(tt__meet(group, &call, send, is_inline ? g.bytes : 0,
-                     !is_inline && tt__in_heap(group, send, g.bytes) ? send : NULL, &symmetric));
-    if (!is_inline)
-        return symmetric ? gather_symmetric(&g) : gather_staged(&g);
-    gather_inline(&g);
-    return TT_OK;
+static tt__next show_piece(tt_work *work, const staged *s) {
+    tt_group *group = work->group;
+    memcpy(tt__stage_in(group, group->rank, s->c),
+           (const unsigned char *)work->call.send + (size_t)s->c * TT__STAGE_BYTES, piece_bytes(work, s->c));
+    tt__finish_step(group, s->base + s->c + 1);
+    return tt__work_wait_steps(work, s->base + s->c + 1);
 }
+
+static tt__next gather_staged(tt_work *work) {
+    tt_group *group = work->group;
+    staged *s = TT__STATE(staged, work);
+    if (!work->stage++) {
+        uint32_t pieces = group->size > 1 ? (uint32_t)((bytes_of(work) + TT__STAGE_BYTES - 1) / TT__STAGE_BYTES) : 0;
+        *s = (staged){.base = tt__plan_steps(group, pieces), .pieces = pieces};
+        place(work, group->rank, 0, work->call.send, bytes_of(work));
+        return pieces ? show_piece(work, s) : TT__NEXT_DONE;
+    }
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank)
+            place(work, r, (size_t)s->c * TT__STAGE_BYTES, tt__stage_in(group, r, s->c), piece_bytes(work, s->c));
+    return ++s->c < s->pieces ? show_piece(work, s) : TT__NEXT_DONE;
+}
+
+const tt__algorithm tt__all_gather_inline = {
+    .name = "inline", .op = TT_OP_ALL_GATHER, .shared = true, .serves = tt__fits_inline, .next = gather_inline};
+const tt__algorithm tt__all_gather_symmetric = {.name = "symmetric",
+                                                .op = TT_OP_ALL_GATHER,
+                                                .shared = true,
+                                                .serves_words = tt__all_symmetric,
+                                                .next = gather_symmetric};
+const tt__algorithm tt__all_gather_staged = {
+    .name = "staged", .op = TT_OP_ALL_GATHER, .shared = true, .next = gather_staged};

@@ -1,7 +1,9 @@
 /* What the collectives share: checks of arguments, and shares of a buffer. */
 #include "comm/collective/collective.h"
 
-#include "base/error.h"
+#include "comm/reduce_tree.h"
+
+#include <stdlib.h>
 
 const char *tt_reduce_op_name(tt_reduce_op op) {
     static const char *const names[] = {[TT_SUM] = "sum", [TT_AVG] = "avg",   [TT_PRODUCT] = "product",
@@ -18,22 +20,46 @@ tt_status tt__check_call(tt_group *group, const char *name, const void *buf, siz
         return tt__fail(TT_ERR_INVALID, "%s: expected an element type, got %d", name, (int)dtype);
     if ((unsigned)op > TT_PREMUL_SUM)
         return tt__fail(TT_ERR_INVALID, "%s: expected a reduce op, got %d", name, (int)op);
-    if (root < 0 || root >= group->world)
-        return tt__fail(TT_ERR_INVALID, "%s: expected a root from 0 to %d, got %d", name, group->world - 1, root);
-    if (count > PTRDIFF_MAX / size / (size_t)group->world)
+    if (root < 0 || root >= group->size)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a root from 0 to %d, got %d", name, group->size - 1, root);
+    if (count > PTRDIFF_MAX / size / (size_t)group->size)
         return tt__fail(TT_ERR_INVALID, "%s: %zu elements of %s are more than memory can hold", name, count,
                         tt_dtype_name(dtype));
     if (!buf && count)
         return tt__fail(TT_ERR_INVALID, "%s: the buffer of %zu elements is NULL", name, count);
-    if (dtype > TT_U8)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: elements of %s are not supported yet", name, tt_dtype_name(dtype));
-    if (op > TT_MAX)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: the reduce op %s is not supported yet", name, tt_reduce_op_name(op));
-    if (op == TT_AVG && dtype != TT_F32 && dtype != TT_F64)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: an average of %s would have to round; use TT_SUM and divide", name,
-                        tt_dtype_name(dtype));
-    return TT_OK;
+    const char *refusal = op == TT_SUM ? NULL : tt__reduce_refusal(dtype, op);
+    return refusal ? tt__fail(TT_ERR_UNSUPPORTED, "%s: %s", name, refusal) : TT_OK;
 }
+
+tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, size_t n,
+                           tt_dtype dtype) {
+    size_t sum = 0;
+    if (!counts)
+        return tt__fail(TT_ERR_INVALID, "%s: a list of counts is NULL", name);
+    for (size_t i = 0; i < n; i++) {
+        sum += counts[i];
+        if (counts[i] > PTRDIFF_MAX || sum > PTRDIFF_MAX)
+            return tt__fail(TT_ERR_INVALID, "%s: the counts' sum is more than memory can hold", name);
+    }
+    return tt__check_call(group, name, buf, sum, dtype, TT_SUM, 0);
+}
+
+const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
+    size_t n = (size_t)group->size;
+    if (!group->offsets && !(group->offsets = calloc(2 * n, sizeof *group->offsets)))
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a list of %zu offsets", n);
+    size_t *offsets = group->offsets + (which ? n : 0);
+    for (size_t r = 0, at = 0; r < n; at += counts[r++])
+        offsets[r] = at;
+    return offsets;
+}
+
+bool tt__fits_inline(const tt_group *group, const tt_call *call) {
+    (void)group;
+    return call->count * tt_dtype_size(call->dtype) <= TT__INLINE_MAX;
+}
+
+bool tt__all_symmetric(const tt_work *work) { return work->symmetric; }
 
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r) {
     size_t line = 64 / tt_dtype_size(dtype), n = (size_t)world;

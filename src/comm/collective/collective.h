@@ -1,12 +1,39 @@
-/* The collectives' algorithms. One a file; <name>.c chooses. Each runs after all ranks have agreed on the current call (group->seq). */
+/* What the collectives share: the way of a public call to its engine, and shares of a buffer.
+ *
+ * One file an algorithm; <name>.c checks the public call. Algorithms are listed in algorithms.c. */
 #ifndef TT_COMM_COLLECTIVE_H
 #define TT_COMM_COLLECTIVE_H
 
+#include "base/args.h"
+#include "base/error.h"
 #include "comm/group.h"
+
+/* `name` points to the caller's options, or, if its version of the struct is another, to a copy in this version. */
+#define TT__CALL_ARGS(type, name)                                     \
+    type name##_copy;                                                 \
+    if (__builtin_expect(!args || size != offsetof(type, tt_end), 0)) \
+        TT__ARGS_COPY(name##_copy, args, size);                       \
+    const type *name = args && size == offsetof(type, tt_end) ? args : &name##_copy
 
 /* What a call must look like before anything is sent. `root` 0 and TT_SUM where there is none. */
 tt_status tt__check_call(tt_group *group, const char *name, const void *buf, size_t count, tt_dtype dtype,
                          tt_reduce_op op, int root);
+
+/* The same for lists of counts: their sum fits memory, and the list is there. */
+tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, size_t n,
+                           tt_dtype dtype);
+
+/* Every list of offsets that the caller left out, one after the other, in room of the group's: `which` 0 or 1. NULL: no memory. */
+const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts);
+
+/* Hand a checked call to the group's engine. */
+static inline tt_status tt__submit(tt_group *group, const tt_call *call, tt_work **work) {
+    return group->engine->submit(group, call, work);
+}
+
+static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {
+    return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
+}
 
 /* Elements at..at+n-1 of `count` are rank r's share of a reduction: whole cache lines, the last ranks' shares may be empty. */
 typedef struct tt__slice {
@@ -14,34 +41,24 @@ typedef struct tt__slice {
 } tt__slice;
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r);
 
-/* A reduction: to `root`, or to all if root is TT__ALL. */
-enum { TT__ALL = -1 };
-typedef struct tt__reduction {
-    void *buf; /* this rank's */
-    size_t count;
-    tt_dtype dtype;
-    tt_reduce_op op;
-    int root;
-} tt__reduction;
+/* The call's bytes travel with the words. */
+bool tt__fits_inline(const tt_group *group, const tt_call *call);
 
-/* Everything lies in the slots: whoever wants the result makes it. */
-void tt__reduce_inline(tt_group *group, const tt__reduction *reduction, uint32_t seq);
-
-/* Reduce my slice of everybody's buffer, in place. The result is complete when all ranks have done so. */
-void tt__reduce_symmetric(tt_group *group, const tt__reduction *reduction, uint32_t seq);
-
-/* Piece by piece through staging memory. */
-tt_status tt__reduce_staged(tt_group *group, const tt__reduction *reduction);
-
-/* Complete all queued asynchronous works: what every synchronous collective does first. */
-tt_status tt__work_drain(tt_group *group);
+/* All ranks' buffers are symmetric. */
+bool tt__all_symmetric(const tt_work *work);
 
 static inline unsigned char *tt__stage_in(const tt_group *group, int r, size_t piece) {
-    return group->peers[r].shm.base + TT__STAGE_IN_AT + piece % TT__STAGE_DEPTH * TT__STAGE_BYTES;
+    return group->areas[r]->stage_in[piece % TT__STAGE_DEPTH];
 }
 
 static inline unsigned char *tt__stage_out(const tt_group *group, int r, size_t piece) {
-    return group->peers[r].shm.base + TT__STAGE_OUT_AT + piece % TT__STAGE_DEPTH * (TT__STAGE_BYTES / 2);
+    return group->areas[r]->stage_out[piece % TT__STAGE_DEPTH];
 }
+
+extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
+extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
+extern const tt__algorithm tt__broadcast_inline, tt__broadcast_symmetric, tt__broadcast_staged;
+extern const tt__algorithm tt__all_gather_inline, tt__all_gather_symmetric, tt__all_gather_staged;
+extern const tt__algorithm tt__barrier_words, tt__exchange_words;
 
 #endif

@@ -4,13 +4,37 @@
 #include "comm/collective/collective.h"
 #include "comm/reduce_tree.h"
 
-void tt__reduce_symmetric(tt_group *group, const tt__reduction *reduction, uint32_t seq) {
+static void reduce_slice(const tt_work *work) {
+    const tt_group *group = work->group;
+    const tt_call *call = &work->call;
     void *buffers[TT__MAX_WORLD];
-    tt__slice slice = tt__slice_of(reduction->count, reduction->dtype, group->world, group->rank);
-    for (int r = 0; r < group->world; r++)
-        buffers[r] = (unsigned char *)tt__symmetric(group, r, seq) + slice.at * tt_dtype_size(reduction->dtype);
-    bool all = reduction->root == TT__ALL;
+    double factors[TT__MAX_WORLD];
+    tt__slice slice = tt__slice_of(call->count, call->dtype, group->size, group->rank);
+    bool all = call->op == TT_OP_ALL_REDUCE;
+    for (int r = 0; r < group->size; r++) {
+        void *buffer = r == group->rank ? call->recv : tt__symmetric(group, r, work->seq);
+        buffers[r] = (unsigned char *)buffer + slice.at * tt_dtype_size(call->dtype);
+        factors[r] = tt__factor(group, r, work->seq);
+    }
     if (slice.n)
-        tt__reduce_tree(all ? buffers : &buffers[reduction->root], all ? group->world : 1, (const void *const *)buffers,
-                        group->world, slice.n, reduction->dtype, reduction->op);
+        tt__reduce_tree_scaled(all ? buffers : &buffers[call->root], all ? group->size : 1,
+                               (const void *const *)buffers, factors, group->size, slice.n, call->dtype,
+                               call->reduce_op);
 }
+
+static tt__next next(tt_work *work) {
+    if (work->stage++)
+        return TT__NEXT_DONE;
+    uint32_t step = tt__plan_steps(work->group, 1) + 1;
+    reduce_slice(work);
+    tt__finish_step(work->group, step);
+    return tt__work_wait_last(work, step);
+}
+
+/* A rank by itself has no peer that would read its buffer. */
+static bool serves(const tt_work *work) { return work->symmetric || work->group->size == 1; }
+
+const tt__algorithm tt__all_reduce_symmetric = {
+    .name = "symmetric", .op = TT_OP_ALL_REDUCE, .shared = true, .serves_words = serves, .next = next};
+const tt__algorithm tt__reduce_symmetric = {
+    .name = "symmetric", .op = TT_OP_REDUCE, .shared = true, .serves_words = serves, .next = next};

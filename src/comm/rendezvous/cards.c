@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1, KEY_SIZE = 256 };
+enum { VERSION = 2, KEY_SIZE = 256 };
 
 static void read_line(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -38,9 +38,9 @@ static void host_id(char *text, size_t size) {
     snprintf(text, size, "%s/%llu", *boot ? boot : "?", inode);
 }
 
-tt_status tt__card_make(tt__card *card, int world, size_t heap_bytes) {
+tt_status tt__card_make(tt__card *card, int world) {
     struct stat pid_space;
-    *card = (tt__card){.world = world, .pid = (long)getpid(), .heap_bytes = heap_bytes};
+    *card = (tt__card){.world = world, .pid = (long)getpid()};
     host_id(card->host_id, sizeof card->host_id);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",
              stat("/proc/self/ns/pid", &pid_space) ? 0ULL : (unsigned long long)pid_space.st_ino);
@@ -56,16 +56,16 @@ static void key_of(const char *prefix, int rank, char key[KEY_SIZE]) {
 static tt_status put_card(tt_store *store, const char *prefix, int rank, const tt__card *card) {
     char key[KEY_SIZE], text[640];
     key_of(prefix, rank, key);
-    int n = snprintf(text, sizeof text, "tutti %d %d %ld %s %s %s %s %s %zu", VERSION, card->world, card->pid,
-                     card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->heap_bytes);
+    int n = snprintf(text, sizeof text, "tutti %d %d %ld %s %s %s %s %s", VERSION, card->world, card->pid,
+                     card->host_id, card->pid_space, card->hostname, card->socket, card->nonce);
     return tt_store_set(store, key, text, (size_t)n);
 }
 
 static tt_status parse_card(int rank, const tt_store_value *value, tt__card *card) {
     int version = 0;
-    int n = sscanf(value->data, "tutti %d %d %ld %127s %31s %71s %63s %32s %zu", &version, &card->world, &card->pid,
-                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, &card->heap_bytes);
-    if (n == 9 && version == VERSION)
+    int n = sscanf(value->data, "tutti %d %d %ld %127s %31s %71s %63s %32s", &version, &card->world, &card->pid,
+                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce);
+    if (n == 8 && version == VERSION)
         return TT_OK;
     return tt__fail(TT_ERR_PROTOCOL,
                     "rank %d uses another version of Tutti: expected its card in version %d, got \"%.80s\"", rank,
@@ -75,16 +75,17 @@ static tt_status parse_card(int rank, const tt_store_value *value, tt__card *car
 /* After a timeout: which ranks have not left a card? */
 static tt_status fail_missing(tt_store *store, const char *const *keys, int world, int64_t waited_ms) {
     char cause[512], ranks[256];
-    uint64_t missing = 0;
+    tt__rankset missing = {0};
     snprintf(cause, sizeof cause, "%s", tt_last_error());
     for (int r = 0; r < world; r++) {
         bool there = false;
         if (tt_store_check(store, &keys[r], 1, &there))
             return tt__fail(TT_ERR_TIMEOUT, "not all %d ranks joined within %lld ms: %s", world, (long long)waited_ms,
                             cause);
-        missing |= (uint64_t)!there << r;
+        if (!there)
+            tt__rankset_add(&missing, r);
     }
-    tt__ranks_text(missing, ranks, sizeof ranks);
+    tt__rankset_text(&missing, ranks, sizeof ranks);
     return tt__fail(TT_ERR_TIMEOUT,
                     "%s of %d did not join within %lld ms (start all ranks, with the same address and world size)",
                     ranks, world, (long long)waited_ms);

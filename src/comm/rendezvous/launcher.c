@@ -1,5 +1,7 @@
 /* What only the parent of a process knows: how it ended. The launcher writes it into the store it serves. */
-#include "comm/group.h"
+#include "comm/world.h"
+
+#include <tutti/store.h>
 
 #include <stdio.h>
 

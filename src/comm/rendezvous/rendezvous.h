@@ -35,11 +35,10 @@ typedef struct tt__card {
     char hostname[72];
     char socket[64]; /* abstract Unix address */
     char nonce[33];  /* whoever knows it has read the store */
-    size_t heap_bytes;
 } tt__card;
 
 /* What this process would write, without socket and nonce. */
-tt_status tt__card_make(tt__card *card, int world, size_t heap_bytes);
+tt_status tt__card_make(tt__card *card, int world);
 
 /* Leave my card, read all (cards[0..world-1], the own included), and check that memory can be shared. TT_ERR_TIMEOUT names the missing
  * ranks. */

@@ -80,8 +80,8 @@ static tt_status fail_hung_up(int r, const tt__card *cards) {
     return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
 }
 
-static tt_status send_hello(const tt_group *group, int r, const tt__card *cards, int socket) {
-    hello text = {.rank = group->rank};
+static tt_status send_hello(const tt__world *world, int r, const tt__card *cards, int socket) {
+    hello text = {.rank = world->rank};
     memcpy(text.magic, MAGIC, sizeof MAGIC);
     memcpy(text.nonce, cards[r].nonce, sizeof text.nonce);
     struct iovec part = {&text, sizeof text};
@@ -92,7 +92,7 @@ static tt_status send_hello(const tt_group *group, int r, const tt__card *cards,
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &group->memory_fd, sizeof(int));
+    memcpy(CMSG_DATA(head), &world->memory_fd, sizeof(int));
     if (sendmsg(socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof text)
         return fail_hung_up(r, cards);
     return TT_OK;
@@ -138,8 +138,8 @@ static int receive_hello(int socket, const char *nonce, int world, int *fd) {
 }
 
 /* Map what rank r handed over, and remember the process behind the socket. Takes both descriptors. */
-static tt_status adopt(tt_group *group, int r, int socket, int fd) {
-    tt__peer *peer = &group->peers[r];
+static tt_status adopt(tt__world *world, int r, int socket, int fd) {
+    tt__peer *peer = &world->peers[r];
     struct ucred user = {0};
     socklen_t size = sizeof user;
     peer->socket = socket;
@@ -147,6 +147,7 @@ static tt_status adopt(tt_group *group, int r, int socket, int fd) {
     close(fd);
     TT__TRY(status);
     peer->control = tt__shm_control(&peer->shm);
+    peer->local = true;
     if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.pid > 0)
         peer->pid = user.pid;
     if (peer->pid && peer->pid != getpid() && peer->pidfd < 0)
@@ -154,7 +155,7 @@ static tt_status adopt(tt_group *group, int r, int socket, int fd) {
     return TT_OK;
 }
 
-static tt_status call_rank(tt_group *group, int r, const tt__card *cards, int64_t deadline_ms) {
+static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
     struct sockaddr_un address;
     socklen_t length = abstract_address(&address, cards[r].socket);
     int left = tt__left_ms(deadline_ms);
@@ -162,30 +163,30 @@ static tt_status call_rank(tt_group *group, int r, const tt__card *cards, int64_
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
-    group->peers[r].socket = s;
+    world->peers[r].socket = s;
     setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (connect(s, (struct sockaddr *)&address, length))
         return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
                               cards[r].pid);
-    return send_hello(group, r, cards, s);
+    return send_hello(world, r, cards, s);
 }
 
 /* Did a rank that has not called or answered yet end, or is it stopped? Where its pid can be seen; it is known from its card. */
-static tt_status check_absent(tt_group *group, const tt__card *cards) {
+static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
-    for (int r = 0; r < group->world; r++) {
-        if (r == group->rank || group->peers[r].control)
+    for (int r = 0; r < world->size; r++) {
+        if (r == world->rank || world->peers[r].control)
             continue;
-        if (has_ended(&group->peers[r]))
+        if (has_ended(&world->peers[r]))
             return fail_ended(r, cards);
-        TT__TRY(tt__check_stopped(group, r, now));
+        TT__TRY(tt__check_stopped(world, r, now));
     }
-    group->last_check_ms = now;
+    world->last_check_ms = now;
     return TT_OK;
 }
 
 /* Wait until `fd` is readable; looks after absent ranks now and then. */
-static tt_status wait_readable(tt_group *group, int fd, const tt__card *cards, int64_t deadline_ms, const char *what) {
+static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, int64_t deadline_ms, const char *what) {
     for (;;) {
         int left = tt__left_ms(deadline_ms);
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -194,7 +195,7 @@ static tt_status wait_readable(tt_group *group, int fd, const tt__card *cards, i
             return TT_OK;
         if (n < 0 && errno != EINTR)
             return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
-        TT__TRY(check_absent(group, cards));
+        TT__TRY(check_absent(world, cards));
         if (!left)
             return tt__fail(TT_ERR_TIMEOUT, "%s within the time", what);
     }
@@ -212,56 +213,56 @@ static bool speaks_within(int socket, int ms) {
 }
 
 /* Take one call. A stranger's is dropped. */
-static tt_status take_call(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
+static tt_status take_call(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
     int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (s < 0)
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
                    : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
     int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
-    int r = speaks_within(s, patience) ? receive_hello(s, cards[group->rank].nonce, group->world, &fd) : -1;
-    if (r <= group->rank || group->peers[r].control) {
+    int r = speaks_within(s, patience) ? receive_hello(s, cards[world->rank].nonce, world->size, &fd) : -1;
+    if (r <= world->rank || world->peers[r].control) {
         if (fd >= 0)
             close(fd);
         close(s);
         return TT_OK;
     }
-    TT__TRY(adopt(group, r, s, fd));
+    TT__TRY(adopt(world, r, s, fd));
     ++*taken;
-    return send_hello(group, r, cards, s);
+    return send_hello(world, r, cards, s);
 }
 
-static tt_status read_answer(tt_group *group, int r, const tt__card *cards, int64_t deadline_ms) {
+static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
     char what[64];
-    int fd, s = group->peers[r].socket;
+    int fd, s = world->peers[r].socket;
     snprintf(what, sizeof what, "rank %d did not answer", r);
-    TT__TRY(wait_readable(group, s, cards, deadline_ms, what));
-    if (receive_hello(s, cards[group->rank].nonce, group->world, &fd) == r)
-        return adopt(group, r, s, fd);
+    TT__TRY(wait_readable(world, s, cards, deadline_ms, what));
+    if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
+        return adopt(world, r, s, fd);
     if (fd >= 0)
         close(fd);
     return fail_hung_up(r, cards);
 }
 
-static void watch_processes(tt_group *group, const tt__card *cards) {
-    for (int r = 0; r < group->world; r++) {
-        if (r == group->rank || cards[r].pid == getpid() ||
-            strcmp(cards[r].pid_space, cards[group->rank].pid_space) != 0)
+static void watch_processes(tt__world *world, const tt__card *cards) {
+    for (int r = 0; r < world->size; r++) {
+        if (r == world->rank || cards[r].pid == getpid() ||
+            strcmp(cards[r].pid_space, cards[world->rank].pid_space) != 0)
             continue;
-        group->peers[r].pid = (pid_t)cards[r].pid;
-        group->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+        world->peers[r].pid = (pid_t)cards[r].pid;
+        world->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
     }
 }
 
-tt_status tt__connect_all(tt_group *group, int listener, const tt__card *cards, int64_t deadline_ms) {
-    watch_processes(group, cards);
-    for (int r = 0; r < group->rank; r++)
-        TT__TRY(call_rank(group, r, cards, deadline_ms));
-    for (int taken = 0; taken < group->world - 1 - group->rank;) {
-        TT__TRY(wait_readable(group, listener, cards, deadline_ms, "not all ranks called"));
-        TT__TRY(take_call(group, listener, cards, deadline_ms, &taken));
+tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
+    watch_processes(world, cards);
+    for (int r = 0; r < world->rank; r++)
+        TT__TRY(call_rank(world, r, cards, deadline_ms));
+    for (int taken = 0; taken < world->size - 1 - world->rank;) {
+        TT__TRY(wait_readable(world, listener, cards, deadline_ms, "not all ranks called"));
+        TT__TRY(take_call(world, listener, cards, deadline_ms, &taken));
     }
-    for (int r = 0; r < group->rank; r++)
-        TT__TRY(read_answer(group, r, cards, deadline_ms));
+    for (int r = 0; r < world->rank; r++)
+        TT__TRY(read_answer(world, r, cards, deadline_ms));
     return TT_OK;
 }

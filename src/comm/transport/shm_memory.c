@@ -18,7 +18,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC = UINT64_C(0x3169747475745454); /* "TTtutti1" */
+static const uint64_t MAGIC = UINT64_C(0x3269747475745454); /* "TTtutti2" */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -47,7 +47,7 @@ static size_t addresses(void) {
     return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : smaller(half, limit.rlim_cur / 2);
 }
 
-tt_status tt__shm_heap_bytes(int world, size_t *bytes) {
+tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
     const char *text = getenv("TT_SYMMETRIC_HEAP");
     struct sysinfo info;
     if (text && *text)
@@ -55,7 +55,7 @@ tt_status tt__shm_heap_bytes(int world, size_t *bytes) {
     else if (sysinfo(&info))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
     else
-        *bytes = smaller((size_t)info.totalram * info.mem_unit, addresses() / (size_t)world);
+        *bytes = smaller((size_t)info.totalram * info.mem_unit, addresses() / (size_t)ranks);
     *bytes &= ~(size_t)(TT__PAGE - 1);
     return TT_OK;
 }
@@ -73,8 +73,9 @@ static tt_status map(tt__shm *shm, int fd, size_t size) {
     return TT_OK;
 }
 
-static void describe(tt__control *control, int rank) {
+static void describe(tt__control *control, int rank, int world) {
     cpu_set_t cpus;
+    tt__recorder_init(&control->recorder, rank, world);
     control->magic = MAGIC;
     control->rank = rank;
     control->cpu_quota = (uint32_t)tt__cores();
@@ -84,8 +85,11 @@ static void describe(tt__control *control, int rank) {
                 control->cpu_mask[cpu / 64] |= UINT64_C(1) << (cpu % 64);
 }
 
-tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, size_t heap_bytes) {
-    size_t size = TT__HEAP_AT + heap_bytes;
+/* Room for areas, beside what is allocated. */
+enum { SPARE_AREAS = 64 };
+
+tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes) {
+    size_t size = TT__HEAP_AT + SPARE_AREAS * TT__AREA_BYTES + heap_bytes;
     int memory = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memory < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make shared memory (memfd_create)");
@@ -95,13 +99,13 @@ tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, size_t heap_bytes) {
     if (!status)
         status = map(shm, memory, size);
     if (!status)
-        status = tt__shm_commit(shm, memory, 0, TT__STAGE_IN_AT);
+        status = tt__shm_commit(shm, memory, 0, TT__ALIGN_UP(sizeof(tt__control), TT__PAGE));
     if (status) {
         tt__shm_unmap(shm);
         close(memory);
         return status;
     }
-    describe(tt__shm_control(shm), rank);
+    describe(tt__shm_control(shm), rank, world);
     *fd = memory;
     return TT_OK;
 }
@@ -109,7 +113,8 @@ tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, size_t heap_bytes) {
 tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank) {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &info) || seals < 0 || !(seals & F_SEAL_SHRINK) || (size_t)info.st_size < TT__HEAP_AT)
+    if (fstat(fd, &info) || seals < 0 || !(seals & F_SEAL_SHRINK) ||
+        (size_t)info.st_size < TT__HEAP_AT + TT__AREA_BYTES)
         return tt__fail(TT_ERR_PROTOCOL, "what rank %d handed over is not a sealed shared memory of Tutti", rank);
     TT__TRY(map(shm, fd, (size_t)info.st_size));
     const tt__control *control = tt__shm_control(shm);
@@ -144,12 +149,12 @@ static size_t available_bytes(void) {
 /* Above this size the machine's free memory is looked at first: the kernel would rather kill a process than refuse. */
 static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
-tt_status tt__shm_check_free(size_t bytes, int world) {
+tt_status tt__shm_check_free(size_t bytes, int ranks) {
     size_t available = bytes < LARGE ? SIZE_MAX : available_bytes();
-    if (bytes <= available / (size_t)world)
+    if (bytes <= available / (size_t)ranks)
         return TT_OK;
     return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: this machine has %zu bytes free",
-                    bytes, world, available);
+                    bytes, ranks, available);
 }
 
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {

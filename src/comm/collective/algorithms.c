@@ -1,0 +1,72 @@
+#include "comm/collective/algorithms.h"
+
+#include "base/error.h"
+#include "comm/collective/collective.h"
+
+const tt__algorithm *const tt__algorithms[] = {
+    &tt__all_reduce_inline, &tt__all_reduce_symmetric, &tt__all_reduce_staged,    &tt__reduce_inline,
+    &tt__reduce_symmetric,  &tt__reduce_staged,        &tt__broadcast_inline,     &tt__broadcast_symmetric,
+    &tt__broadcast_staged,  &tt__all_gather_inline,    &tt__all_gather_symmetric, &tt__all_gather_staged,
+    &tt__barrier_words,     &tt__exchange_words,
+};
+const size_t tt__algorithm_count = sizeof tt__algorithms / sizeof *tt__algorithms;
+
+uint8_t tt__algorithm_number(const tt__algorithm *algorithm) {
+    for (size_t i = 0; i < tt__algorithm_count; i++)
+        if (tt__algorithms[i] == algorithm)
+            return (uint8_t)(i + 1);
+    return 0;
+}
+
+const char *tt__algorithm_name(uint8_t number) {
+    return number && number <= tt__algorithm_count ? tt__algorithms[number - 1]->name : "?";
+}
+
+/* What makes and ends groups and memory is an exchange, whatever it is called. */
+static tt_op kind_of(tt_op op) { return op >= TT_OP_NEW_GROUP ? TT_OP_NEW_GROUP : op; }
+
+static bool serves(const tt__algorithm *algorithm, const tt_work *work) {
+    return algorithm->op == kind_of(work->call.op) && algorithm->shared == work->group->shared &&
+           !algorithm->own_order && (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
+           (!algorithm->serves_words || algorithm->serves_words(work));
+}
+
+const tt__algorithm *tt__choose(const tt_work *work) {
+    for (size_t i = 0; i < tt__algorithm_count; i++)
+        if (serves(tt__algorithms[i], work))
+            return tt__algorithms[i];
+    return tt__fail_null(TT_ERR_UNSUPPORTED, "%s has no algorithm %s yet", tt_op_name(work->call.op),
+                         work->group->shared ? "on shared memory" : "between hosts");
+}
+
+/* Small data ride with the word; of larger ones the peers learn where they lie. */
+static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
+    if (bytes <= TT__INLINE_MAX)
+        *offer = (tt__offer){.payload = data, .bytes = bytes};
+    else
+        *offer = (tt__offer){.symmetric = data, .extent = bytes};
+}
+
+void tt__offer_of(const tt_work *work, tt__offer *offer) {
+    const tt_call *call = &work->call;
+    size_t bytes = call->count * tt_dtype_size(call->dtype);
+    switch (call->op) {
+    case TT_OP_ALL_REDUCE:
+    case TT_OP_REDUCE:
+    case TT_OP_ALL_GATHER:
+        offer_data(call->send, bytes, offer);
+        break;
+    case TT_OP_BROADCAST: /* of the others' buffers nobody reads */
+        if (work->group->rank == call->root)
+            offer_data(call->send, bytes, offer);
+        break;
+    case TT_OP_NEW_GROUP:
+    case TT_OP_SPLIT:
+    case TT_OP_ALLOC:
+    case TT_OP_FREE:
+        offer_data(call->send, call->buffers, offer);
+        break;
+    default:
+        break;
+    }
+}

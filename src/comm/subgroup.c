@@ -1,0 +1,96 @@
+/* Groups of a group's ranks.
+ *
+ * Every rank says in one exchange which new group it is to be in (a color, or none), and how it is ordered there (a key); where its area for that group lies, and
+ * a name that it has given to no other group. Each new group takes its first rank's. tt_new_group() is a split with one color, its list's
+ * order the key. */
+#include "base/error.h"
+#include "comm/group.h"
+
+#include <stdlib.h>
+
+typedef struct entry {
+    int32_t color; /* < 0: in none */
+    int32_t key;
+    uint64_t offset; /* of the area, in the rank's memory */
+    uint32_t name;
+    int32_t status; /* why it has no area */
+} entry;
+
+/* Unique in the job: this process's rank, and how many groups it has named. */
+static uint32_t new_name(tt__world *world) { return (uint32_t)world->rank << 20 | (++world->groups_named & 0xfffff); }
+
+static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine, tt_group **made) {
+    tt__world *world = group->world;
+    *mine = (entry){.color = color, .key = key};
+    if (color < 0)
+        return TT_OK;
+    *made = tt__native_prepare(world, group->size, timeout_ms);
+    if (!*made)
+        return tt_last_status();
+    mine->offset = (*made)->area_extent->offset;
+    tt__world_lock(world);
+    mine->name = new_name(world);
+    tt__world_unlock(world);
+    return TT_OK;
+}
+
+static tt_status fail_others(const tt_group *group, const entry *all) {
+    tt__rankset failed = {0};
+    char ranks[256];
+    for (int r = 0; r < group->size; r++)
+        if (all[r].status)
+            tt__rankset_add(&failed, group->ranks[r]);
+    if (!tt__rankset_count(&failed))
+        return TT_OK;
+    return tt__fail(TT_ERR_MEMORY, "%s had no memory for the new group",
+                    tt__rankset_text(&failed, ranks, sizeof ranks));
+}
+
+/* The group's ranks of one color, by key, then by rank. Returns how many. */
+static int collect(const tt_group *group, const entry *all, int color, int *members) {
+    int n = 0;
+    for (int r = 0; r < group->size; r++) {
+        if (all[r].color != color)
+            continue;
+        int at = n++;
+        for (; at > 0 && all[members[at - 1]].key > all[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
+
+static void form(const tt_group *group, tt_group *made, const entry *all, int color) {
+    int members[TT__MAX_RANKS], ranks[TT__MAX_RANKS];
+    uint64_t offsets[TT__MAX_RANKS];
+    int n = collect(group, all, color, members);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = group->ranks[members[i]];
+        offsets[i] = all[members[i]].offset;
+    }
+    tt__native_begin(made, all[members[0]].name, ranks, n, offsets);
+}
+
+tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
+    entry mine, all[TT__MAX_RANKS];
+    tt_group *made = NULL;
+    tt_status own = prepare(group, color, key, call->timeout_ms, &mine, &made);
+    mine.status = (int32_t)own;
+    tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
+    if (!status)
+        status = own ? own : fail_others(group, all);
+    if (!status && made)
+        form(group, made, all, color);
+    if (status)
+        tt__native_discard(made);
+    *out = status ? NULL : made;
+    return status;
+}
+
+tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
+    int key = -1;
+    for (size_t i = 0; i < count; i++)
+        if (ranks[i] == group->rank)
+            key = (int)i;
+    return tt__native_split(group, call, key < 0 ? -1 : 0, key, out);
+}

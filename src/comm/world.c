@@ -1,0 +1,80 @@
+#include "comm/world.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/group.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher *launcher) {
+    tt__world *world = calloc(1, sizeof *world);
+    tt__peer *peers = calloc((size_t)size, sizeof *peers);
+    *out = NULL;
+    if (!world || !peers) {
+        free(world);
+        free(peers);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d ranks", size);
+    }
+    for (int r = 0; r < size; r++)
+        peers[r].socket = peers[r].pidfd = -1;
+    *world = (tt__world){.rank = rank,
+                         .size = size,
+                         .hosts = 1,
+                         .owner = getpid(),
+                         .heartbeat_ms = heartbeat_ms,
+                         .peers = peers,
+                         .launcher = *launcher,
+                         .memory_fd = -1};
+    pthread_mutex_init(&world->lock, NULL);
+    *out = world;
+    return TT_OK;
+}
+
+tt_status tt__world_make_memory(tt__world *world, int ranks) {
+    tt__peer *self = &world->peers[world->rank];
+    TT__TRY(tt__shm_heap_bytes(ranks, &world->heap.limit));
+    TT__TRY(tt__shm_create(&self->shm, &world->memory_fd, world->rank, world->size, world->heap.limit));
+    self->control = tt__shm_control(&self->shm);
+    self->local = true;
+    return tt__heap_init(world);
+}
+
+void tt__world_end(tt__world *world) {
+    while (world->retired) {
+        tt_group *group = world->retired;
+        world->retired = group->next_group;
+        tt__group_free(group);
+    }
+    for (int r = 0; r < world->size; r++) {
+        tt__peer *peer = &world->peers[r];
+        tt__shm_unmap(&peer->shm);
+        if (peer->socket >= 0)
+            close(peer->socket);
+        if (peer->pidfd >= 0)
+            close(peer->pidfd);
+    }
+    if (world->memory_fd >= 0)
+        close(world->memory_fd);
+    tt__heap_end(world);
+    pthread_mutex_destroy(&world->lock);
+    free(world->peers);
+    free(world);
+}
+
+bool tt__world_progress(tt__world *world) {
+    bool left = false;
+    for (tt_group *group = world->groups, *next; group; group = next) {
+        next = group->next_group;
+        if (atomic_load_explicit(&group->works, memory_order_relaxed))
+            tt__group_advance(group);
+        left |= atomic_load_explicit(&group->works, memory_order_relaxed) != 0;
+    }
+    return left;
+}
+
+void tt__world_wake(tt__world *world) {
+    tt__control *self = tt__world_control(world);
+    if (self && atomic_load_explicit(&self->sleepers, memory_order_relaxed))
+        tt__doorbell_ring(self);
+}

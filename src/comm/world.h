@@ -1,0 +1,107 @@
+/* A process's membership in a job: who its ranks are, their memory, the links to them. Groups stand on it; the first makes it, the last ends it.
+ *
+ * Locking. `lock` guards the message engine, every group's queue of works, the lists of groups, the heap, and what is known of peers' processes. A
+ * synchronous collective of a group whose queue is empty, on shared memory alone, takes no lock: nobody else touches a group without works. Everybody
+ * else takes it, and gives it back while waiting. */
+#ifndef TT_COMM_WORLD_H
+#define TT_COMM_WORLD_H
+
+#include "comm/message/message.h"
+#include "comm/rankset.h"
+#include "comm/transport/shm.h"
+
+#include <pthread.h>
+
+typedef struct tt__peer {
+    int host;             /* number of its host: ranks with the same share memory with each other */
+    bool local;           /* it shares memory with this process */
+    tt__shm shm;          /* mapped, if local */
+    tt__control *control; /* in shm; NULL if not local */
+    int socket;           /* local: stays open: end of file says that the process is gone; -1: the rank itself */
+    int pidfd;            /* the same, where the pid can be seen and the socket was inherited by a child; or -1 */
+    pid_t pid;            /* 0: not visible here */
+    int64_t stopped_ms;   /* since when it was seen stopped; 0: runs */
+    char hostname[72];
+} tt__peer;
+
+/* A range of the heap. The list covers the heap without gaps, in order. */
+typedef struct tt__extent {
+    struct tt__extent *next;
+    size_t offset, bytes; /* in the rank's memory */
+    bool used;
+} tt__extent;
+
+/* This process's memory behind the control page. */
+typedef struct tt__heap {
+    tt__extent *extents;
+    size_t limit, allocated; /* of what tt_group_alloc() gives */
+} tt__heap;
+
+/* The launcher's store, where it writes how each worker ended. */
+typedef struct tt__launcher {
+    char host[256];
+    int port; /* 0: no launcher */
+} tt__launcher;
+
+typedef struct tt__world {
+    int rank, size;
+    int hosts;     /* how many */
+    bool threaded; /* there are TCP links, so also a thread */
+    pid_t owner;   /* the process that joined */
+    int references; /* groups that are not yet released, but for those that only wait for their memory to be free (`retired`) */
+    int64_t heartbeat_ms;
+    tt__peer *peers; /* (size), the rank's own included */
+    tt__launcher launcher;
+    int memory_fd;
+    tt__heap heap;
+    tt__messages *messages;   /* NULL until needed */
+    struct tt_group *groups;  /* all of this process, linked by ->next_group */
+    struct tt_group *retired; /* destroyed ones whose memory peers may still read */
+    uint32_t groups_named;    /* by this process: see tt__group_name() */
+    uint32_t sleepers;        /* threads of this process that sleep */
+    uint32_t moves;           /* how often a machine took a step: tells a waiting caller that something happens */
+    int64_t last_check_ms;    /* when peers' processes were last looked at */
+    pthread_mutex_t lock;
+} tt__world;
+
+static inline tt__control *tt__world_control(const tt__world *world) { return world->peers[world->rank].control; }
+
+static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world->lock); }
+static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
+
+/* A world of `size`, of which only this process is known. */
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher *launcher);
+
+/* Own memory, shared by `ranks` ranks of this host. */
+tt_status tt__world_make_memory(tt__world *world, int ranks);
+
+/* The end of the membership: when the last group is released, or joining failed. */
+void tt__world_end(tt__world *world);
+
+/* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
+bool tt__world_progress(tt__world *world);
+
+/* Wake this process's own threads that sleep: some work of theirs is done, or a group failed. */
+void tt__world_wake(tt__world *world);
+
+/* ---- heap.c. The lock is held. */
+
+/* Take `bytes` (whole pages) of this process's memory; their pages are not there yet. `limited`: as a tt_group_alloc(), which counts. */
+tt_status tt__heap_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
+void tt__heap_give_back(tt__world *world, tt__extent *extent, bool limited);
+tt_status tt__heap_init(tt__world *world);
+void tt__heap_end(tt__world *world);
+
+/* Where in the own memory `bytes` at `p` lie, if they lie in the heap. */
+static inline bool tt__in_heap(const tt__world *world, const void *p, size_t bytes) {
+    const tt__shm *own = &world->peers[world->rank].shm;
+    uintptr_t base = (uintptr_t)own->base, at = (uintptr_t)p;
+    return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
+}
+
+/* ---- rendezvous/launcher.c */
+
+/* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "". Returns `text`. */
+const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text, size_t size);
+
+#endif
