@@ -89,7 +89,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
 static void refuse(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
-    if (h->role.server && why <= TT__REFUSED_RANK) {
+    if (h->role.server && why <= TT__REFUSED_PLAIN) {
         h->out_size = 0;
         put_header(h, REFUSAL, (uint8_t)why);
     }
@@ -162,7 +162,7 @@ static void on_accept(tt__handshake *h) {
 
 static void on_refusal(tt__handshake *h) {
     uint8_t why = h->in[AT_DETAIL];
-    refuse(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_RANK ? (tt__refusal)why : TT__REFUSED_BROKEN);
+    refuse(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_PLAIN ? (tt__refusal)why : TT__REFUSED_BROKEN);
 }
 
 static void on_message(tt__handshake *h) {
@@ -230,6 +230,13 @@ void tt__handshake_sent(tt__handshake *h, size_t size) {
     memmove(h->out, h->out + size, h->out_size);
 }
 
+size_t tt__handshake_refusal(tt__refusal why, uint8_t message[TT__HANDSHAKE_MESSAGE_MAX]) {
+    tt__handshake none = {.out_size = 0};
+    put_header(&none, REFUSAL, (uint8_t)why);
+    memcpy(message, none.out, none.out_size);
+    return none.out_size;
+}
+
 /* ---- in words */
 
 #define SAME_SECRET "Give all processes of the job the same TT_SECRET or TT_SECRET_FILE (`tutti run` makes one itself)"
@@ -254,6 +261,8 @@ static const struct {
                          "the other side belongs to another job. Are address and port this job's own?"},
     [TT__REFUSED_RANK] = {TT_ERR_AUTH, "it is not, or does not look for, the rank that belongs here",
                           "the other side is not the rank that was expected there"},
+    [TT__REFUSED_PLAIN] = {TT_ERR_AUTH, "it does not encrypt",
+                           "the other side wants an encrypted connection. Give all processes of the job TT_TLS=1"},
     [TT__REFUSED_STRANGER] = {TT_ERR_PROTOCOL, "it does not speak Tutti's handshake",
                               "who listens there does not speak Tutti's handshake. Are address and port right?"},
     [TT__REFUSED_BROKEN] = {TT_ERR_PROTOCOL, "its handshake is broken",

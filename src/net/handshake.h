@@ -46,7 +46,7 @@ typedef enum tt__handshake_state {
     TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send what goes without waiting, then close */
 } tt__handshake_state;
 
-/* Why it failed. The numbers of those up to TT__REFUSED_RANK go over the wire. */
+/* Why it failed. The numbers of those up to TT__REFUSED_PLAIN go over the wire. */
 typedef enum tt__refusal {
     TT__REFUSED_NOT,
     TT__REFUSED_VERSION,   /* another version of this handshake */
@@ -56,6 +56,7 @@ typedef enum tt__refusal {
     TT__REFUSED_PROOF,     /* another secret */
     TT__REFUSED_JOB,       /* another job */
     TT__REFUSED_RANK,      /* not the rank that was expected */
+    TT__REFUSED_PLAIN,     /* the server wants an encrypted connection */
     TT__REFUSED_STRANGER,  /* not this protocol at all */
     TT__REFUSED_BROKEN     /* this protocol, but an impossible message */
 } tt__refusal;
@@ -85,6 +86,9 @@ size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t siz
 
 /* The first `size` bytes of `out` were sent. */
 void tt__handshake_sent(tt__handshake *handshake, size_t size);
+
+/* The message by which a server refuses someone before there is a handshake. Returns its size. */
+size_t tt__handshake_refusal(tt__refusal why, uint8_t message[TT__HANDSHAKE_MESSAGE_MAX]);
 
 /* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prefixes whom it talked to. */
 tt_status tt__handshake_error(const tt__handshake *handshake);

@@ -197,6 +197,16 @@ static void go_on_securing(connection *c) {
         refuse(c, "out of memory");
 }
 
+/* A client of ours is told what is missing; anybody else learns nothing. What it has said is read, so that it sees an end and not a reset. */
+static void refuse_at_door(connection *c, uint8_t first, const char *why) {
+    uint8_t refusal[TT__HANDSHAKE_MESSAGE_MAX];
+    size_t size = tt__handshake_refusal(TT__REFUSED_PLAIN, refusal);
+    bool done = recv(c->stream.fd, c->hall->read_buffer, sizeof c->hall->read_buffer, MSG_DONTWAIT) > 0;
+    if (done && first == TT__HANDSHAKE_FIRST_BYTE)
+        done = send(c->stream.fd, refusal, size, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+    refuse(c, done ? why : "it left at once");
+}
+
 static void look_at_first_byte(connection *c) {
     tt__hall *hall = c->hall;
     uint8_t first;
@@ -210,9 +220,7 @@ static void look_at_first_byte(connection *c) {
     }
     switch (tt__gate_ask(&hall->gate, &c->newcomer, first, c->peer, &why)) {
     case TT__GATE_REFUSE:
-        (void)!recv(c->stream.fd, hall->read_buffer, sizeof hall->read_buffer,
-                    MSG_DONTWAIT); /* so that it sees an end, not a reset */
-        refuse(c, why);
+        refuse_at_door(c, first, why);
         return;
     case TT__GATE_SERVE:
         let_in(c);
