@@ -59,36 +59,38 @@ void tt__group_free(tt_group *group) {
 
 /* ---- works */
 
-static tt_status copy_list(unsigned char **to, const void *list, size_t bytes, const void **place) {
-    if (!list)
-        return TT_OK;
-    memcpy(*to, list, bytes);
-    *place = *to;
-    *to += bytes;
-    return TT_OK;
-}
-
 /* The call's arrays, into memory of the work's own. */
 static tt_status copy_lists(tt_work *work) {
     tt_call *call = &work->call;
-    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size,
-           list = n * sizeof(size_t);
-    size_t bufs = call->bufs ? call->buffers * sizeof *call->bufs : 0;
-    size_t bytes = bufs + list * ((call->send_counts != NULL) + (call->send_offsets != NULL) +
-                                  (call->recv_counts != NULL) + (call->recv_offsets != NULL));
+    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
+    struct list {
+        void *place; /* of the pointer */
+        size_t bytes;
+    } lists[] = {{&call->bufs, call->buffers * sizeof *call->bufs}, {&call->ops, call->buffers * sizeof *call->ops},
+                 {&call->send_counts, n * sizeof(size_t)},          {&call->send_offsets, n * sizeof(size_t)},
+                 {&call->recv_counts, n * sizeof(size_t)},          {&call->recv_offsets, n * sizeof(size_t)}};
+    enum { LISTS = sizeof lists / sizeof *lists };
+    const void *given[LISTS];
+    size_t bytes = 0;
+    for (int i = 0; i < LISTS; i++) {
+        memcpy(&given[i], lists[i].place, sizeof given[i]);
+        bytes += given[i] ? lists[i].bytes : 0;
+    }
     if (bytes > work->lists_bytes) {
-        void *lists = realloc(work->lists, bytes);
-        if (!lists)
+        void *room = realloc(work->lists, bytes);
+        if (!room)
             return tt__fail(TT_ERR_MEMORY, "no memory for the lists of %s", tt_op_name(call->op));
-        work->lists = lists;
+        work->lists = room;
         work->lists_bytes = bytes;
     }
     unsigned char *to = work->lists;
-    copy_list(&to, call->bufs, bufs, (const void **)&call->bufs);
-    copy_list(&to, call->send_counts, list, (const void **)&call->send_counts);
-    copy_list(&to, call->send_offsets, list, (const void **)&call->send_offsets);
-    copy_list(&to, call->recv_counts, list, (const void **)&call->recv_counts);
-    copy_list(&to, call->recv_offsets, list, (const void **)&call->recv_offsets);
+    for (int i = 0; i < LISTS; i++) {
+        if (!given[i] || !lists[i].bytes)
+            continue;
+        memcpy(to, given[i], lists[i].bytes);
+        memcpy(lists[i].place, &(void *){to}, sizeof(void *));
+        to += lists[i].bytes;
+    }
     return TT_OK;
 }
 

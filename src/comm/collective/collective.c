@@ -31,17 +31,18 @@ tt_status tt__check_call(tt_group *group, const char *name, const void *buf, siz
     return refusal ? tt__fail(TT_ERR_UNSUPPORTED, "%s: %s", name, refusal) : TT_OK;
 }
 
-tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, size_t n,
-                           tt_dtype dtype) {
+tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, tt_dtype dtype) {
     size_t sum = 0;
+    TT__TRY(tt__group_usable(group));
     if (!counts)
         return tt__fail(TT_ERR_INVALID, "%s: a list of counts is NULL", name);
-    for (size_t i = 0; i < n; i++) {
+    for (int i = 0; i < group->size; i++) {
         sum += counts[i];
         if (counts[i] > PTRDIFF_MAX || sum > PTRDIFF_MAX)
             return tt__fail(TT_ERR_INVALID, "%s: the counts' sum is more than memory can hold", name);
     }
-    return tt__check_call(group, name, buf, sum, dtype, TT_SUM, 0);
+    TT__TRY(tt__check_call(group, name, buf, sum / (size_t)group->size, dtype, TT_SUM, 0));
+    return buf || !sum ? TT_OK : tt__fail(TT_ERR_INVALID, "%s: the buffer of %zu elements is NULL", name, sum);
 }
 
 const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
