@@ -1,0 +1,325 @@
+/* A storm of deaths: a rank is killed or frozen, or a host is cut off, at a random moment. Every survivor's call must end with an error that names who it
+ * was: after a crash within a moment, after a freeze or a cut within the heartbeat. Nothing may be left: no process, listening socket or file.
+ *
+ * Each case prints nothing; a storm prints how long it took survivors to learn of it. */
+#include "support/calls.h"
+#include "support/hosts.h"
+#include "support/netlab.h"
+#include "support/ranks.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { HEARTBEAT_MS = 1000, JOIN_MS = 3000, SLACK_MS = 700, MAX_BYTES = 200000, LAB_HOSTS = 4, EXIT_CALLS = 30 };
+
+typedef enum fault { KILL, FREEZE, CUT } fault;
+typedef enum moment { START, IN_BARRIER, IN_CALLS, IDLE, EXIT, MOMENTS } moment;
+
+static const char *const fault_names[] = {"killed", "frozen", "cut off"};
+static const char *const moment_names[] = {"start", "barrier", "calls", "idle", "exit"};
+
+/* What a rank says of itself, in memory shared with the test. */
+typedef struct testimony {
+    _Atomic int under_way; /* joined */
+    tt_status status;
+    int64_t returned_ns;
+    char text[1200];
+} testimony;
+
+typedef struct scene {
+    fault fault;
+    moment moment;
+    int world, victim;
+    enum hosts hosts;
+    const netlab *lab; /* not NULL: ranks live there, rank r on host r mod LAB_HOSTS */
+    uint64_t state;
+    testimony *told; /* (world) */
+    int64_t struck_ns;
+} scene;
+
+static int host_of(int rank) { return rank % LAB_HOSTS; }
+
+/* Does the fault hit this rank? */
+static bool is_victim(const scene *scene, int rank) {
+    return scene->fault == CUT ? host_of(rank) == host_of(scene->victim) : rank == scene->victim;
+}
+
+/* ---- ranks */
+
+/* Random calls, the same on all ranks, until one fails. */
+static tt_status call_forever(const scene *scene, tt_group *group, int rank) {
+    uint64_t state = scene->state;
+    void *send = malloc(drawn_bytes(scene->world, MAX_BYTES)), *recv = malloc(drawn_bytes(scene->world, MAX_BYTES));
+    tt_status status = TT_OK;
+    CHECK(send && recv);
+    while (!status) {
+        drawn call = drawn_call(&state, scene->world, MAX_BYTES);
+        drawn_fill(&call, rank, scene->world, send, recv);
+        status = drawn_make(group, &call, rank, scene->world, send, recv, NULL);
+    }
+    free(send);
+    free(recv);
+    return status;
+}
+
+static tt_status be_busy(const scene *scene, tt_group *group, int rank) {
+    tt_status status = TT_OK;
+    if (scene->moment == IDLE && is_victim(scene, rank) && scene->fault != CUT)
+        for (;;)
+            pause();
+    if (scene->moment == IN_CALLS)
+        return call_forever(scene, group, rank);
+    for (int i = 0; !status && (scene->moment != EXIT || i < EXIT_CALLS); i++) {
+        status = tt_barrier(group);
+        if (scene->moment == IDLE) /* meanwhile nobody is in a call for most of the time */
+            usleep(2000);
+    }
+    return status;
+}
+
+static int body(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    testimony *mine = &scene->told[rank];
+    tt_group *group = NULL;
+    hosts_enter(scene->hosts, rank);
+    CHECK(!scene->lab || netlab_enter(scene->lab, host_of(rank)));
+    tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
+                                             .timeout_ms = JOIN_MS, .heartbeat_ms = HEARTBEAT_MS);
+    if (!status) {
+        tt_group_set_timeout_ms(group, 30000);
+        atomic_store(&mine->under_way, 1);
+        status = be_busy(scene, group, rank);
+    }
+    mine->returned_ns = tt__now_ns();
+    mine->status = status;
+    snprintf(mine->text, sizeof mine->text, "%s", status ? tt_last_error() : "");
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* ---- striking */
+
+static void sleep_us(int64_t us) {
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
+static void strike(scene *scene, const ranks *ranks, uint64_t *state) {
+    if (scene->moment != START)
+        for (int r = 0; r < scene->world; r++)
+            while (!atomic_load(&scene->told[r].under_way) && !scene->told[r].returned_ns)
+                sleep_us(200);
+    sleep_us((int64_t)storm_below(state, scene->moment == START ? 15000 : scene->moment == EXIT ? 1500 : 10000));
+    scene->struck_ns = tt__now_ns();
+    if (scene->fault == CUT)
+        assert_true(netlab_link(scene->lab, host_of(scene->victim), false));
+    else
+        kill(ranks->pid[scene->victim], scene->fault == KILL ? SIGKILL : SIGSTOP);
+}
+
+/* Reap everybody. A frozen victim stays until the others are through with it. */
+static int reap(scene *scene, ranks *ranks) {
+    int bad = 0;
+    for (int r = 0; r < scene->world; r++)
+        if (r != scene->victim || scene->fault == CUT)
+            bad += end_of_rank(ranks, r) != 0;
+    if (scene->fault == CUT) {
+        assert_true(netlab_link(scene->lab, host_of(scene->victim), true));
+    } else {
+        kill(ranks->pid[scene->victim], SIGKILL);
+        end_of_rank(ranks, scene->victim);
+    }
+    tt_store_server_free(ranks->server);
+    return bad;
+}
+
+/* ---- judging */
+
+static bool names_rank(const char *text, int rank) {
+    char alone[16], first[16];
+    snprintf(alone, sizeof alone, "rank %d ", rank);
+    snprintf(first, sizeof first, "ranks %d", rank); /* "ranks 2, 6 did not join" */
+    return strstr(text, alone) || strstr(text, first);
+}
+
+/* Survivors name the victim. Where a host is cut off, each side names somebody of the other. */
+static bool names_right(const scene *scene, int rank, const char *text) {
+    if (scene->fault != CUT)
+        return names_rank(text, scene->victim);
+    for (int r = 0; r < scene->world; r++)
+        if (is_victim(scene, r) != is_victim(scene, rank) && names_rank(text, r))
+            return true;
+    return false;
+}
+
+static int64_t limit_ms(const scene *scene) {
+    if (scene->moment == START)
+        return JOIN_MS + HEARTBEAT_MS + SLACK_MS;
+    return scene->fault == KILL ? SLACK_MS : HEARTBEAT_MS + SLACK_MS;
+}
+
+static bool judged(const scene *scene, int r) {
+    const testimony *told = &scene->told[r];
+    int64_t took_ms = (told->returned_ns - scene->struck_ns) / 1000000;
+    if (!told->status)
+        return scene->moment == EXIT;
+    bool about_joining = scene->moment == START && (told->status == TT_ERR_TIMEOUT || told->status == TT_ERR_NET);
+    return (told->status == TT_ERR_PEER || about_joining) && names_right(scene, r, told->text) &&
+           took_ms <= limit_ms(scene);
+}
+
+static void explain(const scene *scene, long number) {
+    fprintf(stderr, "case %ld (seed %ld): rank %d of %d %s at %s, on %s%s\n", number, storm_number("TT_STORM_SEED", 1),
+            scene->victim, scene->world, fault_names[scene->fault], moment_names[scene->moment],
+            hosts_name(scene->hosts), scene->lab ? " in name spaces" : "");
+    for (int r = 0; r < scene->world; r++)
+        fprintf(stderr, "  rank %d: %s after %.1f ms: %s\n", r, tt_status_name(scene->told[r].status),
+                (double)(scene->told[r].returned_ns - scene->struck_ns) / 1e6, scene->told[r].text);
+}
+
+/* How long the survivors took. */
+typedef struct latencies {
+    size_t count;
+    double ms[32768];
+} latencies;
+
+static int compare_ms(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_latencies(const char *what, latencies *all) {
+    if (!all->count)
+        return;
+    qsort(all->ms, all->count, sizeof *all->ms, compare_ms);
+    print_message("%s: %zu survivors learned of it after a median of %.1f ms, 99th percentile %.1f, longest %.1f\n",
+                  what, all->count, all->ms[all->count / 2], all->ms[(size_t)(0.99 * (double)(all->count - 1))],
+                  all->ms[all->count - 1]);
+}
+
+static void note(const scene *scene, latencies all[3]) {
+    latencies *of = &all[scene->fault];
+    for (int r = 0; r < scene->world; r++)
+        if ((scene->fault == CUT || r != scene->victim) && scene->told[r].status && scene->moment != START &&
+            scene->moment != EXIT && of->count < sizeof of->ms / sizeof *of->ms)
+            of->ms[of->count++] = (double)(scene->told[r].returned_ns - scene->struck_ns) / 1e6;
+}
+
+static bool play(scene *scene, long number, uint64_t *state, latencies all[3]) {
+    size_t size = CALLS_WORLD * sizeof(testimony);
+    ranks ranks;
+    scene->told = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene->told != MAP_FAILED);
+    start_ranks(&ranks, scene->world, body, scene);
+    strike(scene, &ranks, state);
+    bool good = reap(scene, &ranks) == 0;
+    for (int r = 0; r < scene->world; r++)
+        if (scene->fault == CUT || r != scene->victim)
+            good &= judged(scene, r);
+    if (!good)
+        explain(scene, number);
+    note(scene, all);
+    munmap(scene->told, size);
+    return good;
+}
+
+/* ---- what is left */
+
+/* Listening sockets and abstract names in this network name space. In a lab nobody else has any. */
+static int lines_with(const char *path, const char *what) {
+    FILE *file = fopen(path, "r");
+    char line[512];
+    int n = 0;
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        n += strstr(line, what) != NULL;
+    fclose(file);
+    return n;
+}
+
+static int listening(void) { return lines_with("/proc/net/tcp", " 0A ") + lines_with("/proc/net/tcp6", " 0A "); }
+
+static int files_of_ours(void) {
+    DIR *folder = opendir("/dev/shm");
+    int n = 0;
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        n += strstr(entry->d_name, "tutti") != NULL;
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+static void nothing_is_left(const netlab *lab) {
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(files_of_ours(), 0);
+    for (int h = 0; lab && h < lab->hosts; h++) {
+        assert_int_equal(setns(lab->space[h], CLONE_NEWNET), 0);
+        assert_int_equal(listening(), 0);
+        assert_int_equal(lines_with("/proc/net/unix", "@tutti"), 0);
+        assert_int_equal(setns(lab->lab, CLONE_NEWNET), 0);
+    }
+}
+
+/* ---- storms */
+
+/* Where a storm takes place, and which faults there are. */
+typedef struct place {
+    enum hosts hosts;
+    bool in_lab;
+    size_t faults;
+    long cases; /* of the lean form */
+} place;
+
+static long storm(const place *place, const netlab *lab, latencies all[3]) {
+    long cases = storm_number("TT_STORM_CASES", place->cases), bad = 0;
+    for (long i = 0; i < cases; i++) {
+        uint64_t state = storm_case(i);
+        scene scene = {.hosts = place->hosts, .lab = lab, .moment = (moment)(i % MOMENTS)};
+        /* A crash is quickly told, so there are more of them. */
+        scene.fault = storm_below(&state, 3) < 2 ? KILL : (fault)(1 + storm_below(&state, place->faults - 1));
+        scene.world = 2 + (int)storm_below(&state, CALLS_WORLD - 1);
+        scene.victim = (int)storm_below(&state, (size_t)scene.world);
+        scene.state = storm_draw(&state);
+        if (scene.fault == CUT && scene.moment == START)
+            scene.moment = IN_CALLS;
+        if (!storm_skips(i))
+            bad += !play(&scene, i, &state, all);
+    }
+    return bad;
+}
+
+static void storm_at(const place *place) {
+    netlab lab;
+    if (!hosts_wanted(place->in_lab ? HOSTS_ALONE : place->hosts))
+        skip();
+    latencies *all = calloc(3, sizeof *all);
+    assert_non_null(all);
+    const char *why = place->in_lab ? netlab_open(&lab, LAB_HOSTS) : NULL;
+    if (why) {
+        print_message("skipped: %s\n", why);
+        free(all);
+        skip();
+    }
+    long bad = storm(place, place->in_lab ? &lab : NULL, all);
+    nothing_is_left(place->in_lab ? &lab : NULL);
+    for (int f = 0; f < 3; f++)
+        print_latencies(fault_names[f], &all[f]);
+    if (place->in_lab)
+        netlab_close(&lab);
+    free(all);
+    assert_int_equal(bad, 0);
+}
+
+static void on_one_host(void **state) {
+    (void)state;
+    storm_at(&(place){HOSTS_ONE, false, 2, 15});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_one_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
