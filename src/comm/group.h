@@ -147,7 +147,7 @@ void tt__group_unlink(tt_group *group);
 
 /* ---- work_messages.c */
 
-/* The work's messages are done: did all go well? The error names the peers. */
+/* Did those of the work's messages that are done go well? The error names the peer. */
 tt_status tt__check_messages(tt_work *work);
 
 /* Take those that are not done back. */
@@ -229,6 +229,9 @@ typedef struct tt__member {
     const char *algorithms; /* likewise, or NULL */
     tt__launcher launcher;  /* whose ranks these are */
 } tt__member;
+
+/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. rendezvous/tuning_agree.c */
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
 tt_status tt__native_join(tt_group **out, const tt__member *member);

@@ -27,6 +27,8 @@ static void orphan(tt_work *child) {
 }
 
 void tt__work_complete(tt_work *work, tt_status status) {
+    if (status)
+        tt__cancel_messages(work);
     if (work->child)
         orphan(work->child);
     work->child = NULL;
@@ -84,7 +86,7 @@ static tt_status start(tt_work *work) {
 static bool is_ready(tt_work *work) {
     switch (work->wait.what) {
     case TT__MESSAGES:
-        return !atomic_load_explicit(&work->pending, memory_order_acquire);
+        return atomic_load_explicit(&work->pending, memory_order_acquire) <= work->wait.target;
     case TT__CHILD:
         return !work->child || atomic_load_explicit(&work->child->done, memory_order_acquire);
     default:
@@ -94,6 +96,8 @@ static bool is_ready(tt_work *work) {
 
 /* What came of messages or of the child that the work waited for. */
 static tt_status outcome(tt_work *work) {
+    if (work->wait.what == TT__MESSAGES)
+        return tt__check_messages(work);
     if (work->wait.what != TT__CHILD || !work->child)
         return TT_OK;
     tt_work *child = work->child;

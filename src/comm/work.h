@@ -46,7 +46,7 @@ typedef struct tt__wait {
     enum { TT__ARRIVAL, TT__STEP, TT__MESSAGES, TT__CHILD } what;
     uint32_t target;
     int next, end; /* ARRIVAL, STEP: group ranks next..end-1 have arrived at call `target`, or finished step `target` */
-    /* MESSAGES: until work->pending is 0. CHILD: until work->child->done */
+    /* MESSAGES: until work->pending is `target` or less. CHILD: until work->child->done */
 } tt__wait;
 
 typedef enum tt__phase { TT__QUEUED, TT__PUBLISHED, TT__RUNNING, TT__DONE } tt__phase;

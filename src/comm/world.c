@@ -58,6 +58,7 @@ void tt__world_end(tt__world *world) {
         close(world->memory_fd);
     tt__heap_end(world);
     pthread_mutex_destroy(&world->lock);
+    free(world->tuning);
     free(world->peers);
     free(world);
 }

@@ -6,6 +6,7 @@
 #ifndef TT_COMM_WORLD_H
 #define TT_COMM_WORLD_H
 
+#include "comm/collective/choose.h"
 #include "comm/message/message.h"
 #include "comm/rankset.h"
 #include "comm/transport/shm.h"
@@ -57,6 +58,7 @@ typedef struct tt__world {
     tt__messages *messages;   /* NULL until needed */
     struct tt_group *groups;  /* all of this process, linked by ->next_group */
     struct tt_group *retired; /* destroyed ones whose memory peers may still read */
+    tt__tuning *tuning;       /* rank 0's table of algorithms; NULL: the built-in one */
     uint32_t groups_named;    /* by this process: see tt__group_name() */
     uint32_t sleepers;        /* threads of this process that sleep */
     uint32_t moves;           /* how often a machine took a step: tells a waiting caller that something happens */

@@ -167,6 +167,8 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     if (!status && world->size > 1)
         status = meet_others(world, member, deadline_ms);
     if (!status)
+        status = tt__tuning_agree(world, member);
+    if (!status)
         status = make_first_group(&group, world, member->timeout_ms);
     if (!status)
         status = leave_store(group, deadline_ms);

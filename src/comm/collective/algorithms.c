@@ -1,13 +1,60 @@
 #include "comm/collective/algorithms.h"
 
 #include "base/error.h"
+#include "comm/collective/choose.h"
 #include "comm/collective/collective.h"
+#include "comm/collective/message_algorithms.h"
 
 const tt__algorithm *const tt__algorithms[] = {
-    &tt__all_reduce_inline, &tt__all_reduce_symmetric, &tt__all_reduce_staged,    &tt__reduce_inline,
-    &tt__reduce_symmetric,  &tt__reduce_staged,        &tt__broadcast_inline,     &tt__broadcast_symmetric,
-    &tt__broadcast_staged,  &tt__all_gather_inline,    &tt__all_gather_symmetric, &tt__all_gather_staged,
-    &tt__barrier_words,     &tt__exchange_words,
+    &tt__all_reduce_inline,
+    &tt__all_reduce_symmetric,
+    &tt__all_reduce_staged,
+    &tt__reduce_inline,
+    &tt__reduce_symmetric,
+    &tt__reduce_staged,
+    &tt__broadcast_inline,
+    &tt__broadcast_symmetric,
+    &tt__broadcast_staged,
+    &tt__all_gather_inline,
+    &tt__all_gather_symmetric,
+    &tt__all_gather_staged,
+    &tt__barrier_words,
+    &tt__exchange_words,
+    /* On messages; of each op the plainest first. */
+    &tt__barrier_dissemination,
+    &tt__barrier_hierarchical,
+    &tt__all_reduce_direct,
+    &tt__all_reduce_slices,
+    &tt__all_reduce_halving_doubling,
+    &tt__all_reduce_ring,
+    &tt__all_reduce_hierarchical,
+    &tt__reduce_direct,
+    &tt__reduce_slices,
+    &tt__reduce_binomial,
+    &tt__reduce_scatter_direct,
+    &tt__reduce_scatter_halving,
+    &tt__broadcast_direct,
+    &tt__broadcast_binomial,
+    &tt__broadcast_chain,
+    &tt__broadcast_scatter,
+    &tt__broadcast_hierarchical,
+    &tt__all_gather_direct,
+    &tt__all_gather_ring,
+    &tt__all_gather_bruck,
+    &tt__all_gather_doubling,
+    &tt__all_gather_hierarchical,
+    &tt__all_gather_v_direct,
+    &tt__all_gather_v_ring,
+    &tt__gather_direct,
+    &tt__gather_binomial,
+    &tt__scatter_direct,
+    &tt__scatter_binomial,
+    &tt__all_to_all_direct,
+    &tt__all_to_all_pairwise,
+    &tt__all_to_all_bruck,
+    &tt__all_to_all_v_direct,
+    &tt__all_to_all_v_pairwise,
+    &tt__all_reduce_coalesced_packed,
 };
 const size_t tt__algorithm_count = sizeof tt__algorithms / sizeof *tt__algorithms;
 
@@ -32,6 +79,9 @@ static bool serves(const tt__algorithm *algorithm, const tt_work *work) {
 }
 
 const tt__algorithm *tt__choose(const tt_work *work) {
+    const tt__algorithm *chosen = work->group->shared ? NULL : tt__choose_on_messages(work->group, &work->call);
+    if (chosen)
+        return chosen;
     for (size_t i = 0; i < tt__algorithm_count; i++)
         if (serves(tt__algorithms[i], work))
             return tt__algorithms[i];

@@ -1,0 +1,25 @@
+/* hierarchical, for barrier: inside the hosts, between one rank of each, and inside again, so that these tell the others.
+ *
+ *   steps between hosts   those of a barrier among the hosts */
+#include "comm/collective/hierarchical.h"
+#include "comm/collective/message_algorithms.h"
+
+enum stage { ARRIVE, BETWEEN, LEAVE };
+
+static tt__next next(tt_work *work) {
+    const tt_call barrier = {.op = TT_OP_BARRIER};
+    int stage = work->stage++;
+    if (stage == BETWEEN && work->group->local->rank)
+        stage = work->stage++;
+    if (stage == BETWEEN)
+        return tt__leg(work, work->group->cross, barrier);
+    return stage <= LEAVE ? tt__leg(work, work->group->local, barrier) : TT__NEXT_DONE;
+}
+
+static bool serves(const tt_group *group, const tt_call *call) {
+    (void)call;
+    return tt__has_hosts(group);
+}
+
+const tt__algorithm tt__barrier_hierarchical = {"hierarchical", TT_OP_BARRIER, .children = true, .serves = serves,
+                                                .next = next};

@@ -1,0 +1,106 @@
+/* Choosing an algorithm on messages, and the table that is built in. */
+#include "comm/collective/choose.h"
+
+#include "comm/collective/algorithms.h"
+
+enum { MAX_HOSTS = 1024 };
+
+/* Made with `tutti tune` over loopback TCP and between network name spaces of 1 Gbit/s; docs/collectives.md has the measurements. */
+static const char default_table[] = "# op                  ranks  hosts  bytes  algorithm\n"
+                                    "barrier               *      2-     *      hierarchical\n"
+                                    "barrier               *      *      *      dissemination\n"
+                                    "all_reduce            2      *      *      direct\n"
+                                    "all_reduce            *      2-     *      hierarchical\n"
+                                    "all_reduce            3-4    *      16K    direct\n"
+                                    "all_reduce            5-16   *      4K     direct\n"
+                                    "all_reduce            17-64  *      1K     halving_doubling\n"
+                                    "all_reduce            3-64   *      *      slices\n"
+                                    "all_reduce            *      *      *      halving_doubling\n"
+                                    "reduce                2-8    *      16K    direct\n"
+                                    "reduce                2      *      *      direct\n"
+                                    "reduce                9-     *      16K    binomial\n"
+                                    "reduce                3-64   *      *      slices\n"
+                                    "reduce                *      *      *      binomial\n"
+                                    "reduce_scatter        2-64   *      *      direct\n"
+                                    "reduce_scatter        *      *      *      halving\n"
+                                    "broadcast             *      2-     *      hierarchical\n"
+                                    "broadcast             2-8    *      16K    direct\n"
+                                    "broadcast             2      *      *      binomial\n"
+                                    "broadcast             *      *      64K    binomial\n"
+                                    "broadcast             3-64   *      *      scatter_all_gather\n"
+                                    "broadcast             *      *      *      chain\n"
+                                    "all_gather            *      2-     *      hierarchical\n"
+                                    "all_gather            9-     *      2K     recursive_doubling\n"
+                                    "all_gather            9-     *      2K     bruck\n"
+                                    "all_gather            2-64   *      *      direct\n"
+                                    "all_gather            *      *      *      ring\n"
+                                    "all_gather_v          2-64   *      *      direct\n"
+                                    "all_gather_v          *      *      *      ring\n"
+                                    "gather                33-    *      1K     binomial\n"
+                                    "gather                *      *      *      direct\n"
+                                    "scatter               33-    *      1K     binomial\n"
+                                    "scatter               *      *      *      direct\n"
+                                    "all_to_all            9-     *      256    bruck\n"
+                                    "all_to_all            2-16   *      *      direct\n"
+                                    "all_to_all            *      *      *      pairwise\n"
+                                    "all_to_all_v          2-16   *      *      direct\n"
+                                    "all_to_all_v          *      *      *      pairwise\n"
+                                    "all_reduce_coalesced  *      *      *      packed\n";
+
+const char *tt__tuning_default(void) { return default_table; }
+
+/* How many hosts a group's ranks are on. Host numbers are small: they count from 0 within the job. */
+static uint32_t hosts_of(const tt_group *group) {
+    uint64_t seen[MAX_HOSTS / 64] = {0};
+    uint32_t hosts = 0;
+    if (group->shared || !group->world || !group->world->peers)
+        return 1;
+    for (int r = 0; r < group->size; r++) {
+        unsigned host = (unsigned)group->world->peers[group->ranks[r]].host % MAX_HOSTS;
+        hosts += !(seen[host / 64] >> host % 64 & 1);
+        seen[host / 64] |= UINT64_C(1) << host % 64;
+    }
+    return hosts;
+}
+
+/* The same on all ranks, whatever they pass. */
+static uint64_t bytes_of(const tt_group *group, const tt_call *call) {
+    uint64_t size = tt_dtype_size(call->dtype), total = 0;
+    if (call->op == TT_OP_ALL_TO_ALL_V)
+        return 0;
+    if (call->op != TT_OP_ALL_GATHER_V)
+        return call->count * size;
+    for (int r = 0; r < group->size; r++)
+        total += call->recv_counts[r];
+    return total * size / (uint64_t)group->size;
+}
+
+static bool serves(const tt__algorithm *algorithm, const tt_group *group, const tt_call *call) {
+    return algorithm->op == call->op && !algorithm->shared && (!algorithm->serves || algorithm->serves(group, call));
+}
+
+static bool within(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
+
+/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are written for. */
+static const tt__algorithm *first_of(const tt_group *group, const tt_call *call) {
+    for (size_t i = 0; i < tt__algorithm_count; i++)
+        if (!tt__algorithms[i]->own_order && serves(tt__algorithms[i], group, call))
+            return tt__algorithms[i];
+    return NULL;
+}
+
+const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {
+    uint32_t hosts = hosts_of(group), ranks = (uint32_t)group->size;
+    uint64_t bytes = bytes_of(group, call);
+    for (size_t i = 0; group->size > 1 && tuning && i < tuning->count; i++) {
+        const tt__rule *rule = &tuning->rules[i];
+        if (rule->algorithm->op == call->op && bytes <= rule->bytes && within(rule->ranks, ranks) &&
+            within(rule->hosts, hosts) && serves(rule->algorithm, group, call))
+            return rule->algorithm;
+    }
+    return first_of(group, call);
+}
+
+const tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call) {
+    return tt__choose_by(group->world->tuning, group, call);
+}

@@ -1,0 +1,58 @@
+/* Which algorithm serves a call on messages: the first line of a table that fits.
+ *
+ * The table is text, one rule a line, "#" begins a comment:
+ *
+ *   # op         ranks  hosts  bytes  algorithm
+ *   all_reduce   2      *      *      direct
+ *   all_reduce   3-8    *      32K    direct          up to 32 KiB
+ *   all_reduce   *      2-     *      hierarchical    two hosts or more
+ *   all_reduce   *      *      *      slices
+ *
+ * ranks, hosts: a number, "A-B", "A-", or "*". bytes: of the call at most so many (K, M, G), or "*": of the buffer that is reduced or broadcast; of one block where
+ * every rank has its own (of uneven ones the average; of all_to_all_v 0, since no rank knows all). A line whose algorithm does not serve the
+ * call (hierarchical on one host) is passed over. An algorithm with an order of its own (ring of all_reduce) is used only by a line that names it.
+ *
+ * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the one built in; before its lines come
+ * those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for all ranks, hosts and bytes. */
+#ifndef TT_COMM_COLLECTIVE_CHOOSE_H
+#define TT_COMM_COLLECTIVE_CHOOSE_H
+
+#include <tutti/backend.h>
+
+struct tt__algorithm;
+
+enum { TT__RULES = 512 };
+
+typedef struct tt__span_of {
+    uint32_t from, to;
+} tt__span_of;
+
+typedef struct tt__rule {
+    const struct tt__algorithm *algorithm; /* and its op */
+    tt__span_of ranks, hosts;
+    uint64_t bytes; /* at most */
+} tt__rule;
+
+typedef struct tt__tuning {
+    size_t count;
+    tt__rule rules[TT__RULES];
+} tt__tuning;
+
+/* Rank 0: the table's text, forced algorithms first. `algorithms`: the option, or NULL. *text is the caller's, to be freed. Errors:
+ * TT_ERR_INVALID an algorithm that does not exist (the text lists those that do), a line that is not understood (file, line,
+ * what was expected); TT_ERR_IO $TT_TUNING can't be read. */
+tt_status tt__tuning_text(const char *algorithms, char **text);
+
+/* Read a table. `source` names it in errors. */
+tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source);
+
+/* The algorithm for a call; NULL: messages don't serve this op. Without a table the first that serves. */
+const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
+
+/* By the world's table. */
+const struct tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call);
+
+/* The table that is built in. */
+const char *tt__tuning_default(void);
+
+#endif

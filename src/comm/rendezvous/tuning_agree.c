@@ -1,0 +1,51 @@
+/* Rank 0's table of algorithms becomes everybody's, through the store. */
+#include "base/error.h"
+#include "comm/group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_SIZE = 128 };
+static const char error_mark[] = "error ";
+
+/* Tell the others the table, or that there is none and why. */
+static tt_status tell(const tt__member *member, const char *key, const char *text, tt_status status) {
+    char error[1024];
+    int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
+    if (!member->store)
+        return status;
+    tt_status told = tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text));
+    return status ? tt__fail(status, "%s", error + strlen(error_mark)) : told;
+}
+
+/* What rank 0 told; to be freed. */
+static tt_status hear(const tt__member *member, const char *key, char **text) {
+    tt_store_value value = {0};
+    TT__TRY(tt_store_get(member->store, key, &value));
+    char *copy = strndup(value.data, value.size);
+    tt_store_value_free(&value);
+    if (!copy)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (strncmp(copy, error_mark, strlen(error_mark)) != 0) {
+        *text = copy;
+        return TT_OK;
+    }
+    tt_status status = tt__fail(TT_ERR_INVALID, "rank 0: %s", copy + strlen(error_mark));
+    free(copy);
+    return status;
+}
+
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
+    char key[KEY_SIZE], *text = NULL;
+    snprintf(key, sizeof key, "%s/tuning", member->prefix);
+    tt_status status = member->rank ? hear(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+    if (!member->rank)
+        status = tell(member, key, text, status);
+    if (!status && !(world->tuning = calloc(1, sizeof *world->tuning)))
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (!status)
+        status = tt__tuning_parse(world->tuning, text, "rank 0's table of algorithms");
+    free(text);
+    return status;
+}

@@ -1,0 +1,649 @@
+/* Every algorithm on messages, in a simulation: all ranks live in this process, messages are delivered in random order (each seed another), sends end before
+ * or after they are received. Results are compared bit by bit with the tree over all leaves. A second simulation gives every message the same
+ * time of travel and counts steps and bytes against what the algorithms' files say. */
+#include "comm/collective/algorithms.h"
+#include "comm/collective/message_algorithms.h"
+#include "comm/group.h"
+#include "comm/reduce_tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_RANKS = 128, MAX_WORKS = 2 * MAX_RANKS, MAX_MOVING = 2 * MAX_RANKS * MAX_RANKS };
+
+/* ---- the simulation */
+
+/* One end of a message that waits for the other. */
+typedef struct end {
+    struct end *next;
+    tt__message *message; /* NULL: a send that is done already; its data were copied */
+    void *data;
+    size_t bytes;
+    uint32_t group, seq, step;
+    int from, to;
+    long time;
+} end;
+
+typedef struct pair {
+    end *send, *recv;
+} pair;
+
+static struct {
+    int ranks;
+    tt__world world;
+    tt__peer peers[MAX_RANKS];
+    int all[MAX_RANKS];
+    tt_group groups[MAX_RANKS], local[MAX_RANKS], cross[MAX_RANKS];
+    int local_ranks[MAX_RANKS][MAX_RANKS], cross_ranks[MAX_RANKS][MAX_RANKS];
+    tt_work *works[MAX_WORKS]; /* not done */
+    int work_count;
+    end *sends[MAX_RANKS], *recvs[MAX_RANKS]; /* by receiver, without the other end */
+    pair moving[MAX_MOVING];
+    int moving_count;
+    bool timed;
+    long now;
+    size_t sent[MAX_RANKS]; /* bytes */
+    uint32_t random;
+} sim;
+
+static tt__tuning tuning;
+
+static uint32_t draw(uint32_t below) {
+    sim.random = sim.random * 1664525u + 1013904223u;
+    return (sim.random >> 8) % below;
+}
+
+static bool fits(const end *a, const end *b) {
+    return a->from == b->from && a->group == b->group && a->seq == b->seq && a->step == b->step;
+}
+
+/* The other end, taken out of its list. */
+static end *other_end(end **list, const end *of) {
+    for (end **at = list; *at; at = &(*at)->next)
+        if (fits(*at, of)) {
+            end *found = *at;
+            *at = found->next;
+            return found;
+        }
+    return NULL;
+}
+
+static void finish_message(end *e) {
+    if (e->message) {
+        e->message->done = true;
+        atomic_fetch_sub(e->message->pending, 1);
+    }
+}
+
+static void post_end(tt_work *work, size_t slot, int peer, uint32_t step, void *data, size_t bytes, bool is_send) {
+    tt_group *group = work->group;
+    end *e = calloc(1, sizeof *e);
+    tt__message *m = &work->messages[slot];
+    assert_true(slot < work->message_count);
+    *m = (tt__message){.pending = &work->pending, .bytes = bytes};
+    atomic_fetch_add(&work->pending, 1);
+    int self = group->ranks[group->rank];
+    *e = (end){.message = m,
+               .data = data,
+               .bytes = bytes,
+               .group = group->id,
+               .seq = work->seq,
+               .step = step,
+               .time = sim.now};
+    e->from = is_send ? self : group->ranks[peer];
+    e->to = is_send ? group->ranks[peer] : self;
+    assert_int_not_equal(e->from, e->to);
+    if (is_send) {
+        sim.sent[self] += bytes;
+        if (sim.timed || draw(2)) { /* done at once, as small messages and those in a socket's buffer are */
+            e->data = malloc(bytes + 1);
+            if (bytes)
+                memcpy(e->data, data, bytes);
+            finish_message(e);
+            e->message = NULL;
+        }
+    }
+    end *other = other_end(is_send ? &sim.recvs[e->to] : &sim.sends[e->to], e);
+    if (!other) {
+        end **list = is_send ? &sim.sends[e->to] : &sim.recvs[e->to];
+        e->next = *list;
+        *list = e;
+        return;
+    }
+    assert_true(sim.moving_count < MAX_MOVING);
+    sim.moving[sim.moving_count++] = is_send ? (pair){e, other} : (pair){other, e};
+}
+
+static void deliver(int i) {
+    pair p = sim.moving[i];
+    sim.moving[i] = sim.moving[--sim.moving_count];
+    assert_int_equal(p.send->bytes, p.recv->bytes);
+    if (p.send->bytes)
+        memcpy(p.recv->data, p.send->data, p.send->bytes);
+    finish_message(p.send);
+    finish_message(p.recv);
+    if (!p.send->message)
+        free(p.send->data);
+    free(p.send);
+    free(p.recv);
+}
+
+/* What the algorithms call; the linker puts these in the place of the library's (see CMakeLists.txt). */
+tt_status __wrap_tt__work_messages(tt_work *work, size_t n);
+void __wrap_tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
+void __wrap_tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);
+tt_status __wrap_tt__work_scratch(tt_work *work, size_t bytes);
+tt_status __wrap_tt__work_begin_child(tt_work *work, tt_group *group, const tt_call *call);
+tt__next __wrap_tt__work_wait_child(tt_work *work);
+
+tt_status __wrap_tt__work_messages(tt_work *work, size_t n) {
+    work->messages = calloc(n + 1, sizeof *work->messages);
+    work->message_count = n;
+    return TT_OK;
+}
+
+void __wrap_tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes) {
+    post_end(work, slot, to, step, (void *)(uintptr_t)data, bytes, true);
+}
+
+void __wrap_tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes) {
+    post_end(work, slot, from, step, data, bytes, false);
+}
+
+tt_status __wrap_tt__work_scratch(tt_work *work, size_t bytes) {
+    assert_null(work->scratch); /* asked for once */
+    work->scratch = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
+    memset(work->scratch, 0xa5, bytes);
+    return TT_OK;
+}
+
+static tt_work *begin(tt_group *group, const tt_call *call, const tt__algorithm *algorithm) {
+    tt_work *work = calloc(1, sizeof *work);
+    work->group = group;
+    work->call = *call;
+    work->algorithm = algorithm ? algorithm : tt__choose_by(&tuning, group, call);
+    work->seq = ++group->seq;
+    work->wait = (tt__wait){.what = TT__MESSAGES};
+    sim.works[sim.work_count++] = work;
+    return work;
+}
+
+tt_status __wrap_tt__work_begin_child(tt_work *work, tt_group *group, const tt_call *call) {
+    work->child = begin(group, call, NULL);
+    work->child->parent = work;
+    return TT_OK;
+}
+
+tt__next __wrap_tt__work_wait_child(tt_work *work) {
+    work->wait = (tt__wait){.what = TT__CHILD};
+    return TT__NEXT_WAIT;
+}
+
+static bool is_ready(const tt_work *work) {
+    return work->wait.what == TT__CHILD ? work->child->done : atomic_load(&work->pending) <= work->wait.target;
+}
+
+static void free_work(tt_work *work) {
+    free(work->messages);
+    free(work->scratch);
+    free(work);
+}
+
+static void step(int i) {
+    tt_work *work = sim.works[i];
+    if (work->wait.what == TT__CHILD) {
+        free_work(work->child);
+        work->child = NULL;
+    }
+    tt__next next = work->algorithm->next(work);
+    assert_int_not_equal(next, TT__NEXT_FAILED);
+    if (next == TT__NEXT_DONE) {
+        assert_int_equal(atomic_load(&work->pending), 0);
+        work->done = true;
+        sim.works[i] = sim.works[--sim.work_count];
+        if (!work->parent)
+            free_work(work);
+    }
+}
+
+/* Some work that can go on, or -1. */
+static int find_ready(void) {
+    int first = sim.work_count ? (int)draw((uint32_t)sim.work_count) : 0;
+    for (int i = 0; i < sim.work_count; i++)
+        if (is_ready(sim.works[(first + i) % sim.work_count]))
+            return (first + i) % sim.work_count;
+    return -1;
+}
+
+static bool deliver_due(void) {
+    for (int i = 0; i < sim.moving_count; i++) {
+        const pair *p = &sim.moving[i];
+        if (p->send->time + 1 <= sim.now) {
+            deliver(i);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Until all works are done. */
+static void run(const char *what) {
+    while (sim.work_count) {
+        int ready = find_ready();
+        if (sim.timed) {
+            if (ready >= 0)
+                step(ready);
+            else if (!deliver_due() && sim.now++ > 100000)
+                fail_msg("%s: nobody can go on", what);
+        } else if (ready >= 0 && (!sim.moving_count || draw(3))) {
+            step(ready);
+        } else if (sim.moving_count) {
+            deliver((int)draw((uint32_t)sim.moving_count));
+        } else {
+            fail_msg("%s: nobody can go on", what);
+        }
+    }
+    assert_int_equal(sim.moving_count, 0);
+    for (int r = 0; r < sim.ranks; r++) {
+        assert_null(sim.sends[r]);
+        assert_null(sim.recvs[r]);
+    }
+}
+
+/* ---- worlds */
+
+static void make_group(tt_group *group, int rank, int size, int *ranks, uint32_t id) {
+    memset(group, 0, sizeof *group);
+    group->rank = rank, group->size = size, group->ranks = ranks, group->id = id, group->world = &sim.world;
+}
+
+/* `hosts` hosts, numbered block by block, or in turn. */
+static void make_world(int ranks, int hosts, bool in_turn) {
+    int each = ranks / hosts;
+    memset(&sim, 0, sizeof sim);
+    sim.ranks = ranks;
+    sim.random = 12345;
+    sim.world.peers = sim.peers;
+    sim.world.size = ranks;
+    sim.world.hosts = hosts;
+    sim.world.tuning = &tuning;
+    for (int r = 0; r < ranks; r++) {
+        sim.all[r] = r;
+        sim.peers[r].host = in_turn ? r % hosts : r / each;
+        make_group(&sim.groups[r], r, ranks, sim.all, 1);
+    }
+    for (int r = 0; r < ranks && hosts > 1; r++) {
+        int host = sim.peers[r].host, number = in_turn ? r / hosts : r % each;
+        for (int i = 0; i < each; i++)
+            sim.local_ranks[r][i] = in_turn ? i * hosts + host : host * each + i;
+        for (int h = 0; h < hosts; h++)
+            sim.cross_ranks[r][h] = in_turn ? number * hosts + h : h * each + number;
+        make_group(&sim.local[r], number, each, sim.local_ranks[r], 100 + (uint32_t)host);
+        make_group(&sim.cross[r], host, hosts, sim.cross_ranks[r], 300 + (uint32_t)number);
+        sim.groups[r].local = &sim.local[r];
+        sim.groups[r].cross = &sim.cross[r];
+        sim.groups[r].subtrees = !in_turn && (each & (each - 1)) == 0;
+    }
+}
+
+/* ---- calls: buffers of all ranks, and what they must hold afterwards */
+
+typedef struct kind {
+    tt_dtype dtype;
+    tt_reduce_op op;
+} kind;
+
+typedef struct buffers {
+    unsigned char *send, *recv, *expected, *untouched;
+    size_t send_bytes, recv_bytes;
+    size_t counts[MAX_RANKS], offsets[MAX_RANKS], send_counts[MAX_RANKS], send_offsets[MAX_RANKS];
+    void *parts[3];
+    size_t part_counts[3];
+    bool checked; /* recv has to hold `expected` */
+} buffers;
+
+static buffers of[MAX_RANKS];
+
+/* Element i of rank r's buffer: small whole numbers are summed exactly in any order, others aren't. */
+static double value(int r, size_t i, bool whole) {
+    uint32_t x = (uint32_t)i * 2654435761u ^ (uint32_t)(r + 1) * 40503u;
+    x ^= x >> 13;
+    return whole ? (double)(x % 5) - 2 : ((double)(x % 20001) - 10000) / 7777;
+}
+
+static void fill(void *data, size_t count, tt_dtype dtype, int r, bool whole) {
+    for (size_t i = 0; i < count; i++) {
+        float x = (float)value(r, i, whole);
+        if (dtype == TT_F32)
+            ((float *)data)[i] = x;
+        else if (dtype == TT_F64)
+            ((double *)data)[i] = value(r, i, whole);
+        else if (dtype == TT_I32)
+            ((int32_t *)data)[i] = (int32_t)(x * 1e6f);
+        else if (dtype == TT_F16 || dtype == TT_BF16)
+            tt__reduce_round((uint16_t *)data + i, &x, 1, dtype);
+        else
+            ((uint8_t *)data)[i] = (uint8_t)(i + (size_t)r * 37);
+    }
+}
+
+static double factor_of(int r) { return 0.75 + r * 0.1; }
+
+/* out (count) := the reduction of everybody's send, from element `at` on. */
+static void reduce_reference(void *out, size_t at, size_t count, kind k) {
+    const void *src[MAX_RANKS];
+    double factors[MAX_RANKS];
+    for (int r = 0; r < sim.ranks; r++) {
+        src[r] = of[r].send + at * tt_dtype_size(k.dtype);
+        factors[r] = factor_of(r);
+    }
+    tt__reduce_tree_scaled(&out, 1, src, factors, sim.ranks, count, k.dtype, k.op);
+}
+
+static size_t uneven(int r, size_t count) { return (size_t)(r * 7 + 3) % 5 * count / 2; }
+static size_t uneven_pair(int from, int to, size_t count) { return (size_t)(from * 3 + to * 5) % 4 * count / 2; }
+
+/* Sizes in elements of what rank r gives and gets. */
+static void sizes_of(tt_op op, int r, int root, size_t count, size_t *gives, size_t *gets) {
+    size_t ranks = (size_t)sim.ranks, all = 0, out = 0, in = 0;
+    for (int i = 0; i < sim.ranks; i++) {
+        of[r].counts[i] = op == TT_OP_ALL_TO_ALL_V ? uneven_pair(i, r, count) : uneven(i, count);
+        of[r].send_counts[i] = uneven_pair(r, i, count);
+        of[r].offsets[i] = in, of[r].send_offsets[i] = out;
+        in += of[r].counts[i], out += of[r].send_counts[i];
+        all = in;
+    }
+    *gives = *gets = count;
+    if (op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_TO_ALL || (op == TT_OP_SCATTER && r == root))
+        *gives = ranks * count;
+    if (op == TT_OP_ALL_GATHER || op == TT_OP_ALL_TO_ALL || (op == TT_OP_GATHER && r == root))
+        *gets = ranks * count;
+    if (op == TT_OP_ALL_GATHER_V)
+        *gives = uneven(r, count), *gets = all;
+    if (op == TT_OP_ALL_TO_ALL_V)
+        *gives = out, *gets = in;
+}
+
+static void expect_of(tt_op op, int r, int root, size_t count, kind k) {
+    size_t size = tt_dtype_size(k.dtype);
+    buffers *b = &of[r];
+    b->checked = true;
+    for (int i = 0; i < sim.ranks; i++) {
+        size_t block = (size_t)i * count * size, bytes = count * size;
+        const size_t *gives = of[i].send_counts, *at = of[i].send_offsets;
+        if (op == TT_OP_ALL_GATHER || (op == TT_OP_GATHER && r == root))
+            memcpy(b->expected + block, of[i].send, bytes);
+        else if (op == TT_OP_ALL_GATHER_V)
+            memcpy(b->expected + b->offsets[i] * size, of[i].send, b->counts[i] * size);
+        else if (op == TT_OP_ALL_TO_ALL)
+            memcpy(b->expected + block, of[i].send + (size_t)r * bytes, bytes);
+        else if (op == TT_OP_ALL_TO_ALL_V)
+            memcpy(b->expected + b->offsets[i] * size, of[i].send + at[r] * size, gives[r] * size);
+    }
+    if (op == TT_OP_SCATTER)
+        memcpy(b->expected, of[root].send + (size_t)r * count * size, count * size);
+    else if (op == TT_OP_BROADCAST)
+        memcpy(b->expected, of[root].send, count * size);
+    else if (op == TT_OP_REDUCE_SCATTER)
+        reduce_reference(b->expected, (size_t)r * count, count, k);
+    else if (op == TT_OP_ALL_REDUCE || op == TT_OP_ALL_REDUCE_COALESCED || (op == TT_OP_REDUCE && r == root))
+        reduce_reference(b->expected, 0, count, k);
+    else if (op == TT_OP_REDUCE)
+        memcpy(b->expected, b->send, count * size);
+    else if (op == TT_OP_BARRIER || (op == TT_OP_GATHER && r != root))
+        b->checked = false;
+}
+
+static bool in_place_op(tt_op op) {
+    return op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_BROADCAST || op == TT_OP_ALL_REDUCE_COALESCED;
+}
+
+static void make_buffers(tt_op op, int root, size_t count, kind k, bool whole) {
+    size_t size = tt_dtype_size(k.dtype);
+    for (int r = 0; r < sim.ranks; r++) {
+        buffers *b = &of[r];
+        size_t gives, gets;
+        sizes_of(op, r, root, count, &gives, &gets);
+        b->send_bytes = gives * size, b->recv_bytes = gets * size;
+        b->send = malloc(b->send_bytes + 1);
+        b->recv = calloc(1, b->recv_bytes + 1);
+        b->expected = calloc(1, b->recv_bytes + 1);
+        fill(b->send, gives, k.dtype, r, whole);
+        if (in_place_op(op) && gives)
+            memcpy(b->recv, b->send, b->send_bytes);
+    }
+    for (int r = 0; r < sim.ranks; r++)
+        expect_of(op, r, root, count, k);
+}
+
+/* Three pieces of the buffer. */
+static void cut_parts(buffers *b, tt_call *call, size_t size) {
+    size_t at = 0, counts[3] = {call->count / 3, 0, call->count - call->count / 3};
+    for (int i = 0; i < 3; i++) {
+        b->parts[i] = b->recv + at * size;
+        b->part_counts[i] = counts[i];
+        at += counts[i];
+    }
+    call->bufs = b->parts, call->recv_counts = b->part_counts, call->buffers = 3;
+}
+
+static tt_call call_of(tt_op op, int r, int root, size_t count, kind k) {
+    buffers *b = &of[r];
+    tt_call call = {
+        .op = op, .dtype = k.dtype, .reduce_op = k.op, .root = root, .count = count, .factor = factor_of(r)};
+    call.send = in_place_op(op) ? b->recv : b->send;
+    call.recv = b->recv;
+    if (op == TT_OP_ALL_REDUCE_COALESCED)
+        cut_parts(b, &call, tt_dtype_size(k.dtype));
+    if (op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL_V) {
+        call.recv_counts = b->counts, call.recv_offsets = b->offsets;
+        call.count = b->send_bytes / tt_dtype_size(k.dtype);
+    }
+    if (op == TT_OP_ALL_TO_ALL_V)
+        call.send_counts = b->send_counts, call.send_offsets = b->send_offsets;
+    return call;
+}
+
+static void run_case(const tt__algorithm *algorithm, int root, size_t count, kind k) {
+    char what[160];
+    snprintf(what, sizeof what, "%s %s, %d ranks, root %d, %s x %zu, %s", tt_op_name(algorithm->op), algorithm->name,
+             sim.ranks, root, tt_dtype_name(k.dtype), count, tt_reduce_op_name(k.op));
+    tt_call first = {.op = algorithm->op, .dtype = k.dtype, .count = count, .recv_counts = of[0].counts};
+    if ((algorithm->serves && !algorithm->serves(&sim.groups[0], &first)) ||
+        (sim.ranks == 1 && tt__choose_by(&(tt__tuning){0}, &sim.groups[0], &first) != algorithm))
+        return;
+    make_buffers(algorithm->op, root, count, k, algorithm->own_order);
+    for (int r = 0; r < sim.ranks; r++) {
+        const tt_call call = call_of(algorithm->op, r, root, count, k);
+        begin(&sim.groups[r], &call, algorithm);
+    }
+    run(what);
+    for (int r = 0; r < sim.ranks; r++) {
+        buffers *b = &of[r];
+        if (b->checked && memcmp(b->recv, b->expected, b->recv_bytes) != 0)
+            fail_msg("%s: wrong on rank %d", what, r);
+        free(b->send);
+        free(b->recv);
+        free(b->expected);
+    }
+}
+
+static bool has_root(tt_op op) {
+    return op == TT_OP_REDUCE || op == TT_OP_BROADCAST || op == TT_OP_GATHER || op == TT_OP_SCATTER;
+}
+
+static bool reduces(tt_op op) {
+    return op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER ||
+           op == TT_OP_ALL_REDUCE_COALESCED;
+}
+
+static void run_roots(const tt__algorithm *algorithm, size_t count, kind k) {
+    run_case(algorithm, 0, count, k);
+    if (has_root(algorithm->op) && sim.ranks > 1)
+        run_case(algorithm, sim.ranks - 1, count, k);
+    if (has_root(algorithm->op) && sim.ranks > 3)
+        run_case(algorithm, sim.ranks / 2, count, k);
+}
+
+static const kind kinds[] = {{TT_F32, TT_SUM}, {TT_F32, TT_AVG},  {TT_F32, TT_PREMUL_SUM}, {TT_F64, TT_SUM},
+                             {TT_F16, TT_SUM}, {TT_BF16, TT_AVG}, {TT_F16, TT_PREMUL_SUM}, {TT_BF16, TT_MAX},
+                             {TT_I32, TT_SUM}, {TT_I32, TT_MIN},  {TT_U8, TT_BXOR},        {TT_BOOL, TT_SUM}};
+
+static void run_all(const size_t *counts, int n, bool all_kinds) {
+    for (size_t at = 0; at < tt__algorithm_count; at++)
+        for (int i = 0; i < n && !tt__algorithms[at]->shared; i++) {
+            const tt__algorithm *a = tt__algorithms[at];
+            run_roots(a, counts[i], kinds[0]);
+            for (size_t k = 1; all_kinds && reduces(a->op) && k < sizeof kinds / sizeof *kinds; k++)
+                if (!a->own_order || kinds[k].op == TT_SUM)
+                    run_roots(a, counts[i], kinds[k]);
+        }
+}
+
+static void test_worlds(void **state) {
+    static const size_t counts[] = {0, 1, 37, 1000};
+    (void)state;
+    for (int ranks = 1; ranks <= 17; ranks++) {
+        make_world(ranks, 1, false);
+        run_all(counts, 4, ranks <= 9 || ranks == 12);
+    }
+}
+
+static void test_many_ranks(void **state) {
+    static const size_t counts[] = {3, 130};
+    static const int worlds[] = {63, 64, 65, 100};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        make_world(worlds[i], 1, false);
+        run_all(counts, 2, false);
+    }
+}
+
+static void test_long_buffers(void **state) {
+    static const size_t counts[] = {70001, 600011};
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        make_world(ranks, 1, false);
+        run_all(counts, 1 + (ranks < 4), ranks == 3);
+    }
+}
+
+static void test_hosts(void **state) {
+    static const size_t counts[] = {0, 1, 37, 1000, 9001};
+    static const int shapes[][2] = {{2, 2}, {2, 3}, {3, 2}, {2, 4}, {3, 4}, {4, 4}, {5, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int in_turn = 0; in_turn < 2; in_turn++) {
+            make_world(shapes[i][0] * shapes[i][1], shapes[i][0], in_turn);
+            run_all(counts, 5, !in_turn);
+        }
+}
+
+/* ---- steps and bytes, as the algorithms' files say */
+
+static int log2_floor(int n) {
+    int k = 0;
+    while (2 << k <= n)
+        k++;
+    return k;
+}
+
+typedef struct cost {
+    long steps;
+    double bytes; /* the most that any rank sends */
+} cost;
+
+/* N ranks, buffers (or blocks) of b bytes. */
+static cost cost_of(const tt__algorithm *a, int N, double b) {
+    int ceil = log2_floor(N) + ((N & (N - 1)) != 0), p = 1 << log2_floor(N), fold = p != N;
+    double others = N - 1, halves = (double)(p - 1) / p;
+    if (a == &tt__barrier_dissemination)
+        return (cost){ceil, 0};
+    if (a == &tt__all_reduce_direct || a == &tt__reduce_scatter_direct || a == &tt__all_gather_direct ||
+        a == &tt__all_to_all_direct || a == &tt__broadcast_direct || a == &tt__scatter_direct)
+        return (cost){1, others * b};
+    if (a == &tt__reduce_direct || a == &tt__gather_direct)
+        return (cost){1, b};
+    if (a == &tt__all_reduce_slices)
+        return (cost){2, 2 * others / N * b};
+    if (a == &tt__reduce_slices)
+        return (cost){2, b};
+    if (a == &tt__all_reduce_halving_doubling)
+        return (cost){2 * log2_floor(N) + 2 * fold, 2 * halves * b + fold * b};
+    if (a == &tt__all_reduce_ring)
+        return (cost){2 * (N - 1), 2 * others / N * b};
+    if (a == &tt__reduce_binomial)
+        return (cost){ceil, b};
+    if (a == &tt__reduce_scatter_halving)
+        return (cost){log2_floor(N) + 2 * fold, fold ? N * b : halves * N * b};
+    if (a == &tt__broadcast_binomial)
+        return (cost){ceil, ceil * b};
+    if (a == &tt__broadcast_chain)
+        return (cost){N - 1, b};
+    if (a == &tt__broadcast_scatter)
+        return (cost){2, b};
+    if (a == &tt__all_gather_ring || a == &tt__all_to_all_pairwise)
+        return (cost){N - 1, others * b};
+    if (a == &tt__all_gather_bruck || a == &tt__all_gather_doubling)
+        return (cost){ceil, others * b};
+    if (a == &tt__gather_binomial)
+        return (cost){ceil, (1 << (ceil - 1)) * b};
+    if (a == &tt__scatter_binomial)
+        return (cost){ceil, others * b};
+    if (a == &tt__all_to_all_bruck)
+        return (cost){ceil, ceil * (N / 2) * b};
+    return (cost){-1, 0};
+}
+
+static void check_cost(const tt__algorithm *algorithm, int ranks) {
+    size_t count = (size_t)ranks * 64, bytes = count * 4;
+    make_world(ranks, 1, false);
+    sim.timed = true;
+    tt_call call = {.op = algorithm->op, .dtype = TT_F32, .count = count};
+    cost expected = cost_of(algorithm, ranks, (double)bytes);
+    if (expected.steps < 0 || (algorithm->serves && !algorithm->serves(&sim.groups[0], &call)))
+        return;
+    run_case(algorithm, 0, count, kinds[0]);
+    size_t most = 0;
+    for (int r = 0; r < ranks; r++)
+        most = sim.sent[r] > most ? sim.sent[r] : most;
+    double lines = 64.0 * ranks; /* shares are whole cache lines */
+    if (sim.now > expected.steps || (double)most > expected.bytes + lines)
+        fail_msg("%s %s, %d ranks: %ld steps and %zu bytes; its file says %ld and %.0f", tt_op_name(algorithm->op),
+                 algorithm->name, ranks, sim.now, most, expected.steps, expected.bytes);
+    if (sim.now == expected.steps && (double)most >= expected.bytes * 0.999)
+        return;
+    bool at_most = algorithm == &tt__all_to_all_bruck || algorithm == &tt__all_to_all_pairwise ||
+                   algorithm == &tt__reduce_scatter_halving || algorithm == &tt__all_reduce_halving_doubling ||
+                   algorithm == &tt__gather_binomial || algorithm == &tt__scatter_binomial ||
+                   algorithm == &tt__reduce_binomial || algorithm == &tt__broadcast_binomial;
+    if (!at_most)
+        fail_msg("%s %s, %d ranks: only %ld steps and %zu bytes; its file says %ld and %.0f", tt_op_name(algorithm->op),
+                 algorithm->name, ranks, sim.now, most, expected.steps, expected.bytes);
+}
+
+static void test_steps_and_bytes(void **state) {
+    static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 12, 16, 33, 64, 100};
+    (void)state;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
+        for (size_t a = 0; a < tt__algorithm_count; a++)
+            if (!tt__algorithms[a]->shared)
+                check_cost(tt__algorithms[a], worlds[i]);
+}
+
+static int load_default(void **state) {
+    (void)state;
+    return (int)tt__tuning_parse(&tuning, tt__tuning_default(), "the built-in table");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_worlds), cmocka_unit_test(test_many_ranks),
+                                       cmocka_unit_test(test_long_buffers), cmocka_unit_test(test_hosts),
+                                       cmocka_unit_test(test_steps_and_bytes)};
+    return cmocka_run_group_tests(tests, load_default, NULL);
+}
