@@ -43,6 +43,16 @@ bool tt__net_is_local(int fd) {
            (tt__net_is_loopback((struct sockaddr *)&there) || same_host(&here, &there));
 }
 
+void tt__net_unmap(struct sockaddr_storage *address) {
+    struct sockaddr_in6 in6;
+    memcpy(&in6, address, sizeof in6);
+    if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr))
+        return;
+    struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = in6.sin6_port};
+    memcpy(&in4.sin_addr, in6.sin6_addr.s6_addr + 12, 4);
+    memcpy(address, &in4, sizeof in4);
+}
+
 void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]) {
     char name[INET6_ADDRSTRLEN] = "?";
     if (address->sa_family == AF_INET6) {

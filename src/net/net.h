@@ -43,6 +43,9 @@ bool tt__net_is_loopback(const struct sockaddr *address);
  * address as their source don't come in from outside. */
 bool tt__net_is_local(int fd);
 
+/* An IPv4 address in IPv6 clothes becomes itself. */
+void tt__net_unmap(struct sockaddr_storage *address);
+
 enum { TT__NET_ADDRESS_SIZE = 80, TT__NET_ENDPOINT_SIZE = 280 };
 
 /* "127.0.0.1:29500", "[::1]:29500" */

@@ -67,8 +67,8 @@ static void join_by_sockets(lab *lab, int a, int b) {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
     for (int i = 0; i < 2 && lab->kind == TINY; i++)
         assert_int_equal(setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &(int){2048}, sizeof(int)), 0);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, ends[0], "socket"), TT_OK);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, ends[1], "socket"), TT_OK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, (tt__stream){.fd = ends[0]}, "socket"), TT_OK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, (tt__stream){.fd = ends[1]}, "socket"), TT_OK);
 }
 
 static lab *lab_open(kind kind, int n) {

@@ -137,7 +137,7 @@ static int unsent(const tt__link *link) {
     int bytes = 0;
     if (link->ended)
         return 0;
-    return tt__link_wants_write(link) || ioctl(link->fd, SIOCOUTQ, &bytes) ? 1 : bytes;
+    return tt__link_wants_write(link) || ioctl(link->stream.fd, SIOCOUTQ, &bytes) ? 1 : bytes;
 }
 
 /* Closing a socket on which something unread waits would throw away what the peer has not received yet. */

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "comm/message/message.h"
+#include "net/stream.h"
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -118,8 +119,7 @@ struct tt__link {
     char where[80]; /* the peer's address */
 
     /* Transport. */
-    int fd;
-    void *stream; /* TLS, or NULL */
+    tt__stream stream;
     tt__ring *ring_out, *ring_in;
     uint64_t ring_written, ring_read; /* the own counters, which peers only read */
     uint64_t ring_head_seen;
@@ -132,6 +132,7 @@ struct tt__link {
     tt__message *chunk;     /* NULL: none prepared */
     tt__frame chunk_header; /* written: chunk_sent of header and data */
     size_t chunk_sent, chunk_bytes;
+    bool chunk_tried; /* TLS was given its beginning, and wants the same bytes again */
     tt__ready *readies, **readies_end;
     uint32_t ready_count;
     uint32_t eager_out; /* sent and not yet given back */
@@ -185,8 +186,9 @@ struct tt__messages {
     /* Between threads. */
     int epoll, poke; /* -1: no TCP links */
     int listener;
-    bool only_local;
-    unsigned char nonce[16]; /* in our address token: who knows it has read the store */
+    uint8_t nonce[TT__JOB_SIZE];        /* in our address token: who knows it has read the store */
+    char addresses[TT__ADDRESSES_SIZE]; /* that token */
+    tt__tls *tls;
     pthread_t thread;
     bool has_thread, stop;
     bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
@@ -253,8 +255,8 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) TT_
 /* The message is complete; it is in no list any more. */
 void tt__message_done(tt__messages *messages, tt__message *message, tt_status status);
 
-/* A TCP link for a connected, non-blocking socket (taken; closed on failure). `where`: the peer's address. */
-tt_status tt__link_add_tcp(tt__messages *messages, int peer, int fd, const char *where);
+/* A TCP link for a connected stream (taken; closed on failure). `where`: the peer's address. */
+tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, const char *where);
 
 /* ---- outgoing.c */
 

@@ -56,7 +56,7 @@ tt__link *tt__link_new(tt__messages *messages, int peer, const tt__link_ops *ops
     link->ops = ops;
     link->messages = messages;
     link->peer = peer;
-    link->fd = -1;
+    link->stream.fd = -1;
     link->in = in;
     link->in_room = room;
     link->arrivals_end = &link->arrivals;
@@ -253,6 +253,7 @@ void tt__messages_close(tt__messages *messages, bool quietly) {
         close(messages->poke);
     if (messages->listener >= 0)
         close(messages->listener);
+    tt__tls_free(messages->tls);
     pthread_cond_destroy(&messages->changed);
     pthread_cond_destroy(&messages->thread_wanted);
     free(messages->discard);

@@ -17,8 +17,8 @@ static void queue(tt__link *link, const void *data, size_t bytes) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for %zu bytes that wait to be written", bytes);
 }
 
-/* Bytes of header and data that a link has taken don't fill the chunk yet: it has to be finished before anything else. */
-static bool inside_chunk(const tt__link *link) { return link->chunk && link->chunk_sent; }
+/* The chunk was begun: it has to be finished before anything else. */
+static bool inside_chunk(const tt__link *link) { return link->chunk && (link->chunk_sent || link->chunk_tried); }
 
 static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
 
@@ -54,6 +54,7 @@ static void prepare_chunk(tt__link *link) {
     size_t left = message->bytes - message->moved;
     link->chunk = message;
     link->chunk_sent = 0;
+    link->chunk_tried = false;
     link->chunk_bytes = left < TT__CHUNK ? left : TT__CHUNK;
     link->chunk_header = (tt__frame){.magic = TT__FRAME_MAGIC,
                                      .type = TT__FRAME_DATA,
@@ -137,6 +138,7 @@ static size_t write_once(tt__link *link) {
     rest = advance_queue(link, rest);
     if (!chunk_first)
         advance_chunk(link, rest);
+    link->chunk_tried = link->stream.ssl && link->out_at == link->out.size;
     return (size_t)sent;
 }
 
@@ -178,7 +180,7 @@ void tt__stop_sending(tt__link *link, tt__message *message) {
     tt__list_remove(&link->sending, message);
     if (link->chunk != message)
         return;
-    if (link->chunk_sent)
+    if (inside_chunk(link))
         keep_chunk(link);
     link->chunk = NULL;
     if (link->out.failed)

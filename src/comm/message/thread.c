@@ -21,7 +21,7 @@ void tt__link_watch(tt__link *link) {
     if (!link->tcp || link->ended || wants == link->wants_write || link->messages->epoll < 0)
         return;
     struct epoll_event event = {.events = EPOLLIN | (wants ? EPOLLOUT : 0), .data.ptr = link};
-    if (!epoll_ctl(link->messages->epoll, EPOLL_CTL_MOD, link->fd, &event))
+    if (!epoll_ctl(link->messages->epoll, EPOLL_CTL_MOD, link->stream.fd, &event))
         link->wants_write = wants;
 }
 
@@ -116,12 +116,13 @@ tt_status tt__thread_start(tt__messages *messages) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    messages->has_thread = true;
     int errnum = pthread_create(&messages->thread, NULL, run, messages);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (errnum)
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the thread that serves the links");
-    messages->has_thread = true;
-    return TT_OK;
+    if (!errnum)
+        return TT_OK;
+    messages->has_thread = false;
+    return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the thread that serves the links");
 }
 
 void tt__thread_stop(tt__messages *messages) {
