@@ -24,7 +24,8 @@ function(tt_objects target)
   add_library(${target} OBJECT ${ARGN})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tt_options(${target})
-  target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
+  target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR}
+                             ${HWLOC_INCLUDE_DIR})
 endfunction()
 
 # tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.
