@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* Buffers are equal or do not overlap, so a vector of elements may be loaded before any is stored. */
+/* Buffers are equal or do not overlap, and no two of the written ones are equal, so a vector of elements may be loaded before any is stored. */
 #if defined(__clang__)
 #define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -28,13 +28,14 @@
             out[i] = (T)(expression);                                                                            \
         }                                                                                                        \
     }                                                                                                            \
-    static void both_##name(void *a, void *b, size_t n, double scale_a, double scale_b) {                        \
-        T *left = a, *right = b;                                                                                 \
-        const T s = (T)scale_a, t = (T)scale_b;                                                                  \
+    static void two_##name(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a,       \
+                           double scale_b) {                                                                     \
+        T *out = dst, *out_2 = dst_2;                                                                            \
+        const T *left = a, *right = b, s = (T)scale_a, t = (T)scale_b;                                           \
         (void)s, (void)t;                                                                                        \
         ELEMENTWISE for (size_t i = 0; i < n; i++) {                                                             \
             const T x = left[i], y = right[i];                                                                   \
-            left[i] = right[i] = (T)(expression);                                                                \
+            out[i] = out_2[i] = (T)(expression);                                                                 \
         }                                                                                                        \
     }
 
@@ -133,7 +134,7 @@ static void narrow_f16(void *dst, const void *src, size_t n) {
 }
 
 #define ENTRY(op, name) \
-    { pair_##op##_##name, both_##op##_##name }
+    { pair_##op##_##name, two_##op##_##name }
 #define COMMON(name)                                                                                                 \
     [TT__PAIR_SUM] = ENTRY(sum, name), [TT__PAIR_PRODUCT] = ENTRY(product, name), [TT__PAIR_MIN] = ENTRY(min, name), \
     [TT__PAIR_MAX] = ENTRY(max, name)

@@ -25,8 +25,8 @@ enum { TT__PAIR_DTYPES = 10 };
 typedef struct tt__pair_kernel {
     /* dst (n) := a (n) op b (n). dst may be a or b. */
     void (*pair)(void *dst, const void *a, const void *b, size_t n, double scale_a, double scale_b);
-    /* a (n), b (n) := a op b, in both. */
-    void (*pair_both)(void *a, void *b, size_t n, double scale_a, double scale_b);
+    /* dst (n), dst_2 (n) := a (n) op b (n). Either may be a or b. */
+    void (*pair_two)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);
 } tt__pair_kernel;
 
 /* By tt_dtype. 16-bit floats are reduced as f32: `leaf` widens them, `narrow` rounds the result. */

@@ -116,7 +116,7 @@ static void reduce_two(const tree *t, void *const *dst, int dsts, const void *co
     operand left = leaf_of(t, 0, src, 0, 0), right = leaf_of(t, 1, src, 0, 0);
     const tt__pair_kernel *kernel = kernel_for(t, &left, &right);
     if (dsts == 2)
-        kernel->pair_both(dst[0], dst[1], t->count, left.scale, right.scale);
+        kernel->pair_two(dst[0], dst[1], src[0], src[1], t->count, left.scale, right.scale);
     else
         kernel->pair(dst[0], src[0], src[1], t->count, left.scale, right.scale);
 }
@@ -160,7 +160,7 @@ void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, 
         reduce_one(&t, dst, dsts, src[0], count);
         return;
     }
-    if (n == 2 && !t.wide && (dsts == 1 || (dsts == 2 && dst[0] == src[0] && dst[1] == src[1]))) {
+    if (n == 2 && !t.wide && dsts <= 2) {
         reduce_two(&t, dst, dsts, src);
         return;
     }

@@ -367,7 +367,7 @@ static void run_pair(int l, int dtype, int op, size_t n, unsigned char (*out)[MA
     memcpy(out[1], inputs[0], bytes);
     memcpy(out[2], inputs[1], bytes);
     k->pair(out[0], inputs[0], inputs[1], n, 0.3, -1.7);
-    k->pair_both(out[1], out[2], n, 0.3, -1.7);
+    k->pair_two(out[1], out[2], out[1], out[2], n, 0.3, -1.7);
 }
 
 static void levels_agree(void **state) {
