@@ -41,8 +41,9 @@ void tt__work_complete(tt_work *work, tt_status status) {
 }
 
 static void publish(tt_work *work) {
+    _Alignas(8) unsigned char room[TT__INLINE_MAX];
     tt__offer offer = {0};
-    tt__offer_of(work, &offer);
+    tt__offer_of(work, &offer, room);
     tt__publish(work, &offer);
     work->phase = TT__PUBLISHED;
     work->wait = (tt__wait){TT__ARRIVAL, work->seq, 0, work->group->size};

@@ -21,7 +21,7 @@
 
 typedef enum tt__next { TT__NEXT_DONE, TT__NEXT_WAIT, TT__NEXT_FAILED } tt__next;
 
-/* What a group's shared memory needs to know of a call before it is told to others: at most one of the two. */
+/* What a group's shared memory needs to know of a call before it is told to others. */
 typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */

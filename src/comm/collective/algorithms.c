@@ -12,12 +12,17 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__reduce_inline,
     &tt__reduce_symmetric,
     &tt__reduce_staged,
-    &tt__broadcast_inline,
-    &tt__broadcast_symmetric,
-    &tt__broadcast_staged,
-    &tt__all_gather_inline,
-    &tt__all_gather_symmetric,
-    &tt__all_gather_staged,
+    &tt__coalesced_inline,
+    &tt__coalesced_symmetric,
+    &tt__coalesced_staged,
+    &tt__reduce_scatter_blocks,
+    &tt__broadcast_blocks,
+    &tt__gather_blocks,
+    &tt__scatter_blocks,
+    &tt__all_gather_blocks,
+    &tt__all_gather_v_blocks,
+    &tt__all_to_all_blocks,
+    &tt__all_to_all_v_blocks,
     &tt__barrier_words,
     &tt__exchange_words,
     /* On messages; of each op the plainest first. */
@@ -97,18 +102,26 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
-void tt__offer_of(const tt_work *work, tt__offer *offer) {
+void tt__offer_of(const tt_work *work, tt__offer *offer, void *room) {
     const tt_call *call = &work->call;
     size_t bytes = call->count * tt_dtype_size(call->dtype);
     switch (call->op) {
     case TT_OP_ALL_REDUCE:
     case TT_OP_REDUCE:
-    case TT_OP_ALL_GATHER:
         offer_data(call->send, bytes, offer);
         break;
-    case TT_OP_BROADCAST: /* of the others' buffers nobody reads */
-        if (work->group->rank == call->root)
-            offer_data(call->send, bytes, offer);
+    case TT_OP_BROADCAST:
+    case TT_OP_ALL_GATHER:
+    case TT_OP_GATHER:
+    case TT_OP_SCATTER:
+    case TT_OP_ALL_GATHER_V:
+    case TT_OP_ALL_TO_ALL:
+    case TT_OP_ALL_TO_ALL_V:
+    case TT_OP_REDUCE_SCATTER:
+        tt__blocks_offer(work, offer, room);
+        break;
+    case TT_OP_ALL_REDUCE_COALESCED:
+        tt__coalesced_offer(work, offer, room);
         break;
     case TT_OP_NEW_GROUP:
     case TT_OP_SPLIT:

@@ -15,7 +15,8 @@ const char *tt__algorithm_name(uint8_t number);
 /* The algorithm for a work that all ranks have agreed on, or that goes by messages; the same on all ranks. NULL: TT_ERR_UNSUPPORTED, recorded. */
 const tt__algorithm *tt__choose(const tt_work *work);
 
-/* What to publish with the call: the same rule on all ranks. */
-void tt__offer_of(const tt_work *work, tt__offer *offer);
+/* What to publish with the call: the same rule on all ranks. room: TT__INLINE_MAX bytes, aligned, where a payload may be put together; the caller's
+ * until the call is published. */
+void tt__offer_of(const tt_work *work, tt__offer *offer, void *room);
 
 #endif

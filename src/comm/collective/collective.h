@@ -46,6 +46,10 @@ bool tt__fits_inline(const tt_group *group, const tt_call *call);
 /* All ranks' buffers are symmetric. */
 bool tt__all_symmetric(const tt_work *work);
 
+/* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
+void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
+void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room);
+
 static inline unsigned char *tt__stage_in(const tt_group *group, int r, size_t piece) {
     return group->areas[r]->stage_in[piece % TT__STAGE_DEPTH];
 }
@@ -56,8 +60,9 @@ static inline unsigned char *tt__stage_out(const tt_group *group, int r, size_t 
 
 extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
 extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
-extern const tt__algorithm tt__broadcast_inline, tt__broadcast_symmetric, tt__broadcast_staged;
-extern const tt__algorithm tt__all_gather_inline, tt__all_gather_symmetric, tt__all_gather_staged;
+extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;
+extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
+    tt__all_gather_blocks, tt__all_gather_v_blocks, tt__all_to_all_blocks, tt__all_to_all_v_blocks;
 extern const tt__algorithm tt__barrier_words, tt__exchange_words;
 
 #endif
