@@ -1,5 +1,6 @@
 /* tutti/store.h: the key-value store that ranks meet through.
  *
+ * TCPStore, HashStore and FileStore below have the same calls; what is said of connections is TCPStore's alone.
  * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and libuv
  * daemons differ, as libuv's: compare_set releases waiters. Keys are C strings; as sent, with all prefixes and one slash more,
  * they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
@@ -83,13 +84,36 @@ TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 #define tt_tcp_store(...) tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, __VA_ARGS__))
 #endif
 
+/* A store in this process's memory, for its threads. PyTorch: HashStore. timeout_ms: of each call, 0 = 300000. */
+TT_API tt_status tt_hash_store(tt_store **out, int64_t timeout_ms);
+
+typedef struct tt_file_store_args {
+    tt_store **out; /* required: receives the store, the caller's to free */
+    const char *
+        path; /* required: a file on a file system that all its users share and that has locks (flock); made if it is missing */
+    int world_size; /* > 0: the last of so many stores to be freed removes the file; 0: nobody does */
+    bool
+        fresh; /* what is in the file comes from an earlier job, unless somebody with .fresh uses it right now: then forget it */
+    int64_t timeout_ms; /* of each call; 0 = 300000 */
+    char tt_end;        /* not an option: see base.h */
+} tt_file_store_args;
+
+/* A store in a file, for processes that share a file system but no network. PyTorch: FileStore, whose format it is, so that both can use one file at
+ * a time. Who waits looks at the file every few ms. A file that an earlier job left behind still has its keys, unless all ask for .fresh.
+ * Errors: TT_ERR_INVALID, TT_ERR_IO (the text names the file), TT_ERR_TIMEOUT somebody holds the file's lock, TT_ERR_MEMORY. Its calls also
+ * fail with TT_ERR_PROTOCOL when the file is not a store's. */
+TT_API tt_status tt_file_store_with(const tt_file_store_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_file_store(...) tt_file_store_with(TT_ARGS(tt_file_store_args, __VA_ARGS__))
+#endif
+
 /* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive it. */
 TT_API tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base);
 
 /* Disconnect (and stop the server it owns). NULL is allowed. */
 TT_API void tt_store_free(tt_store *store);
 
-/* The port this store is connected to (of the base, for a prefix store), and its timeout. */
+/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none), and its timeout. */
 TT_API int tt_store_port(const tt_store *store);
 TT_API int64_t tt_store_timeout_ms(const tt_store *store);
 TT_API void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms);

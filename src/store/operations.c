@@ -4,10 +4,8 @@
 
 #include "store/waiters.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct request {
@@ -78,26 +76,10 @@ static void do_get(request *r) {
     tt__store_put_string(&r->session->out, value_or_empty(tt__store_table_find(r->table, key)));
 }
 
-/* The number at the start of the entry's text, as C++'s stoll reads it; a missing value counts as 0. */
-static bool number_of(tt__store_entry *entry, int64_t *number) {
-    *number = 0;
-    if (!entry->present)
-        return true;
-    char text[64]; /* a number that needs more is taken for none */
-    size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
-    if (size)
-        memcpy(text, entry->value.data, size);
-    text[size] = '\0';
-    char *end;
-    errno = 0;
-    *number = strtoll(text, &end, 10);
-    return end != text && !errno && (*end || size == entry->value.size);
-}
-
 /* entry := entry + delta; false, and the session is broken, if that is impossible. */
 static bool add(request *r, tt__store_entry *entry, int64_t delta, int64_t *sum) {
     int64_t number;
-    if (!number_of(entry, &number) || __builtin_add_overflow(number, delta, sum)) {
+    if (!tt__store_entry_number(entry, &number) || __builtin_add_overflow(number, delta, sum)) {
         tt__store_session_break(r->session, "ADD or BARRIER on a value that is no number, or beyond 64 bits");
         return false;
     }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "store/siphash.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -118,6 +119,21 @@ bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__
     tt__bytes_put(&entry->value, data.data, data.size);
     mark_present(table, entry);
     return true;
+}
+
+bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number) {
+    *number = 0;
+    if (!entry->present)
+        return true;
+    char text[64]; /* a number that needs more is taken for none */
+    size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
+    if (size)
+        memcpy(text, entry->value.data, size);
+    text[size] = '\0';
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return end != text && !errno && (*end || size == entry->value.size);
 }
 
 void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {

@@ -56,6 +56,9 @@ bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__
 /* Value := value + data (a missing value counts as empty); false when memory is out. */
 bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data);
 
+/* The number at the start of the value's text, as C++'s stoll reads it; a missing value counts as 0. False if it is none. */
+bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
+
 /* The value goes, the entry stays. */
 void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry);
 

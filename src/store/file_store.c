@@ -1,0 +1,351 @@
+/* FileStore: keys in a file that grows. Every change is a record at its end, and each user keeps a copy of what the records before said.
+ *
+ * The format is PyTorch's: u32 length, key, u32 length, value. A key has a slash in front of it; one that goes is written again as "-/key"; "cleanup/"
+ * counts those who have finished. flock() guards it: exclusively for who writes, shared for who reads. A record that a killed process left half
+ * written is cut off by the next who writes. PyTorch's newer releases also count in "refcount/", which nobody needs who counts the finished.
+ *
+ * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives (F_OFD_SETLK: it goes with
+ * the process, however that ends). Who comes and finds nobody holding it knows that the records are from an earlier job. */
+#include "base/args.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/kept_error.h"
+#include "store/local_store.h"
+#include "store/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CLEANUP_KEY "cleanup/"
+
+enum { READ_SIZE = 64 * 1024, LOCK_PAUSE_US = 200, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 10, GRACE_MS = 2000 };
+
+typedef struct file_store {
+    tt__local_store base;
+    char *path;
+    int world_size;
+    bool fresh;
+    bool leaving;         /* the file is not made again for a goodbye */
+    pthread_mutex_t lock; /* of the rest and the table */
+    int fd;               /* -1: not open */
+    off_t known;          /* the table is as of here */
+    int64_t finished;
+    long pause_ms;
+} file_store;
+
+static file_store *file_of(tt__local_store *store) { return (file_store *)store; }
+
+static tt_status fail_io(const char *what, int errnum) { return tt__fail_errno(TT_ERR_IO, errnum, "%s", what); }
+
+static void forget(file_store *f) {
+    tt__store_table_free(&f->base.table);
+    tt__store_table_init(&f->base.table);
+    f->known = 0;
+    f->finished = 0;
+}
+
+/* ---- the file and its locks */
+
+static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
+    for (int tries = 0; flock(f->fd, kind | LOCK_NB); tries++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return fail_io("locking the file", errno);
+        if (!tt__left_ms(deadline_ms))
+            return tt__fail(TT_ERR_TIMEOUT, "another process holds the file's lock. Is one stopped?");
+        if (tries < 10)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_US * 1000L}, NULL);
+    }
+    return TT_OK;
+}
+
+/* The last user of an earlier job may have removed the file that we opened. */
+static bool is_still_there(const file_store *f) {
+    struct stat ours, there;
+    return !fstat(f->fd, &ours) && !stat(f->path, &there) && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+static void close_file(file_store *f) {
+    if (f->fd >= 0)
+        close(f->fd); /* and with it all locks */
+    f->fd = -1;
+    forget(f);
+}
+
+static bool presence(const file_store *f, short kind) {
+    struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = (off_t)1 << 62, .l_len = 1};
+    return fcntl(f->fd, F_OFD_SETLK, &range) == 0;
+}
+
+/* ---- records */
+
+static tt_status apply(file_store *f, tt__span key, tt__span value) {
+    tt__store_table *table = &f->base.table;
+    bool gone = key.size > 1 && key.data[0] == '-' && key.data[1] == '/';
+    if (gone)
+        key = (tt__span){key.data + 1, key.size - 1};
+    if (key.size == strlen(CLEANUP_KEY) && !memcmp(key.data, CLEANUP_KEY, key.size)) {
+        char number[24];
+        snprintf(number, sizeof number, "%.*s", (int)(value.size < 20 ? value.size : 20), (const char *)value.data);
+        f->finished = strtoll(number, NULL, 10);
+        return TT_OK;
+    }
+    if (!key.size || key.data[0] != '/')
+        return TT_OK;
+    key = (tt__span){key.data + 1, key.size - 1};
+    tt__store_entry *entry = gone ? tt__store_table_find(table, key) : tt__store_table_obtain(table, key);
+    if (gone && entry)
+        tt__store_entry_clear(table, entry);
+    bool done = gone || (entry && tt__store_entry_assign(table, entry, value));
+    if (entry)
+        tt__store_table_settle(table, entry);
+    return done ? TT_OK : tt__fail(TT_ERR_MEMORY, "out of memory");
+}
+
+/* A length and that many bytes at *at; false if they are not all there. */
+static bool take(const tt__bytes *bytes, size_t *at, size_t max, tt__span *span, bool *bad) {
+    if (bytes->size - *at < 4)
+        return false;
+    size_t size = (size_t)tt__store_number(bytes->data + *at, 4);
+    *bad = size > max;
+    if (*bad || bytes->size - *at - 4 < size)
+        return false;
+    *span = (tt__span){bytes->data + *at + 4, size};
+    *at += 4 + size;
+    return true;
+}
+
+/* Apply the whole records in `bytes`; they are taken out. */
+static tt_status apply_all(file_store *f, tt__bytes *bytes) {
+    size_t done = 0, at = 0;
+    bool bad = false;
+    tt__span key, value;
+    while (take(bytes, &at, TT_STORE_MAX_KEY + 1, &key, &bad) && take(bytes, &at, TT_STORE_MAX_VALUE, &value, &bad)) {
+        TT__TRY(apply(f, key, value));
+        done = at;
+    }
+    f->known += (off_t)done;
+    tt__bytes_consume(bytes, done);
+    if (bad)
+        return tt__fail(TT_ERR_PROTOCOL, "this is not a store's file: no record at byte %lld", (long long)f->known);
+    return TT_OK;
+}
+
+/* Read on from where the table was left. *torn: the last record is not whole. */
+static tt_status catch_up(file_store *f, bool *torn) {
+    tt__bytes bytes = {0};
+    tt_status status = TT_OK;
+    off_t at = f->known;
+    struct stat info;
+    *torn = false;
+    if (!fstat(f->fd, &info) && info.st_size == at)
+        return TT_OK;
+    for (ssize_t n = 1; n && !status;) {
+        if (!tt__bytes_reserve(&bytes, READ_SIZE)) {
+            status = tt__fail(TT_ERR_MEMORY, "out of memory");
+            break;
+        }
+        n = pread(f->fd, bytes.data + bytes.size, READ_SIZE, at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            status = fail_io("reading the file", errno);
+            break;
+        }
+        bytes.size += (size_t)n;
+        at += n;
+        status = n ? apply_all(f, &bytes) : TT_OK;
+    }
+    *torn = bytes.size > 0;
+    tt__bytes_free(&bytes);
+    return status;
+}
+
+static tt_status append(file_store *f, const tt__bytes *record) {
+    off_t end = lseek(f->fd, 0, SEEK_END);
+    for (size_t done = 0; end >= 0 && done < record->size;) {
+        ssize_t n = write(f->fd, record->data + done, record->size - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            int errnum = errno;
+            (void)!ftruncate(f->fd, end);
+            return fail_io("writing to the file", errnum);
+        }
+        done += (size_t)n;
+    }
+    return end < 0 ? fail_io("writing to the file", errno) : TT_OK;
+}
+
+static tt_status write_record(file_store *f, const char *front, tt__span key, tt__span value) {
+    tt__bytes record = {0};
+    size_t front_size = strlen(front);
+    tt__store_put_u32(&record, (uint32_t)(front_size + key.size));
+    tt__bytes_put(&record, front, front_size);
+    tt__bytes_put(&record, key.data, key.size);
+    tt__store_put_u32(&record, (uint32_t)value.size);
+    tt__bytes_put(&record, value.data, value.size);
+    tt_status status = record.failed ? tt__fail(TT_ERR_MEMORY, "out of memory") : append(f, &record);
+    tt__bytes_free(&record);
+    return status;
+}
+
+/* ---- coming in and going out */
+
+/* Opened just now, and locked: whose records are these? Only those of a store are ever thrown away. */
+static tt_status take_part(file_store *f) {
+    bool torn;
+    if (!f->fresh)
+        return TT_OK;
+    if (presence(f, F_WRLCK)) {
+        TT__TRY(catch_up(f, &torn));
+        if (ftruncate(f->fd, 0))
+            return fail_io("emptying the file", errno);
+        forget(f);
+    }
+    return presence(f, F_RDLCK) ? TT_OK : fail_io("holding a lock in the file (F_OFD_SETLK)", errno);
+}
+
+/* An open, locked file that is the one at `path`. */
+static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
+    for (;;) {
+        bool opened = f->fd < 0;
+        if (opened && (f->fd = open(f->path, O_RDWR | O_CLOEXEC | (f->leaving ? 0 : O_CREAT), 0600)) < 0)
+            return fail_io("opening the file", errno);
+        tt_status status = lock_file(f, opened ? LOCK_EX : kind, deadline_ms);
+        if (!status && is_still_there(f)) {
+            if (opened)
+                status = take_part(f);
+            if (status)
+                close_file(f);
+            return status;
+        }
+        close_file(f);
+        TT__TRY(status);
+    }
+}
+
+static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
+    const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
+    bool torn = false;
+    if (pthread_mutex_clocklock(&f->lock, CLOCK_MONOTONIC, &until))
+        return tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+    tt_status status = obtain_file(f, write ? LOCK_EX : LOCK_SH, deadline_ms);
+    if (!status)
+        status = catch_up(f, &torn);
+    if (!status && torn && write && ftruncate(f->fd, f->known))
+        status = fail_io("cutting off a torn record", errno);
+    if (status) {
+        if (f->fd >= 0)
+            flock(f->fd, LOCK_UN);
+        pthread_mutex_unlock(&f->lock);
+    }
+    return status;
+}
+
+static tt_status file_begin(tt__local_store *store, bool write, int64_t deadline_ms) {
+    TT__TRY(enter(file_of(store), write, deadline_ms));
+    file_of(store)->pause_ms = PAUSE_FIRST_MS;
+    return TT_OK;
+}
+
+static void file_end(tt__local_store *store) {
+    flock(file_of(store)->fd, LOCK_UN);
+    pthread_mutex_unlock(&file_of(store)->lock);
+}
+
+static tt_status file_tell(tt__local_store *store, tt__span key, const tt__span *value) {
+    return write_record(file_of(store), value ? "/" : "-/", key, value ? *value : (tt__span){0});
+}
+
+/* Nothing tells of a change on every file system, so the file is looked at again and again. */
+static tt_status file_wait(tt__local_store *store, int64_t deadline_ms) {
+    file_store *f = file_of(store);
+    long left = tt__left_ms(deadline_ms), pause_ms = f->pause_ms < left ? f->pause_ms : left;
+    f->pause_ms = f->pause_ms * 2 < PAUSE_LAST_MS ? f->pause_ms * 2 : PAUSE_LAST_MS;
+    file_end(store);
+    nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000L}, NULL);
+    return enter(f, false, tt__deadline_ms(left > GRACE_MS ? left : GRACE_MS)); /* the last look takes a moment, too */
+}
+
+/* Count those who have finished; the last removes the file. As far as it goes: there may be no file any more. */
+static void say_goodbye(file_store *f) {
+    char number[24];
+    f->leaving = true;
+    if (f->world_size <= 0 || f->fd < 0 || file_begin(&f->base, true, tt__deadline_ms(GRACE_MS)))
+        return;
+    int size = snprintf(number, sizeof number, "%lld", (long long)++f->finished);
+    write_record(f, CLEANUP_KEY, (tt__span){0}, (tt__span){(const uint8_t *)number, (size_t)size});
+    if (f->finished >= f->world_size)
+        unlink(f->path);
+    file_end(&f->base);
+}
+
+static void file_free(tt__local_store *store) {
+    file_store *f = file_of(store);
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    say_goodbye(f);
+    tt__error_restore(&kept);
+    if (f->fd >= 0)
+        close(f->fd);
+    pthread_mutex_destroy(&f->lock);
+    tt__local_store_free(store);
+    free(f->path);
+    free(f);
+}
+
+static const tt__medium file_medium = {
+    .begin = file_begin, .end = file_end, .tell = file_tell, .wait = file_wait, .free = file_free};
+
+static tt_status open_store(file_store *f, const tt_file_store_args *args) {
+    char *name = NULL;
+    f->path = strdup(args->path);
+    if (!f->path || asprintf(&name, "file store %s", args->path) < 0)
+        return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
+    tt_status status = tt__local_store_init(&f->base, &file_medium, name, args->timeout_ms);
+    free(name);
+    TT__TRY(status);
+    status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
+    if (status)
+        return tt__fail_prefix("%s", f->base.name);
+    f->world_size = args->world_size;
+    file_end(&f->base);
+    return TT_OK;
+}
+
+tt_status tt_file_store_with(const tt_file_store_args *given, size_t size) {
+    tt_file_store_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out)
+        return tt__fail(TT_ERR_INVALID, "tt_file_store: out is NULL");
+    *args.out = NULL;
+    if (!args.path || !*args.path)
+        return tt__fail(TT_ERR_INVALID, "tt_file_store: expected a path, got none");
+    if (args.world_size < 0 || args.timeout_ms < 0)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_file_store: expected a world_size and timeout_ms of at least 0, got %d, %lld",
+                        args.world_size, (long long)args.timeout_ms);
+    file_store *f = calloc(1, sizeof *f);
+    if (!f)
+        return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
+    f->fd = -1;
+    f->fresh = args.fresh;
+    pthread_mutex_init(&f->lock, NULL);
+    tt_status status = open_store(f, &args);
+    if (status)
+        file_free(&f->base);
+    else
+        *args.out = &f->base.base;
+    return status;
+}
