@@ -25,6 +25,7 @@ typedef struct scene {
 /* ---- a life */
 
 static tt_status compute(tt_group *group, void *shared, float *plain) {
+    tt_work *works[3] = {NULL};
     float x[4] = {1, 2, 3, 4};
     tt_status status = tt_barrier(group);
     if (!status)
@@ -33,6 +34,21 @@ static tt_status compute(tt_group *group, void *shared, float *plain) {
         status = tt_all_reduce(group, plain, LARGE, TT_F32, TT_SUM);
     if (!status)
         status = tt_broadcast(group, shared, LARGE, TT_F32, 1);
+    for (int i = 0; i < 3 && !status; i++)
+        status = tt_all_reduce(group, (float *)shared + 1000 * i, 1000, TT_F32, TT_SUM, .work = &works[i]);
+    tt_status waited = tt_work_wait_all(works, 3);
+    for (int i = 0; i < 3; i++)
+        tt_work_free(works[i]);
+    return status ? status : waited;
+}
+
+/* The same in a group of the two. */
+static tt_status compute_apart(tt_group *group, void *shared, float *plain) {
+    tt_group *twin = NULL;
+    tt_status status = tt_new_group(group, ((int[]){1, 0}), 2, &twin);
+    if (!status)
+        status = compute(twin, shared, plain);
+    tt_destroy_process_group(twin);
     return status;
 }
 
@@ -53,6 +69,8 @@ static tt_status live(int port, const char *prefix, int rank, int world, int64_t
         status = tt_group_alloc(group, LARGE * sizeof(float), &shared);
     if (!status)
         status = compute(group, shared, plain);
+    if (!status)
+        status = compute_apart(group, shared, plain);
     tt_destroy_process_group(group);
     tt_store_free(prefixed);
     tt_store_free(store);
