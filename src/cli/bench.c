@@ -1,5 +1,6 @@
 /* tutti bench: what runs how fast. This file chooses the benchmark and starts its ranks. */
 #include "cli/bench.h"
+#include "cli/bench_calls.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } benches[] = {
-    {"all_reduce", tt__bench_all_reduce, "time of an all-reduce, by size"},
     {"store", tt__bench_store, "operations a second of the key-value store"},
     {"startup", tt__bench_startup, "a whole job: launcher, ranks, one all_reduce, end"},
     {"step", tt__bench_step, "a training step: time and memory"},
@@ -24,8 +24,10 @@ static int help(void) {
     printf("usage: tutti bench NAME [FLAGS]\n\n"
            "Measure one thing and print JSON, one object a line. On a shared machine only ratios between runs mean "
            "much.\n\n");
+    for (int i = 0; tt__bench_call_at(i); i++)
+        printf("  %-20s %s\n", tt__bench_call_at(i)->name, tt__bench_call_at(i)->what);
     for (int i = 0; benches[i].name; i++)
-        printf("  %-10s %s\n", benches[i].name, benches[i].what);
+        printf("  %-20s %s\n", benches[i].name, benches[i].what);
     printf("\n'tutti bench NAME --help' lists the flags of each.\n");
     return TT__EXIT_OK;
 }
@@ -71,6 +73,8 @@ int tt__cmd_bench(int argc, char **argv) {
         return tt__cli_usage_error("bench", "expected the name of a benchmark");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
         return help();
+    if (tt__bench_call_named(argv[1]))
+        return tt__bench_collective(argc - 1, argv + 1);
     for (int i = 0; benches[i].name; i++)
         if (!strcmp(argv[1], benches[i].name))
             return benches[i].run(argc - 1, argv + 1);

@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* One benchmark: argv[0] is its name ("all_reduce"), flags already written with "-". Returns the exit code. */
-int tt__bench_all_reduce(int argc, char **argv);
+/* One benchmark: argv[0] is its name ("startup"), flags already written with "-". Returns the exit code. The first is that of every name
+ * in bench_calls.h. */
+int tt__bench_collective(int argc, char **argv);
 int tt__bench_step(int argc, char **argv);
 int tt__bench_store(int argc, char **argv);
 int tt__bench_startup(int argc, char **argv);

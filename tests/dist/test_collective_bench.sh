@@ -15,7 +15,18 @@ for buffers in symmetric plain; do
     done
 done
 
-for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" "--iterations -1" "--nothing" "word"; do
+# Every collective, with types and ops.
+for name in all_reduce reduce reduce_scatter broadcast all_gather all_gather_v gather scatter all_to_all all_to_all_v barrier all_reduce_coalesced; do
+    "$TUTTI" bench --help | grep -q "^  $name " || fail "bench --help has no $name"
+    "$TUTTI" bench $name --list-algorithms | grep -q "^{\"op\":\"$name\",\"algorithm\":\"" || fail "algorithms of $name"
+done
+out=$("$TUTTI" bench broadcast --world 2 --sizes 10,1K --dtype f64 --iterations 5 --async)
+[ "$(echo "$out" | grep -c '"bytes":1[06][0-9]*,"dtype":"f64".*"async":true}$')" = 2 ] || fail "broadcast: $out"
+out=$("$TUTTI" bench all_reduce --world 2 --sizes 64 --dtype bf16 --op max --iterations 5)
+echo "$out" | grep -q '"dtype":"bf16".*"op":"max"}$' || fail "max of bf16: $out"
+[ "$("$TUTTI" bench barrier --world 3 --iterations 5 | grep -c '"bench":"barrier".*"bytes":0')" = 1 ] || fail "barrier"
+
+for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" "--iterations -1" "--nothing" "word" "--dtype x" "--op y" "--transport pigeon" "--algorithm none"; do
     code=0
     # shellcheck disable=SC2086  # words of flags
     text=$("$TUTTI" bench all_reduce $flags 2>&1) || code=$?

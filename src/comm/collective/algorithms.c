@@ -83,13 +83,22 @@ static bool serves(const tt__algorithm *algorithm, const tt_work *work) {
            (!algorithm->serves_words || algorithm->serves_words(work));
 }
 
+/* On shared memory the first that serves is the best; a table may name another. */
+static const tt__algorithm *named(const tt_work *work) {
+    const tt__tuning *tuning = work->group->world->tuning;
+    for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
+        if (tt__rule_fits(&tuning->rules[i], work->group, &work->call) && serves(tuning->rules[i].algorithm, work))
+            return tuning->rules[i].algorithm;
+    return NULL;
+}
+
 const tt__algorithm *tt__choose(const tt_work *work) {
-    const tt__algorithm *chosen = work->group->shared ? NULL : tt__choose_on_messages(work->group, &work->call);
+    const tt__algorithm *chosen = work->group->shared ? named(work) : tt__choose_on_messages(work->group, &work->call);
+    for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
+        if (serves(tt__algorithms[i], work))
+            chosen = tt__algorithms[i];
     if (chosen)
         return chosen;
-    for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (serves(tt__algorithms[i], work))
-            return tt__algorithms[i];
     return tt__fail_null(TT_ERR_UNSUPPORTED, "%s has no algorithm %s yet", tt_op_name(work->call.op),
                          work->group->shared ? "on shared memory" : "between hosts");
 }

@@ -89,15 +89,15 @@ static const tt__algorithm *first_of(const tt_group *group, const tt_call *call)
     return NULL;
 }
 
+bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
+    return rule->algorithm->op == call->op && bytes_of(group, call) <= rule->bytes &&
+           within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, hosts_of(group));
+}
+
 const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {
-    uint32_t hosts = hosts_of(group), ranks = (uint32_t)group->size;
-    uint64_t bytes = bytes_of(group, call);
-    for (size_t i = 0; group->size > 1 && tuning && i < tuning->count; i++) {
-        const tt__rule *rule = &tuning->rules[i];
-        if (rule->algorithm->op == call->op && bytes <= rule->bytes && within(rule->ranks, ranks) &&
-            within(rule->hosts, hosts) && serves(rule->algorithm, group, call))
-            return rule->algorithm;
-    }
+    for (size_t i = 0; group->size > 1 && tuning && i < tuning->count; i++)
+        if (tt__rule_fits(&tuning->rules[i], group, call) && serves(tuning->rules[i].algorithm, group, call))
+            return tuning->rules[i].algorithm;
     return first_of(group, call);
 }
 

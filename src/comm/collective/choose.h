@@ -10,7 +10,7 @@
  *
  * ranks, hosts: a number, "A-B", "A-", or "*". bytes: of the call at most so many (K, M, G), or "*": of the buffer that is reduced or broadcast; of one block where
  * every rank has its own (of uneven ones the average; of all_to_all_v 0, since no rank knows all). A line whose algorithm does not serve the
- * call (hierarchical on one host) is passed over. An algorithm with an order of its own (ring of all_reduce) is used only by a line that names it.
+ * call (hierarchical on one host) is passed over; so algorithms on shared memory and on messages may both be named. An algorithm with an order of its own (ring of all_reduce) is used only by a line that names it.
  *
  * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the one built in; before its lines come
  * those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for all ranks, hosts and bytes. */
@@ -34,7 +34,7 @@ typedef struct tt__rule {
 } tt__rule;
 
 typedef struct tt__tuning {
-    size_t count;
+    size_t count, on_shared_memory; /* rules; those of algorithms on shared memory */
     tt__rule rules[TT__RULES];
 } tt__tuning;
 
@@ -45,6 +45,9 @@ tt_status tt__tuning_text(const char *algorithms, char **text);
 
 /* Read a table. `source` names it in errors. */
 tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source);
+
+/* Whether a line is about such a call; whether its algorithm serves it is another question. */
+bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call);
 
 /* The algorithm for a call; NULL: messages don't serve this op. Without a table the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);

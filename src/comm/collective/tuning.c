@@ -26,7 +26,7 @@ static bool op_named(const char *name, tt_op *op) {
 
 static const tt__algorithm *algorithm_named(tt_op op, const char *name) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (tt__algorithms[i]->op == op && !tt__algorithms[i]->shared && !strcmp(tt__algorithms[i]->name, name))
+        if (tt__algorithms[i]->op == op && !strcmp(tt__algorithms[i]->name, name))
             return tt__algorithms[i];
     return NULL;
 }
@@ -36,7 +36,7 @@ static void list_algorithms(tt_op op, char *text, size_t size) {
     size_t used = 0;
     *text = '\0';
     for (size_t i = 0; i < tt__algorithm_count && used < size; i++)
-        if (tt__algorithms[i]->op == op && !tt__algorithms[i]->shared)
+        if (tt__algorithms[i]->op == op)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", tt__algorithms[i]->name);
 }
 
@@ -119,13 +119,14 @@ static tt_status parse_line(char *line, tt__tuning *tuning) {
     TT__TRY(parse_span("ranks", columns[1], &rule->ranks));
     TT__TRY(parse_span("hosts", columns[2], &rule->hosts));
     TT__TRY(parse_bytes(columns[3], &rule->bytes));
+    tuning->on_shared_memory += rule->algorithm->shared;
     tuning->count++;
     return TT_OK;
 }
 
 tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source) {
     char line[LINE_MAX_BYTES];
-    tuning->count = 0;
+    tuning->count = tuning->on_shared_memory = 0;
     for (int n = 1; *text; n++) {
         size_t length = strcspn(text, "\n");
         if (length >= sizeof line)

@@ -1,0 +1,59 @@
+/* What `tutti bench` can call: one row an operation, and the buffers it works on. */
+#ifndef TT_CLI_BENCH_CALLS_H
+#define TT_CLI_BENCH_CALLS_H
+
+#include <tutti/comm.h>
+
+/* One rank's buffers, for calls of up to `bytes`. */
+typedef struct tt__bench_buffers {
+    tt_group *group;
+    tt_dtype dtype;
+    tt_reduce_op op;
+    unsigned char *send, *recv;   /* the same where the operation works in place */
+    size_t *counts, *send_counts; /* (world): of uneven ones, for the present size */
+    bool plain;
+} tt__bench_buffers;
+
+typedef struct tt__bench_call {
+    const char *name; /* "all_reduce" */
+    const char *what;
+    bool reduces, uneven;
+    int send_blocks,
+        recv_blocks; /* of the size that is measured: 0, 1, or TT__BENCH_WORLD: as many as ranks. In place: send only */
+    tt_status (*call)(const tt__bench_buffers *b, size_t count, tt_work **work);
+} tt__bench_call;
+
+enum { TT__BENCH_WORLD = -1 };
+
+/* NULL if there is none. */
+const tt__bench_call *tt__bench_call_named(const char *name);
+const tt__bench_call *tt__bench_call_at(int i);
+
+/* Buffers for calls of up to `bytes`; release them in any case. */
+tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *call, size_t bytes);
+void tt__bench_buffers_release(tt__bench_buffers *b);
+
+/* Uneven counts around `count`. */
+void tt__bench_buffers_set(tt__bench_buffers *b, size_t count);
+
+/* ---- time */
+
+enum { TT__BENCH_REPETITIONS = 5, TT__BENCH_WINDOW = 4 };
+
+typedef struct tt__bench_times {
+    bool async;            /* TT__BENCH_WINDOW calls under way at a time */
+    int64_t iterations;    /* calls in a repetition; 0: */
+    int64_t repetition_ns; /* as many as take about so long */
+} tt__bench_times;
+
+/* usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets its own view. */
+tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, size_t count, const tt__bench_times *times,
+                         double *usec);
+
+/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the ranks' CPUs. */
+void tt__bench_pin(void);
+
+/* Whether this process is a rank that `tutti run`, `tutti bench` or mpirun started. */
+bool tt__bench_is_member(void);
+
+#endif

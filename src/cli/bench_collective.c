@@ -1,0 +1,246 @@
+/* tutti bench NAME: the time of one collective, or of a message, by size. */
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/bench.h"
+#include "cli/bench_calls.h"
+#include "cli/cli.h"
+#include "comm/collective/algorithms.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SIZES = 64 };
+
+typedef struct settings {
+    const tt__bench_call *call;
+    int64_t world, iterations;
+    size_t sizes[MAX_SIZES];
+    int size_count;
+    tt_dtype dtype;
+    tt_reduce_op op;
+    char backend[256], transport[16], algorithm[64]; /* "": the library's default */
+    bool plain, no_pin, async, list;
+} settings;
+
+static int help(const char *name) {
+    printf("usage: tutti bench %s [FLAGS]\n\n"
+           "Time of one %s, median and least of %d repetitions, as rank 0 sees it.\n\n"
+           "  --world N             ranks to start (default 2)\n"
+           "  --sizes LIST          bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of "
+           "one block\n"
+           "                        where every rank has its own\n"
+           "  --buffers KIND        symmetric (default) or plain\n"
+           "  --dtype TYPE          f32 (default), f64, f16, bf16, i8, u8, i16, i32, i64 or bool\n"
+           "  --op OP               sum (default), avg, product, min, max, band, bor, bxor or premul_sum\n"
+           "  --transport NAME      auto (default), shm or tcp\n"
+           "  --backend NAME        native (default), mpi, gloo, or the path of a plug-in\n"
+           "  --algorithm NAME      force this one; --list-algorithms prints them\n"
+           "  --async               %d calls under way at a time\n"
+           "  --iterations N        calls in a repetition (default by time)\n"
+           "  --no-pin              don't tie each rank to a CPU of its own\n",
+           name, name, TT__BENCH_REPETITIONS, TT__BENCH_WINDOW);
+    return TT__EXIT_OK;
+}
+
+/* ---- flags */
+
+/* "64K" as bytes. */
+static tt_status parse_size(char *text, size_t *bytes) {
+    static const char suffixes[] = "KMG";
+    size_t n = strlen(text);
+    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
+    int64_t value;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (suffix)
+        text[n - 1] = '\0';
+    tt_status status = tt__parse_i64("--sizes", text, 1, (INT64_C(1) << 40) >> shift, &value);
+    if (!status)
+        *bytes = (size_t)value << shift;
+    return status;
+}
+
+static tt_status parse_sizes(char *list, settings *s) {
+    char *rest = NULL;
+    s->size_count = 0;
+    for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
+        tt_status status = s->size_count < MAX_SIZES ? parse_size(text, &s->sizes[s->size_count]) : TT_ERR_INVALID;
+        if (status)
+            return status;
+        s->size_count++;
+    }
+    return s->size_count ? TT_OK : TT_ERR_INVALID;
+}
+
+static tt_status parse_dtype(const char *name, tt_dtype *dtype) {
+    for (int i = 0; tt_dtype_size((tt_dtype)i); i++)
+        if (!strcmp(tt_dtype_name((tt_dtype)i), name)) {
+            *dtype = (tt_dtype)i;
+            return TT_OK;
+        }
+    return TT_ERR_INVALID;
+}
+
+static tt_status parse_op(const char *name, tt_reduce_op *op) {
+    for (int i = 0; i <= TT_PREMUL_SUM; i++)
+        if (!strcmp(tt_reduce_op_name((tt_reduce_op)i), name)) {
+            *op = (tt_reduce_op)i;
+            return TT_OK;
+        }
+    return TT_ERR_INVALID;
+}
+
+static bool has_algorithm(const char *op, const char *name) {
+    for (size_t i = 0; i < tt__algorithm_count; i++)
+        if (!strcmp(tt_op_name(tt__algorithms[i]->op), op) && !strcmp(tt__algorithms[i]->name, name))
+            return true;
+    return false;
+}
+
+static tt_status keep(char *to, size_t size, const char *value) {
+    int n = snprintf(to, size, "%s", value);
+    return n > 0 && (size_t)n < size ? TT_OK : TT_ERR_INVALID;
+}
+
+static tt_status parse_flag(int c, char *value, settings *s) {
+    switch (c) {
+    case 'w':
+        return tt__parse_i64("--world", value, 1, 64, &s->world);
+    case 'i':
+        return tt__parse_i64("--iterations", value, 1, 100000000, &s->iterations);
+    case 's':
+        return parse_sizes(value, s);
+    case 'b':
+        s->plain = !strcmp(value, "plain");
+        return s->plain || !strcmp(value, "symmetric") ? TT_OK : TT_ERR_INVALID;
+    case 'd':
+        return parse_dtype(value, &s->dtype);
+    case 'o':
+        return parse_op(value, &s->op);
+    case 't':
+        return strcmp(value, "auto") && strcmp(value, "shm") && strcmp(value, "tcp")
+                   ? TT_ERR_INVALID
+                   : keep(s->transport, sizeof s->transport, value);
+    case 'e':
+        return keep(s->backend, sizeof s->backend, value);
+    case 'g':
+        return has_algorithm(s->call->name, value) ? keep(s->algorithm, sizeof s->algorithm, value) : TT_ERR_INVALID;
+    case 'a':
+        s->async = true;
+        return TT_OK;
+    case 'l':
+        s->list = true;
+        return TT_OK;
+    default: /* 'n' */
+        s->no_pin = true;
+        return TT_OK;
+    }
+}
+
+static int list_algorithms(const char *op) {
+    for (size_t i = 0; i < tt__algorithm_count; i++) {
+        const tt__algorithm *a = tt__algorithms[i];
+        if (!strcmp(tt_op_name(a->op), op))
+            printf("{\"op\":\"%s\",\"algorithm\":\"%s\",\"on\":\"%s\",\"order\":\"%s\"}\n", op, a->name,
+                   a->shared ? "shared memory" : "messages", a->own_order ? "own" : "documented");
+    }
+    return TT__EXIT_OK;
+}
+
+/* ---- measuring */
+
+static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
+    double median = usec[TT__BENCH_REPETITIONS / 2];
+    printf("{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
+           "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"algorithm\":\"%s\"",
+           s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
+           s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
+           *s->transport ? s->transport : "auto", *s->algorithm ? s->algorithm : "auto");
+    if (s->call->reduces)
+        printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
+    printf("%s}\n", s->async ? ",\"async\":true" : "");
+    fflush(stdout);
+}
+
+static tt_status measure(const settings *s, tt__bench_buffers *b, size_t bytes) {
+    double usec[TT__BENCH_REPETITIONS];
+    const tt__bench_times times = {.async = s->async, .iterations = s->iterations, .repetition_ns = 60000000};
+    TT__TRY(tt__bench_time(s->call, b, bytes / tt_dtype_size(s->dtype), &times, usec));
+    if (!tt_get_rank(b->group))
+        print(s, b, bytes, usec);
+    return TT_OK;
+}
+
+/* Whole elements, at least one. */
+static size_t round_size(const settings *s, size_t bytes) {
+    size_t size = tt_dtype_size(s->dtype);
+    return (bytes + size - 1) / size * size;
+}
+
+static tt_status measure_all(tt_group *group, const settings *s) {
+    tt__bench_buffers b = {.group = group, .dtype = s->dtype, .op = s->op, .plain = s->plain};
+    int sizes = s->call->send_blocks ? s->size_count : 1; /* a barrier has none */
+    size_t largest = 0;
+    for (int i = 0; i < sizes; i++)
+        largest = s->sizes[i] > largest ? s->sizes[i] : largest;
+    tt_status status = tt__bench_buffers_make(&b, s->call, round_size(s, largest));
+    for (int i = 0; i < sizes && !status; i++)
+        status = measure(s, &b, s->call->send_blocks ? round_size(s, s->sizes[i]) : 0);
+    tt__bench_buffers_release(&b);
+    return status;
+}
+
+static const char *or_null(const char *text) { return *text ? text : NULL; }
+
+static int run_rank(const settings *s) {
+    tt_group *group = NULL;
+    char algorithms[128];
+    if (!s->no_pin)
+        tt__bench_pin();
+    snprintf(algorithms, sizeof algorithms, "%s=%s", s->call->name, s->algorithm);
+    tt_status status = tt_init_process_group(&group, .backend = or_null(s->backend), .transport = or_null(s->transport),
+                                             .algorithms = *s->algorithm ? algorithms : NULL);
+    if (!status)
+        status = measure_all(group, s);
+    if (status)
+        tt_report();
+    tt_destroy_process_group(group);
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}
+
+int tt__bench_collective(int argc, char **argv) {
+    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
+                                            {"sizes", required_argument, NULL, 's'},
+                                            {"buffers", required_argument, NULL, 'b'},
+                                            {"iterations", required_argument, NULL, 'i'},
+                                            {"dtype", required_argument, NULL, 'd'},
+                                            {"op", required_argument, NULL, 'o'},
+                                            {"transport", required_argument, NULL, 't'},
+                                            {"backend", required_argument, NULL, 'e'},
+                                            {"algorithm", required_argument, NULL, 'g'},
+                                            {"list-algorithms", no_argument, NULL, 'l'},
+                                            {"async", no_argument, NULL, 'a'},
+                                            {"no-pin", no_argument, NULL, 'n'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    settings s = {.world = 2,
+                  .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20},
+                  .size_count = 8,
+                  .call = tt__bench_call_named(argv[0])};
+    char command[64], value[1024];
+    const char *flag;
+    snprintf(command, sizeof command, "bench %s", argv[0]);
+    for (int c; (c = tt__cli_next_flag(command, argc, argv, options, &flag)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
+        if (c == 'h')
+            return help(argv[0]);
+        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: it is handed on to the ranks */
+        if (parse_flag(c, value, &s))
+            return tt__cli_usage_error(command, "%s: not understood: \"%s\"", flag, optarg);
+    }
+    if (s.list)
+        return list_algorithms(argv[0]);
+    return tt__bench_is_member() ? run_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
+}
