@@ -1,0 +1,217 @@
+#include "elastic/nodes_own.h"
+
+#include "base/error.h"
+#include "elastic/blob.h"
+
+#include <jansson.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void wake(int fd) {
+    uint64_t one = 1;
+    ssize_t n;
+    while ((n = write(fd, &one, sizeof one)) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- life */
+
+static tt_status start_thread(tt__nodes *nodes) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the launcher's */
+    int error = pthread_create(&nodes->thread, NULL, tt__nodes_thread, nodes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    nodes->started = !error;
+    return error ? tt__fail_errno(TT_ERR_SYSTEM, error, "can't start a thread") : TT_OK;
+}
+
+tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
+    tt__nodes *nodes = *out = calloc(1, sizeof *nodes);
+    if (!nodes)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->nodes);
+    nodes->member = *member;
+    nodes->events_end = &nodes->events;
+    nodes->orders_end = &nodes->orders;
+    pthread_mutex_init(&nodes->lock, NULL);
+    nodes->of = calloc((size_t)member->nodes, sizeof *nodes->of);
+    nodes->events_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    nodes->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tt_status status = TT_OK;
+    if (!nodes->of)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->nodes);
+    else if (nodes->events_fd < 0 || nodes->wake_fd < 0)
+        status = tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an eventfd");
+    if (!status)
+        status = start_thread(nodes);
+    if (status) {
+        tt__nodes_free(nodes);
+        *out = NULL;
+    }
+    return status;
+}
+
+static void free_order(tt__order *order) {
+    free(order->bytes);
+    free(order);
+}
+
+void tt__nodes_free(tt__nodes *nodes) {
+    if (!nodes)
+        return;
+    pthread_mutex_lock(&nodes->lock);
+    nodes->stop = true;
+    pthread_mutex_unlock(&nodes->lock);
+    if (nodes->started) {
+        wake(nodes->wake_fd);
+        pthread_join(nodes->thread, NULL);
+    }
+    for (tt__nodes_event *event; (event = tt__nodes_next(nodes));)
+        tt__nodes_event_free(event);
+    for (tt__order *order; (order = nodes->orders);) {
+        nodes->orders = order->next;
+        free_order(order);
+    }
+    if (nodes->events_fd >= 0)
+        close(nodes->events_fd);
+    if (nodes->wake_fd >= 0)
+        close(nodes->wake_fd);
+    pthread_mutex_destroy(&nodes->lock);
+    free(nodes->of);
+    free(nodes);
+}
+
+/* ---- events */
+
+int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
+
+void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
+    event->next = NULL;
+    pthread_mutex_lock(&nodes->lock);
+    *nodes->events_end = event;
+    nodes->events_end = &event->next;
+    pthread_mutex_unlock(&nodes->lock);
+    wake(nodes->events_fd);
+}
+
+tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
+    uint64_t count;
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event *event = nodes->events;
+    if (event && !(nodes->events = event->next))
+        nodes->events_end = &nodes->events;
+    if (!event && nodes->events_fd >= 0 && read(nodes->events_fd, &count, sizeof count) < 0)
+        count = 0; /* nobody had written: fine */
+    pthread_mutex_unlock(&nodes->lock);
+    return event;
+}
+
+void tt__nodes_event_free(tt__nodes_event *event) {
+    if (!event)
+        return;
+    free(event->text);
+    free(event->worker.message);
+    tt__snapshot_free(&event->snapshot);
+    free(event);
+}
+
+/* ---- what is known */
+
+int tt__nodes_world(const tt__nodes *nodes) { return nodes->world; }
+int tt__nodes_first_rank(const tt__nodes *nodes, int node) { return nodes->of[node].first_rank; }
+const char *tt__nodes_hostname(const tt__nodes *nodes, int node) { return nodes->of[node].hostname; }
+bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
+
+int tt__nodes_of_rank(const tt__nodes *nodes, int rank) {
+    int node = 0;
+    while (node + 1 < nodes->member.nodes && rank >= nodes->of[node + 1].first_rank)
+        node++;
+    return node;
+}
+
+/* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
+
+/* Takes `bytes`. */
+static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
+    tt__order *new = calloc(1, sizeof *new);
+    if (!new) {
+        free(bytes);
+        return;
+    }
+    *new = (tt__order){.kind = kind, .bytes = bytes, .size = size, .timeout_ms = timeout_ms};
+    snprintf(new->key, sizeof new->key, "%s", key);
+    pthread_mutex_lock(&nodes->lock);
+    *nodes->orders_end = new;
+    nodes->orders_end = &new->next;
+    pthread_mutex_unlock(&nodes->lock);
+    wake(nodes->wake_fd);
+}
+
+static void order_news(tt__nodes *nodes, json_t *news) {
+    if (news)
+        json_object_set_new(news, "node", json_integer(nodes->member.node));
+    char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
+    json_decref(news);
+    if (text)
+        order(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
+}
+
+void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
+    char *copy = strdup(text);
+    if (copy)
+        order(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
+}
+
+/* Bytes of a program need not be UTF-8, which JSON has to be. */
+static json_t *any_string(const char *text) {
+    json_t *string = json_string(text ? text : "");
+    char *clean = string ? NULL : strdup(text);
+    for (char *c = clean; c && *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    if (clean)
+        string = json_string(clean);
+    free(clean);
+    return string ? string : json_string("");
+}
+
+void tt__nodes_tell_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
+    order_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank", rank,
+                                "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told", w->told,
+                                "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
+                                any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+}
+
+void tt__nodes_tell_signal(tt__nodes *nodes, int sig) {
+    order_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
+}
+
+void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) { order(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms); }
+
+static void order_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
+    void *bytes;
+    size_t size;
+    if (!tt__blob_pack(snapshot, nodes->member.node, &bytes, &size))
+        order(nodes, TT__ORDER_SET, key, bytes, size, 0);
+}
+
+void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
+    char key[TT__NODES_KEY];
+    snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", id, nodes->member.node);
+    order_blob(nodes, key, snapshot);
+}
+
+void tt__nodes_tell_done(tt__nodes *nodes, const tt__snapshot *final) {
+    char key[TT__NODES_KEY];
+    snprintf(key, sizeof key, "tutti/nodes/final/%d", nodes->member.node);
+    if (final)
+        order_blob(nodes, key, final);
+    order_news(nodes, json_pack("{s:s}", "what", "done"));
+    order(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
+}

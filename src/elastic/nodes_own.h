@@ -1,0 +1,53 @@
+/* What the two halves of nodes.h share: nodes.c, called by the launcher, and nodes_thread.c. */
+#ifndef TT_ELASTIC_NODES_OWN_H
+#define TT_ELASTIC_NODES_OWN_H
+
+#include "elastic/nodes.h"
+
+#include <tutti/store.h>
+
+#include <pthread.h>
+
+enum { TT__NODES_KEY = 64 };
+
+/* Something for the thread to do. */
+typedef struct tt__order {
+    struct tt__order *next;
+    enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_DONE } kind;
+    char key[TT__NODES_KEY]; /* SET */
+    char *bytes;             /* SET: the value; NEWS: JSON */
+    size_t size;
+    int64_t timeout_ms; /* LOOK */
+} tt__order;
+
+/* What is known of a node. */
+typedef struct tt__node {
+    bool here; /* its card is read */
+    bool lost, done;
+    int workers, first_rank;
+    char hostname[64];
+    char beat[24];   /* last seen, */
+    int64_t beat_ms; /* and when it changed */
+} tt__node;
+
+struct tt__nodes {
+    tt__nodes_member member;
+    tt__node *of; /* (nodes) */
+    int world;
+    bool want_final;
+    int events_fd, wake_fd; /* eventfds: to the launcher, to the thread */
+
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of all below */
+    bool stop;
+    tt__nodes_event *events, **events_end;
+    tt__order *orders, **orders_end;
+};
+
+void *tt__nodes_thread(void *nodes);
+
+/* Takes the event. */
+void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
+
+#endif
