@@ -21,59 +21,71 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 4096, SETTLE_MS = 1000, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { MAX_WORKERS = 4096, MAX_NODES = 4096, SETTLE_MS = 1000, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
+enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
 
 static const double default_grace_s = 30;
 
 static int help(void) {
-    printf("usage: tutti run [FLAGS] PROGRAM [ARGUMENTS]\n"
-           "       tutti run [FLAGS] -m MODULE [ARGUMENTS]\n"
-           "\n"
-           "Start PROGRAM once per rank, with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
-           "MASTER_PORT, ...),\n"
-           "and serve the store that the ranks meet through. PROGRAM is an executable or a Python script; it may use "
-           "Tutti, PyTorch\n"
-           "or neither.\n"
-           "\n"
-           "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
-           "  tutti run --nproc-per-node=4 train.py\n"
-           "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
-           "\n"
-           "Ranks:\n"
-           "  --nproc-per-node N|auto|cpu  how many; auto and cpu: one per CPU that this process may use (default 1)\n"
-           "  --nnodes 1, --node-rank 0    one host only, for now\n"
-           "  --role NAME                  ROLE_NAME (default \"default\")\n"
-           "\n"
-           "Where they meet:\n"
-           "  --standalone                 on any free port: several jobs can run side by side\n"
-           "  --master-addr ADDRESS        MASTER_ADDR, a loopback address for now (default 127.0.0.1)\n"
-           "  --master-port PORT           MASTER_PORT, 0 = any free one (default %d)\n"
-           "  --rdzv-backend static|c10d   c10d: as --standalone, on this host\n"
-           "  --rdzv-endpoint HOST[:PORT]  static: the same as --master-addr and --master-port\n"
-           "  --rdzv-id ID                 TORCHELASTIC_RUN_ID\n"
-           "  --rdzv-conf K=V,...          accepted; one host needs none of it\n"
-           "\n"
-           "What runs:\n"
-           "  -m, --module                 PROGRAM is a Python module\n"
-           "  --no-python                  never start PROGRAM with python3\n"
-           "  --max-restarts 0             restarts are not supported yet\n"
-           "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
-           "  --trace FILE                 when the job ends, write the last calls of every rank as a trace for "
-           "Perfetto\n"
-           "\n"
-           "Who may take part:\n"
-           "  --secret-file FILE           the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, "
-           "TT_SECRET_FILE, or a\n"
-           "                               new one for each job, handed to the ranks in their environment)\n"
-           "\n"
-           "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
-           "PET_NPROC_PER_NODE and so on give\n"
-           "defaults. A script NAME.py without its run bit is started with python3 -u ($PYTHON_EXEC chooses another).\n"
-           "\n"
-           "When a rank fails, the others have a second to end by themselves, then get SIGTERM and at last SIGKILL. "
-           "The report on stderr\n"
-           "names the rank that failed first and why; the exit code is that rank's, 128 + N for signal N.\n",
-           TT_STORE_DEFAULT_PORT, default_grace_s);
+    printf(
+        "usage: tutti run [FLAGS] PROGRAM [ARGUMENTS]\n"
+        "       tutti run [FLAGS] -m MODULE [ARGUMENTS]\n"
+        "\n"
+        "Start PROGRAM once per rank, with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
+        "MASTER_PORT, ...),\n"
+        "and serve the store that the ranks meet through. PROGRAM is an executable or a Python script; it may use "
+        "Tutti, PyTorch\n"
+        "or neither.\n"
+        "\n"
+        "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
+        "  tutti run --nproc-per-node=4 train.py\n"
+        "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
+        "  tutti run --nnodes=2 --node-rank=0 --master-addr=node0 --secret-file=job.secret ./trainer    (on node0, and "
+        "with\n"
+        "            --node-rank=1 on the other)\n"
+        "\n"
+        "Ranks:\n"
+        "  --nproc-per-node N|auto|cpu  how many; auto and cpu: one per CPU that this process may use (default 1)\n"
+        "  --nnodes N, --node-rank R    on how many nodes the job runs, and which this is; node 0 serves the store "
+        "(default 1, 0)\n"
+        "  --role NAME                  ROLE_NAME (default \"default\")\n"
+        "\n"
+        "Where they meet:\n"
+        "  --standalone                 on any free port: several jobs can run side by side\n"
+        "  --master-addr ADDRESS        MASTER_ADDR, an address of node 0 (default 127.0.0.1)\n"
+        "  --master-port PORT           MASTER_PORT, 0 = any free one (default %d)\n"
+        "  --rdzv-backend static|c10d   c10d: as --standalone, on this host\n"
+        "  --rdzv-endpoint HOST[:PORT]  static: the same as --master-addr and --master-port\n"
+        "  --rdzv-id ID                 TORCHELASTIC_RUN_ID\n"
+        "  --rdzv-conf K=V,...          timeout=SECONDS: how long to wait for other nodes (default 600);\n"
+        "                               heartbeat=SECONDS: a node that is silent for so long is lost (default 5)\n"
+        "\n"
+        "What runs:\n"
+        "  -m, --module                 PROGRAM is a Python module\n"
+        "  --no-python                  never start PROGRAM with python3\n"
+        "  --max-restarts 0             restarts are not supported yet\n"
+        "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
+        "  --trace FILE                 when the job ends, write the last calls of every rank as a trace for "
+        "Perfetto\n"
+        "\n"
+        "Who may take part:\n"
+        "  --secret-file FILE           the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, "
+        "TT_SECRET_FILE, or a\n"
+        "                               new one for each job on one node, handed to the ranks in their environment)\n"
+        "  --store-auth WHO             who may use the store without proving the secret: local (default) PyTorch's "
+        "clients on\n"
+        "                               node 0; required: nobody; none: all, from anywhere\n"
+        "\n"
+        "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
+        "PET_NPROC_PER_NODE and so on give\n"
+        "defaults. A script NAME.py without its run bit is started with python3 -u ($PYTHON_EXEC chooses another).\n"
+        "\n"
+        "When a rank fails, the others have a second to end by themselves, then get SIGTERM and at last SIGKILL. "
+        "The report on stderr\n"
+        "names the rank that failed first and why; the exit code is that rank's, 128 + N for signal N.\n",
+        TT_STORE_DEFAULT_PORT, default_grace_s);
     return TT__EXIT_OK;
 }
 
@@ -83,20 +95,25 @@ static int fail(int exit_code) {
     return exit_code;
 }
 
-static tt_status check_one_host(const tt__run_flags *flags) {
-    const char *nnodes = flags->nnodes ? flags->nnodes : "1", *node = flags->node_rank ? flags->node_rank : "0";
-    int64_t restarts = 0;
-    if (strcmp(nnodes, "1") != 0 && strcmp(nnodes, "1:1") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--nnodes: expected 1 (a job runs on one host for now), got \"%s\"",
-                        nnodes);
-    if (strcmp(node, "0") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--node-rank: expected 0 (a job runs on one host for now), got \"%s\"",
-                        node);
+/* "3", or "3:3": a range is for jobs that can grow and shrink. */
+static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
+    const char *nnodes = flags->nnodes ? flags->nnodes : "1", *colon = strchr(nnodes, ':');
+    char least[24];
+    int64_t nodes, node = 0, restarts = 0;
+    snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - nnodes) : (int)strlen(nnodes), nnodes);
+    if (colon && strcmp(least, colon + 1) != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "--nnodes: expected one number (a job can't grow or shrink yet), got \"%.40s\"", nnodes);
+    TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &nodes));
+    if (flags->node_rank)
+        TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, nodes - 1, &node));
     if (flags->max_restarts)
         TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
     if (restarts)
         return tt__fail(TT_ERR_UNSUPPORTED, "--max-restarts: expected 0 (restarts are not supported yet), got %s",
                         flags->max_restarts);
+    job->nodes = (int)nodes;
+    job->node = (int)node;
     return TT_OK;
 }
 
@@ -118,8 +135,9 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* bind (NI_MAXHOST bytes) := the numeric loopback address that `host` means, IPv4 rather than IPv6. */
-static tt_status resolve_loopback(const char *flag, const char *host, char *bind) {
+/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has to be loopback. On several,
+ * a name that is loopback here, as a host's own name often is in /etc/hosts, is another address elsewhere: then all are served. */
+static tt_status resolve(const char *flag, const char *host, bool one_host, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
     bool loopback = true;
@@ -129,17 +147,19 @@ static tt_status resolve_loopback(const char *flag, const char *host, char *bind
         if (!chosen || (chosen->ai_family == AF_INET6 && a->ai_family == AF_INET))
             chosen = a;
     }
-    if (!error && loopback)
+    if (!error)
         error = getnameinfo(chosen->ai_addr, chosen->ai_addrlen, bind, NI_MAXHOST, NULL, 0, NI_NUMERICHOST);
+    if (!error && !one_host && loopback && strcmp(host, bind) != 0 && strcmp(host, "localhost") != 0)
+        snprintf(bind, NI_MAXHOST, "%s", chosen->ai_family == AF_INET6 ? "::" : "0.0.0.0");
     if (list)
         freeaddrinfo(list);
     if (error)
         return tt__fail(TT_ERR_INVALID, "%s: can't resolve \"%s\": %s", flag, host, gai_strerror(error));
-    if (!loopback)
-        return tt__fail(
-            TT_ERR_UNSUPPORTED,
-            "%s: expected a loopback address such as 127.0.0.1 (a job runs on one host for now), got \"%s\"", flag,
-            host);
+    if (one_host && !loopback)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: expected a loopback address such as 127.0.0.1 for a job on one host, got \"%s\" "
+                        "(--nnodes says how many take part)",
+                        flag, host);
     return TT_OK;
 }
 
@@ -159,11 +179,26 @@ static tt_status split_endpoint(const char *endpoint, char *host, const char **p
     return TT_OK;
 }
 
-static tt_status check_rdzv_conf(const char *conf) {
+/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat how long one may be
+ * silent, in seconds; what else torchrun knows is for back ends that are not here. */
+static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
+    job->join_ms = JOIN_MS;
+    job->heartbeat_ms = HEARTBEAT_MS;
     for (const char *part = conf; part && *part; part += strcspn(part, ",") + (part[strcspn(part, ",")] == ',')) {
         size_t n = strcspn(part, ","), equals = strcspn(part, "=");
+        char name[24], value[24];
+        int64_t seconds = 0;
         if (!equals || equals >= n)
             return tt__fail(TT_ERR_INVALID, "--rdzv-conf: expected NAME=VALUE,..., got \"%.200s\"", conf);
+        snprintf(name, sizeof name, "%.*s", (int)equals, part);
+        snprintf(value, sizeof value, "%.*s", (int)(n - equals - 1), part + equals + 1);
+        bool joining = !strcmp(name, "timeout") || !strcmp(name, "join_timeout"),
+             heartbeat = !strcmp(name, "heartbeat");
+        if (!joining && !heartbeat)
+            continue;
+        TT__TRY(
+            tt__parse_i64(heartbeat ? "--rdzv-conf: heartbeat" : "--rdzv-conf: timeout", value, 1, 1000000, &seconds));
+        *(heartbeat ? &job->heartbeat_ms : &job->join_ms) = seconds * 1000;
     }
     return TT_OK;
 }
@@ -183,12 +218,12 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
         return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
     snprintf(place->host, sizeof place->host, "%s",
              flags->master_addr && *flags->master_addr ? flags->master_addr : "127.0.0.1");
-    TT__TRY(check_rdzv_conf(flags->rdzv_conf));
-    TT__TRY(resolve_loopback("--master-addr", place->host, place->bind));
+    TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
+    TT__TRY(resolve("--master-addr", place->host, job->nodes == 1, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
-        TT__TRY(resolve_loopback("--rdzv-endpoint", host, bind));
+        TT__TRY(resolve("--rdzv-endpoint", host, job->nodes == 1, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
         if (any_port) {
@@ -200,6 +235,12 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     }
     if (flags->master_port && *flags->master_port)
         TT__TRY(tt__parse_i64("--master-port", flags->master_port, 0, 65535, &number));
+    if (job->nodes > 1 && (any_port || !number))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        any_port ? "%d nodes: expected --rdzv-backend=static, --master-addr and "
+                                   "--master-port, the same on all of them"
+                                 : "%d nodes: expected a --master-port that they all know, got 0",
+                        job->nodes);
     job->master_addr = place->host;
     job->bind_addr = place->bind;
     job->master_port = (int)number;
@@ -240,11 +281,26 @@ static tt_status read_grace(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
+static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
+    static const char *const names[] = {
+        [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
+    if (!flags->store_auth)
+        return TT_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(flags->store_auth, names[i])) {
+            job->store_auth = (tt_store_auth)i;
+            return TT_OK;
+        }
+    return tt__fail(TT_ERR_INVALID, "--store-auth: expected local, required or none, got \"%.100s\"",
+                    flags->store_auth);
+}
+
 static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
-    TT__TRY(check_one_host(flags));
+    TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
     TT__TRY(find_meeting_place(job, place, flags));
     TT__TRY(read_grace(job, flags));
+    TT__TRY(read_store_auth(job, flags));
     if (flags->module && flags->no_python)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
     return name_job(job, place, flags);
@@ -267,17 +323,22 @@ static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
     return status;
 }
 
-/* The environment is the one place that other users can't look into. */
-static tt_status hand_down_secret(const tt__run_flags *flags) {
-    char text[TT__SECRET_MAX + 1];
+/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same secret each for itself. */
+static tt_status hand_down_secret(const tt__job *job, const tt__run_flags *flags) {
+    char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
     tt_status status = TT_OK;
     if (flags->secret_file)
         status = tt__secret_read_file(flags->secret_file, text);
-    else if (!(status = tt__secret_load(&present)) && !present.set)
+    else if (!(status = tt__secret_load(&present)) && !present.set && job->nodes == 1)
         status = tt__secret_make(text);
-    if (!status && !present.set && setenv("TT_SECRET", text, 1))
+    if (!status && *text && setenv("TT_SECRET", text, 1))
         status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
+    if (!status && !*text && !present.set && !job->node)
+        fprintf(stderr,
+                "tutti run: the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same "
+                "on all nodes, keeps others out)\n",
+                job->master_addr, job->master_port);
     explicit_bzero(text, sizeof text);
     tt__secret_wipe(&present);
     return status;
@@ -323,7 +384,7 @@ int tt__cmd_run(int argc, char **argv) {
         return tt__cli_usage_error("run", "%s", tt_last_error());
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
-    if (hand_down_secret(&flags))
+    if (hand_down_secret(&job, &flags))
         return fail(TT__EXIT_FAILED);
     return run(&job, &flags, argv + program, argc - program);
 }

@@ -1,6 +1,7 @@
 #include "cli/view.h"
 
 #include "base/error.h"
+#include "elastic/children.h"
 #include "elastic/report.h"
 
 #include <stdio.h>
@@ -12,20 +13,6 @@ enum { ANSWER_MS = 3000 };
 
 /* ---- one rank */
 
-/* 'R', 'T', 'Z', ... of a process of this host; 0: there is none. */
-static char process_state(int64_t pid) {
-    char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t n = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[n] = '\0';
-    const char *after = strrchr(line, ')'); /* the name may hold anything */
-    return after && after[1] == ' ' ? after[2] : 0;
-}
-
 static tt__view_state state_of(const tt__view_rank *rank, bool here) {
     if (rank->rank.state == TT__JOB_ENDED)
         return TT__VIEW_ENDED;
@@ -35,7 +22,7 @@ static tt__view_state state_of(const tt__view_rank *rank, bool here) {
         return rank->rank.stopped ? TT__VIEW_STOPPED : TT__VIEW_RUNS;
     /* What the launcher started may be a script around the rank. */
     int64_t pid = rank->recorder ? rank->recorder->pid : rank->rank.pid;
-    char state = process_state(pid);
+    char state = tt__process_state(pid);
     if (state == 'T' || state == 't')
         return TT__VIEW_STOPPED;
     return state && state != 'Z' && state != 'X' ? TT__VIEW_RUNS : TT__VIEW_GONE;

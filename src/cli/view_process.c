@@ -65,7 +65,6 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
     int memory = open(path, O_RDONLY | O_CLOEXEC);
     if (memory < 0 || fstat(memory, &info))
         info.st_ino = 0;
-    tt_status status = TT_OK;
     for (int i = 0; i < n && info.st_ino; i++) {
         tt__job_rank rank = {.pid = pid, .state = TT__JOB_RUNNING, .now = tt__moment_now()};
         if (inodes[i] != info.st_ino || !find_recorder(memory, &rank.at))
@@ -73,11 +72,11 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
         inodes[i] = 0;
         rank.rank = rank.at.rank;
         gethostname(rank.hostname, sizeof rank.hostname - 1);
-        status = tt__snapshot_add(snapshot, &rank, memory);
+        return tt__snapshot_add(snapshot, &rank, memory);
     }
     if (memory >= 0)
         close(memory);
-    return status;
+    return TT_OK;
 }
 
 /* Every descriptor of `pid`. */

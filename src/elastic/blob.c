@@ -53,10 +53,7 @@ static tt_status unpack_rank(tt__snapshot *snapshot, const tt__job_rank *rank, c
             close(memory);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't keep what rank %d did", rank->rank);
     }
-    tt_status status = tt__snapshot_add(snapshot, rank, memory);
-    if (memory >= 0)
-        close(memory);
-    return status;
+    return tt__snapshot_add(snapshot, rank, memory);
 }
 
 tt_status tt__blob_unpack(tt__snapshot *snapshot, const void *bytes, size_t size) {

@@ -74,3 +74,16 @@ size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn
         poll(NULL, 0, 1);
     return left;
 }
+
+char tt__process_state(int64_t pid) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    size_t n = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[n] = '\0';
+    const char *after = strrchr(line, ')'); /* the name may hold anything */
+    return after && after[1] == ' ' ? after[2] : 0;
+}

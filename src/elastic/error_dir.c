@@ -24,8 +24,8 @@ tt_status tt__job_error_dir_make(tt__job *job) {
                           "can't make a directory for error files in %.200s (TMPDIR chooses another)", parent);
 }
 
-const char *tt__job_error_file(const tt__job *job, int rank, char *path, size_t size) {
-    snprintf(path, size, "%s/rank-%d.json", job->error_dir, rank);
+const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size) {
+    snprintf(path, size, "%s/rank-%d.json", job->error_dir, job->first_rank + i);
     return path;
 }
 

@@ -1,4 +1,4 @@
-/* A job: what `tutti run` starts, and how. One host for now, so the local workers are the world.
+/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is one of them.
  *
  *   launcher  the process the user started. Serves the store, passes stderr through, decides who is stopped when, reports.
  *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
@@ -15,7 +15,7 @@
 
 #include "elastic/snapshot.h"
 
-#include <tutti/base.h>
+#include <tutti/store.h>
 
 #include <signal.h>
 #include <sys/types.h>
@@ -23,21 +23,26 @@
 typedef struct tt__job {
     const char *file;        /* what is executed: a path with a slash in it */
     char **argv;             /* its arguments, NULL-terminated; argv[0] included */
-    int workers;             /* ranks 0 .. workers-1 */
+    int workers;             /* on this node */
+    int node, nodes;         /* this one, of how many */
     const char *master_addr; /* MASTER_ADDR, as the workers see it */
-    const char *bind_addr;   /* the address to serve the store on */
-    int master_port;         /* 0 = any free one; the launcher fills in the one it got */
-    const char *role;        /* ROLE_NAME */
-    const char *run_id;      /* TORCHELASTIC_RUN_ID */
-    int omp_threads;         /* OMP_NUM_THREADS, or 0 = leave it as it is */
-    int64_t settle_ms;       /* after a first failure the others have this long to end by themselves, */
-    int64_t grace_ms;        /* and after SIGTERM this long until SIGKILL */
+    const char *bind_addr;   /* node 0: the address to serve the store on */
+    int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
+    tt_store_auth store_auth;
+    const char *role;     /* ROLE_NAME */
+    const char *run_id;   /* TORCHELASTIC_RUN_ID */
+    int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int64_t settle_ms;    /* after a first failure the others have this long to end by themselves, */
+    int64_t grace_ms;     /* and after SIGTERM this long until SIGKILL */
+    int64_t join_ms;      /* how long to wait for other nodes */
+    int64_t heartbeat_ms; /* a node that is silent for so long is lost */
 
     /* Called when all workers have ended, with what they did last (which it may take); NULL: nobody wants to know. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
 
     /* Filled in by tt__job_run(). */
+    int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
     sigset_t worker_mask;                /* the signal mask that workers are given back */
@@ -45,11 +50,11 @@ typedef struct tt__job {
 } tt__job;
 
 /* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with. Errors, with nothing
- * left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+ * left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
-/* The error file of `rank`: "DIR/rank-3.json". Returns `path`. */
-const char *tt__job_error_file(const tt__job *job, int rank, char *path, size_t size);
+/* The error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
+const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 
 /* Make the directory for error files, and remove it with what lies in it (if it exists). */
 tt_status tt__job_error_dir_make(tt__job *job);

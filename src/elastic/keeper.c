@@ -125,6 +125,10 @@ static _Noreturn void finish(const struct keeper *k, size_t unkillable) {
 
 static void obey(struct keeper *k, const tt__keeper_message *message) {
     switch ((tt__keeper_kind)message->kind) {
+    case TT__KEEPER_WORLD:
+        k->job->world = message->value;
+        k->job->first_rank = message->rank;
+        break;
     case TT__KEEPER_START:
         start_workers(k, message->value);
         break;
@@ -252,12 +256,19 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_e
     return TT_OK;
 }
 
-bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
-    tt__keeper_message message = {kind, -1, value, 0};
+static bool tell(const tt__keeper *keeper, tt__keeper_message message) {
     ssize_t n;
     while ((n = send(keeper->socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
         ;
     return n == (ssize_t)sizeof message;
+}
+
+bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
+    return tell(keeper, (tt__keeper_message){kind, -1, value, 0});
+}
+
+bool tt__keeper_tell_world(const tt__keeper *keeper, int first_rank, int world) {
+    return tell(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
 }
 
 /* A keeper that ended before it read our last order leaves a reset, which is told once and ahead of what it had still said. */

@@ -4,9 +4,10 @@
 
 #include "elastic/job.h"
 
-/* What launcher and keeper say to each other, one packet each. */
+/* What launcher and keeper say to each other, one packet each. Workers are counted from 0 on each node. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
+    TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
     TT__KEEPER_START,  /* start all workers; value = MASTER_PORT */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
     TT__KEEPER_SWEEP,  /* the same to all its children: what workers left behind */
@@ -34,11 +35,12 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_e
 
 /* Say something; false if the keeper is gone. */
 bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value);
+bool tt__keeper_tell_world(const tt__keeper *keeper, int first_rank, int world);
 
 /* The next message: 1, none at the moment: 0, the keeper is gone: -1. */
 int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message);
 
-/* Become worker `rank` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what failed. */
-int tt__worker_exec(const tt__job *job, int rank, int stderr_end, pid_t keeper);
+/* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what failed. */
+int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper);
 
 #endif

@@ -1,21 +1,15 @@
 /* The launcher's side of a job: what is done when a worker fails or a signal comes.
  *
- *   RUNNING --a worker fails--> SETTLING --settle_ms--> TERMINATING --grace_ms--> KILLING
+ *   TT__RUNNING --a worker fails--> TT__SETTLING --settle_ms--> TT__TERMINATING --grace_ms--> KILLING
  *
  * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING: the keeper kills
- * every descendant. A signal to the launcher goes to the workers and leads to TERMINATING; a second one to KILLING. When all workers have ended and
+ * every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a second one to KILLING. When all workers have ended and
  * something they started is still there, the same ladder holds for it. The job is over when the keeper says that nothing is left. */
-#include "elastic/job.h"
+#include "elastic/launcher.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "elastic/children.h"
-#include "elastic/keeper.h"
-#include "elastic/report.h"
-#include "elastic/streams.h"
-#include "elastic/watch.h"
-
-#include <tutti/store.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,33 +20,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEEPER_KILL_MS = 6000, STORE_TIMEOUT_MS = 2000, MAX_SPARED = 64 };
+enum { KEEPER_KILL_MS = 6000 };
 
-enum phase { RUNNING, SETTLING, TERMINATING, KILLING };
+typedef tt__launcher_state launcher;
 
-typedef struct launcher {
-    tt__job *job;
-    tt__streams streams;
-    tt__keeper keeper;
-    tt_store_server *server;
-    tt_store *store; /* our own connection, made when the first worker ends */
-    bool store_failed;
-    tt__worker *workers; /* by rank */
-    struct pollfd *fds;
-    int *pipe_ends, *our_ends;
-    int ended; /* workers */
-    enum phase phase;
-    int64_t deadline_ms; /* of the phase; INT64_MAX = none */
-    int signals;         /* signalfd */
-    int got_signal;      /* the first that came, 0 = none */
-    bool done, keeper_lost;
-    tt__moment started;
-    tt__watch *watch;
-    pid_t spared[MAX_SPARED]; /* children this process had before: a shell may have left some to us */
-    size_t spared_count;
-} launcher;
-
-static void enter(launcher *l, enum phase phase, int64_t timeout_ms) {
+void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
     l->phase = phase;
     l->deadline_ms = tt__deadline_ms(timeout_ms);
 }
@@ -81,17 +53,16 @@ static void tell_workers(launcher *l, int sig) {
             l->workers[rank].told = sig;
 }
 
-/* Send `sig` to what is still there: the workers, or what they left. */
-static void terminate(launcher *l, int sig) {
+void tt__launcher_terminate(launcher *l, int sig) {
     tell_workers(l, sig);
     tt__keeper_tell(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
-    enter(l, TERMINATING, l->job->grace_ms);
+    tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
 }
 
 static void kill_job(launcher *l) {
     tell_workers(l, SIGKILL);
     tt__keeper_tell(&l->keeper, TT__KEEPER_KILL, 0);
-    enter(l, KILLING, KEEPER_KILL_MS);
+    tt__launcher_enter(l, TT__KILLING, KEEPER_KILL_MS);
 }
 
 /* Ctrl-C at a terminal has reached the workers already, in the same process group: the kernel sent it. */
@@ -99,21 +70,33 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
     int sig = (int)info->ssi_signo, living = l->job->workers - l->ended;
     tt__signal_name(sig, name, sizeof name);
+    l->signals_taken++;
+    if (l->done) {
+        tt__streams_say(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
+        l->got_signal = l->got_signal ? l->got_signal : sig;
+        return;
+    }
     if (l->got_signal) {
         tt__streams_say(&l->streams, "tutti run: got %s again: killing what is left", name);
         kill_job(l);
         return;
     }
     l->got_signal = sig;
+    if (l->nodes)
+        tt__nodes_tell_signal(l->nodes, sig);
+    if (l->phase == TT__JOINING) {
+        l->done = true;
+        return;
+    }
     tt__streams_say(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
                     name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
-    if (l->phase >= TERMINATING)
+    if (l->phase >= TT__TERMINATING)
         return;
     if (info->ssi_code == SI_KERNEL) {
         tell_workers(l, sig);
-        enter(l, TERMINATING, l->job->grace_ms);
+        tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
     } else {
-        terminate(l, sig);
+        tt__launcher_terminate(l, sig);
     }
 }
 
@@ -125,19 +108,6 @@ static void take_signals(launcher *l) {
 
 /* What the keeper says. */
 
-/* tutti/ended/RANK := how it ended, for the errors of those that waited for it. Best effort. */
-static void publish_end(launcher *l, int rank, int status) {
-    char key[64], text[64];
-    if (!l->store && !l->store_failed)
-        l->store_failed =
-            tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
-    if (l->store_failed)
-        return;
-    snprintf(key, sizeof key, "tutti/ended/%d", rank);
-    tt__end_text(status, text, sizeof text);
-    l->store_failed = tt_store_set(l->store, key, text, strlen(text)) != TT_OK;
-}
-
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
     char path[512];
@@ -145,13 +115,14 @@ static void worker_ended(launcher *l, int rank, int status) {
     w->status = status;
     w->order = l->ended++;
     w->when = tt__moment_now();
-    publish_end(l, rank, status);
     tt__streams_drain(&l->streams, rank);
+    if (status != 0)
+        tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+    tt__launcher_publish_end(l, rank);
     if (status == 0)
         return;
-    tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
-    if (l->phase == RUNNING)
-        enter(l, SETTLING, l->job->settle_ms);
+    if (l->phase == TT__RUNNING)
+        tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
 }
 
 /* A worker that can't be executed: there is no job, the others need no time. */
@@ -159,7 +130,7 @@ static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     l->workers[rank].exec_errno = errnum;
     if (!pid) /* no process: nobody will say that it ended */
         worker_ended(l, rank, 127 << 8);
-    if (l->phase < KILLING)
+    if (l->phase < TT__KILLING)
         kill_job(l);
 }
 
@@ -175,10 +146,10 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         worker_ended(l, m->rank, m->value);
         break;
     case TT__KEEPER_LEFTOVERS:
-        if (l->phase == TERMINATING)
-            terminate(l, SIGTERM);
-        else if (l->phase == RUNNING)
-            enter(l, SETTLING, l->job->settle_ms);
+        if (l->phase == TT__TERMINATING)
+            tt__launcher_terminate(l, SIGTERM);
+        else if (l->phase == TT__RUNNING)
+            tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
         break;
     case TT__KEEPER_DONE:
         l->done = true;
@@ -216,13 +187,13 @@ static void hear_keeper(launcher *l) {
 static void next_phase(launcher *l) {
     if (tt__now_ms() < l->deadline_ms)
         return;
-    if (l->phase == SETTLING) {
+    if (l->phase == TT__SETTLING) {
         if (l->ended == l->job->workers)
             tt__streams_say(&l->streams,
                             "tutti run: all workers ended, but processes that they started are still there: "
                             "they get SIGTERM");
-        terminate(l, SIGTERM);
-    } else if (l->phase == TERMINATING) {
+        tt__launcher_terminate(l, SIGTERM);
+    } else if (l->phase == TT__TERMINATING) {
         kill_job(l);
     } else { /* a keeper that does not even answer to this */
         kill(l->keeper.pid, SIGKILL);
@@ -232,76 +203,71 @@ static void next_phase(launcher *l) {
 
 static void wait_for_events(launcher *l) {
     int timeout = l->deadline_ms == INT64_MAX ? -1 : tt__left_ms(l->deadline_ms);
-    l->fds[0] = (struct pollfd){.fd = l->keeper.socket, .events = POLLIN};
+    l->fds[0] = (struct pollfd){.fd = l->done ? -1 : l->keeper.socket, .events = POLLIN};
     l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
-    int n = 3 + tt__streams_poll(&l->streams, l->fds + 3, &timeout);
+    l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
+    int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
+}
+
+static void serve(launcher *l) {
+    wait_for_events(l);
+    take_signals(l);
+    hear_keeper(l);
+    tt__launcher_hear_nodes(l);
+    tt__streams_serve(&l->streams);
+    tt__watch_serve(l->watch);
 }
 
 static void run_loop(launcher *l) {
     while (!l->done) {
-        wait_for_events(l);
-        take_signals(l);
-        hear_keeper(l);
-        tt__streams_serve(&l->streams);
-        tt__watch_serve(l->watch);
+        serve(l);
         if (!l->done)
             next_phase(l);
     }
 }
 
-/* What readers are told: watch.h. */
-
-static void tell_info(void *user, tt__job_info *info) {
-    const launcher *l = user;
-    *info = (tt__job_info){.pid = getpid(),
-                           .started_realtime_ns = l->started.realtime_ns,
-                           .world = l->job->workers,
-                           .local_ranks = l->job->workers,
-                           .nodes = 1};
-    snprintf(info->program, sizeof info->program, "%s", l->job->file);
-    snprintf(info->run_id, sizeof info->run_id, "%s", l->job->run_id);
-    gethostname(info->hostname, sizeof info->hostname - 1);
-}
-
-static void tell_rank(void *user, int i, tt__job_rank *rank) {
-    const launcher *l = user;
-    const tt__worker *w = &l->workers[i];
-    *rank = (tt__job_rank){.rank = i,
-                           .pid = w->pid,
-                           .state = w->ended ? TT__JOB_ENDED
-                                    : w->pid ? TT__JOB_RUNNING
-                                             : TT__JOB_STARTING,
-                           .wait_status = w->status,
-                           .order = w->order,
-                           .secondary = w->secondary,
-                           .ended = w->when,
-                           .now = tt__moment_now()};
-    gethostname(rank->hostname, sizeof rank->hostname - 1);
+/* Nothing of the job is left here. A signal now means that the user won't wait for the other nodes. */
+static void wait_for_nodes(launcher *l) {
+    int signals = l->signals_taken;
+    if (!l->nodes || l->phase == TT__JOINING)
+        return;
+    l->deadline_ms = INT64_MAX;
+    tt__launcher_say_done(l);
+    while (!l->over && l->signals_taken == signals)
+        serve(l);
 }
 
 /* The end. */
 
+static int exit_code_of(const tt__worker *w) {
+    return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
+}
+
 static int conclude(launcher *l) {
-    int first = tt__first_failure(l->workers, l->job->workers);
-    bool asked = l->got_signal && first >= 0 && l->workers[first].told; /* nobody failed before the signal came */
-    if (first >= 0 && !asked)
-        tt__report_failure(&l->streams, l->job, l->workers, first, &l->started);
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    bool failed = tt__launcher_first(l, &first, &own, tail);
+    /* Nobody failed before the signal came, or the node was lost. */
+    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->told;
+    tt__launcher_report_lost(l);
+    if (failed && !asked) {
+        tt__report_first(&l->streams, l->job, &first, &l->started);
+        tt__report_others(&l->streams, l->job, l->workers, own);
+    }
     if (l->got_signal)
         return 128 + l->got_signal;
-    if (first >= 0)
-        return l->workers[first].exec_errno == ENOENT ? 127
-               : l->workers[first].exec_errno         ? 126
-                                                      : tt__end_code(l->workers[first].status);
-    return l->keeper_lost ? 1 : 0;
+    if (l->lost && (!failed || asked))
+        return 1;
+    return failed ? exit_code_of(first.worker) : l->keeper_lost ? 1 : 0;
 }
 
 static void look_back(launcher *l) {
     tt__snapshot snapshot;
-    if (!l->job->at_end)
+    if (!l->job->at_end || l->phase == TT__JOINING)
         return;
-    tt__watch_serve(l->watch); /* those that ended just now */
     tt_status status = tt__watch_snapshot(l->watch, &snapshot);
     if (!status) {
         status = l->job->at_end(l->job, &snapshot);
@@ -314,7 +280,7 @@ static void look_back(launcher *l) {
 static tt_status allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 4, sizeof *l->fds);
+    l->fds = calloc(n + 5, sizeof *l->fds);
     l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
     l->our_ends = calloc(n, sizeof *l->our_ends);
     if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
@@ -327,7 +293,7 @@ static tt_status start_keeper(launcher *l) {
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
     for (int rank = 0; rank < l->job->workers; rank++)
         l->our_ends[rank] = l->streams.of[rank].fd;
-    l->spared_count = tt__children(l->spared, MAX_SPARED);
+    l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     /* Right before the keeper, who removes it should this process be killed. */
@@ -345,13 +311,24 @@ static tt_status start(launcher *l) {
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
-    TT__TRY(tt__watch_open(&l->watch, l->job->workers, &(tt__watch_job){l, .info = tell_info, .local = tell_rank},
-                           l->job->socket_name));
-    TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port));
-    l->job->master_port = tt_store_server_port(l->server);
-    l->started = tt__moment_now();
-    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
+    TT__TRY(tt__launcher_watch(l));
+    if (l->job->node == 0) {
+        TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
+        l->job->master_port = tt_store_server_port(l->server);
+    }
+    if (l->job->nodes > 1)
+        return tt__launcher_join(l);
+    l->job->world = l->job->workers;
+    tt__launcher_begin(l);
     return TT_OK;
+}
+
+void tt__launcher_begin(launcher *l) {
+    l->started = tt__moment_now();
+    l->phase = TT__RUNNING;
+    tt__watch_first_rank(l->watch, l->job->first_rank);
+    tt__keeper_tell_world(&l->keeper, l->job->first_rank, l->job->world);
+    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
 }
 
 static void finish(launcher *l) {
@@ -359,6 +336,7 @@ static void finish(launcher *l) {
         close(l->keeper.socket); /* a keeper that has not ended ends now */
     if (l->keeper.pid)
         waitpid(l->keeper.pid, NULL, 0);
+    tt__launcher_leave(l);
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
@@ -386,8 +364,12 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         run_loop(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
+        tt__watch_serve(l.watch); /* those that ended just now */
+        wait_for_nodes(&l);
         look_back(&l);
-        *exit_code = conclude(&l);
+        status = l.failure;
+        if (!status)
+            *exit_code = conclude(&l);
     }
     finish(&l);
     return status;

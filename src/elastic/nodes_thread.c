@@ -71,10 +71,13 @@ static tt_status check(talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
     t->cut = true;
-    if (!t->joined)
+    if (!t->joined) {
+        tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
         fail_joining(t, tt_last_error());
-    else if (!t->nodes->of[0].lost)
+    } else if (!t->nodes->of[0].lost) {
+        tt__fail_prefix("the store that it serves does not answer");
         lose(t, 0, tt_last_error());
+    }
     return status;
 }
 
@@ -123,6 +126,8 @@ static bool connect_store(talk *t) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
         status = put_card(t);
     }
+    if (status == TT_ERR_TIMEOUT)
+        tt__fail_prefix("node 0 did not come within %lld s", (long long)m->join_ms / 1000);
     if (status)
         fail_joining(t, tt_last_error());
     t->cut = status != TT_OK;

@@ -99,18 +99,26 @@ static bool says_the_same(const char *tail, const char *message) {
     return !memchr(tail, '\n', n) && n >= m && !memcmp(tail + n - m, message, m);
 }
 
-static void report_first(tt__streams *streams, const tt__job *job, const tt__worker *w, int rank,
-                         const tt__moment *started) {
-    char how[160], clock[16] = "", tail[TT__TAIL_BYTES + 1];
+static void print_place(const tt__first *first, char *text, size_t size) {
+    if (first->hostname)
+        snprintf(text, size, "node %d (%s), ", first->node, first->hostname);
+    else
+        text[0] = '\0';
+}
+
+void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started) {
+    const tt__worker *w = first->worker;
+    char how[160], clock[16] = "", place[96];
     struct tm local;
     time_t when_s = (time_t)(w->when.realtime_ns / 1000000000);
     if (localtime_r(&when_s, &local))
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
-    double seconds = 1e-9 * (double)(w->when.monotonic_ns - started->monotonic_ns);
-    tt__streams_say(streams, "tutti run: rank %d %s: %s (local rank %d, pid %d, at %s.%03d, %.1f s after the start)",
-                    rank, w->secondary ? "failed because of another rank" : "failed first",
-                    describe(w, how, sizeof how), rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
-                    seconds);
+    print_place(first, place, sizeof place);
+    tt__streams_say(streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)",
+                    first->rank, w->secondary ? "failed because of another rank" : "failed first",
+                    describe(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
+                    (int)(w->when.realtime_ns / 1000000 % 1000),
+                    1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
         tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
@@ -119,10 +127,9 @@ static void report_first(tt__streams *streams, const tt__job *job, const tt__wor
         tt__streams_say(streams, "  its message:");
         say_lines(streams, "    ", w->message);
     }
-    tt__streams_tail(streams, rank, tail);
-    if (*tail && !(w->message && says_the_same(tail, w->message))) {
+    if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
         tt__streams_say(streams, "  last lines of its stderr:");
-        say_lines(streams, "    | ", tail);
+        say_lines(streams, "    | ", first->tail);
     }
 }
 
@@ -136,7 +143,8 @@ static bool alike(const tt__worker *a, const tt__worker *b) {
 }
 
 /* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
-static int list_alike(const tt__worker *workers, int n, int rank, int first, char *text, size_t size) {
+static int list_alike(const tt__job *job, const tt__worker *workers, int rank, int first, char *text, size_t size) {
+    int n = job->workers;
     size_t used = 0;
     int count = 0;
     for (int r = rank, last; r < n; r = last + 1) {
@@ -146,14 +154,14 @@ static int list_alike(const tt__worker *workers, int n, int rank, int first, cha
         while (last + 1 < n && last + 1 != first && alike(&workers[last + 1], &workers[rank]))
             last++;
         if (used < size)
-            used +=
-                (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+            used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
+                                     job->first_rank + r, job->first_rank + last);
         count += last - r + 1;
     }
     return count;
 }
 
-static void report_alike(tt__streams *streams, const tt__worker *workers, int n, int rank, int first) {
+static void report_alike(tt__streams *streams, const tt__job *job, const tt__worker *workers, int rank, int first) {
     const tt__worker *w = &workers[rank];
     char how[160], name[32], why[64] = "", ranks[512];
     if (!w->ended)
@@ -164,7 +172,7 @@ static void report_alike(tt__streams *streams, const tt__worker *workers, int n,
         snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");
-    int message = first_line(w), count = list_alike(workers, n, rank, first, ranks, sizeof ranks);
+    int message = first_line(w), count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
     tt__streams_say(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
                     message ? ": " : "", message, w->message ? w->message : "");
 }
@@ -176,10 +184,8 @@ static bool reported(const tt__worker *workers, int rank, int first) {
     return false;
 }
 
-void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
-                        const tt__moment *started) {
-    report_first(streams, job, &workers[first], first, started);
+void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first) {
     for (int rank = 0; rank < job->workers; rank++)
         if (rank != first && !reported(workers, rank, first))
-            report_alike(streams, workers, job->workers, rank, first);
+            report_alike(streams, job, workers, rank, first);
 }

@@ -35,8 +35,18 @@ void tt__error_file_read(const char *path, char **message, bool *secondary);
 enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 
-/* Report `first` in full and the others in a line each. started: when the job did. */
-void tt__report_failure(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first,
-                        const tt__moment *started);
+/* Who failed first, of all nodes. */
+typedef struct tt__first {
+    int rank, node, local_rank;
+    const char *hostname; /* NULL: there is one node only */
+    const tt__worker *worker;
+    const char *tail; /* the last lines of its stderr */
+} tt__first;
+
+/* Report it in full. started: when the job did. */
+void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started);
+
+/* This node's workers but number `first` (-1: all) in a line each, alike ones together. */
+void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first);
 
 #endif

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* Map the recorder that `at` describes. What a stranger hands over may not be as large as it says, so look first. */
-static void map_recorder(tt__seen_rank *seen, int memory) {
+static void map_recorder(tt__seen_rank *seen) {
+    int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
     struct stat info;
@@ -29,20 +30,26 @@ static void map_recorder(tt__seen_rank *seen, int memory) {
 tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory) {
     size_t n = (size_t)snapshot->n;
     tt__seen_rank *ranks = realloc(snapshot->ranks, (n + 1) * sizeof *ranks);
-    if (!ranks)
+    if (!ranks) {
+        if (memory >= 0)
+            close(memory);
         return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", snapshot->n + 1);
+    }
     snapshot->ranks = ranks;
-    ranks[n] = (tt__seen_rank){.rank = *rank};
+    ranks[n] = (tt__seen_rank){.rank = *rank, .memory = memory};
     if (memory >= 0)
-        map_recorder(&ranks[n], memory);
+        map_recorder(&ranks[n]);
     snapshot->n++;
     return TT_OK;
 }
 
 void tt__snapshot_free(tt__snapshot *snapshot) {
-    for (int i = 0; i < snapshot->n; i++)
+    for (int i = 0; i < snapshot->n; i++) {
         if (snapshot->ranks[i].mapping)
             munmap(snapshot->ranks[i].mapping, snapshot->ranks[i].mapped);
+        if (snapshot->ranks[i].memory >= 0)
+            close(snapshot->ranks[i].memory);
+    }
     free(snapshot->ranks);
     *snapshot = (tt__snapshot){0};
 }
@@ -57,12 +64,12 @@ static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
             return tt__fail(TT_ERR_TIMEOUT, "the launcher at \"%s\" does not answer in time", name);
         if (got < 0)
             return tt__fail(TT_ERR_NET, "the launcher at \"%s\" ended", name);
+        if (packet.kind == TT__JOB_RANK)
+            status = tt__snapshot_add(snapshot, &packet.rank, memory);
+        else if (memory >= 0)
+            close(memory);
         if (packet.kind == TT__JOB_INFO)
             snapshot->info = packet.info;
-        else if (packet.kind == TT__JOB_RANK)
-            status = tt__snapshot_add(snapshot, &packet.rank, memory);
-        if (memory >= 0)
-            close(memory);
         TT__TRY(status);
         if (packet.kind == TT__JOB_END)
             return TT_OK;

@@ -7,6 +7,7 @@
 typedef struct tt__seen_rank {
     tt__job_rank rank;
     const void *recorder; /* rank.at.size bytes, as the rank writes them; NULL: it has none */
+    int memory;           /* a descriptor of its file, or -1 */
     void *mapping;        /* what is unmapped */
     size_t mapped;
 } tt__seen_rank;
@@ -20,7 +21,7 @@ typedef struct tt__snapshot {
 /* Ask the launcher at socket `name`. Errors: TT_ERR_NOT_FOUND, TT_ERR_AUTH, TT_ERR_TIMEOUT, TT_ERR_NET it ended meanwhile, TT_ERR_MEMORY. */
 tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms);
 
-/* Add a rank. `memory` stays the caller's. */
+/* Add a rank. Takes `memory` (-1: it has none), also on failure. */
 tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory);
 
 void tt__snapshot_free(tt__snapshot *snapshot);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -170,7 +171,7 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
     for (int i = 0; !status && i < n; i++) {
         tt__job_rank rank;
         int memory = describe_rank(watch, i, &rank);
-        status = tt__snapshot_add(snapshot, &rank, memory);
+        status = tt__snapshot_add(snapshot, &rank, memory >= 0 ? fcntl(memory, F_DUPFD_CLOEXEC, 0) : -1);
     }
     if (status)
         tt__snapshot_free(snapshot);

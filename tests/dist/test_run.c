@@ -141,8 +141,11 @@ static void wrong_flags_are_usage_errors(void **state) {
         {"--nproc-per-node", "0", "--nproc-per-node: expected a number from 1"},
         {"--nproc-per-node", "gpu", "GPUs are not supported"},
         {"--nproc-per-node", "2x", "got \"2x\""},
-        {"--nnodes", "2", "--nnodes: expected 1"},
-        {"--node-rank", "1", "--node-rank: expected 0"},
+        {"--nnodes", "1:2", "--nnodes: expected one number"},
+        {"--nnodes", "0", "--nnodes: expected a number from 1"},
+        {"--node-rank", "1", "--node-rank: expected a number from 0 to 0"},
+        {"--store-auth", "some", "--store-auth: expected local, required or none"},
+        {"--rdzv-conf", "heartbeat=x", "--rdzv-conf: heartbeat: expected a number"},
         {"--max-restarts", "3", "restarts are not supported"},
         {"--master-port", "70000", "--master-port: expected a number from 0 to 65535"},
         {"--master-addr", "192.0.2.1", "expected a loopback address"},
@@ -158,7 +161,15 @@ static void wrong_flags_are_usage_errors(void **state) {
         assert_int_equal(p->code, 2);
         process_free(p);
     }
-    process *p = run_tutti("run", "--nproc-per-node");
+    process *p = run_tutti("run", "--nnodes=2", "--standalone", "true");
+    assert_contains(p->text[1], "2 nodes: expected --rdzv-backend=static");
+    assert_int_equal(p->code, 2);
+    process_free(p);
+    p = run_tutti("run", "--nnodes=2", "--master-port=0", "true");
+    assert_contains(p->text[1], "2 nodes: expected a --master-port that they all know");
+    assert_int_equal(p->code, 2);
+    process_free(p);
+    p = run_tutti("run", "--nproc-per-node");
     assert_contains(p->text[1], "--nproc-per-node: expected a value");
     assert_int_equal(p->code, 2);
     process_free(p);

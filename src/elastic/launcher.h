@@ -1,0 +1,81 @@
+/* What the parts of the launcher share: launcher.c, the ladder on which a job goes down; launcher_nodes.c, the other nodes of the job, and
+ * readers who want to know what the ranks do. */
+#ifndef TT_ELASTIC_LAUNCHER_H
+#define TT_ELASTIC_LAUNCHER_H
+
+#include "elastic/job.h"
+#include "elastic/keeper.h"
+#include "elastic/nodes.h"
+#include "elastic/report.h"
+#include "elastic/streams.h"
+#include "elastic/watch.h"
+
+enum { TT__MAX_SPARED = 64 };
+
+typedef enum tt__phase { TT__JOINING, TT__RUNNING, TT__SETTLING, TT__TERMINATING, TT__KILLING } tt__phase;
+
+typedef struct tt__launcher_state {
+    tt__job *job;
+    tt__streams streams;
+    tt__keeper keeper;
+    tt_store_server *server; /* on node 0 */
+    tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */
+    bool store_failed;
+    tt__worker *workers; /* (job->workers) */
+    struct pollfd *fds;
+    int *pipe_ends, *our_ends;
+    int ended; /* workers */
+    tt__phase phase;
+    int64_t deadline_ms; /* of the phase; INT64_MAX = none */
+    int signals;         /* signalfd */
+    int got_signal;      /* the first that came, 0 = none */
+    int signals_taken;   /* how many */
+    bool done;           /* nothing of the job is left here */
+    bool keeper_lost;
+    tt_status failure; /* why nothing was started */
+    tt__moment started;
+    tt__watch *watch;
+    pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
+    size_t spared_count;
+
+    /* Of a job on several nodes. */
+    tt__nodes *nodes;
+    tt__nodes_event *others, *lost; /* ENDED and LOST events, in no order */
+    bool node_signal;               /* another launcher got a signal */
+    bool looking, over;             /* a look is under way; no node has workers any more */
+    tt__snapshot remote;            /* ranks of other nodes, as last seen */
+} tt__launcher_state;
+
+/* ---- launcher.c */
+
+void tt__launcher_enter(tt__launcher_state *l, tt__phase phase, int64_t timeout_ms);
+
+/* Send `sig` to what is still there: the workers, or what they left. */
+void tt__launcher_terminate(tt__launcher_state *l, int sig);
+
+/* Who and how many is known: let the keeper start them. */
+void tt__launcher_begin(tt__launcher_state *l);
+
+/* ---- launcher_nodes.c */
+
+tt_status tt__launcher_join(tt__launcher_state *l);
+void tt__launcher_hear_nodes(tt__launcher_state *l);
+
+/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other launchers hear of it. Best effort. */
+void tt__launcher_publish_end(tt__launcher_state *l, int i);
+
+/* No worker is left here: wait until that is so everywhere. */
+void tt__launcher_say_done(tt__launcher_state *l);
+
+/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1 bytes. */
+bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
+
+/* The nodes that are lost, in a line each. */
+void tt__launcher_report_lost(tt__launcher_state *l);
+
+/* What readers are told. */
+tt_status tt__launcher_watch(tt__launcher_state *l);
+
+void tt__launcher_leave(tt__launcher_state *l);
+
+#endif

@@ -1,0 +1,293 @@
+#include "elastic/launcher.h"
+
+#include "base/error.h"
+#include "elastic/children.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STORE_TIMEOUT_MS = 2000, LOOK_MS = 1500 };
+
+typedef tt__launcher_state launcher;
+
+/* ---- what readers are told */
+
+static void tell_info(void *user, tt__job_info *info) {
+    const launcher *l = user;
+    *info = (tt__job_info){.pid = getpid(),
+                           .started_realtime_ns = l->started.realtime_ns,
+                           .world = l->job->world,
+                           .first_rank = l->job->first_rank,
+                           .local_ranks = l->job->workers,
+                           .node = l->job->node,
+                           .nodes = l->job->nodes};
+    snprintf(info->program, sizeof info->program, "%s", l->job->file);
+    snprintf(info->run_id, sizeof info->run_id, "%s", l->job->run_id);
+    gethostname(info->hostname, sizeof info->hostname - 1);
+}
+
+static void tell_rank(void *user, int i, tt__job_rank *rank) {
+    const launcher *l = user;
+    const tt__worker *w = &l->workers[i];
+    char state = w->pid && !w->ended ? tt__process_state(w->pid) : 0;
+    *rank = (tt__job_rank){.rank = l->job->first_rank + i,
+                           .node = l->job->node,
+                           .pid = w->pid,
+                           .state = w->ended ? TT__JOB_ENDED
+                                    : w->pid ? TT__JOB_RUNNING
+                                             : TT__JOB_STARTING,
+                           .wait_status = w->status,
+                           .order = w->order,
+                           .secondary = w->secondary,
+                           .stopped = state == 'T' || state == 't',
+                           .ended = w->when,
+                           .now = tt__moment_now()};
+    gethostname(rank->hostname, sizeof rank->hostname - 1);
+}
+
+static int count_remote(void *user) { return ((const launcher *)user)->remote.n; }
+
+static int tell_remote(void *user, int i, tt__job_rank *rank) {
+    const tt__seen_rank *seen = &((const launcher *)user)->remote.ranks[i];
+    *rank = seen->rank;
+    return seen->memory;
+}
+
+static bool asked(void *user) {
+    launcher *l = user;
+    if (!l->nodes || l->phase == TT__JOINING || l->over)
+        return true;
+    if (!l->looking)
+        tt__nodes_look(l->nodes, LOOK_MS);
+    l->looking = true;
+    return false;
+}
+
+tt_status tt__launcher_watch(launcher *l) {
+    const tt__watch_job job = {l, tell_info, tell_rank, count_remote, tell_remote, asked};
+    return tt__watch_open(&l->watch, l->job->workers, &job, l->job->socket_name);
+}
+
+/* ---- to the other nodes */
+
+tt_status tt__launcher_join(launcher *l) {
+    const tt__job *job = l->job;
+    return tt__nodes_start(&l->nodes, &(tt__nodes_member){.node = job->node,
+                                                          .nodes = job->nodes,
+                                                          .host = job->node ? job->master_addr : job->bind_addr,
+                                                          .port = job->master_port,
+                                                          .run_id = job->run_id,
+                                                          .workers = job->workers,
+                                                          .wants_trace = job->at_end != NULL,
+                                                          .join_ms = job->join_ms,
+                                                          .heartbeat_ms = job->heartbeat_ms});
+}
+
+static void put_note(launcher *l, const char *key, const char *text) {
+    if (l->nodes) {
+        tt__nodes_set(l->nodes, key, text);
+        return;
+    }
+    if (!l->store && !l->store_failed)
+        l->store_failed =
+            tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
+    if (!l->store_failed)
+        l->store_failed = tt_store_set(l->store, key, text, strlen(text)) != TT_OK;
+}
+
+void tt__launcher_publish_end(launcher *l, int i) {
+    const tt__worker *w = &l->workers[i];
+    char key[64], text[64], tail[TT__TAIL_BYTES + 1];
+    snprintf(key, sizeof key, "tutti/ended/%d", l->job->first_rank + i);
+    tt__end_text(w->status, text, sizeof text);
+    put_note(l, key, text);
+    if (l->nodes && w->status != 0)
+        tt__nodes_tell_end(l->nodes, l->job->first_rank + i, w, tt__streams_tail(&l->streams, i, tail));
+}
+
+void tt__launcher_say_done(launcher *l) {
+    tt__snapshot snapshot;
+    bool final = tt__nodes_want_final(l->nodes) && !tt__watch_snapshot(l->watch, &snapshot);
+    tt__nodes_tell_done(l->nodes, final ? &snapshot : NULL);
+    if (final)
+        tt__snapshot_free(&snapshot);
+}
+
+/* ---- from the other nodes */
+
+static void replace_remote(launcher *l, tt__snapshot *snapshot) {
+    tt__snapshot_free(&l->remote);
+    l->remote = *snapshot;
+    *snapshot = (tt__snapshot){0};
+}
+
+static void show(launcher *l, int id) {
+    tt__snapshot snapshot;
+    if (tt__watch_snapshot(l->watch, &snapshot))
+        return;
+    tt__nodes_show(l->nodes, id, &snapshot);
+    tt__snapshot_free(&snapshot);
+}
+
+static void settle(launcher *l) {
+    if (l->phase == TT__RUNNING)
+        tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
+}
+
+static void push(tt__nodes_event **list, tt__nodes_event *event) {
+    event->next = *list;
+    *list = event;
+}
+
+static void take_signal(launcher *l, const tt__nodes_event *event) {
+    char name[32];
+    l->node_signal = true;
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+        return;
+    tt__streams_say(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
+                    tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
+    tt__launcher_terminate(l, SIGTERM);
+}
+
+static void take_joined(launcher *l) {
+    if (l->phase != TT__JOINING || l->done)
+        return;
+    l->job->world = tt__nodes_world(l->nodes);
+    l->job->first_rank = tt__nodes_first_rank(l->nodes, l->job->node);
+    tt__launcher_begin(l);
+}
+
+/* True: the event is kept. */
+static bool take_event(launcher *l, tt__nodes_event *event) {
+    switch (event->kind) {
+    case TT__NODES_JOINED:
+        take_joined(l);
+        return false;
+    case TT__NODES_FAILED:
+        l->failure = tt__fail(TT_ERR_PEER, "%s", event->text ? event->text : "the other nodes can't be joined");
+        l->done = true;
+        return false;
+    case TT__NODES_WAITS:
+        tt__streams_say(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
+        return false;
+    case TT__NODES_SIGNAL:
+        take_signal(l, event);
+        return false;
+    case TT__NODES_LOOK:
+        show(l, event->value);
+        return false;
+    case TT__NODES_SEEN:
+        l->looking = false;
+        replace_remote(l, &event->snapshot);
+        tt__watch_answer(l->watch);
+        return false;
+    case TT__NODES_OVER:
+        l->over = true;
+        if (event->snapshot.n)
+            replace_remote(l, &event->snapshot);
+        tt__watch_answer(l->watch);
+        return false;
+    case TT__NODES_ENDED:
+        push(&l->others, event);
+        settle(l);
+        return true;
+    case TT__NODES_LOST:
+        push(&l->lost, event);
+        settle(l);
+        return true;
+    }
+    return false;
+}
+
+void tt__launcher_hear_nodes(launcher *l) {
+    tt__nodes_event *event;
+    while (l->nodes && (event = tt__nodes_next(l->nodes)))
+        if (!take_event(l, event))
+            tt__nodes_event_free(event);
+}
+
+/* ---- the end */
+
+/* By when they ended, over all nodes. */
+static void order_by_time(tt__worker *workers, int n) {
+    for (int i = 0; i < n; i++) {
+        workers[i].order = 0;
+        for (int k = 0; k < n; k++)
+            workers[i].order += workers[k].when.realtime_ns < workers[i].when.realtime_ns ||
+                                (k < i && workers[k].when.realtime_ns == workers[i].when.realtime_ns);
+    }
+}
+
+static void describe_own(const launcher *l, int i, tt__first *first, char *tail) {
+    *first = (tt__first){.rank = l->job->first_rank + i,
+                         .node = l->job->node,
+                         .local_rank = i,
+                         .hostname = l->nodes ? tt__nodes_hostname(l->nodes, l->job->node) : NULL,
+                         .worker = &l->workers[i],
+                         .tail = tt__streams_tail(&l->streams, i, tail)};
+}
+
+static void describe_other(const launcher *l, const tt__nodes_event *event, tt__first *first) {
+    *first = (tt__first){.rank = event->rank,
+                         .node = event->node,
+                         .local_rank = event->rank - tt__nodes_first_rank(l->nodes, event->node),
+                         .hostname = tt__nodes_hostname(l->nodes, event->node),
+                         .worker = &event->worker,
+                         .tail = event->text ? event->text : ""};
+}
+
+/* The event of the i-th failure on other nodes. */
+static const tt__nodes_event *other(const launcher *l, int i) {
+    const tt__nodes_event *event = l->others;
+    while (i--)
+        event = event->next;
+    return event;
+}
+
+bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tail) {
+    int n = l->job->workers, others = 0, found;
+    *own = -1;
+    for (const tt__nodes_event *event = l->others; event; event = event->next)
+        others++;
+    tt__worker *all = others ? malloc((size_t)(n + others) * sizeof *all) : NULL;
+    if (all) {
+        memcpy(all, l->workers, (size_t)n * sizeof *all);
+        for (const tt__nodes_event *event = l->others; event; event = event->next)
+            all[n++] = event->worker;
+        order_by_time(all, n);
+    }
+    found = tt__first_failure(all ? all : l->workers, n);
+    free(all);
+    if (found < 0)
+        return false;
+    if (found < l->job->workers) {
+        *own = found;
+        describe_own(l, found, first, tail);
+    } else {
+        describe_other(l, other(l, found - l->job->workers), first);
+    }
+    return true;
+}
+
+void tt__launcher_report_lost(launcher *l) {
+    for (const tt__nodes_event *event = l->lost; event; event = event->next)
+        tt__streams_say(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
+                        tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
+}
+
+static void free_events(tt__nodes_event *list) {
+    while (list) {
+        tt__nodes_event *next = list->next;
+        tt__nodes_event_free(list);
+        list = next;
+    }
+}
+
+void tt__launcher_leave(launcher *l) {
+    tt__nodes_free(l->nodes);
+    free_events(l->others);
+    free_events(l->lost);
+    tt__snapshot_free(&l->remote);
+}

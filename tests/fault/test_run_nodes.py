@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same rank, and lose nobody unnoticed."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TUTTI = os.environ["TUTTI"]
+DEADLINE = 30
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Job:
+    """Launchers of one job. Every one leads a process group; end of file on its output says that nothing of it is left."""
+
+    def __init__(self, script, nodes=2, nproc=2, flags=(), only=None, per_node=None):
+        self.port = free_port()
+        self.nodes = {}
+        for node in (range(nodes) if only is None else only):
+            self.start(node, script, nodes, nproc, tuple(flags) + tuple((per_node or {}).get(node, ())))
+
+    def start(self, node, script, nodes, nproc, flags):
+        argv = [TUTTI, "run", f"--nnodes={nodes}", f"--node-rank={node}", f"--nproc-per-node={nproc}",
+                "--master-addr=127.0.0.1", f"--master-port={self.port}", *flags, "sh", "-c", script]
+        self.nodes[node] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def wait_for_line(self, node, text):
+        for line in self.nodes[node].stdout:
+            if text in line:
+                return
+        raise AssertionError(f"node {node} ended before it said {text}: {self.nodes[node].stderr.read()}")
+
+    def end(self):
+        """{node: (exit code, stdout, stderr)}"""
+        results = {}
+        for node, process in self.nodes.items():
+            try:
+                out, err = process.communicate(timeout=DEADLINE)
+            except subprocess.TimeoutExpired:
+                for p in self.nodes.values():
+                    os.killpg(p.pid, signal.SIGKILL)
+                raise
+            results[node] = (process.returncode, out, err)
+        return results
+
+
+READY = "echo ready; "
+FOREVER = READY + "exec sleep 1000"
+
+
+class Nodes(unittest.TestCase):
+    def test_ranks_count_through_the_nodes(self):
+        say = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $MASTER_PORT"'
+        job = Job(say, nodes=3, nproc=1, only=())
+        for node, nproc in enumerate((2, 1, 3)):
+            job.start(node, say, 3, nproc, ())
+        seen = set()
+        for node, (code, out, err) in job.end().items():
+            self.assertEqual(code, 0, err)
+            seen.update(out.splitlines())
+        expected = [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1), (3, 0, 3, 2), (4, 1, 3, 2), (5, 2, 3, 2)]
+        self.assertEqual(seen, {f"{r} {l} 6 {n} {g} 3 {r} {job.port}" for r, l, n, g in expected})
+
+    def test_all_reports_name_the_rank_that_failed(self):
+        job = Job('if [ $RANK = 3 ]; then echo "it was me" >&2; exit 7; fi; exec sleep 1000')
+        for code, _, err in job.end().values():
+            self.assertEqual(code, 7, err)
+            self.assertRegex(err, r"rank 3 failed first: exit code 7 \(node 1 \(.*\), local rank 1, pid \d+")
+            self.assertIn("    | it was me", err)
+
+    def test_a_signal_is_told_as_such(self):
+        for code, _, err in Job('[ $RANK = 0 ] && kill -SEGV $$; exec sleep 1000').end().values():
+            self.assertEqual(code, 139)
+            self.assertRegex(err, r"rank 0 failed first: killed by SIGSEGV .*node 0")
+
+    def test_all_nodes_wait_for_the_last(self):
+        """The first node to be done does not leave before it knows how the others ended."""
+        for code, _, err in Job("[ $GROUP_RANK = 0 ] && exit 0; sleep 1; [ $RANK = 2 ] && exit 5; exit 0").end().values():
+            self.assertEqual(code, 5)
+            self.assertIn("rank 2 failed first: exit code 5", err)
+
+    def test_a_lost_launcher_ends_the_job(self):
+        for lost, left in ((0, 1), (1, 0)):
+            job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=1"])
+            for node in (0, 1):
+                job.wait_for_line(node, "ready")
+            job.nodes[lost].kill()
+            results = job.end()
+            code, _, err = results[left]
+            self.assertEqual(code, 1, err)
+            self.assertRegex(err, rf"node {lost} \(.*\) is lost: ")
+            self.assertNotIn("failed first", err)
+
+    def test_a_frozen_launcher_is_lost(self):
+        job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=1"])
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        job.nodes[1].send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        _, err = job.nodes[0].communicate(timeout=DEADLINE)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertRegex(err, r"node 1 \(.*\) is lost: its launcher has been silent for 1\.\d s")
+        job.nodes[1].send_signal(signal.SIGCONT)  # it finds that the others have gone on without it
+        _, err = job.nodes[1].communicate(timeout=DEADLINE)
+        self.assertEqual(job.nodes[1].returncode, 1)
+        self.assertIn("is lost", err)
+
+    def test_a_signal_ends_all_nodes(self):
+        for node in (0, 1):
+            job = Job(FOREVER)
+            for n in (0, 1):
+                job.wait_for_line(n, "ready")
+            job.nodes[node].send_signal(signal.SIGINT)
+            results = job.end()
+            self.assertEqual(results[node][0], 130)
+            self.assertIn(f"node {node} ", results[1 - node][2])
+            self.assertIn("got SIGINT: ending the workers here, too", results[1 - node][2])
+
+    def test_a_node_that_never_comes(self):
+        job = Job("true", nodes=3, flags=["--rdzv-conf=timeout=1"], only=(0, 2))
+        for code, out, err in job.end().values():
+            self.assertEqual(code, 1)
+            self.assertIn("not all of 3 nodes came within 1 s: waiting for node 1", err)
+        job = Job("true", flags=["--rdzv-conf=timeout=1"], only=(1,))
+        code, _, err = job.end()[1]
+        self.assertEqual(code, 1)
+        self.assertIn("node 0 did not come within 1 s", err)
+        self.assertIn(f"127.0.0.1:{job.port}", err)
+
+    def test_a_signal_while_joining(self):
+        job = Job("true", only=(0,))
+        self.assertIn("has no secret", job.nodes[0].stderr.readline())
+        self.assertTrue(any("waiting for node 1" in line for line in job.nodes[0].stderr))
+        job.nodes[0].send_signal(signal.SIGTERM)
+        self.assertEqual(job.end()[0][0], 128 + signal.SIGTERM)
+
+    def test_nodes_that_disagree(self):
+        for flags, text in ((["--rdzv-id=a"], "belongs to job"), (["--nnodes=3"], "was started with --nnodes=")):
+            results = Job("true", per_node={1: flags}).end()
+            self.assertEqual([results[node][0] for node in (0, 1)], [1, 1])
+            self.assertIn(text, results[0][2] + results[1][2])
+            for _, _, err in results.values():
+                self.assertRegex(err, f"{text}|node 0 ended before all nodes had come")
+
+    def test_two_launchers_with_one_number(self):
+        job = Job(FOREVER, nodes=2, only=(0, 1))
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        job.start(2, FOREVER, 2, 1, ["--node-rank=1"])
+        _, err = job.nodes[2].communicate(timeout=DEADLINE)
+        self.assertEqual(job.nodes.pop(2).returncode, 1)
+        self.assertIn("another launcher is node 1 already", err)
+        self.assertIsNone(job.nodes[0].poll())
+        job.nodes[0].send_signal(signal.SIGINT)
+        job.end()
+
+
+class Secrets(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.secret = pathlib.Path(self.folder.name) / "secret"
+        self.text = "a-secret-nobody-may-see-0123456789"
+        self.secret.write_text(self.text)
+        self.secret.chmod(0o600)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_it_is_handed_down_and_nowhere_to_be_seen(self):
+        job = Job('[ "$TT_SECRET" = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
+                  flags=[f"--secret-file={self.secret}"])
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                self.assertNotIn(self.text, path.read_text(errors="replace"), path)
+            except OSError:
+                pass
+        job.nodes[0].send_signal(signal.SIGINT)
+        for _, out, err in job.end().values():
+            self.assertNotIn(self.text, out + err)
+            self.assertNotIn("has no secret", err)
+
+    def test_a_launcher_without_it_is_refused(self):
+        job = Job("true", flags=["--rdzv-conf=timeout=2"],
+                  per_node={0: [f"--secret-file={self.secret}", "--store-auth=required"]})
+        for code, _, err in job.end().values():
+            self.assertEqual(code, 1, err)
+            self.assertNotIn(self.text, err)
+
+    def test_one_node_makes_its_own(self):
+        say = 'echo "$TT_SECRET"'
+        seen = set()
+        for _ in range(2):
+            done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
+                                  capture_output=True, text=True, timeout=DEADLINE,
+                                  env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")})
+            lines = done.stdout.split()
+            self.assertEqual(len(lines), 2)
+            self.assertEqual(lines[0], lines[1])
+            self.assertRegex(lines[0], "^[0-9a-f]{64}$")
+            seen.add(lines[0])
+        self.assertEqual(len(seen), 2)
+
+    def test_a_file_that_others_can_read_is_refused(self):
+        self.secret.chmod(0o644)
+        done = subprocess.run([TUTTI, "run", "--standalone", f"--secret-file={self.secret}", "true"],
+                              capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("secret", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
