@@ -49,7 +49,11 @@ static inline tt_reduce_op drawn_reduce_op(uint64_t *state, tt_dtype dtype) {
 
 /* Any collective, of at most max_bytes a rank and part. */
 static inline drawn drawn_call(uint64_t *state, int world, size_t max_bytes) {
-    static const tt_op ops[] = {TT_OP_BARRIER, TT_OP_ALL_REDUCE, TT_OP_REDUCE, TT_OP_BROADCAST, TT_OP_ALL_GATHER};
+    static const tt_op ops[] = {
+        TT_OP_BARRIER,   TT_OP_ALL_REDUCE, TT_OP_REDUCE,       TT_OP_REDUCE_SCATTER,
+        TT_OP_BROADCAST, TT_OP_ALL_GATHER, TT_OP_ALL_GATHER_V, TT_OP_GATHER,
+        TT_OP_SCATTER,   TT_OP_ALL_TO_ALL, TT_OP_ALL_TO_ALL_V, TT_OP_ALL_REDUCE_COALESCED,
+    };
     drawn call = {.op = ops[storm_below(state, sizeof ops / sizeof *ops)], .dtype = (tt_dtype)storm_below(state, 10)};
     size_t limit = max_bytes / tt_dtype_size(call.dtype);
     call.reduce = drawn_reduces(call.op) ? drawn_reduce_op(state, call.dtype) : TT_SUM;
