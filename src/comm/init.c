@@ -18,10 +18,16 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
         return tt__meeting_from_env(meeting, args->rank, args->world_size, args->store != NULL);
     if (!strncmp(method, "tcp://", strlen("tcp://")))
         return tt__meeting_from_tcp(meeting, method, args->rank, args->world_size);
-    return tt__fail(TT_ERR_INVALID, "expected an init_method env:// or tcp://host:port, got \"%.100s\"", method);
+    if (!strncmp(method, "file://", strlen("file://")))
+        return tt__meeting_from_file(meeting, method, args->rank, args->world_size);
+    return tt__fail(TT_ERR_INVALID, "expected an init_method env://, tcp://host:port or file:///path, got \"%.100s\"",
+                    method);
 }
 
 static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
+    if (*meeting->path)
+        return tt_file_store(store, meeting->path, .world_size = meeting->world, .fresh = true,
+                             .timeout_ms = timeout_ms);
     tt_status status =
         tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms);
     if (status)

@@ -1,4 +1,4 @@
-/* How ranks find each other: who am I (env:// and tcp://), and who are the others (through the store). */
+/* How ranks find each other: who am I (env://, tcp://, file://), and who are the others (through the store). */
 #ifndef TT_COMM_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_H
 
@@ -10,8 +10,9 @@
 typedef struct tt__meeting {
     int rank, world;
     char host[256];
-    int port;    /* 0: no store needed (a world of one) */
-    bool serves; /* this rank serves the store */
+    int port;        /* 0: no store needed (a world of one) */
+    bool serves;     /* this rank serves the store */
+    char path[1024]; /* the store is this file; empty: it is served at host and port */
 } tt__meeting;
 
 /* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the address is not needed. */
@@ -19,6 +20,12 @@ tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool h
 
 /* From "tcp://host:port[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world);
+
+/* From "file:///path[?rank=R&world_size=N]". */
+tt_status tt__meeting_from_file(tt__meeting *meeting, const char *url, int rank, int world);
+
+/* Rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
+tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *form, int rank, int world);
 
 /* RANK >= WORLD_SIZE and the like, said at once. */
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);

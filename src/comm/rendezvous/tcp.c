@@ -6,20 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "rank=1" in a query string "rank=1&world_size=2": its value's text, or NULL. */
-static const char *query_value(const char *query, const char *name, char *text, size_t size) {
-    size_t length = strlen(name);
-    for (const char *at = query; at && *at; at = strchr(at, '&') ? strchr(at, '&') + 1 : NULL) {
-        if (strncmp(at, name, length) != 0 || at[length] != '=')
-            continue;
-        snprintf(text, size, "%.*s", (int)strcspn(at + length + 1, "&"), at + length + 1);
-        return text;
-    }
-    return NULL;
-}
+#define FORM "tcp://host:port[?rank=R&world_size=N]"
 
 static tt_status bad_url(const char *url, const char *what) {
-    return tt__fail(TT_ERR_INVALID, "%.200s: expected tcp://host:port[?rank=R&world_size=N], %s", url, what);
+    return tt__fail(TT_ERR_INVALID, "%.200s: expected " FORM ", %s", url, what);
 }
 
 /* "host:port" or "[address]:port". */
@@ -48,25 +38,11 @@ static tt_status parse_address(const char *url, const char *address, tt__meeting
 }
 
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world) {
-    const char *address = url + strlen("tcp://"), *query = strchr(address, '?');
-    char rank_text[24], world_text[24];
-    int64_t r = rank, n = world;
     *meeting = (tt__meeting){0};
-    TT__TRY(parse_address(url, address, meeting));
-    if (!world) {
-        if (!query_value(query ? query + 1 : NULL, "rank", rank_text, sizeof rank_text))
-            return bad_url(url, "the rank is missing (give .rank and .world_size, or ?rank=R&world_size=N)");
-        if (!query_value(query + 1, "world_size", world_text, sizeof world_text))
-            return bad_url(url, "the world size is missing (give .rank and .world_size, or ?rank=R&world_size=N)");
-        if (tt__parse_i64("rank", rank_text, 0, INT32_MAX, &r) ||
-            tt__parse_i64("world_size", world_text, 1, INT32_MAX, &n))
-            return tt__fail_prefix("%.200s", url);
-    }
-    TT__TRY(tt__meeting_check(url, r, n));
-    if (!meeting->port && n > 1)
+    TT__TRY(parse_address(url, url + strlen("tcp://"), meeting));
+    TT__TRY(tt__meeting_ranks(meeting, url, FORM, rank, world));
+    if (!meeting->port && meeting->world > 1)
         return bad_url(url, "and port 0 works for a world of one only");
-    meeting->rank = (int)r;
-    meeting->world = (int)n;
-    meeting->serves = r == 0 && !tt__agent_serves_store();
+    meeting->serves = meeting->rank == 0 && !tt__agent_serves_store();
     return TT_OK;
 }
