@@ -134,9 +134,10 @@ typedef struct tt_backend {
      * (bools of u8, which are then 0 or 1), if the engine has those; else it is TT_ERR_UNSUPPORTED. */
     bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op);
 
-    /* A group of `count` ranks of `engine`, in this order. Collective over the engine; all ranks have come when it is called, so it may wait for them.
-     * Ranks outside get *sub = NULL. NULL: Tutti opens a second engine through the store instead; without a store tt_new_group() is
-     * TT_ERR_UNSUPPORTED. */
+    /* A group of `count` ranks of `engine`, in this order. Collective over the engine: all ranks call it at the same time (Tutti sees to that), so it
+     * may wait for them. Those that are to be together pass the same list; the lists of others have none of their ranks; a rank that is in none
+     * passes an empty one and gets *sub = NULL. NULL: Tutti opens a second engine through the store instead; without a store
+     * tt_new_group() is TT_ERR_UNSUPPORTED. */
     tt_status (*new_group)(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
 
     /* Wait for progress, at most `ms`, instead of being polled. NULL: Tutti yields, then sleeps ever longer, up to 1 ms. */

@@ -128,7 +128,7 @@ tt_status mpi_new_group(void **sub, void *engine, const int *ranks, size_t count
     mpi_lock();
     tt_status status = mpi_usable();
     if (!status)
-        status = mpi_check(MPI_Comm_split(e->calls, key < 0 ? MPI_UNDEFINED : 0, key, &comm), "MPI_Comm_split");
+        status = mpi_check(MPI_Comm_split(e->calls, key < 0 ? MPI_UNDEFINED : ranks[0], key, &comm), "MPI_Comm_split");
     if (!status && comm != MPI_COMM_NULL)
         status = make_engine(sub, comm, timeout_ms);
     if (!status)

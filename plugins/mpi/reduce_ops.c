@@ -1,6 +1,10 @@
-/* MPI's names for element types and reduce ops. Its MIN and MAX of floats may lose a NaN, so those two are ours. */
+/* MPI's names for element types and reduce ops, and functions of our own where those of an MPI are not what tutti/comm.h says:
+ *
+ *   MIN and MAX of floats   MPI says nothing of NaN, which may get lost
+ *   8 and 16 bits           Open MPI 4.1 adds with saturation where it has AVX; MPICH 4.0 takes the minimum of u8 as if they had signs */
 #include "plugin.h"
 
+#include <math.h>
 #include <stdint.h>
 
 MPI_Datatype mpi_type(tt_dtype dtype) {
@@ -27,46 +31,67 @@ MPI_Datatype mpi_type(tt_dtype dtype) {
     return MPI_DATATYPE_NULL;
 }
 
-/* into (n) := from (n) or into, whichever is smaller (larger); NaN wins. */
-#define NAN_WINS(name, T, wins)                                            \
-    static void name(void *from, void *into, int *n, MPI_Datatype *type) { \
-        const T *x = from;                                                 \
-        T *y = into;                                                       \
-        (void)type;                                                        \
-        for (int i = 0; i < *n; i++)                                       \
-            y[i] = x[i] wins y[i] || x[i] != x[i] ? x[i] : y[i];           \
+/* What MPI calls: into (n) := from (n) op into. EACH is one type's loop over x, an element of `from`, and y, one of `into`. */
+#define EACH(T, name, expression)                           \
+    if (*type == (name)) {                                  \
+        for (int i = 0; i < *n; i++) {                      \
+            T x = ((const T *)from)[i], y = ((T *)into)[i]; \
+            ((T *)into)[i] = (T)(expression);               \
+        }                                                   \
+        return;                                             \
     }
-NAN_WINS(min_f32, float, <)
-NAN_WINS(max_f32, float, >)
-NAN_WINS(min_f64, double, <)
-NAN_WINS(max_f64, double, >)
+#define SMALL_INTEGERS(expression)         \
+    EACH(uint8_t, MPI_UINT8_T, expression) \
+    EACH(int8_t, MPI_INT8_T, expression)   \
+    EACH(int16_t, MPI_INT16_T, expression)
+
+static void sum(void *from, void *into, int *n, MPI_Datatype *type) { SMALL_INTEGERS((uint32_t)x + (uint32_t)y) }
+static void product(void *from, void *into, int *n, MPI_Datatype *type) { SMALL_INTEGERS((uint32_t)x * (uint32_t)y) }
+static void band(void *from, void *into, int *n, MPI_Datatype *type) { SMALL_INTEGERS(x & y) }
+static void bor(void *from, void *into, int *n, MPI_Datatype *type) { SMALL_INTEGERS(x | y) }
+static void bxor(void *from, void *into, int *n, MPI_Datatype *type) { SMALL_INTEGERS(x ^ y) }
+
+static void min(void *from, void *into, int *n, MPI_Datatype *type) {
+    SMALL_INTEGERS(x < y ? x : y)
+    EACH(float, MPI_FLOAT, isnan(x) || x < y ? x : y)
+    EACH(double, MPI_DOUBLE, isnan(x) || x < y ? x : y)
+}
+
+static void max(void *from, void *into, int *n, MPI_Datatype *type) {
+    SMALL_INTEGERS(x > y ? x : y)
+    EACH(float, MPI_FLOAT, isnan(x) || x > y ? x : y)
+    EACH(double, MPI_DOUBLE, isnan(x) || x > y ? x : y)
+}
+
+static MPI_User_function *const functions[] = {
+    [TT_SUM] = sum,   [TT_PRODUCT] = product, [TT_MIN] = min,  [TT_MAX] = max,
+    [TT_BAND] = band, [TT_BOR] = bor,         [TT_BXOR] = bxor};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Made at first use; they live as long as MPI. */
-static tt_status own(MPI_Op *out, MPI_User_function *function) {
+static tt_status own(MPI_Op *out, tt_reduce_op op) {
     static struct {
-        MPI_User_function *function;
+        bool made;
         MPI_Op op;
-    } made[4];
-    for (int i = 0; i < 4; i++) {
-        if (!made[i].function) {
-            tt_status status = mpi_check(MPI_Op_create(function, 1, &made[i].op), "MPI_Op_create");
-            if (status)
-                return status;
-            made[i].function = function;
-        }
-        if (made[i].function == function) {
-            *out = made[i].op;
-            return TT_OK;
-        }
+    } ops[FUNCTIONS];
+    if (!ops[op].made) {
+        tt_status status = mpi_check(MPI_Op_create(functions[op], 1, &ops[op].op), "MPI_Op_create");
+        if (status)
+            return status;
+        ops[op].made = true;
     }
-    return mpi_host->fail(TT_ERR_STATE, "mpi: more own reduce ops than there is room for");
+    *out = ops[op].op;
+    return TT_OK;
+}
+
+static bool needs_own(tt_dtype dtype, tt_reduce_op op) {
+    bool is_float = dtype == TT_F32 || dtype == TT_F64;
+    return dtype == TT_U8 || dtype == TT_I8 || dtype == TT_I16 || (is_float && (op == TT_MIN || op == TT_MAX));
 }
 
 tt_status mpi_reduce_op(MPI_Op *out, tt_dtype dtype, tt_reduce_op op) {
-    if (dtype == TT_F32 && (op == TT_MIN || op == TT_MAX))
-        return own(out, op == TT_MIN ? min_f32 : max_f32);
-    if (dtype == TT_F64 && (op == TT_MIN || op == TT_MAX))
-        return own(out, op == TT_MIN ? min_f64 : max_f64);
+    if (needs_own(dtype, op) && (unsigned)op < FUNCTIONS && functions[op])
+        return own(out, op);
     switch (op) {
     case TT_SUM:
         *out = MPI_SUM;

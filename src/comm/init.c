@@ -2,7 +2,8 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/backend/plugin.h"
+#include "comm/backend/plugin_load.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>
@@ -62,6 +63,42 @@ static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
     return status;
 }
 
+/* Nothing says who this process is, but the engine can: it was started by mpirun. */
+static bool engine_finds_ranks(const tt_backend *table, const tt_init_process_group_args *args) {
+    const char *method = args->init_method;
+    return table->finds_ranks && !args->store && !args->world_size && (!method || !strcmp(method, "env://")) &&
+           !getenv("RANK");
+}
+
+static tt_status init_plugin(const tt_init_process_group_args *args) {
+    const tt_backend *table;
+    tt__meeting meeting = {0};
+    tt__plugin_member member = {.timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS};
+    char prefix[96] = "";
+    tt_status status = TT_OK;
+    TT__TRY(tt__plugin_load(&table, args->backend));
+    if (engine_finds_ranks(table, args))
+        TT__TRY(table->ranks(&meeting.rank, &meeting.world));
+    else
+        TT__TRY(find_meeting(args, &meeting));
+    member.rank = meeting.rank;
+    member.size = meeting.world;
+    member.prefix = prefix;
+    tt__set_report_rank(meeting.rank);
+    if (meeting.world > 1 && !engine_finds_ranks(table, args)) {
+        member.own_store = !args->store;
+        member.store = args->store;
+        if (member.own_store)
+            TT__TRY(open_store(&member.store, &meeting, member.timeout_ms));
+        status = choose_prefix(member.store, meeting.rank, prefix, sizeof prefix);
+    }
+    if (!status)
+        return tt__plugin_join(args->out, table, &member);
+    if (member.own_store)
+        tt_store_free(member.store);
+    return status;
+}
+
 tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
     tt_init_process_group_args full;
     tt__meeting meeting = {0};
@@ -71,7 +108,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
     *full.out = NULL;
     if (full.backend && strcmp(full.backend, "native") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED, "expected back end \"native\", got \"%.100s\"", full.backend);
+        return init_plugin(&full);
     TT__TRY(find_meeting(&full, &meeting));
     if (meeting.world > TT__MAX_WORLD)
         return tt__fail(TT_ERR_UNSUPPORTED,

@@ -32,7 +32,7 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
-/* Beside the library; or, where it is linked into a program, in the tree that the program was installed or built in. */
+/* Beside the library; or, where it is linked into a program, in the tree that the program was installed in (bin) or built in (tests/unit). */
 static void list_folders(folders text) {
     const char *given = getenv("TT_BACKEND_PATH");
     Dl_info self;
@@ -48,8 +48,11 @@ static void list_folders(folders text) {
     }
     const char *slash = strrchr(path, '/');
     int dir = slash ? (int)(slash - path) : 0;
-    snprintf(text + n, sizeof(folders) - (size_t)n, "%.*s/tutti:%.*s/../" TT__LIBDIR "/tutti:%.*s/../lib/tutti", dir,
-             path, dir, path, dir, path);
+    static const char *const beside[] = {"/tutti", "/../" TT__LIBDIR "/tutti", "/../../lib/tutti"};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof(folders) - at, "%s%.*s%s", i ? ":" : "", dir, path, beside[i]);
+    }
 }
 
 /* The next folder of a list; false at its end. Empty ones are left out. */

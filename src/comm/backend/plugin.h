@@ -1,0 +1,105 @@
+/* A group whose calls another engine carries out: what the parts of that offer each other.
+ *
+ * A task is what a call becomes for the engine: parts, each one call of the engine's (several for a coalesced all-reduce or a batch). What the engine
+ * lacks of types and reduce ops is made up for around a part: its input is converted to memory of the part's own, its output back (plugin_convert.c).
+ *
+ * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine says `serial`, one after
+ * the other; sends and receives at once. They advance in whatever call comes next on the group. */
+#ifndef TT_COMM_BACKEND_PLUGIN_H
+#define TT_COMM_BACKEND_PLUGIN_H
+
+#include "comm/group.h"
+
+#include <pthread.h>
+
+/* Where groups of one job meet. */
+typedef struct tt__meeting_place {
+    tt_store *store;
+    bool own; /* free it when the last group is gone */
+    int groups;
+} tt__meeting_place;
+
+typedef struct tt__part {
+    tt_call call; /* what the engine is asked for */
+    enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
+    void *request;
+    int source;
+    void *memory; /* of its own, or NULL */
+    void *to;     /* in the end, `from` (count of `dtype`) goes there: rounded, if the engine works on another type */
+    const void *from;
+    size_t count;
+    tt_dtype dtype;
+} tt__part;
+
+typedef struct tt__task {
+    struct tt__task *next; /* among those given up */
+    size_t count, begun;   /* parts; how many have been begun */
+    tt__part parts[];
+} tt__task;
+
+typedef struct tt__plugin {
+    tt__engine calls; /* tt__plugin_engine, under the back end's name */
+    const tt_backend *table;
+    void *engine;
+    tt__meeting_place *place; /* NULL: the engine finds its ranks itself */
+    char prefix[160];         /* of the group's keys */
+    uint32_t subgroups;       /* made so far */
+    tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
+    uint8_t *bytes;           /* (size): of Tutti's own messages */
+    pthread_mutex_t lock;     /* of `reason` */
+    char reason[256];         /* why it was aborted */
+    _Atomic bool aborted;
+} tt__plugin;
+
+static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->plugin; }
+
+extern const tt__engine tt__plugin_engine;
+
+/* ---- plugin_convert.c */
+
+/* Can the engine do it, by itself or with our help? TT_ERR_UNSUPPORTED names what it lacks. */
+tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call);
+
+/* Make `part` of a call that was checked; it has memory of its own where it needs some. */
+tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call);
+
+/* The engine is through: put the result where it belongs. */
+void tt__part_finish(const tt__part *part);
+
+/* ---- plugin_queue.c: the engine table's submit, wait, progress, forget */
+
+tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out);
+tt_status tt__plugin_wait(tt_work *work);
+tt_status tt__plugin_progress(tt_group *group);
+void tt__plugin_forget(tt_work *work);
+
+/* The thread's last error ends the group: end all works with it. */
+tt_status tt__plugin_fail(tt_group *group);
+
+/* End all works; the engine is asked to give up what is under way. */
+void tt__plugin_end_works(tt_group *group, tt_status status);
+
+void tt__task_free(tt__task *task);
+
+/* ---- plugin_group.c */
+
+/* How a program's first group comes about. */
+typedef struct tt__plugin_member {
+    int rank, size;
+    int64_t timeout_ms;
+    tt_store *store; /* NULL: the engine found its ranks itself, or a world of one */
+    bool own_store;  /* handed over, also on failure */
+    const char *prefix;
+} tt__plugin_member;
+
+tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__plugin_member *member);
+
+tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
+
+/* ---- plugin_compose.c */
+
+/* A barrier whose rank 0 names who is missing. */
+tt_status tt__plugin_monitored_barrier(tt_group *group, const tt_call *call);
+
+#endif

@@ -1,0 +1,131 @@
+/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
+#include "base/error.h"
+#include "comm/backend/plugin.h"
+#include "comm/reduce_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_reduction(tt_op op) {
+    return op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER;
+}
+
+static bool is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
+
+/* What an engine without a supports() function takes (tutti/backend.h). */
+static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+    if (table->supports)
+        return table->supports(op, dtype, reduce_op);
+    if (!is_reduction(op))
+        return true;
+    if (dtype == TT_F16 || dtype == TT_BF16 || dtype == TT_BOOL)
+        return false;
+    return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !is_float(dtype);
+}
+
+/* What a reduction is for the engine: another type, another op. */
+static tt_dtype dtype_there(tt_dtype dtype) { return dtype == TT_BOOL ? TT_U8 : tt__partial_dtype(dtype); }
+
+static tt_reduce_op op_there(tt_dtype dtype, tt_reduce_op op) {
+    if (op == TT_AVG || op == TT_PREMUL_SUM)
+        return TT_SUM;
+    if (dtype != TT_BOOL)
+        return op;
+    return op == TT_SUM || op == TT_MAX ? TT_BOR : op == TT_PRODUCT || op == TT_MIN ? TT_BAND : op;
+}
+
+static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+    const tt_backend *table = tt__plugin_of(group)->table;
+    if (!table->begin[op])
+        return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s", table->name, tt_op_name(op));
+    if (takes(table, op, dtype, reduce_op))
+        return TT_OK;
+    if (is_reduction(op) && takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
+        return TT_OK;
+    if (is_reduction(op))
+        return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s", table->name, tt_op_name(op),
+                        tt_dtype_name(dtype), tt_reduce_op_name(reduce_op));
+    return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s", table->name, tt_op_name(op),
+                    tt_dtype_name(dtype));
+}
+
+tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
+    switch (call->op) {
+    case TT_OP_ALL_REDUCE_COALESCED:
+        return check_kind(group, TT_OP_ALL_REDUCE, call->dtype, call->reduce_op);
+    case TT_OP_BATCH_ISEND_IRECV:
+        for (size_t i = 0; i < call->buffers; i++)
+            TT__TRY(check_kind(group, call->ops[i].is_recv ? TT_OP_RECV : TT_OP_SEND, call->ops[i].dtype, TT_SUM));
+        return TT_OK;
+    case TT_OP_MONITORED_BARRIER:
+        TT__TRY(check_kind(group, TT_OP_SEND, TT_U8, TT_SUM));
+        return check_kind(group, TT_OP_RECV, TT_U8, TT_SUM);
+    default:
+        return check_kind(group, call->op, call->dtype, call->reduce_op);
+    }
+}
+
+/* Elements of a reduction's input. */
+static size_t input_count(const tt_group *group, const tt_call *call) {
+    return call->op == TT_OP_REDUCE_SCATTER ? call->count * (size_t)group->size : call->count;
+}
+
+static tt_status take_memory(tt__part *part, size_t bytes) {
+    part->memory = malloc(bytes);
+    return part->memory ? TT_OK
+                        : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes of %s", bytes, tt_op_name(part->call.op));
+}
+
+static void come_back(tt__part *part, const void *from, void *to, tt_dtype dtype) {
+    part->from = from;
+    part->to = to;
+    part->count = part->call.count;
+    part->dtype = dtype;
+}
+
+/* The result of a reduce_scatter may lie in its input; engines don't allow that. */
+static tt_status part_from_overlap(tt__part *part, const tt_group *group, const tt_call *call) {
+    size_t size = tt_dtype_size(call->dtype), bytes = input_count(group, call) * size;
+    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    if (call->op != TT_OP_REDUCE_SCATTER || recv < send || recv - send >= bytes)
+        return TT_OK;
+    TT__TRY(take_memory(part, call->count * size));
+    part->call.recv = part->memory;
+    come_back(part, part->memory, call->recv, call->dtype);
+    return TT_OK;
+}
+
+/* Memory of the part's own holds the input as the engine gets it, and behind it, or in place, the result. */
+static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_call *call, double scale) {
+    tt_dtype dtype = part->call.dtype;
+    size_t n = input_count(group, call), size = tt_dtype_size(dtype);
+    bool scatter = call->op == TT_OP_REDUCE_SCATTER;
+    TT__TRY(take_memory(part, (n + (scatter ? call->count : 0)) * size));
+    tt__reduce_leaf(part->memory, call->send, n, call->dtype, scale);
+    part->call.send = part->memory;
+    part->call.recv = scatter ? (unsigned char *)part->memory + n * size : part->memory;
+    if (call->op != TT_OP_REDUCE || call->root == group->rank)
+        come_back(part, part->call.recv, call->recv, call->dtype);
+    return TT_OK;
+}
+
+tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call) {
+    *part = (tt__part){.call = *call, .source = -1};
+    if (!is_reduction(call->op))
+        return TT_OK;
+    if (takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
+        return part_from_overlap(part, group, call);
+    double scale = tt__leaf_scale(call->reduce_op, group->size, call->factor);
+    part->call.dtype = dtype_there(call->dtype);
+    part->call.reduce_op = op_there(call->dtype, call->reduce_op);
+    if (call->op == TT_OP_ALL_REDUCE && part->call.dtype == call->dtype) { /* scaled where it lies */
+        tt__reduce_leaf(call->recv, call->send, call->count, call->dtype, scale);
+        return TT_OK;
+    }
+    return part_from_copy(part, group, call, scale);
+}
+
+void tt__part_finish(const tt__part *part) {
+    if (part->to)
+        tt__reduce_round(part->to, part->from, part->count, part->dtype);
+}

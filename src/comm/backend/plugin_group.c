@@ -1,0 +1,346 @@
+/* Groups of a plug-in: joining, leaving, groups of some ranks, memory. */
+#include "comm/backend/plugin.h"
+
+#include "base/error.h"
+#include "comm/backend/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where they meet */
+
+static tt_status take_place(tt__meeting_place **out, tt_store *store, bool own) {
+    *out = NULL;
+    if (!store)
+        return TT_OK;
+    tt__meeting_place *place = calloc(1, sizeof *place);
+    if (!place) {
+        if (own)
+            tt_store_free(store);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a group");
+    }
+    *place = (tt__meeting_place){.store = store, .own = own, .groups = 1};
+    *out = place;
+    return TT_OK;
+}
+
+static void leave_place(tt__meeting_place *place) {
+    if (!place || --place->groups)
+        return;
+    if (place->own)
+        tt_store_free(place->store);
+    free(place);
+}
+
+/* ---- one group */
+
+/* With nobody to meet yet; `place` is the group's, also on failure. */
+static tt_group *make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank, int size,
+                      const int *ranks, int64_t timeout_ms) {
+    tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
+    tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
+    uint8_t *bytes = calloc((size_t)size, 1);
+    if (!plugin || !bytes) {
+        free(plugin);
+        free(bytes);
+        tt__group_free(group);
+        leave_place(place);
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", size);
+    }
+    *plugin = (tt__plugin){.calls = tt__plugin_engine, .table = table, .place = place, .bytes = bytes};
+    plugin->calls.name = table->name;
+    snprintf(plugin->prefix, sizeof plugin->prefix, "%s", prefix);
+    pthread_mutex_init(&plugin->lock, NULL);
+    group->plugin = plugin;
+    group->engine = &plugin->calls;
+    return group;
+}
+
+static void free_allocations(tt_group *group) {
+    for (tt__allocation *one = group->allocations; one; one = one->next)
+        free(one->at);
+}
+
+static void release(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (plugin->engine)
+        plugin->table->close(plugin->engine);
+    while (plugin->given_up) {
+        tt__task *task = plugin->given_up;
+        plugin->given_up = task->next;
+        tt__task_free(task);
+    }
+    leave_place(plugin->place);
+    pthread_mutex_destroy(&plugin->lock);
+    free(plugin->bytes);
+    free(plugin);
+    free_allocations(group);
+    tt__group_free(group);
+}
+
+static void retire(tt_group *group) { tt__plugin_end_works(group, TT_ERR_STATE); }
+
+/* An engine that forgot to say why is helped out. */
+static tt_status explained(const tt_backend *table, tt_status status) {
+    if (!status || tt_last_status() == status)
+        return status;
+    return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
+}
+
+/* Whatever open() leaves when it fails is no engine. */
+static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member) {
+    tt_status status = plugin->table->open(&plugin->engine, member);
+    if (status)
+        plugin->engine = NULL;
+    return explained(plugin->table, status);
+}
+
+/* Open the group's engine through its store. */
+static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    tt_backend_member member = {.rank = group->rank, .world_size = group->size, .timeout_ms = timeout_ms};
+    if (!plugin->place)
+        return open_member(plugin, &member);
+    tt_store *base = plugin->place->store;
+    int64_t before = tt_store_timeout_ms(base);
+    tt_store_set_timeout_ms(base, timeout_ms);
+    tt_status status = tt_prefix_store(&member.store, plugin->prefix, base);
+    if (!status)
+        status = open_member(plugin, &member);
+    tt_store_free(member.store);
+    tt_store_set_timeout_ms(base, before);
+    return status;
+}
+
+/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with it. */
+static tt_status let_store_go(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
+        return TT_OK;
+    tt_status status = tt_barrier(group);
+    leave_place(plugin->place);
+    plugin->place = NULL;
+    return status;
+}
+
+tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__plugin_member *member) {
+    tt__meeting_place *place;
+    *out = NULL;
+    TT__TRY(take_place(&place, member->store, member->own_store));
+    tt_group *group = make(table, place, member->prefix, member->rank, member->size, NULL, member->timeout_ms);
+    if (!group)
+        return tt_last_status();
+    tt_status status = open_engine(group, member->timeout_ms);
+    if (!status)
+        status = let_store_go(group);
+    if (status)
+        release(group);
+    else
+        *out = group;
+    return status;
+}
+
+/* ---- groups of some ranks */
+
+/* What a rank says when groups are made of a group. */
+typedef struct entry {
+    int64_t color, key;
+    uint64_t list; /* tt_new_group(): hash of its list */
+} entry;
+
+/* Everybody's entry, in the order of ranks; then all have come. */
+static tt_status exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
+    tt_call gather = {.op = TT_OP_ALL_GATHER,
+                      .dtype = TT_I64,
+                      .count = sizeof *mine / 8,
+                      .send = mine,
+                      .recv = all,
+                      .timeout_ms = call->timeout_ms,
+                      .file = call->file,
+                      .line = call->line};
+    return tt__plugin_submit(group, &gather, NULL);
+}
+
+/* The ranks of one color, by key, then by rank. Returns how many. */
+static int collect(const tt_group *group, const entry *all, int64_t color, int *members) {
+    int n = 0;
+    for (int r = 0; r < group->size; r++) {
+        if (all[r].color != color)
+            continue;
+        int at = n++;
+        for (; at > 0 && all[members[at - 1]].key > all[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
+
+/* The subgroup of `members` (ranks of `group`) that this rank is in, without engine. */
+static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64_t timeout_ms) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    char prefix[sizeof plugin->prefix];
+    int *ranks = calloc((size_t)n, sizeof *ranks), rank = 0;
+    if (!ranks)
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", n);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = group->ranks[members[i]];
+        if (members[i] == group->rank)
+            rank = i;
+    }
+    if (plugin->place)
+        plugin->place->groups++;
+    if (snprintf(prefix, sizeof prefix, "%s/%u.%d", plugin->prefix, plugin->subgroups, ranks[0]) >= (int)sizeof prefix)
+        prefix[0] = '\0';
+    tt_group *made = make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
+    free(ranks);
+    if (made && !prefix[0]) {
+        release(made);
+        return tt__fail_null(TT_ERR_UNSUPPORTED, "groups of groups of groups: back end %s has no room for another name",
+                             plugin->table->name);
+    }
+    return made;
+}
+
+/* All ranks are here. n == 0: this one is in no new group, but the engine may need it. */
+static tt_status form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group **out) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    const tt_backend *table = plugin->table;
+    void *engine = NULL;
+    tt_group *made = n ? make_subgroup(group, members, n, timeout_ms) : NULL;
+    if (n && !made)
+        return tt_last_status();
+    tt_status status = TT_OK;
+    if (table->new_group)
+        status = explained(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
+    else if (made)
+        status = open_engine(made, timeout_ms);
+    if (made && engine)
+        tt__plugin_of(made)->engine = engine;
+    if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
+        status = tt_barrier(group, .timeout_ms = timeout_ms);
+    if (status && made) {
+        release(made);
+        made = NULL;
+    }
+    *out = made;
+    return status;
+}
+
+static tt_status fail_lists(tt_group *group, const entry *all) {
+    for (int r = 1; r < group->size; r++)
+        if (all[r].list != all[0].list) {
+            tt__fail(TT_ERR_MISMATCH,
+                     "new_group: rank %d passed another list of ranks than rank 0. All ranks of a group must pass the "
+                     "same, also those that are not in it",
+                     r);
+            return tt__plugin_fail(group);
+        }
+    return TT_OK;
+}
+
+static tt_status divide(tt_group *group, const tt_call *call, const entry *mine, tt_group **out) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    entry *all = calloc((size_t)group->size, sizeof *all);
+    int *members = calloc((size_t)group->size, sizeof *members);
+    tt_status status = TT_OK;
+    *out = NULL;
+    if (!plugin->table->new_group && !plugin->place && group->size > 1)
+        status = tt__fail(TT_ERR_UNSUPPORTED,
+                          "back end %s makes no groups of a group, and there is no store to meet "
+                          "through",
+                          plugin->table->name);
+    else if (!all || !members)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
+    plugin->subgroups++;
+    if (!status)
+        status = exchange(group, call, mine, all);
+    if (!status)
+        status = fail_lists(group, all);
+    if (!status) {
+        int n = mine->color < 0 ? 0 : collect(group, all, mine->color, members);
+        status = form(group, members, n, call->timeout_ms, out);
+    }
+    free(all);
+    free(members);
+    return status;
+}
+
+tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
+    return divide(group, call, &(entry){.color = color, .key = key}, out);
+}
+
+tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
+    entry mine = {.color = -1};
+    for (size_t i = 0; i < count; i++) {
+        mine.list = (mine.list ^ (uint64_t)(ranks[i] + 1)) * UINT64_C(0x9e3779b97f4a7c15);
+        if (ranks[i] == group->rank) {
+            mine.color = 0;
+            mine.key = (int64_t)i;
+        }
+    }
+    return divide(group, call, &mine, out);
+}
+
+/* ---- memory, which is ordinary */
+
+static tt_status alloc(tt_group *group, const tt_call *call, void **out) {
+    size_t bytes = call->count;
+    tt__allocation *allocation = calloc(1, sizeof *allocation);
+    void *at = allocation && bytes <= PTRDIFF_MAX ? aligned_alloc(64, (bytes / 64 + 1) * 64) : NULL;
+    if (!at) {
+        free(allocation);
+        return tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    }
+    memset(at, 0, bytes);
+    allocation->at = at;
+    allocation->next = group->allocations;
+    group->allocations = allocation;
+    *out = at;
+    return TT_OK;
+}
+
+static tt_status give_back(tt_group *group, const tt_call *call, void *ptr) {
+    (void)call;
+    tt__allocation **at = &group->allocations;
+    while (*at && (*at)->at != ptr)
+        at = &(*at)->next;
+    if (!ptr)
+        return TT_OK;
+    if (!*at)
+        return tt__fail(TT_ERR_INVALID, "free: %p is no memory that tt_group_alloc() gave", ptr);
+    tt__allocation *allocation = *at;
+    *at = allocation->next;
+    free(allocation->at);
+    free(allocation);
+    return TT_OK;
+}
+
+/* ---- abort */
+
+static void abort_group(tt_group *group, const char *reason) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    pthread_mutex_lock(&plugin->lock);
+    if (!atomic_load(&plugin->aborted))
+        snprintf(plugin->reason, sizeof plugin->reason, "%s", reason);
+    atomic_store(&plugin->aborted, true);
+    pthread_mutex_unlock(&plugin->lock);
+    atomic_store(&group->ended, true);
+    if (plugin->table->abort)
+        plugin->table->abort(plugin->engine);
+}
+
+const tt__engine tt__plugin_engine = {
+    .name = "plug-in",
+    .submit = tt__plugin_submit,
+    .new_group = tt__plugin_new_group,
+    .split = tt__plugin_split,
+    .alloc = alloc,
+    .free = give_back,
+    .wait = tt__plugin_wait,
+    .progress = tt__plugin_progress,
+    .forget = tt__plugin_forget,
+    .abort = abort_group,
+    .retire = retire,
+    .release = release,
+};
