@@ -18,8 +18,9 @@
 
 enum {
     STAGGER_MS = 250,
-    ROUNDS = 3, /* over all addresses of a rank, before it counts as out of reach */
-    PAUSE_MS = 200,
+    ROUNDS = 3,        /* over all addresses of a rank, before it counts as out of reach, */
+    PAUSE_MS = 200,    /* with a pause between them, */
+    TRY_MS = 5000,     /* and no new one after so long */
     CALLED_MS = 15000, /* within which all higher ranks have called: more than they need to find that they can't */
     STRANGERS = 256    /* callers at a time beside those that are expected */
 };
@@ -35,7 +36,7 @@ typedef struct joining {
     int answering; /* attempts that others began */
     struct pollfd *fds;
     size_t room;
-    int64_t deadline_ms, called_ms;
+    int64_t start_ms, deadline_ms, called_ms;
 } joining;
 
 /* ---- listening */
@@ -100,14 +101,14 @@ static tt_status fail_unreached(const tt__messages *messages, const tt__target *
                     name_of(messages, messages->config.rank, own), name_of(messages, target->rank, other), tried);
 }
 
-static tt_status fail_uncalled(const joining *j, int rank) {
+static tt_status fail_uncalled(const joining *j, int rank, int64_t now) {
     const tt__messages *messages = j->messages;
     char own[160], other[160];
     const char *at = strrchr(messages->addresses, '/') + 1;
     return tt__fail(TT_ERR_NET,
-                    "%s did not call %s within %d ms: it failed, or can't reach this host at %.300s, port %d",
-                    name_of(messages, rank, other), name_of(messages, messages->config.rank, own), CALLED_MS, at,
-                    atoi(messages->addresses));
+                    "%s did not call %s within %lld ms: it failed, or can't reach this host at %.300s, port %d",
+                    name_of(messages, rank, other), name_of(messages, messages->config.rank, own),
+                    (long long)(now - j->start_ms), at, atoi(messages->addresses));
 }
 
 /* ---- calls */
@@ -127,7 +128,7 @@ static tt_status start_next(joining *j, tt__target *target, int64_t now) {
     if (target->next == target->count) {
         if (target->trying)
             return TT_OK;
-        if (++target->round == ROUNDS || !target->count || target->worst == TT_ERR_AUTH)
+        if (++target->round == ROUNDS || !target->count || target->worst == TT_ERR_AUTH || now - j->start_ms >= TRY_MS)
             return fail_unreached(j->messages, target);
         target->next = 0;
         target->next_ms = now + PAUSE_MS;
@@ -305,7 +306,7 @@ static tt_status check_time(const joining *j, const char *const *addresses, int6
         return TT_OK;
     for (int r = messages->config.rank + 1; r < messages->config.size; r++)
         if (addresses[r] && !messages->links[r])
-            return fail_uncalled(j, r);
+            return fail_uncalled(j, r, now);
     return tt__fail(TT_ERR_TIMEOUT, "the connections to %d ranks were not made in time", j->missing);
 }
 
@@ -349,7 +350,10 @@ static tt_status plan(joining *j, const char *const *addresses) {
 }
 
 tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
-    joining j = {.messages = messages, .deadline_ms = deadline_ms, .called_ms = tt__deadline_ms(CALLED_MS)};
+    joining j = {.messages = messages,
+                 .start_ms = tt__now_ms(),
+                 .deadline_ms = deadline_ms,
+                 .called_ms = tt__deadline_ms(CALLED_MS)};
     TT__TRY(tt__secret_load(&j.secret));
     tt_status status = tt__tls_load(&messages->tls, &j.secret);
     if (!status)

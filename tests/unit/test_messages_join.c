@@ -1,0 +1,299 @@
+/* Joining ranks by TCP: several engines in one process, with strangers, addresses that lead nowhere, other jobs, and TLS. */
+#include "base/clock.h"
+#include "comm/message/connect.h"
+#include "net/interfaces.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NODES = 4, LARGE = 3 << 20 };
+
+typedef struct node {
+    int rank, size;
+    tt__messages *messages;
+    pthread_mutex_t lock;
+    int64_t patience_ms;
+    char (*all)[TT__ADDRESSES_SIZE];
+    pthread_t thread;
+    tt_status status;
+    char error[2048];
+} node;
+
+static char tokens[NODES][TT__ADDRESSES_SIZE];
+static const char *const HOSTS[NODES] = {"a", "b", "c", "d"};
+static node nodes[NODES];
+
+static void make(int size) {
+    for (int r = 0; r < size; r++) {
+        nodes[r] = (node){.rank = r, .size = size, .patience_ms = 20000, .all = tokens};
+        pthread_mutex_init(&nodes[r].lock, NULL);
+        const tt__messages_config config = {
+            .rank = r, .size = size, .heartbeat_ms = 5000, .lock = &nodes[r].lock, .hostnames = HOSTS};
+        assert_int_equal(tt__messages_new(&nodes[r].messages, &config), TT_OK);
+        assert_int_equal(tt__messages_listen(nodes[r].messages, true, tokens[r]), TT_OK);
+    }
+}
+
+static void *open_node(void *arg) {
+    node *self = arg;
+    const char *addresses[NODES];
+    for (int r = 0; r < self->size; r++)
+        addresses[r] = self->all[r];
+    self->status = tt__messages_open(self->messages, addresses, tt__deadline_ms(self->patience_ms));
+    snprintf(self->error, sizeof self->error, "%s", tt_last_error());
+    return NULL;
+}
+
+static void join_all(int size) {
+    for (int r = 0; r < size; r++)
+        assert_int_equal(pthread_create(&nodes[r].thread, NULL, open_node, &nodes[r]), 0);
+    for (int r = 0; r < size; r++)
+        pthread_join(nodes[r].thread, NULL);
+}
+
+static void all_joined(int size) {
+    for (int r = 0; r < size; r++)
+        if (nodes[r].status)
+            fail_msg("rank %d: %s", r, nodes[r].error);
+}
+
+static void unmake(int size) {
+    for (int r = 0; r < size; r++) {
+        tt__messages_close(nodes[r].messages, false);
+        pthread_mutex_destroy(&nodes[r].lock);
+    }
+}
+
+/* A message of `bytes` from rank `a` to rank `b`. */
+static void pass(int a, int b, size_t bytes) {
+    unsigned char *out = malloc(bytes), *in = calloc(1, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(i * 3 + i / 1000);
+    tt__message s = {.key = {.group = 1, .step = 4}, .peer = b, .data = out, .bytes = bytes}, r = s;
+    r.peer = a;
+    r.data = in;
+    pthread_mutex_lock(&nodes[a].lock);
+    tt__message_send(nodes[a].messages, &s);
+    tt__messages_leave(nodes[a].messages);
+    pthread_mutex_unlock(&nodes[a].lock);
+    pthread_mutex_lock(&nodes[b].lock);
+    tt__message_recv(nodes[b].messages, &r);
+    int64_t deadline_ms = tt__deadline_ms(20000);
+    while (!r.done) {
+        tt__messages_wait(nodes[b].messages, 100);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+    pthread_mutex_unlock(&nodes[b].lock);
+    assert_int_equal(r.status, TT_OK);
+    pthread_mutex_lock(&nodes[a].lock);
+    while (!s.done) {
+        tt__messages_wait(nodes[a].messages, 100);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+    pthread_mutex_unlock(&nodes[a].lock);
+    assert_memory_equal(out, in, bytes);
+    free(in);
+    free(out);
+}
+
+static void all_pairs_are_joined(void **state) {
+    (void)state;
+    make(NODES);
+    join_all(NODES);
+    all_joined(NODES);
+    for (int a = 0; a < NODES; a++)
+        for (int b = 0; b < NODES; b++)
+            if (a != b)
+                pass(a, b, 100 + (size_t)a * 40000);
+    unmake(NODES);
+}
+
+static int port_of(int rank) { return atoi(tokens[rank]); }
+
+static int call(int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* They call before the ranks do, so they are first in the queue: one that says nothing, one that talks nonsense, one that begins well and stops, many
+ * that hang up. */
+static void strangers_disturb_nobody(void **state) {
+    (void)state;
+    make(NODES);
+    int silent = call(port_of(0)), nonsense = call(port_of(0)), half = call(port_of(0)), web = call(port_of(1));
+    unsigned char garbage[4096];
+    memset(garbage, 0xA7, sizeof garbage);
+    assert_true(write(nonsense, garbage, sizeof garbage) > 0);
+    assert_int_equal(write(half, "\xF5\x01\x01", 3), 3);
+    assert_int_equal(write(web, "GET / HTTP/1.1\r\n\r\n", 18), 18);
+    for (int i = 0; i < 100; i++)
+        close(call(port_of(0)));
+    int64_t start_ms = tt__now_ms();
+    join_all(NODES);
+    all_joined(NODES);
+    assert_true(tt__now_ms() - start_ms < 4000);
+    pass(3, 0, 1000);
+    unmake(NODES);
+    close(silent);
+    close(nonsense);
+    close(half);
+    close(web);
+}
+
+/* Put an address before the others of rank r: "4711/<number>/127.0.0.9,127.0.0.1". The port is everybody's. */
+static void insert_address(int r, const char *address) {
+    char rest[TT__ADDRESSES_SIZE], *list = strrchr(tokens[r], '/') + 1;
+    snprintf(rest, sizeof rest, "%s", list);
+    snprintf(list, (size_t)(tokens[r] + sizeof tokens[r] - list), "%s,%s", address, rest);
+}
+
+/* 127.0.0.9 is nobody's there but a listener that never answers: the next address is tried while it is silent. */
+static void a_silent_address_does_not_hold_up_the_next(void **state) {
+    (void)state;
+    make(2);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port_of(0))};
+    int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    inet_pton(AF_INET, "127.0.0.9", &at.sin_addr);
+    assert_int_equal(bind(mute, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(mute, 5), 0);
+    insert_address(0, "127.0.0.9");
+    insert_address(0, "127.0.0.8"); /* refused at once */
+    int64_t start_ms = tt__now_ms();
+    join_all(2);
+    all_joined(2);
+    assert_true(tt__now_ms() - start_ms < 5000);
+    pass(0, 1, 100);
+    unmake(2);
+    close(mute);
+}
+
+static void who_cannot_be_reached_is_named_with_all_addresses(void **state) {
+    (void)state;
+    make(2);
+    char *list = strrchr(tokens[0], '/') + 1;
+    snprintf(list, (size_t)(tokens[0] + sizeof tokens[0] - list), "127.0.0.8,127.0.0.7");
+    open_node(&nodes[1]);
+    assert_int_equal(nodes[1].status, TT_ERR_NET);
+    assert_non_null(strstr(nodes[1].error, "rank 1 (host b) can't reach rank 0 (host a)"));
+    assert_non_null(strstr(nodes[1].error, "127.0.0.8"));
+    assert_non_null(strstr(nodes[1].error, "127.0.0.7"));
+    assert_non_null(strstr(nodes[1].error, "Connection refused"));
+    unmake(2);
+}
+
+/* Rank 1 has read another store, so it knows another number. */
+static void another_job_is_refused(void **state) {
+    (void)state;
+    static char wrong[NODES][TT__ADDRESSES_SIZE];
+    make(2);
+    memcpy(wrong, tokens, sizeof wrong);
+    wrong[0][8] = wrong[0][8] == '0' ? '1' : '0';
+    nodes[1].all = wrong;
+    nodes[0].patience_ms = 1000;
+    join_all(2);
+    assert_int_equal(nodes[1].status, TT_ERR_AUTH);
+    assert_non_null(strstr(nodes[1].error, "rank 1 (host b) can't reach rank 0 (host a)"));
+    assert_int_equal(nodes[0].status, TT_ERR_NET);
+    assert_non_null(strstr(nodes[0].error, "rank 1 (host b) did not call rank 0 (host a)"));
+    unmake(2);
+}
+
+static void joined_by_tls(void **state) {
+    (void)state;
+    setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1);
+    for (int tls = 0; tls < 2; tls++) {
+        setenv("TT_TLS", tls ? "1" : "0", 1);
+        make(3);
+        join_all(3);
+        all_joined(3);
+        pass(0, 1, 100);
+        pass(2, 0, LARGE);
+        pass(0, 2, LARGE);
+        unmake(3);
+    }
+    unsetenv("TT_TLS");
+    unsetenv("TT_SECRET");
+}
+
+static void names_of_interfaces_are_chosen(void **state) {
+    (void)state;
+    assert_true(tt__interface_passes(NULL, "eth0"));
+    assert_true(tt__interface_passes("", "eth0"));
+    assert_true(tt__interface_passes("eth", "eth0"));
+    assert_false(tt__interface_passes("=eth", "eth0"));
+    assert_true(tt__interface_passes("ib,=eth0", "eth0"));
+    assert_false(tt__interface_passes("ib,=eth0", "eth00"));
+    assert_true(tt__interface_passes("ib,=eth0", "ib7"));
+    assert_true(tt__interface_passes("^docker", "eth0"));
+    assert_false(tt__interface_passes("^docker", "docker0"));
+    assert_true(tt__interface_passes("^=docker", "docker0"));
+    assert_false(tt__interface_passes("eth,^=eth1", "eth1"));
+    assert_true(tt__interface_passes("eth,^=eth1", "eth2"));
+    assert_false(tt__interface_passes("eth,^=eth1", "lo"));
+}
+
+static void addresses_are_in_subnets(void **state) {
+    (void)state;
+    tt__interface four = {.prefix = 20}, six = {.prefix = 64};
+    struct sockaddr_in *a = (struct sockaddr_in *)&four.address, in4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 *b = (struct sockaddr_in6 *)&six.address, in6 = {.sin6_family = AF_INET6};
+    a->sin_family = AF_INET;
+    b->sin6_family = AF_INET6;
+    inet_pton(AF_INET, "10.1.16.5", &a->sin_addr);
+    inet_pton(AF_INET6, "fd00:1::1", &b->sin6_addr);
+    inet_pton(AF_INET, "10.1.31.200", &in4.sin_addr);
+    assert_true(tt__interface_reaches(&four, (struct sockaddr *)&in4));
+    assert_false(tt__interface_has(&four, (struct sockaddr *)&in4));
+    inet_pton(AF_INET, "10.1.32.1", &in4.sin_addr);
+    assert_false(tt__interface_reaches(&four, (struct sockaddr *)&in4));
+    inet_pton(AF_INET6, "fd00:1::1", &in6.sin6_addr);
+    assert_true(tt__interface_has(&six, (struct sockaddr *)&in6));
+    assert_false(tt__interface_reaches(&four, (struct sockaddr *)&in6));
+    inet_pton(AF_INET6, "fd00:1:0:1::1", &in6.sin6_addr);
+    assert_false(tt__interface_reaches(&six, (struct sockaddr *)&in6));
+}
+
+/* What other ranks write into the store is not trusted to be right. */
+static void broken_descriptions_are_errors(void **state) {
+    (void)state;
+    static const char *const broken[] = {"",         "x",      "0/00112233445566778899aabbccddeeff/1.2.3.4",
+                                         "4711",     "4711/",  "70000/00112233445566778899aabbccddeeff/1.2.3.4",
+                                         "4711/00/", "-1/00/", "4711/0011223344556677zz99aabbccddeeff/1.2.3.4"};
+    tt__target target = {.rank = 3};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        assert_int_equal(tt__addresses_read(broken[i], &target), TT_ERR_PROTOCOL);
+    assert_int_equal(tt__addresses_read("4711/00112233445566778899aabbccddeeff/1.2.3.4,nonsense,fd00::2", &target),
+                     TT_OK);
+    assert_int_equal(target.count, 2);
+    assert_int_equal(target.job[1], 0x11);
+    assert_string_equal(target.candidates[0].text, "1.2.3.4:4711");
+    assert_string_equal(target.candidates[1].text, "[fd00::2]:4711");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_pairs_are_joined),
+        cmocka_unit_test(strangers_disturb_nobody),
+        cmocka_unit_test(a_silent_address_does_not_hold_up_the_next),
+        cmocka_unit_test(who_cannot_be_reached_is_named_with_all_addresses),
+        cmocka_unit_test(another_job_is_refused),
+        cmocka_unit_test(joined_by_tls),
+        cmocka_unit_test(names_of_interfaces_are_chosen),
+        cmocka_unit_test(addresses_are_in_subnets),
+        cmocka_unit_test(broken_descriptions_are_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
