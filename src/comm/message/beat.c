@@ -66,9 +66,14 @@ int64_t tt__beats(tt__messages *messages, int64_t now_ms) {
     return messages->beat_due_ms;
 }
 
+/* Until the year 2043, so that differences don't overflow. */
+static bool is_time(int64_t ns) { return ns >= 0 && ns < INT64_C(1) << 61; }
+
 void tt__hear_beat(tt__link *link, const tt__beat *beat) {
     int64_t now = realtime_ns();
     bool first = !link->beat.sent_ns;
+    if (!is_time(beat->sent_ns) || !is_time(beat->echo_ns) || !is_time(beat->echo_at_ns))
+        return;
     link->beat = *beat;
     link->beat_at_ns = now;
     if (first)
