@@ -42,7 +42,9 @@ bool tt__bench_self(char *path, unsigned size) {
     return true;
 }
 
-int tt__bench_spawn(int world, int argc, char **argv) {
+int tt__bench_spawn(int world, int argc, char **argv) { return tt__spawn_ranks(world, "bench", argc, argv); }
+
+int tt__spawn_ranks(int world, char *command, int argc, char **argv) {
     char self[4096], nproc[40];
     char **args = calloc((size_t)argc + 8, sizeof *args);
     if (!args || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1)) {
@@ -58,7 +60,8 @@ int tt__bench_spawn(int world, int argc, char **argv) {
     args[n++] = nproc;
     args[n++] = "--no-python";
     args[n++] = self;
-    args[n++] = "bench";
+    if (command)
+        args[n++] = command;
     for (int i = 0; i < argc; i++)
         args[n++] = argv[i];
     execv(self, args);

@@ -19,6 +19,9 @@ bool tt__bench_is_rank(void);
  * printed. */
 int tt__bench_spawn(int world, int argc, char **argv);
 
+/* The same for `tutti COMMAND ARGV...`; without a command argv[0] is it. */
+int tt__spawn_ranks(int world, char *command, int argc, char **argv);
+
 /* The absolute path of this executable, in `path`; false (and errno) if the system doesn't say. */
 bool tt__bench_self(char *path, unsigned size);
 

@@ -13,6 +13,7 @@ enum { TT__EXIT_OK = 0, TT__EXIT_FAILED = 1, TT__EXIT_USAGE = 2 };
 int tt__cmd_run(int argc, char **argv);
 int tt__cmd_store(int argc, char **argv);
 int tt__cmd_bench(int argc, char **argv);
+int tt__cmd_tune(int argc, char **argv);
 int tt__cmd_data(int argc, char **argv);
 int tt__cmd_top(int argc, char **argv);
 int tt__cmd_trace(int argc, char **argv);

@@ -17,6 +17,7 @@ static const struct {
     {"top", tt__cmd_top, "show what the ranks of a running job do"},
     {"trace", tt__cmd_trace, "write what they called lately as a trace for Perfetto"},
     {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
+    {"tune", tt__cmd_tune, "measure the algorithms between hosts, write the table that chooses"},
     {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
     {"data", tt__cmd_data, "make a set of digits to train on, look at IDX files"},
     {NULL, NULL, NULL},

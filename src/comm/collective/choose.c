@@ -49,8 +49,8 @@ static const char default_table[] = "# op                  ranks  hosts  bytes  
 
 const char *tt__tuning_default(void) { return default_table; }
 
-/* How many hosts a group's ranks are on. Host numbers are small: they count from 0 within the job. */
-static uint32_t hosts_of(const tt_group *group) {
+/* Host numbers are small: they count from 0 within the job. */
+uint32_t tt__hosts_of(const tt_group *group) {
     uint64_t seen[MAX_HOSTS / 64] = {0};
     uint32_t hosts = 0;
     if (group->shared || !group->world || !group->world->peers)
@@ -91,7 +91,7 @@ static const tt__algorithm *first_of(const tt_group *group, const tt_call *call)
 
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
     return rule->algorithm->op == call->op && bytes_of(group, call) <= rule->bytes &&
-           within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, hosts_of(group));
+           within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, tt__hosts_of(group));
 }
 
 const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {

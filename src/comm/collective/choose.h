@@ -43,6 +43,9 @@ typedef struct tt__tuning {
  * what was expected); TT_ERR_IO $TT_TUNING can't be read. */
 tt_status tt__tuning_text(const char *algorithms, char **text);
 
+/* Where the user's table lies; false if neither $XDG_CONFIG_HOME nor $HOME is set. */
+bool tt__tuning_users_path(char *path, size_t size);
+
 /* Read a table. `source` names it in errors. */
 tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source);
 
@@ -54,6 +57,9 @@ const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_gro
 
 /* By the world's table. */
 const struct tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call);
+
+/* How many hosts a group's ranks are on. */
+uint32_t tt__hosts_of(const tt_group *group);
 
 /* The table that is built in. */
 const char *tt__tuning_default(void);

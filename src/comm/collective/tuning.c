@@ -172,13 +172,12 @@ static tt_status read_file(FILE *file, const char *path, tt__bytes *text) {
     return ferror(file) ? tt__fail_errno(TT_ERR_IO, errno, "%s can't be read", path) : TT_OK;
 }
 
-/* $XDG_CONFIG_HOME/tutti/tuning, or under ~/.config; false if neither variable is set. */
-static bool users_path(char path[PATH_MAX]) {
+bool tt__tuning_users_path(char *path, size_t size) {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    int n = config && *config ? snprintf(path, PATH_MAX, "%s/tutti/tuning", config)
-            : home && *home   ? snprintf(path, PATH_MAX, "%s/.config/tutti/tuning", home)
+    int n = config && *config ? snprintf(path, size, "%s/tutti/tuning", config)
+            : home && *home   ? snprintf(path, size, "%s/.config/tutti/tuning", home)
                               : -1;
-    return n > 0 && n < PATH_MAX;
+    return n > 0 && (size_t)n < size;
 }
 
 /* The user's file need not be there; one that is named has to. */
@@ -188,7 +187,7 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     FILE *file = NULL;
     if (is_named)
         snprintf(source, PATH_MAX, "%s", named);
-    if (is_named || users_path(source))
+    if (is_named || tt__tuning_users_path(source, PATH_MAX))
         file = fopen(source, "re");
     if (!file && is_named)
         return tt__fail_errno(TT_ERR_IO, errno, "TT_TUNING: %s can't be opened", named);

@@ -1,0 +1,264 @@
+/* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among them. */
+#include "cli/tune.h"
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/bench.h"
+#include "cli/bench_calls.h"
+#include "cli/cli.h"
+#include "comm/group.h"
+#include "comm/reduce_tree.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct settings {
+    int64_t world;
+    char transport[16], only[256], out[PATH_MAX];
+    bool quick;
+} settings;
+
+static int help(void) {
+    printf(
+        "usage: tutti tune [FLAGS]\n       tutti run [...] tutti tune [FLAGS]\n\n"
+        "Measure every algorithm on messages, at each size, and write the table by which they are chosen. Under 'tutti "
+        "run' among\n"
+        "its ranks and hosts; alone among ranks that it starts on this host. Prints what it measures as JSON.\n\n"
+        "  --world N         ranks to start (default 2)\n"
+        "  --transport NAME  auto, or tcp (default where it starts the ranks itself)\n"
+        "  --only LIST       these operations, \"all_reduce,broadcast\" (default all)\n"
+        "  --out PATH        the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)\n"
+        "  --quick           fewer sizes\n");
+    return TT__EXIT_OK;
+}
+
+/* ---- measuring */
+
+/* The world's table, with one more line at its top: every call of this op by this algorithm. */
+static void force(tt_group *group, const tt__tuning *usual, const tt__algorithm *algorithm) {
+    tt__tuning *tuning = group->world->tuning;
+    *tuning = *usual;
+    tuning->count = usual->count < TT__RULES ? usual->count + 1 : TT__RULES;
+    memmove(tuning->rules + 1, usual->rules, (tuning->count - 1) * sizeof *tuning->rules);
+    tuning->rules[0] = (tt__rule){algorithm, {0, UINT32_MAX}, {0, UINT32_MAX}, UINT64_MAX};
+}
+
+static void print(const tt__tune_times *times, int size, int algorithm) {
+    printf("{\"tune\":\"%s\",\"algorithm\":\"%s\",\"world\":%d,\"hosts\":%d,\"bytes\":%zu,\"usec_median\":%.3f}\n",
+           tt_op_name(times->op), times->of[algorithm]->name, times->ranks, times->hosts, times->bytes[size],
+           times->usec[size][algorithm]);
+    fflush(stdout);
+}
+
+static tt_status measure_size(tt__bench_buffers *b, const tt__bench_call *call, const tt__tuning *usual,
+                              tt__tune_times *times, int size) {
+    const tt__bench_times how = {.repetition_ns = 8000000};
+    for (int a = 0; a < times->algorithms; a++) {
+        double usec[TT__BENCH_REPETITIONS];
+        force(b->group, usual, times->of[a]);
+        TT__TRY(tt__bench_time(call, b, times->bytes[size] / 4, &how, usec));
+        times->usec[size][a] = usec[TT__BENCH_REPETITIONS / 2];
+        if (!b->group->rank)
+            print(times, size, a);
+    }
+    return TT_OK;
+}
+
+/* The algorithms that serve here; only whether there is a choice matters for the others. */
+static void find_algorithms(const tt_group *group, tt__tune_times *times) {
+    const size_t none[TT__TREE_MAX] = {0};
+    const tt_call call = {.op = times->op, .dtype = TT_F32, .count = 1, .recv_counts = none};
+    for (size_t i = 0; i < tt__algorithm_count && times->algorithms < TT__TUNE_ALGORITHMS; i++) {
+        const tt__algorithm *a = tt__algorithms[i];
+        if (a->op == times->op && !a->shared && (!a->serves || a->serves(group, &call)))
+            times->of[times->algorithms++] = a;
+    }
+}
+
+static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
+    size_t largest = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD ? 1 << 20 : 4 << 20;
+    times->sizes = 1;
+    times->bytes[0] =
+        call->send_blocks && strcmp(call->name, "all_to_all_v") != 0 ? 8 : 0; /* no rank knows all of its sizes */
+    for (size_t bytes = 256; times->bytes[0] && bytes <= largest; bytes *= s->quick ? 16 : 4)
+        times->bytes[times->sizes++] = bytes;
+}
+
+static tt_status measure_op(tt_group *group, const settings *s, const tt__bench_call *call, const tt__tuning *usual,
+                            tt__tune_times *times) {
+    tt__bench_buffers b = {.group = group, .dtype = TT_F32, .op = TT_SUM, .plain = true};
+    fill_sizes(s, call, times);
+    tt_status status = tt__bench_buffers_make(&b, call, times->bytes[times->sizes - 1]);
+    for (int i = 0; i < times->sizes && !status; i++)
+        status = measure_size(&b, call, usual, times, i);
+    tt__bench_buffers_release(&b);
+    *group->world->tuning = *usual;
+    return status;
+}
+
+static tt_status find_op(const char *name, tt_op *op) {
+    for (int i = 0; i < TT_OPS; i++)
+        if (!strcmp(tt_op_name((tt_op)i), name)) {
+            *op = (tt_op)i;
+            return TT_OK;
+        }
+    return TT_ERR_NOT_FOUND;
+}
+
+/* "all_reduce" in "broadcast,all_reduce"; in an empty list everything is. */
+static bool listed(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
+            return true;
+    return !*list;
+}
+
+/* All operations that have a choice: their rules into `text`. */
+static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text, bool measured[TT_OPS]) {
+    tt__tuning *usual = malloc(sizeof *usual);
+    tt_status status = usual ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (usual)
+        *usual = *group->world->tuning;
+    for (int i = 0; tt__bench_call_at(i) && !status; i++) {
+        const tt__bench_call *call = tt__bench_call_at(i);
+        tt__tune_times times = {.ranks = group->size, .hosts = (int)tt__hosts_of(group)};
+        if (!listed(s->only, call->name) || find_op(call->name, &times.op))
+            continue;
+        find_algorithms(group, &times);
+        if (times.algorithms < 2)
+            continue;
+        status = measure_op(group, s, call, usual, &times);
+        measured[times.op] = true;
+        tt__tune_put_rules(text, &times);
+    }
+    free(usual);
+    return status;
+}
+
+/* ---- the table */
+
+static void make_folder_of(const char *path) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(folder, 0777); /* what can't be made shows when the file is written */
+        *slash = '/';
+    }
+}
+
+static tt_status write_file(const char *path, const tt__bytes *text) {
+    tt__atomic_file file;
+    make_folder_of(path);
+    TT__TRY(tt__atomic_open(&file, path));
+    tt_status status = tt__atomic_write(&file, text->data, text->size);
+    if (!status)
+        return tt__atomic_commit(&file);
+    tt__atomic_abort(&file);
+    return status;
+}
+
+static tt_status write_table(const char *path, const tt__bytes *rules, const bool measured[TT_OPS],
+                             const tt_group *group) {
+    static const char head[] = "# made by tutti tune\n# op                  ranks  hosts  bytes      algorithm\n";
+    tt__bytes text = {0};
+    char *previous = NULL;
+    tt_status status = tt__tuning_text("", &previous);
+    tt__bytes_put(&text, head, strlen(head));
+    tt__bytes_put(&text, rules->data, rules->size);
+    if (!status)
+        tt__tune_put_previous(&text, previous, measured, group->size, (int)tt__hosts_of(group));
+    if (!status && (text.failed || rules->failed))
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (!status)
+        status = write_file(path, &text);
+    if (!status)
+        fprintf(stderr, "tutti tune: wrote %s\n", path);
+    free(previous);
+    tt__bytes_free(&text);
+    return status;
+}
+
+static bool find_path(const settings *s, char *path) {
+    const char *named = *s->out ? s->out : getenv("TT_TUNING");
+    if (named && *named)
+        return snprintf(path, PATH_MAX, "%s", named) < PATH_MAX;
+    return tt__tuning_users_path(path, PATH_MAX);
+}
+
+static tt_status tune(tt_group *group, const settings *s) {
+    bool measured[TT_OPS] = {false};
+    char path[PATH_MAX];
+    tt__bytes rules = {0};
+    if (!find_path(s, path))
+        return tt__fail(TT_ERR_INVALID,
+                        "expected --out, TT_TUNING, XDG_CONFIG_HOME or HOME: where shall the table go?");
+    if (group->shared)
+        return tt__fail(TT_ERR_STATE,
+                        "these ranks share memory: nothing to choose. --transport tcp measures what they would do "
+                        "over TCP");
+    tt_status status = measure_all(group, s, &rules, measured);
+    if (!status && !group->rank)
+        status = write_table(path, &rules, measured, group);
+    tt__bytes_free(&rules);
+    return status;
+}
+
+static int run_rank(const settings *s) {
+    tt_group *group = NULL;
+    tt__bench_pin();
+    tt_status status = tt_init_process_group(&group, .transport = *s->transport ? s->transport : NULL);
+    if (!status)
+        status = tune(group, s);
+    if (status)
+        tt_report();
+    tt_destroy_process_group(group);
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+}
+
+static int parse_flag(int c, const char *value, settings *s) {
+    switch (c) {
+    case 'w':
+        return (int)tt__parse_i64("--world", value, 2, 64, &s->world);
+    case 't':
+        return (strcmp(value, "auto") && strcmp(value, "tcp")) ||
+               snprintf(s->transport, sizeof s->transport, "%s", value) >= (int)sizeof s->transport;
+    case 'o':
+        return snprintf(s->only, sizeof s->only, "%s", value) >= (int)sizeof s->only;
+    case 'p':
+        return snprintf(s->out, sizeof s->out, "%s", value) >= (int)sizeof s->out;
+    default: /* 'q' */
+        s->quick = true;
+        return 0;
+    }
+}
+
+int tt__cmd_tune(int argc, char **argv) {
+    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
+                                            {"transport", required_argument, NULL, 't'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"out", required_argument, NULL, 'p'},
+                                            {"quick", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    settings s = {.world = 2};
+    const char *flag;
+    tt__cli_normalise_flags(argc, argv);
+    for (int c; (c = tt__cli_next_flag("tune", argc, argv, options, &flag)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
+        if (c == 'h')
+            return help();
+        if (parse_flag(c, optarg, &s))
+            return tt__cli_usage_error("tune", "%s: not understood: \"%s\"", flag, optarg);
+    }
+    if (tt__bench_is_rank() && !*s.transport)
+        snprintf(s.transport, sizeof s.transport, "tcp");
+    return tt__bench_is_member() ? run_rank(&s) : tt__spawn_ranks((int)s.world, NULL, argc, argv);
+}
