@@ -1,7 +1,8 @@
-"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server."""
+"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server; both in one FileStore."""
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from datetime import timedelta
 
@@ -50,8 +51,13 @@ def operations(store):
         need(store.multi_get(["a", "m1", "m2"]) == [b"onetwo", b"1", b"2"], "append, multi_set, multi_get")
 
 
-def torch_as_client():
-    server = subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0"], stdout=subprocess.PIPE, text=True)
+def serve(*flags, secret=""):
+    env = dict(os.environ, TT_SECRET=secret)
+    return subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0", *flags], stdout=subprocess.PIPE, env=env, text=True)
+
+
+def torch_as_client(secret):
+    server = serve(secret=secret)
     try:
         line = server.stdout.readline()
         need(line.startswith("serving on 127.0.0.1:"), f"unexpected first line {line!r}")
@@ -80,24 +86,54 @@ def torch_as_client():
         need(server.wait(20) == 0, f"tutti store ended with {server.returncode}")
 
 
-def torch_as_server():
-    store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=PATIENCE, wait_for_workers=False)
+def torch_is_refused():
+    """Where everybody must prove to belong to the job, PyTorch can't."""
+    server = serve("--store-auth", "required", secret="an old and well kept secret")
+    try:
+        port = int(server.stdout.readline().rsplit(":", 1)[1])
+        need(raises(lambda: dist.TCPStore("127.0.0.1", port, 1, False, timeout=PATIENCE).get("k")), "PyTorch is let in")
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def with_our_client(store, place):
     store.set("from_python", "hello")
     store.add("counter", 10)
     dist.PrefixStore("pre", store).set("from_python", "below a prefix")
-    client = subprocess.Popen([os.path.join(os.environ["TT_PROGRAMS"], "store_client"), str(store.port)])
+    env = dict(os.environ, TT_SECRET="an old and well kept secret")  # which PyTorch's store knows nothing of
+    client = subprocess.Popen([os.path.join(os.environ["TT_PROGRAMS"], "store_client"), place], env=env)
     try:
         need(store.get("from_c") == b"hello back", "a value set by our client")
         need(store.get("cas") == b"second" and store.get("counter") == b"15", "values changed by our client")
         need(dist.PrefixStore("pre", store).get("from_c") == b"below a prefix, too", "our prefix store's key")
         store.set("goodbye", "1")
         need(client.wait(20) == 0, f"store_client ended with {client.returncode}")
-        need(store.add("after", 0) == 0, "nothing was sent after the timeout")
     finally:
         if client.poll() is None:
             client.kill()
             client.wait()
 
 
-torch_as_client()
+def torch_as_server():
+    store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=PATIENCE, wait_for_workers=False)
+    with_our_client(store, str(store.port))
+    need(store.add("after", 0) == 0, "nothing was sent after the timeout")
+
+
+def both_in_one_file():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "store")
+        store = dist.FileStore(path, 2)
+        store.set_timeout(PATIENCE)
+        with_our_client(store, path)
+        need(store.get("after") == b"x", "what our client set last")
+        del store
+        need(not os.path.exists(path), "the last user did not remove the file")
+
+
+torch_as_client("")
+torch_as_client("an old and well kept secret")
+torch_is_refused()
 torch_as_server()
+both_in_one_file()
