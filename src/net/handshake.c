@@ -166,6 +166,10 @@ static void on_refusal(tt__handshake *h) {
 }
 
 static void on_message(tt__handshake *h) {
+    if (h->out_size) { /* an answer to what was not sent yet */
+        refuse(h, TT__REFUSED_BROKEN);
+        return;
+    }
     switch (h->in[AT_KIND]) {
     case HELLO:
         on_hello(h);

@@ -18,6 +18,7 @@ seeds = {
     "challenge": bytes([0x38]) + introduction(2, 0, rank=1, peer=0),
     "challenge_proves": bytes([SECRET]) + introduction(2, 1, rank=1, peer=0) + HEADER + b"\x04\0" + bytes(32),
     "challenge_to_any": bytes([0]) + introduction(2, 0, rank=1, peer=0xFFFFFFFF),
+    "challenge_out_of_turn": bytes([SECRET | 0x38]) + introduction(2, 1, rank=1, peer=0),
     "refusal": bytes([SECRET]) + HEADER + b"\x05\x05",
     "refusal_unknown": bytes([SECRET]) + HEADER + b"\x05\xff",
     "version": bytes([SERVER]) + b"\xf5\x02",
