@@ -28,14 +28,16 @@ static uint64_t hash_of_lists(const tt_group *group, const tt_call *call) {
     return h;
 }
 
+static bool has_lists(const tt_call *call) {
+    return call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V || call->op == TT_OP_ALL_REDUCE_COALESCED;
+}
+
 /* 31 bits of the signature, in the word's upper bits; as in the record, where root and tag stand for more. */
 static inline uint64_t signature(const tt_group *group, const tt_call *call) {
     uint64_t kind = (uint64_t)call->op | (uint64_t)call->dtype << 8 | (uint64_t)call->reduce_op << 16 |
                     (uint64_t)(uint32_t)call->root << 24;
     uint64_t count = call->count;
-    if (__builtin_expect(call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V ||
-                             call->op == TT_OP_ALL_REDUCE_COALESCED,
-                         0))
+    if (__builtin_expect(has_lists(call), 0))
         count = hash_of_lists(group, call);
     if (__builtin_expect(call->op >= TT_OP_NEW_GROUP, 0))
         count = mix(count) ^ (uint32_t)call->tag;
@@ -112,6 +114,28 @@ void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_
 
 void tt__work_text(const tt_work *work, char *text, size_t size) {
     record_text(work->group, work->group->rank, work->record_number, text, size);
+}
+
+/* The word is made of the record, which has all but the lists of uneven sizes. */
+bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_t size, uint32_t *word) {
+    const tt__control *control = group->world->peers[group->ranks[r]].control;
+    tt__record record;
+    for (uint32_t i = 0; control && i < TT__RECORDS; i++) {
+        uint32_t number = atomic_load_explicit(&control->recorder.records[i].number, memory_order_relaxed);
+        if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group->id ||
+            record.seq != seq || record.op == TT_OP_SEND || record.op == TT_OP_RECV)
+            continue;
+        tt__record_text(&control->recorder, &record, text, size);
+        const tt_call call = {.op = (tt_op)record.op,
+                              .dtype = (tt_dtype)record.dtype,
+                              .reduce_op = (tt_reduce_op)record.reduce_op,
+                              .root = record.root,
+                              .tag = record.tag,
+                              .count = record.count};
+        *word = has_lists(&call) ? 0 : tt__signature(group, &call);
+        return true;
+    }
+    return false;
 }
 
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set) {

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -50,13 +51,29 @@ static const char *meanwhile(const tt_work *work, char *text, size_t size) {
     return text;
 }
 
+/* What rank r of the group, on another host, said last. */
+static tt_status check_news(const tt_work *work, int r) {
+    const tt_group *group = work->group, *top = group->parent ? group->parent : group;
+    tt__news news;
+    tt_status status;
+    uint32_t seq;
+    char said[sizeof group->failure_text], text[400];
+    if (!group->world->messages ||
+        !tt__news_of(group->world->messages, group->ranks[r], top->id, &news, &status, &seq, said, sizeof said))
+        return TT_OK;
+    if (news != TT__NEWS_LEFT)
+        return tt__fail(status, "%s", said);
+    return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], seq,
+                    meanwhile(work, text, sizeof text));
+}
+
 /* What rank r of the group says of itself. */
 static tt_status check_state(const tt_work *work, int r) {
     const tt_group *group = work->group;
     const tt__area *area = group->areas[r];
     char text[400];
     if (!area)
-        return TT_OK;
+        return check_news(work, r);
     uint32_t state = atomic_load_explicit(&area->state, memory_order_acquire);
     uint32_t id = atomic_load_explicit(&area->group, memory_order_acquire);
     if (id != group->id && id != TT__FORMING) /* it was so long ago that the place has been taken */
@@ -117,7 +134,7 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
     tt__world *world = work->group->world;
     char text[400], who[48], end[80];
     if (!world->peers[r].local)
-        return TT_OK;
+        return world->messages ? tt__link_check(world->messages, r) : TT_OK;
     if (has_ended(&world->peers[r])) {
         tt__launcher_end_of(&world->launcher, r, end, sizeof end);
         return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", name_of(world, r, who, sizeof who), *end ? " with " : "", end,
@@ -131,6 +148,13 @@ static bool still_waits_for(const tt_work *work, int r) {
     tt__rankset set = {0};
     tt__work_waits_for(work, &set);
     return tt__rankset_has(&set, r);
+}
+
+/* After a message failed: what is wrong with rank r? */
+tt_status tt__check_rank(tt_work *work, int r) {
+    tt_status status = check_process(work, work->group->ranks[r], tt__now_ms());
+    tt_status said = check_state(work, r);
+    return said ? said : status;
 }
 
 tt_status tt__check_peers(tt_work *work, bool processes) {
@@ -151,10 +175,19 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
 /* ---- the end of the group */
 
 void tt__say(tt_group *group, tt_status status, const char *text) {
+    tt__world *world = group->world;
     tt__area *self = group->areas[group->rank];
-    if (group->said || group->world->owner != getpid())
+    if (group->said || world->owner != getpid())
         return;
     group->said = true;
+    if (world->threaded && !group->parent)
+        tt__news_send(world->messages, group->id, group->ranks, group->size,
+                      status == TT_ERR_ABORTED ? TT__NEWS_ABORTED
+                      : status                 ? TT__NEWS_FAILED
+                                               : TT__NEWS_LEFT,
+                      status, group->seq, text);
+    if (!self)
+        return;
     if (status) {
         snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
         self->failure = status;
@@ -214,6 +247,11 @@ static void retire(tt_group *group) {
 
 void tt__native_retire(tt_group *group) {
     tt__world_lock(group->world);
+    while (group->world->asking) { /* a thread of ours is about to say why some group failed: for less than a second */
+        tt__world_unlock(group->world);
+        sched_yield();
+        tt__world_lock(group->world);
+    }
     retire(group);
     if (group->local)
         retire(group->local);

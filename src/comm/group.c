@@ -45,6 +45,8 @@ void tt__group_free(tt_group *group) {
         group->allocations = allocation->next;
         free(allocation);
     }
+    tt__group_free(group->local);
+    tt__group_free(group->cross);
     free(group->alone.scratch);
     free(group->alone.messages);
     free(group->alone.lists);

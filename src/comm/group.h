@@ -42,7 +42,6 @@ struct tt_group {
     tt__world *world;
     tt_group *next_group;    /* of the process */
     bool shared;             /* all its ranks share memory: shared-memory algorithms; else messages */
-    bool inner;              /* another group's local or cross */
     tt__area **areas;        /* (size): rank r's area of this group; NULL if it is on another host */
     unsigned char **bases;   /* (size): rank r's memory, likewise */
     tt__extent *area_extent; /* where the own area lies */
@@ -60,6 +59,7 @@ struct tt_group {
     tt_work *queue, *queue_end; /* works not yet done, in order */
     tt_work *loose;             /* likewise, but in no order: sends and receives */
     tt_work alone;              /* of a synchronous call that finds the queue empty, on shared memory */
+    bool asking;                /* a thread asks the peers why they differ, and then fails the group */
     bool said;                  /* this process has told the others that it left or failed */
 };
 
@@ -129,6 +129,10 @@ void tt__work_text(const tt_work *work, char *text, size_t size);
 /* "the group", "the group of ranks 0-3"; `text` is returned. */
 const char *tt__group_text(const tt_group *group, char *text, size_t size);
 
+/* What rank r, of this host, called as number `seq` of the group: its text and word, from its flight recorder. False: it did not come so far, or it is
+ * too long ago. */
+bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_t size, uint32_t *word);
+
 /* The job's ranks of a set of the group's. */
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
 
@@ -194,6 +198,9 @@ void tt__work_waits_for(const tt_work *work, tt__rankset *set);
  * themselves. On success, nobody is. Otherwise the error is recorded; the caller fails the group. */
 tt_status tt__check_peers(tt_work *work, bool processes);
 
+/* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */
+tt_status tt__check_rank(tt_work *work, int r);
+
 /* Has rank r of the job, of this host, been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked every now and then; whoever asks
  * keeps world->last_check_ms. */
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now_ms);
@@ -206,6 +213,11 @@ void tt__native_abort(tt_group *group, const char *reason);
 
 /* This process has nothing more to say in the group: it left (status 0) or failed. */
 void tt__say(tt_group *group, tt_status status, const char *text);
+
+/* ---- inner_groups.c */
+
+/* Sets group->local, cross and subtrees, where they are useful. */
+tt_status tt__make_inner_groups(tt_group *group);
 
 /* ---- subgroup.c */
 
@@ -235,6 +247,9 @@ tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
 tt_status tt__native_join(tt_group **out, const tt__member *member);
+
+/* Meet all others: sets world->peers, and the links to other hosts. */
+tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms);
 
 /* A group with room for `room` ranks and an area of its own, to be told to the others. Then either it begins: who they are (of the job), where their areas lie
  * (in the memory of each), how the group is named; or it is discarded. NULL: no memory. */

@@ -99,6 +99,23 @@ static tt_status init_plugin(const tt_init_process_group_args *args) {
     return status;
 }
 
+/* An option, or the variable that stands in for it. */
+static const char *option(const char *given, const char *variable) {
+    const char *text = given ? given : getenv(variable);
+    return text && *text ? text : NULL;
+}
+
+static tt_status check_transport(const char **transport) {
+    static const char *const names[] = {"auto", "shm", "tcp"};
+    for (int i = 0; i < 3; i++)
+        if (!*transport || !strcmp(*transport, names[i])) {
+            *transport = names[i];
+            return TT_OK;
+        }
+    return tt__fail(TT_ERR_INVALID, "expected .transport (or TT_TRANSPORT) auto, shm or tcp, got \"%.40s\"",
+                    *transport);
+}
+
 tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
     tt_init_process_group_args full;
     tt__meeting meeting = {0};
@@ -110,14 +127,15 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (full.backend && strcmp(full.backend, "native") != 0)
         return init_plugin(&full);
     TT__TRY(find_meeting(&full, &meeting));
-    if (meeting.world > TT__MAX_WORLD)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%d ranks: expected at most %d, what one host's shared memory is laid out for", meeting.world,
-                        TT__MAX_WORLD);
+    if (meeting.world > TT__MAX_RANKS)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: expected at most %d", meeting.world, TT__MAX_RANKS);
     tt__member member = {.rank = meeting.rank,
                          .world = meeting.world,
                          .timeout_ms = full.timeout_ms > 0 ? full.timeout_ms : TT_DEFAULT_TIMEOUT_MS,
-                         .heartbeat_ms = full.heartbeat_ms > 0 ? full.heartbeat_ms : 5000};
+                         .heartbeat_ms = full.heartbeat_ms > 0 ? full.heartbeat_ms : 5000,
+                         .algorithms = option(full.algorithms, "TT_ALGORITHMS"),
+                         .transport = option(full.transport, "TT_TRANSPORT")};
+    TT__TRY(check_transport(&member.transport));
     /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
     if (!full.store && !full.world_size && tt__agent_serves_store()) {
         snprintf(member.launcher.host, sizeof member.launcher.host, "%s", meeting.host);

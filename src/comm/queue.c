@@ -75,6 +75,7 @@ static tt_status start(tt_work *work) {
         publish(work);
         return TT_OK;
     }
+    TT__TRY(tt__world_messages(work->group->world));
     if (!is_loose(work->call.op)) {
         work->seq = ++work->group->seq;
         if (!work->parent)
@@ -178,6 +179,8 @@ static void advance_loose(tt_group *group) {
 }
 
 void tt__group_advance(tt_group *group) {
+    if (group->asking)
+        return;
     for (tt_work *work = group->queue; work; work = work->next) {
         if (work->phase != TT__DONE && advance(work)) {
             tt__group_fail(group);
@@ -268,6 +271,8 @@ static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **o
         return wait_and_forget(work);
     group->owned++;
     *out = work;
+    if (group->world->messages)
+        tt__messages_leave(group->world->messages);
     return TT_OK;
 }
 

@@ -56,7 +56,8 @@ void tt__wake_peers_slowly(tt_group *group) {
     group->unrung = false;
     full_fence();
     uint32_t me = (uint32_t)group->rank + 1;
-    bool gone = atomic_load_explicit(&group->areas[group->rank]->state, memory_order_relaxed) != TT__MEMBER;
+    const tt__area *own = group->areas[group->rank];
+    bool gone = own && atomic_load_explicit(&own->state, memory_order_relaxed) != TT__MEMBER;
     for (int r = 0; r < group->size; r++) {
         const tt__area *area = group->areas[r];
         uint32_t waits_for = area ? atomic_load_explicit(&area->waits_for, memory_order_relaxed) : 0;
@@ -224,6 +225,16 @@ tt_status tt__wait_alone(tt_work *work) {
 
 /* ---- works in queues */
 
+/* Only messages over links that a descriptor tells of can end the wait. */
+static bool waits_for_links_only(const tt__world *world) {
+    if (!world->threaded)
+        return false;
+    for (const tt_group *group = world->groups; group; group = group->next_group)
+        if (group->shared && atomic_load_explicit(&group->works, memory_order_relaxed))
+            return false;
+    return true;
+}
+
 static void sleep_queued(tt_work *work) {
     tt__world *world = work->group->world;
     uint32_t bell = atomic_load_explicit(&tt__world_control(world)->doorbell, memory_order_acquire),
@@ -231,9 +242,13 @@ static void sleep_queued(tt_work *work) {
     begin_sleep(world);
     tt__world_progress(world);
     if (work->phase != TT__DONE && world->moves == moves) {
-        tt__world_unlock(world);
-        sleep_on_doorbell(world, bell, nap_ms(work));
-        tt__world_lock(world);
+        if (waits_for_links_only(world)) {
+            tt__messages_wait(world->messages, nap_ms(work));
+        } else {
+            tt__world_unlock(world);
+            sleep_on_doorbell(world, bell, nap_ms(work));
+            tt__world_lock(world);
+        }
     }
     end_sleep(world);
 }

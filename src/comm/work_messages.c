@@ -1,4 +1,5 @@
 /* What machines on messages are made of (work.h), and what becomes of messages that fail. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
 
@@ -64,23 +65,116 @@ void tt__cancel_messages(tt_work *work) {
             tt__message_cancel(work->group->world->messages, &work->messages[i], TT_ERR_ABORTED);
 }
 
-static tt_status message_error(const tt_work *work, const tt__message *message) {
-    char call[160];
-    tt__work_text(work, call, sizeof call);
-    switch (message->status) {
-    case TT_ERR_MISMATCH:
-        return tt__fail(TT_ERR_MISMATCH, "rank %d calls something else than this rank's %s", message->peer, call);
-    case TT_ERR_PEER:
-        return tt__fail(TT_ERR_PEER, "%s: rank %d is gone", call, message->peer);
-    default:
-        return tt__fail(message->status, "%s: a message %s rank %d failed", call, message->is_recv ? "from" : "to",
-                        message->peer);
+/* ---- what went wrong */
+
+static int rank_in_group(const tt_group *group, int job_rank) {
+    for (int r = 0; r < group->size; r++)
+        if (group->ranks[r] == job_rank)
+            return r;
+    return -1;
+}
+
+/* What a rank called as this work's number. */
+typedef struct said {
+    bool known;
+    uint32_t word;
+    char text[256];
+} said;
+
+enum { ASK_MS = 100, ASK_ALL_MS = 600 };
+
+static void ask(const tt_work *work, int r, int64_t deadline_ms, said *answer) {
+    const tt_group *group = work->group;
+    tt__world *world = group->world;
+    int left = tt__left_ms(deadline_ms);
+    if (r == group->rank) {
+        answer->known = true;
+        answer->word = work->word;
+        tt__work_text(work, answer->text, sizeof answer->text);
+    } else if (world->peers[group->ranks[r]].local) {
+        answer->known = tt__find_call(group, r, work->seq, answer->text, sizeof answer->text, &answer->word);
+    } else if (left) {
+        answer->known = tt__ask_call(world->messages, group->ranks[r], group->id, work->seq, answer->text,
+                                     sizeof answer->text, &answer->word, left < ASK_MS ? left : ASK_MS);
     }
+}
+
+/* The smallest set of ranks that called alike, of equal ones that with the higher ranks; they are taken out of `left`. */
+static tt__rankset take_rarest(const tt_group *group, const said *all, tt__rankset *left, int *first) {
+    tt__rankset rarest = {0};
+    int least = TT__MAX_RANKS + 1;
+    for (int r = 0; r < group->size; r++) {
+        tt__rankset same = {0};
+        for (int i = 0; i < group->size && tt__rankset_has(left, r); i++)
+            if (tt__rankset_has(left, i) && all[i].word == all[r].word)
+                tt__rankset_add(&same, i);
+        int n = tt__rankset_count(&same);
+        if (n && n <= least) {
+            rarest = same;
+            least = n;
+            *first = tt__rankset_next(&same, 0);
+        }
+    }
+    for (int i = 0; i < TT__MAX_RANKS / 64; i++)
+        left->bits[i] &= ~rarest.bits[i];
+    return rarest;
+}
+
+/* "rank 1 called A while ranks 0, 2 called B" */
+static void name_calls(const tt_group *group, const said *all, char *text, size_t size) {
+    tt__rankset left = {0};
+    size_t n = 0;
+    text[0] = '\0';
+    for (int r = 0; r < group->size; r++)
+        if (all[r].known)
+            tt__rankset_add(&left, r);
+    for (int sets = 0; sets < 3 && tt__rankset_count(&left) && n < size; sets++) {
+        char ranks[128];
+        int first = 0;
+        tt__rankset rarest = take_rarest(group, all, &left, &first), job = tt__job_ranks(group, &rarest);
+        n += (size_t)snprintf(text + n, size - n, "%s%s called %s", sets ? " while " : "",
+                              tt__rankset_text(&job, ranks, sizeof ranks), all[first].text);
+    }
+}
+
+/* A rank sent something else than this one expects. The lock is given back meanwhile. */
+static tt_status fail_mismatch(tt_work *work) {
+    tt_group *group = work->group;
+    tt__world *world = group->world;
+    uint32_t seq = work->seq;
+    char text[1024], name[192];
+    said *all = calloc((size_t)group->size, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MISMATCH, "call %u of the group differs between its ranks", seq);
+    int64_t deadline_ms = tt__deadline_ms(ASK_ALL_MS);
+    world->asking++;
+    group->asking = true;
+    for (int r = 0; r < group->size; r++)
+        ask(work, r, deadline_ms, &all[r]);
+    group->asking = false;
+    world->asking--;
+    name_calls(group, all, text, sizeof text);
+    free(all);
+    return tt__fail(TT_ERR_MISMATCH, "call %u of %s differs: %s. All ranks must make the same calls in the same order.",
+                    seq, tt__group_text(group, name, sizeof name), text);
+}
+
+static tt_status fail_message(tt_work *work, const tt__message *message) {
+    int r = rank_in_group(work->group, message->peer);
+    char call[256];
+    if (message->status == TT_ERR_MISMATCH)
+        return fail_mismatch(work);
+    tt_status status = r < 0 || r == work->group->rank ? TT_OK : tt__check_rank(work, r);
+    if (status)
+        return status;
+    tt__work_text(work, call, sizeof call);
+    return tt__fail(message->status, "the connection between rank %d and rank %d failed in call %u, %s",
+                    work->group->world->rank, message->peer, work->seq, call);
 }
 
 tt_status tt__check_messages(tt_work *work) {
     for (size_t i = 0; i < work->message_used; i++)
         if (work->messages[i].done && work->messages[i].status)
-            return message_error(work, &work->messages[i]);
+            return fail_message(work, &work->messages[i]);
     return TT_OK;
 }

@@ -20,12 +20,13 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
         peers[r].socket = peers[r].pidfd = -1;
     *world = (tt__world){.rank = rank,
                          .size = size,
-                         .hosts = 1,
+                         .hosts = size == 1,
                          .owner = getpid(),
                          .heartbeat_ms = heartbeat_ms,
                          .peers = peers,
                          .launcher = *launcher,
-                         .memory_fd = -1};
+                         .memory_fd = -1,
+                         .watched = -1};
     pthread_mutex_init(&world->lock, NULL);
     *out = world;
     return TT_OK;
@@ -41,6 +42,7 @@ tt_status tt__world_make_memory(tt__world *world, int ranks) {
 }
 
 void tt__world_end(tt__world *world) {
+    tt__messages_close(world->messages, world->owner != getpid());
     while (world->retired) {
         tt_group *group = world->retired;
         world->retired = group->next_group;
@@ -56,6 +58,9 @@ void tt__world_end(tt__world *world) {
     }
     if (world->memory_fd >= 0)
         close(world->memory_fd);
+    if (world->watched >= 0)
+        close(world->watched);
+    free(world->hostnames);
     tt__heap_end(world);
     pthread_mutex_destroy(&world->lock);
     free(world->tuning);
@@ -65,6 +70,8 @@ void tt__world_end(tt__world *world) {
 
 bool tt__world_progress(tt__world *world) {
     bool left = false;
+    if (world->messages)
+        tt__messages_progress(world->messages);
     for (tt_group *group = world->groups, *next; group; group = next) {
         next = group->next_group;
         if (atomic_load_explicit(&group->works, memory_order_relaxed))

@@ -46,7 +46,7 @@ typedef struct tt__launcher {
 
 typedef struct tt__world {
     int rank, size;
-    int hosts;     /* how many */
+    int hosts;     /* how many; 0: not yet known */
     bool threaded; /* there are TCP links, so also a thread */
     pid_t owner;   /* the process that joined */
     int references; /* groups that are not yet released, but for those that only wait for their memory to be free (`retired`) */
@@ -56,13 +56,16 @@ typedef struct tt__world {
     int memory_fd;
     tt__heap heap;
     tt__messages *messages;   /* NULL until needed */
+    const char **hostnames;   /* (size), for the messages' texts */
+    int watched;              /* the launcher's socket, which learns by its end that this process is gone; -1: none */
     struct tt_group *groups;  /* all of this process, linked by ->next_group */
     struct tt_group *retired; /* destroyed ones whose memory peers may still read */
     tt__tuning *tuning;       /* rank 0's table of algorithms; NULL: the built-in one */
     uint32_t groups_named;    /* by this process: see tt__group_name() */
     uint32_t sleepers;        /* threads of this process that sleep */
-    uint32_t moves;           /* how often a machine took a step: tells a waiting caller that something happens */
-    int64_t last_check_ms;    /* when peers' processes were last looked at */
+    int asking;     /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
+    uint32_t moves; /* how often a machine took a step: tells a waiting caller that something happens */
+    int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;
 } tt__world;
 
@@ -82,6 +85,9 @@ void tt__world_end(tt__world *world);
 
 /* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
 bool tt__world_progress(tt__world *world);
+
+/* Make the message engine, if there is none yet. */
+tt_status tt__world_messages(tt__world *world);
 
 /* Wake this process's own threads that sleep: some work of theirs is done, or a group failed. */
 void tt__world_wake(tt__world *world);

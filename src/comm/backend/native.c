@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "comm/collective/algorithms.h"
 #include "comm/group.h"
-#include "comm/transport/connect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +11,22 @@
 
 /* ---- groups */
 
+/* With several hosts (0: not yet known) the group may have an inner one of this host's ranks, whose area lies behind its own. */
 static tt_status take_area(tt_group *group) {
+    size_t bytes = group->world->hosts == 1 ? TT__AREA_BYTES : 2 * TT__AREA_BYTES;
     tt__world *world = group->world;
     const tt__shm *own = &world->peers[world->rank].shm;
     tt__world_lock(world);
-    tt_status status = tt__heap_take(world, TT__AREA_BYTES, false, &group->area_extent);
-    if (!status && (status = tt__shm_commit(own, world->memory_fd, group->area_extent->offset, TT__AREA_COMMITTED))) {
+    tt_status status = tt__heap_take(world, bytes, false, &group->area_extent);
+    for (size_t at = 0; !status && at < bytes; at += TT__AREA_BYTES)
+        status = tt__shm_commit(own, world->memory_fd, group->area_extent->offset + at, TT__AREA_COMMITTED);
+    if (status) {
         tt__heap_give_back(world, group->area_extent, false);
         group->area_extent = NULL;
     }
     tt__world_unlock(world);
-    if (!status)
-        ((tt__area *)(void *)(own->base + group->area_extent->offset))->group = TT__FORMING;
+    for (size_t at = 0; !status && at < bytes; at += TT__AREA_BYTES)
+        ((tt__area *)(void *)(own->base + group->area_extent->offset + at))->group = TT__FORMING;
     return status;
 }
 
@@ -67,6 +70,18 @@ static void find_areas(tt_group *group, const uint64_t *offsets) {
     }
 }
 
+/* Inner groups first: what comes of their works is what the group's wait for. */
+static void enlist(tt_group *group) {
+    tt__world *world = group->world;
+    tt_group *groups[] = {group, group->cross, group->local};
+    for (int i = 0; i < 3; i++) {
+        if (!groups[i])
+            continue;
+        groups[i]->next_group = world->groups;
+        world->groups = groups[i];
+    }
+}
+
 void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets) {
     tt__world *world = group->world;
     group->id = id;
@@ -78,12 +93,14 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     }
     find_areas(group, offsets);
     group->spin = tt__ranks_fit_cpus(group);
-    group->areas[group->rank]->group = id;
+    tt_status status = tt__make_inner_groups(group);
+    atomic_store_explicit(&group->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);
     world->references++;
-    group->next_group = world->groups;
-    world->groups = group;
+    enlist(group);
     tt__recorder_name_group(&tt__world_control(world)->recorder, id, ranks, size);
+    if (status) /* the others count on this rank: they learn why it is none of them */
+        tt__group_fail(group);
     tt__world_unlock(world);
 }
 
@@ -100,6 +117,10 @@ static void release(tt_group *group) {
     tt__world *world = group->world;
     tt__world_lock(world);
     leave_list(group);
+    if (group->local)
+        leave_list(group->local);
+    if (group->cross)
+        leave_list(group->cross);
     group->next_group = world->retired;
     world->retired = group;
     bool last = --world->references == 0;
@@ -110,43 +131,22 @@ static void release(tt_group *group) {
 
 /* ---- joining */
 
-static tt_status meet_others(tt__world *world, const tt__member *member, int64_t deadline_ms) {
-    tt__card *cards = calloc((size_t)world->size, sizeof *cards);
-    int listener = -1;
-    if (!cards)
-        return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
-    tt_status status = tt__card_make(&cards[world->rank], world->size);
-    if (!status)
-        status = tt__listen(&listener, world->size, &cards[world->rank]);
-    if (!status)
-        status = tt__cards_exchange(member->store, member->prefix, world->rank, world->size, deadline_ms, cards);
-    if (!status && (status = tt__connect_all(world, listener, cards, deadline_ms)))
-        tt__joining_failed(member->store, member->prefix, world->rank, world->size);
-    if (listener >= 0)
-        close(listener);
-    free(cards);
-    return status;
-}
-
-static tt_status make_first_group(tt_group **out, tt__world *world, int64_t timeout_ms) {
-    tt_group *group = tt__native_prepare(world, world->size, timeout_ms);
+/* `group` has room for all, and its area is the first thing that every rank took of its memory. */
+static tt_status begin_first_group(tt_group *group) {
+    tt__world *world = group->world;
     uint64_t *offsets = calloc((size_t)world->size, sizeof *offsets);
     int *ranks = calloc((size_t)world->size, sizeof *ranks);
     tt_status status = TT_OK;
-    if (!group || !offsets || !ranks) {
-        status = group ? tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", world->size) : tt_last_status();
-        tt__native_discard(group);
-        group = NULL;
-    }
-    for (int r = 0; r < world->size && group; r++) {
+    if (!offsets || !ranks)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", world->size);
+    for (int r = 0; r < world->size && !status; r++) {
         ranks[r] = r;
-        offsets[r] = TT__HEAP_AT; /* the first thing that every rank took */
+        offsets[r] = TT__HEAP_AT;
     }
-    if (group)
+    if (!status)
         tt__native_begin(group, 0, ranks, world->size, offsets);
     free(offsets);
     free(ranks);
-    *out = group;
     return status;
 }
 
@@ -157,6 +157,26 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
         TT_ARGS(tt_barrier_args, group, .timeout_ms = left ? left : 1, .file = "tt_init_process_group"));
 }
 
+/* Where all share memory, no table is asked; but a name in it that does not exist should not go unnoticed. */
+static tt_status agree_on_algorithms(tt__world *world, const tt__member *member) {
+    char *text = NULL;
+    if (world->hosts > 1)
+        return tt__tuning_agree(world, member);
+    tt_status status = member->algorithms ? tt__tuning_text(member->algorithms, &text) : TT_OK;
+    free(text);
+    return status;
+}
+
+/* From a world that knows itself alone to one whose ranks are all there. */
+static tt_status join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
+    if (world->size > 1)
+        TT__TRY(tt__join(world, member, deadline_ms));
+    TT__TRY(agree_on_algorithms(world, member));
+    world->watched =
+        tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
+    return begin_first_group(group);
+}
+
 tt_status tt__native_join(tt_group **out, const tt__member *member) {
     int64_t deadline_ms = tt__deadline_ms(member->timeout_ms);
     tt__world *world;
@@ -164,12 +184,12 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     *out = NULL;
     TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->launcher));
     tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);
-    if (!status && world->size > 1)
-        status = meet_others(world, member, deadline_ms);
-    if (!status)
-        status = tt__tuning_agree(world, member);
-    if (!status)
-        status = make_first_group(&group, world, member->timeout_ms);
+    if (!status && !(group = tt__native_prepare(world, world->size, member->timeout_ms)))
+        status = tt_last_status();
+    if (!status && (status = join(world, group, member, deadline_ms))) {
+        tt__native_discard(group);
+        group = NULL;
+    }
     if (!status)
         status = leave_store(group, deadline_ms);
     if (group && status)

@@ -25,6 +25,7 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__all_to_all_v_blocks,
     &tt__barrier_words,
     &tt__exchange_words,
+    &tt__exchange_bruck,
     /* On messages; of each op the plainest first. */
     &tt__barrier_dissemination,
     &tt__barrier_hierarchical,

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 2, KEY_SIZE = 256 };
+enum { VERSION = 3, KEY_SIZE = 256 };
 
 static void read_line(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -38,10 +38,11 @@ static void host_id(char *text, size_t size) {
     snprintf(text, size, "%s/%llu", *boot ? boot : "?", inode);
 }
 
-tt_status tt__card_make(tt__card *card, int world) {
+tt_status tt__card_make(tt__card *card, int world, const char *transport) {
     struct stat pid_space;
     *card = (tt__card){.world = world, .pid = (long)getpid()};
     host_id(card->host_id, sizeof card->host_id);
+    snprintf(card->transport, sizeof card->transport, "%s", transport);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",
              stat("/proc/self/ns/pid", &pid_space) ? 0ULL : (unsigned long long)pid_space.st_ino);
     if (gethostname(card->hostname, sizeof card->hostname - 1) || !card->hostname[0])
@@ -49,27 +50,24 @@ tt_status tt__card_make(tt__card *card, int world) {
     return TT_OK;
 }
 
-static void key_of(const char *prefix, int rank, char key[KEY_SIZE]) {
-    snprintf(key, KEY_SIZE, "%s/rank/%d", prefix, rank);
+static void key_of(const char *prefix, const char *kind, int rank, char key[KEY_SIZE]) {
+    snprintf(key, KEY_SIZE, "%s/%s/%d", prefix, kind, rank);
 }
 
-static tt_status put_card(tt_store *store, const char *prefix, int rank, const tt__card *card) {
-    char key[KEY_SIZE], text[640];
-    key_of(prefix, rank, key);
-    int n = snprintf(text, sizeof text, "tutti %d %d %ld %s %s %s %s %s", VERSION, card->world, card->pid,
-                     card->host_id, card->pid_space, card->hostname, card->socket, card->nonce);
-    return tt_store_set(store, key, text, (size_t)n);
+static void write_card(const tt__card *card, char *text, size_t size) {
+    snprintf(text, size, "tutti %d %d %ld %s %s %s %s %s %s", VERSION, card->world, card->pid, card->host_id,
+             card->pid_space, card->hostname, card->socket, card->nonce, card->transport);
 }
 
-static tt_status parse_card(int rank, const tt_store_value *value, tt__card *card) {
+static tt_status parse_card(int rank, const char *text, tt__card *card) {
     int version = 0;
-    int n = sscanf(value->data, "tutti %d %d %ld %127s %31s %71s %63s %32s", &version, &card->world, &card->pid,
-                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce);
-    if (n == 8 && version == VERSION)
+    int n = sscanf(text, "tutti %d %d %ld %127s %31s %71s %63s %32s %7s", &version, &card->world, &card->pid,
+                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->transport);
+    if (n == 9 && version == VERSION)
         return TT_OK;
     return tt__fail(TT_ERR_PROTOCOL,
                     "rank %d uses another version of Tutti: expected its card in version %d, got \"%.80s\"", rank,
-                    VERSION, (const char *)value->data);
+                    VERSION, text);
 }
 
 /* After a timeout: which ranks have not left a card? */
@@ -102,8 +100,8 @@ static tt_status get_each(tt_store *store, const char *const *keys, int world, t
     return TT_OK;
 }
 
-static tt_status get_cards(tt_store *store, const char *const *keys, int world, int64_t deadline_ms, tt__card *cards) {
-    tt_store_value values[TT__MAX_WORLD];
+static tt_status get_texts(tt_store *store, const char *const *keys, int world, int64_t deadline_ms, size_t size,
+                           tt_store_value *values, char *texts) {
     int64_t start = tt__now_ms(), left = tt__left_ms(deadline_ms);
     tt_status status = tt_store_wait(store, keys, (size_t)world, left ? left : 1);
     if (status == TT_ERR_TIMEOUT)
@@ -114,38 +112,54 @@ static tt_status get_cards(tt_store *store, const char *const *keys, int world, 
         status = get_each(store, keys, world, values);
     TT__TRY(status);
     for (int r = 0; r < world; r++) {
-        if (!status)
-            status = parse_card(r, &values[r], &cards[r]);
+        snprintf(texts + (size_t)r * size, size, "%.*s", (int)values[r].size, (const char *)values[r].data);
         tt_store_value_free(&values[r]);
     }
+    return TT_OK;
+}
+
+tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
+                             int64_t deadline_ms, size_t size, char *texts) {
+    char(*names)[KEY_SIZE] = calloc((size_t)world, sizeof *names);
+    const char **keys = calloc((size_t)world, sizeof *keys);
+    tt_store_value *values = calloc((size_t)world, sizeof *values);
+    const char *mine = texts + (size_t)rank * size;
+    tt_status status =
+        names && keys && values ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);
+    for (int r = 0; !status && r < world; r++) {
+        key_of(prefix, kind, r, names[r]);
+        keys[r] = names[r];
+    }
+    if (!status)
+        status = tt_store_set(store, keys[rank], mine, strlen(mine));
+    if (!status)
+        status = get_texts(store, keys, world, deadline_ms, size, values, texts);
+    free(names);
+    free(keys);
+    free(values);
     return status;
 }
 
-static tt_status check_cards(int rank, int world, const tt__card *cards) {
-    const tt__card *mine = &cards[rank];
+static tt_status parse_cards(const char *texts, size_t size, int rank, int world, tt__card *cards) {
     for (int r = 0; r < world; r++) {
+        TT__TRY(parse_card(r, texts + (size_t)r * size, &cards[r]));
         if (cards[r].world != world)
             return tt__fail(TT_ERR_MISMATCH, "rank %d was started for a world of %d, rank %d for a world of %d", r,
                             cards[r].world, rank, world);
-        if (strcmp(cards[r].host_id, mine->host_id) != 0)
-            return tt__fail(
-                TT_ERR_UNSUPPORTED,
-                "rank %d on host %s (%s) and rank %d on host %s (%s) can't share memory, and ranks of several "
-                "hosts can't be joined yet",
-                rank, mine->hostname, mine->host_id, r, cards[r].hostname, cards[r].host_id);
     }
     return TT_OK;
 }
 
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards) {
-    char names[TT__MAX_WORLD][KEY_SIZE];
-    const char *keys[TT__MAX_WORLD];
-    for (int r = 0; r < world; r++) {
-        key_of(prefix, r, names[r]);
-        keys[r] = names[r];
-    }
-    TT__TRY(put_card(store, prefix, rank, &cards[rank]));
-    TT__TRY(get_cards(store, keys, world, deadline_ms, cards));
-    return check_cards(rank, world, cards);
+    enum { SIZE = 640 };
+    char *texts = calloc((size_t)world, SIZE);
+    if (!texts)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);
+    write_card(&cards[rank], texts + (size_t)rank * SIZE, SIZE);
+    tt_status status = tt__texts_exchange(store, prefix, "rank", rank, world, deadline_ms, SIZE, texts);
+    if (!status)
+        status = parse_cards(texts, SIZE, rank, world, cards);
+    free(texts);
+    return status;
 }

@@ -40,15 +40,19 @@ typedef struct tt__card {
     char host_id[128];  /* ranks with the same can share memory */
     char pid_space[32]; /* ranks with the same see each other's pids */
     char hostname[72];
-    char socket[64]; /* abstract Unix address */
-    char nonce[33];  /* whoever knows it has read the store */
+    char socket[64];   /* abstract Unix address */
+    char nonce[33];    /* whoever knows it has read the store */
+    char transport[8]; /* "auto", "shm", "tcp" */
 } tt__card;
 
 /* What this process would write, without socket and nonce. */
-tt_status tt__card_make(tt__card *card, int world);
+tt_status tt__card_make(tt__card *card, int world, const char *transport);
 
-/* Leave my card, read all (cards[0..world-1], the own included), and check that memory can be shared. TT_ERR_TIMEOUT names the missing
- * ranks. */
+/* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'. TT_ERR_TIMEOUT names the missing ranks. */
+tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
+                             int64_t deadline_ms, size_t size, char *texts);
+
+/* Leave my card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards);
 

@@ -147,7 +147,6 @@ static tt_status adopt(tt__world *world, int r, int socket, int fd) {
     close(fd);
     TT__TRY(status);
     peer->control = tt__shm_control(&peer->shm);
-    peer->local = true;
     if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.pid > 0)
         peer->pid = user.pid;
     if (peer->pid && peer->pid != getpid() && peer->pidfd < 0)
@@ -175,7 +174,7 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
     for (int r = 0; r < world->size; r++) {
-        if (r == world->rank || world->peers[r].control)
+        if (r == world->rank || !world->peers[r].local || world->peers[r].control)
             continue;
         if (has_ended(&world->peers[r]))
             return fail_ended(r, cards);
@@ -221,7 +220,7 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
                    : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
     int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
     int r = speaks_within(s, patience) ? receive_hello(s, cards[world->rank].nonce, world->size, &fd) : -1;
-    if (r <= world->rank || world->peers[r].control) {
+    if (r <= world->rank || !world->peers[r].local || world->peers[r].control) {
         if (fd >= 0)
             close(fd);
         close(s);
@@ -246,7 +245,7 @@ static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int
 
 static void watch_processes(tt__world *world, const tt__card *cards) {
     for (int r = 0; r < world->size; r++) {
-        if (r == world->rank || cards[r].pid == getpid() ||
+        if (r == world->rank || !world->peers[r].local || cards[r].pid == getpid() ||
             strcmp(cards[r].pid_space, cards[world->rank].pid_space) != 0)
             continue;
         world->peers[r].pid = (pid_t)cards[r].pid;
@@ -256,13 +255,18 @@ static void watch_processes(tt__world *world, const tt__card *cards) {
 
 tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
     watch_processes(world, cards);
-    for (int r = 0; r < world->rank; r++)
-        TT__TRY(call_rank(world, r, cards, deadline_ms));
-    for (int taken = 0; taken < world->size - 1 - world->rank;) {
+    int callers = 0;
+    for (int r = 0; r < world->size; r++) {
+        callers += r > world->rank && world->peers[r].local;
+        if (r < world->rank && world->peers[r].local)
+            TT__TRY(call_rank(world, r, cards, deadline_ms));
+    }
+    for (int taken = 0; taken < callers;) {
         TT__TRY(wait_readable(world, listener, cards, deadline_ms, "not all ranks called"));
         TT__TRY(take_call(world, listener, cards, deadline_ms, &taken));
     }
     for (int r = 0; r < world->rank; r++)
-        TT__TRY(read_answer(world, r, cards, deadline_ms));
+        if (world->peers[r].local)
+            TT__TRY(read_answer(world, r, cards, deadline_ms));
     return TT_OK;
 }
