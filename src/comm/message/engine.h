@@ -182,6 +182,8 @@ struct tt__messages {
     uint32_t spare_count;
     tt__question *questions;
     unsigned char *discard; /* where unwanted bytes go */
+    tt__ring_board *board;  /* this rank's, and its number on the host; NULL: not asked for yet */
+    int number;
 
     /* Between threads. */
     int epoll, poke; /* -1: no TCP links */
@@ -192,6 +194,7 @@ struct tt__messages {
     pthread_t thread;
     bool has_thread, stop;
     bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
+    bool thread_acts;           /* the thread advances works: its looks at the links are no caller's */
     int callers;                /* threads in tt__messages_wait() */
     bool handed_over;           /* the last caller went away with something under way */
     int64_t polled_ms, now_ms, beat_due_ms, looked_ms;

@@ -193,8 +193,11 @@ bool tt__messages_progress(tt__messages *messages) {
     bool any = tt__serve_rings(messages);
     if (!messages->tcp_links)
         return any;
-    messages->now_ms = messages->polled_ms = tt__now_ms();
-    messages->handed_over = false;
+    messages->now_ms = tt__now_ms();
+    if (!messages->thread_acts) {
+        messages->polled_ms = messages->now_ms;
+        messages->handed_over = false;
+    }
     any |= serve_tcp(messages);
     if (messages->completed != completed)
         tt__tell_waiters(messages, 0);

@@ -89,6 +89,15 @@ static void poll_links(tt__messages *messages, int64_t ms) {
         tt__tell_waiters(messages, 0);
 }
 
+static int64_t advance(tt__messages *messages) {
+    if (!messages->config.advance)
+        return -1;
+    messages->thread_acts = true;
+    int64_t again_ms = messages->config.advance(messages->config.world);
+    messages->thread_acts = false;
+    return again_ms;
+}
+
 static void *run(void *arg) {
     tt__messages *messages = arg;
     int64_t again_ms = -1; /* when works want to be looked at though nothing came */
@@ -103,9 +112,7 @@ static void *run(void *arg) {
             continue;
         }
         poll_links(messages, sooner(beat_ms, again_ms));
-        again_ms = messages->config.advance && !messages->callers && !messages->stop
-                       ? messages->config.advance(messages->config.world)
-                       : -1;
+        again_ms = messages->callers || messages->stop ? -1 : advance(messages);
     }
     pthread_mutex_unlock(messages->config.lock);
     return NULL;

@@ -70,6 +70,13 @@ static size_t write_part(tt__link *link, const struct iovec *part, size_t room) 
     return n;
 }
 
+/* Whoever sleeps has said so, then looked once more; so first what was written is to be seen, then who sleeps. */
+static void wake(tt__link *link) {
+    const tt__messages_config *config = &link->messages->config;
+    __sync_synchronize();
+    config->wake(config->world, link->peer);
+}
+
 static ssize_t ring_send(tt__link *link, const struct iovec *parts, int count) {
     size_t total = 0, done = 0;
     for (int i = 0; i < count; i++)
@@ -80,7 +87,7 @@ static ssize_t ring_send(tt__link *link, const struct iovec *parts, int count) {
     for (int i = 0; i < count && done < (size_t)room; i++)
         done += write_part(link, &parts[i], (size_t)room - done);
     atomic_store_explicit(&link->ring_out->tail, link->ring_written, memory_order_release);
-    link->messages->config.wake(link->messages->config.world, link->peer);
+    wake(link);
     return (ssize_t)done;
 }
 
@@ -100,7 +107,7 @@ static ssize_t ring_recv(tt__link *link, const struct iovec *parts, int count) {
     link->ring_read += n;
     atomic_store_explicit(&link->ring_in->head, link->ring_read, memory_order_release);
     if (was_full)
-        link->messages->config.wake(link->messages->config.world, link->peer);
+        wake(link);
     return (ssize_t)n;
 }
 
@@ -128,16 +135,18 @@ static void attach(tt__messages *messages, int peer, const unsigned char *base, 
 bool tt__rings_look(tt__messages *messages) {
     const tt__messages_config *config = &messages->config;
     unsigned char *base;
-    tt__ring_board *own, *board;
-    int own_number, number;
+    tt__ring_board *board;
+    int number;
     size_t bytes;
-    if (!config->ring_peer(config->world, config->rank, &own_number, &base, &bytes, &own) ||
-        !atomic_load_explicit(&own->made, memory_order_relaxed))
+    if (!messages->board &&
+        !config->ring_peer(config->world, config->rank, &messages->number, &base, &bytes, &messages->board))
         return false;
-    uint64_t made = atomic_exchange_explicit(&own->made, 0, memory_order_acq_rel);
+    if (!atomic_load_explicit(&messages->board->made, memory_order_relaxed))
+        return false;
+    uint64_t made = atomic_exchange_explicit(&messages->board->made, 0, memory_order_acq_rel);
     for (int r = 0; r < config->size && made; r++)
         if (config->ring_peer(config->world, r, &number, &base, &bytes, &board) && made >> number & 1) {
-            attach(messages, r, base, bytes, board, own_number);
+            attach(messages, r, base, bytes, board, messages->number);
             made &= ~(UINT64_C(1) << number);
         }
     return true;

@@ -1,0 +1,155 @@
+/* send, recv, batch_isend_irecv: each is one message (message.h), or several that begin together.
+ *
+ * They go by messages also where the group shares memory, and never wait behind collectives. A message's word is its element type, so that a
+ * receive of another one, as of another size, is a mismatch that both sides can name. */
+#include "comm/collective/p2p.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- calls */
+
+static tt_status check_op(tt_group *group, const char *name, const tt_p2p_op *op) {
+    bool any = op->is_recv && op->peer == TT_ANY_SOURCE;
+    TT__TRY(tt__check_call(group, name, op->buf, op->count, op->dtype, TT_SUM, 0));
+    if (!any && (op->peer < 0 || op->peer >= group->size))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a peer from 0 to %d%s, got %d", name, group->size - 1,
+                        op->is_recv ? " or TT_ANY_SOURCE" : "", op->peer);
+    if (op->tag < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a tag of 0 or more, got %d", name, op->tag);
+    return TT_OK;
+}
+
+static tt_status submit_one(const tt_p2p_args *a, bool is_recv, tt_work **work) {
+    const char *name = is_recv ? "recv" : "send";
+    const tt_p2p_op op = {is_recv, a->buf, a->count, a->dtype, a->peer, a->tag};
+    TT__TRY(check_op(a->group, name, &op));
+    const tt_call call = {.op = is_recv ? TT_OP_RECV : TT_OP_SEND,
+                          .dtype = a->dtype,
+                          .root = a->peer,
+                          .tag = a->tag,
+                          .count = a->count,
+                          .send = a->buf,
+                          .recv = a->buf,
+                          .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                          .file = a->file,
+                          .line = a->line};
+    return tt__submit(a->group, &call, work);
+}
+
+tt_status tt_send_with(const tt_p2p_args *args, size_t size) {
+    TT__CALL_ARGS(tt_p2p_args, a);
+    if (a->work)
+        *a->work = NULL;
+    return submit_one(a, false, a->work);
+}
+
+tt_status tt_recv_with(const tt_p2p_args *args, size_t size) {
+    TT__CALL_ARGS(tt_p2p_args, a);
+    if (a->work)
+        *a->work = NULL;
+    if (a->work || !a->source)
+        return submit_one(a, true, a->work);
+    tt_work *work = NULL;
+    *a->source = -1;
+    TT__TRY(submit_one(a, true, &work));
+    tt_status status = tt_work_wait(work);
+    if (!status)
+        *a->source = tt_work_source_rank(work);
+    tt_work_free(work);
+    return status;
+}
+
+tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size) {
+    TT__CALL_ARGS(tt_batch_isend_irecv_args, a);
+    if (a->work)
+        *a->work = NULL;
+    TT__TRY(tt__group_usable(a->group));
+    if (!a->ops && a->count)
+        return tt__fail(TT_ERR_INVALID, "batch_isend_irecv: the list of %zu operations is NULL", a->count);
+    for (size_t i = 0; i < a->count; i++)
+        if (check_op(a->group, a->ops[i].is_recv ? "recv" : "send", &a->ops[i]))
+            return tt__fail_prefix("batch_isend_irecv: operation %zu", i);
+    const tt_call call = {.op = TT_OP_BATCH_ISEND_IRECV,
+                          .count = a->count,
+                          .ops = a->ops,
+                          .buffers = a->count,
+                          .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                          .file = a->file,
+                          .line = a->line};
+    return tt__submit(a->group, &call, a->work);
+}
+
+/* ---- the machine */
+
+static tt_p2p_op op_of(const tt_work *work, size_t i) {
+    const tt_call *call = &work->call;
+    if (call->op == TT_OP_BATCH_ISEND_IRECV)
+        return call->ops[i];
+    return (tt_p2p_op){call->op == TT_OP_RECV, call->recv, (size_t)call->count, call->dtype, call->root, call->tag};
+}
+
+static void post(tt_work *work, size_t i) {
+    const tt_group *group = work->group;
+    const tt_p2p_op op = op_of(work, i);
+    tt__message *message = &work->messages[i];
+    *message = (tt__message){.key = {group->id, 0, (uint32_t)op.tag, (uint32_t)op.dtype + 1},
+                             .peer = op.peer == TT_ANY_SOURCE ? TT_ANY_SOURCE : group->ranks[op.peer],
+                             .data = op.buf,
+                             .bytes = op.count * tt_dtype_size(op.dtype),
+                             .pending = &work->pending};
+    atomic_fetch_add_explicit(&work->pending, 1, memory_order_relaxed);
+    if (op.is_recv)
+        tt__message_recv(group->world->messages, message);
+    else
+        tt__message_send(group->world->messages, message);
+}
+
+static int rank_in_group(const tt_group *group, int job_rank) {
+    int r = 0;
+    while (r < group->size && group->ranks[r] != job_rank)
+        r++;
+    return r < group->size ? r : -1;
+}
+
+static tt__next run(tt_work *work) {
+    size_t n = work->call.op == TT_OP_BATCH_ISEND_IRECV ? work->call.buffers : 1;
+    if (work->stage++) {
+        if (work->call.op == TT_OP_RECV)
+            work->source = rank_in_group(work->group, work->messages[0].source);
+        return TT__NEXT_DONE;
+    }
+    if (tt__work_messages(work, n))
+        return TT__NEXT_FAILED;
+    for (size_t i = 0; i < n; i++)
+        post(work, i);
+    return tt__work_wait_messages(work);
+}
+
+/* "f32 x 4"; what no element type explains in bytes. */
+static const char *data_text(uint32_t word, size_t bytes, char *text, size_t size) {
+    size_t element = tt_dtype_size((tt_dtype)(word - 1));
+    if (element && bytes % element == 0)
+        snprintf(text, size, "%s x %zu", tt_dtype_name((tt_dtype)(word - 1)), bytes / element);
+    else
+        snprintf(text, size, "%zu bytes", bytes);
+    return text;
+}
+
+tt_status tt__p2p_mismatch(const tt_work *work, const tt__message *message) {
+    char call[256], mine[48], other[48];
+    int rank = work->group->world->rank, peer = message->is_recv ? message->source : message->peer;
+    tt__work_text(work, call, sizeof call);
+    data_text(message->key.word, message->bytes, mine, sizeof mine);
+    data_text(message->got_word, message->got, other, sizeof other);
+    return tt__fail(
+        TT_ERR_MISMATCH,
+        "rank %d sends %s with tag %u to rank %d, which receives %s: both must name the same count and type "
+        "(rank %d in %s)",
+        message->is_recv ? peer : rank, message->is_recv ? other : mine, message->key.step,
+        message->is_recv ? rank : peer, message->is_recv ? mine : other, rank, call);
+}
+
+const tt__algorithm tt__send_message = {.name = "message", .op = TT_OP_SEND, .next = run};
+const tt__algorithm tt__recv_message = {.name = "message", .op = TT_OP_RECV, .next = run};
+const tt__algorithm tt__batch_messages = {.name = "message", .op = TT_OP_BATCH_ISEND_IRECV, .next = run};

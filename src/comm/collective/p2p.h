@@ -1,0 +1,16 @@
+/* Sends and receives, one by one or in batches: machines on messages, whatever the group shares. */
+#ifndef TT_COMM_P2P_H
+#define TT_COMM_P2P_H
+
+#include "comm/collective/collective.h"
+
+static inline bool tt__is_p2p(tt_op op) {
+    return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV;
+}
+
+extern const tt__algorithm tt__send_message, tt__recv_message, tt__batch_messages;
+
+/* A message of this work differs from what the other side has: record both. */
+tt_status tt__p2p_mismatch(const tt_work *work, const tt__message *message);
+
+#endif
