@@ -1,7 +1,7 @@
 /* What machines on messages are made of (work.h), and what becomes of messages that fail. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/collective/p2p.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,7 +163,7 @@ static tt_status fail_message(tt_work *work, const tt__message *message) {
     int r = rank_in_group(work->group, message->peer);
     char call[256];
     if (message->status == TT_ERR_MISMATCH)
-        return fail_mismatch(work);
+        return work->seq ? fail_mismatch(work) : tt__p2p_mismatch(work, message);
     tt_status status = r < 0 || r == work->group->rank ? TT_OK : tt__check_rank(work, r);
     if (status)
         return status;

@@ -4,6 +4,7 @@
 #include "comm/collective/choose.h"
 #include "comm/collective/collective.h"
 #include "comm/collective/message_algorithms.h"
+#include "comm/collective/p2p.h"
 
 const tt__algorithm *const tt__algorithms[] = {
     &tt__all_reduce_inline,
@@ -61,6 +62,9 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__all_to_all_v_direct,
     &tt__all_to_all_v_pairwise,
     &tt__all_reduce_coalesced_packed,
+    &tt__send_message,
+    &tt__recv_message,
+    &tt__batch_messages,
 };
 const size_t tt__algorithm_count = sizeof tt__algorithms / sizeof *tt__algorithms;
 
@@ -79,8 +83,9 @@ const char *tt__algorithm_name(uint8_t number) {
 static tt_op kind_of(tt_op op) { return op >= TT_OP_NEW_GROUP ? TT_OP_NEW_GROUP : op; }
 
 static bool serves(const tt__algorithm *algorithm, const tt_work *work) {
-    return algorithm->op == kind_of(work->call.op) && algorithm->shared == work->group->shared &&
-           !algorithm->own_order && (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
+    return algorithm->op == kind_of(work->call.op) &&
+           algorithm->shared == (work->group->shared && !tt__is_p2p(work->call.op)) && !algorithm->own_order &&
+           (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
            (!algorithm->serves_words || algorithm->serves_words(work));
 }
 
