@@ -5,12 +5,11 @@
  * (payload, offset) therefore stays until everybody has arrived at k+1, which a rank does when it is through with k. */
 #include "base/error.h"
 #include "comm/group.h"
+#include "comm/signature.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-static const uint64_t SYMMETRIC_BIT = UINT64_C(1) << 32;
 
 /* Each step is a bijection of 64 bits. */
 static inline uint64_t mix(uint64_t h) {
@@ -32,16 +31,15 @@ static bool has_lists(const tt_call *call) {
     return call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V || call->op == TT_OP_ALL_REDUCE_COALESCED;
 }
 
-/* 31 bits of the signature, in the word's upper bits; as in the record, where root and tag stand for more. */
+/* As in the record, where root and tag stand for more. */
 static inline uint64_t signature(const tt_group *group, const tt_call *call) {
-    uint64_t kind = (uint64_t)call->op | (uint64_t)call->dtype << 8 | (uint64_t)call->reduce_op << 16 |
-                    (uint64_t)(uint32_t)call->root << 24;
+    uint64_t kind = tt__signature_kind(call->op, call->dtype, call->reduce_op, call->root);
     uint64_t count = call->count;
     if (__builtin_expect(has_lists(call), 0))
         count = hash_of_lists(group, call);
     if (__builtin_expect(call->op >= TT_OP_NEW_GROUP, 0))
         count = mix(count) ^ (uint32_t)call->tag;
-    return mix((count * UINT64_C(0x9e3779b97f4a7c15)) ^ kind) & ~((UINT64_C(1) << 33) - 1);
+    return tt__signature_bits(kind, count);
 }
 
 uint32_t tt__signature(const tt_group *group, const tt_call *call) { return (uint32_t)(signature(group, call) >> 32); }
@@ -68,7 +66,7 @@ void tt__publish(tt_work *work, const tt__offer *offer) {
     uint64_t word = signature(group, &work->call) | seq;
     slot->record = work->record_number;
     if (offer->symmetric && tt__in_heap(group->world, offer->symmetric, offer->extent)) {
-        word |= SYMMETRIC_BIT;
+        word |= TT__SYMMETRIC_BIT;
         slot->offset = (uint64_t)((const unsigned char *)offer->symmetric - group->bases[group->rank]);
     }
     slot->factor = work->call.factor;
@@ -89,7 +87,7 @@ const void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes
     return bytes <= sizeof slot->near ? slot->near : slot->far;
 }
 
-bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq) { return word_of(group, r, seq) & SYMMETRIC_BIT; }
+bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq) { return word_of(group, r, seq) & TT__SYMMETRIC_BIT; }
 
 void *tt__symmetric(const tt_group *group, int r, uint32_t seq) {
     return group->bases[r] + group->areas[r]->slots[seq & 1].offset;
@@ -102,7 +100,12 @@ double tt__factor(const tt_group *group, int r, uint32_t seq) { return group->ar
 static void record_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
     const tt__recorder *recorder = &group->world->peers[group->ranks[r]].control->recorder;
     tt__record record;
-    if (tt__record_read(recorder, number, &record))
+    bool found = tt__record_read(recorder, number, &record);
+    for (int i = 0; i < 20 && !found; i++) { /* the word may be told a moment before its record is written */
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        found = tt__record_read(recorder, number, &record);
+    }
+    if (found)
         tt__record_text(recorder, &record, text, size);
     else
         snprintf(text, size, "a call of long ago");
@@ -175,9 +178,9 @@ static uint64_t arrived_after_grace(tt_group *group, uint32_t seq) {
 
 /* The ranks among `arrived` that made the same call as rank r. */
 static uint64_t same_call(const tt_group *group, int r, uint32_t seq, uint64_t arrived) {
-    uint64_t same = 0, word = word_of(group, r, seq) | SYMMETRIC_BIT;
+    uint64_t same = 0, word = word_of(group, r, seq) | TT__SYMMETRIC_BIT;
     for (int i = 0; i < group->size; i++)
-        if (arrived >> i & 1 && (word_of(group, i, seq) | SYMMETRIC_BIT) == word)
+        if (arrived >> i & 1 && (word_of(group, i, seq) | TT__SYMMETRIC_BIT) == word)
             same |= UINT64_C(1) << i;
     return same;
 }
@@ -210,7 +213,7 @@ bool tt__disagrees(const tt_group *group, uint32_t seq) {
     uint64_t mine = word_of(group, group->rank, seq);
     for (int r = 0; r < group->size; r++) {
         uint64_t word = word_of(group, r, seq);
-        if ((uint32_t)word == seq && (word ^ mine) & ~SYMMETRIC_BIT)
+        if ((uint32_t)word == seq && (word ^ mine) & ~TT__SYMMETRIC_BIT)
             return true;
     }
     return false;
@@ -224,6 +227,6 @@ tt_status tt__agree(tt_work *work) {
         differ |= word ^ mine;
         all &= word;
     }
-    work->symmetric = all & SYMMETRIC_BIT;
-    return differ & ~SYMMETRIC_BIT ? fail_mismatch(group, work->seq) : TT_OK;
+    work->symmetric = all & TT__SYMMETRIC_BIT;
+    return differ & ~TT__SYMMETRIC_BIT ? fail_mismatch(group, work->seq) : TT_OK;
 }

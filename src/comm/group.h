@@ -140,6 +140,11 @@ tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
 
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work);
 tt_status tt__native_wait(tt_work *work);
+
+/* Go on with a synchronous call that runs alone and was published, as `seq` with `word`, outside of a work; if `algorithm` is given, all is agreed and its
+ * machine is at stage 1, where it waits for all ranks' `step`. */
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint32_t seq, uint64_t word,
+                           const tt__algorithm *algorithm, uint32_t step);
 tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
 

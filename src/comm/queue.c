@@ -217,19 +217,16 @@ static void record(tt_work *work, int flags) {
     tt__record_ready(work->record, flags & TT__RECORD_ASYNC ? TT__CALL_QUEUED : TT__CALL_BEGUN);
 }
 
-/* Without queue and lock: nobody else touches the group. */
-static tt_status run_alone(tt_group *group, const tt_call *call) {
-    tt_work *work = &group->alone;
-    work->call = *call;
-    work->stage = 0;
-    work->part_done = false;
-    work->deadline_ms = 0;
-    record(work, 0);
-    publish(work);
+/* The call that runs alone in the group, from what it waits for on. */
+static tt_status run_on(tt_work *work) {
+    tt_group *group = work->group;
     TT__TRY(tt__wait_alone(work));
-    tt_status status = tt__agree(work);
-    if (!status)
-        status = begin_running(work);
+    tt_status status = TT_OK;
+    if (work->phase == TT__PUBLISHED) {
+        status = tt__agree(work);
+        if (!status)
+            status = begin_running(work);
+    }
     while (!status) {
         switch (work->algorithm->next(work)) {
         case TT__NEXT_DONE:
@@ -248,6 +245,38 @@ static tt_status run_alone(tt_group *group, const tt_call *call) {
     tt__group_fail(group);
     tt__world_unlock(group->world);
     return status;
+}
+
+/* Without queue and lock: nobody else touches the group. */
+static tt_work *prepare_alone(tt_group *group, const tt_call *call) {
+    tt_work *work = &group->alone;
+    work->call = *call;
+    work->stage = 0;
+    work->part_done = false;
+    work->deadline_ms = 0;
+    return work;
+}
+
+static tt_status run_alone(tt_group *group, const tt_call *call) {
+    tt_work *work = prepare_alone(group, call);
+    record(work, 0);
+    publish(work);
+    return run_on(work);
+}
+
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *call_record, uint32_t seq, uint64_t word,
+                           const tt__algorithm *algorithm, uint32_t step) {
+    tt_work *work = prepare_alone(group, call);
+    work->record = call_record;
+    work->record_number = atomic_load_explicit(&call_record->number, memory_order_relaxed);
+    work->seq = seq;
+    work->word = (uint32_t)(word >> 32) & ~1U;
+    work->phase = algorithm ? TT__RUNNING : TT__PUBLISHED;
+    work->wait = (tt__wait){algorithm ? TT__STEP : TT__ARRIVAL, algorithm ? step : seq, 0, group->size};
+    work->algorithm = algorithm;
+    work->stage = algorithm != NULL;
+    group->unrung = true;
+    return run_on(work);
 }
 
 static tt_status wait_and_forget(tt_work *work) {

@@ -112,15 +112,6 @@ static void store(const tree *t, void *const *dst, int dsts, const unsigned char
     }
 }
 
-static void reduce_two(const tree *t, void *const *dst, int dsts, const void *const *src) {
-    operand left = leaf_of(t, 0, src, 0, 0), right = leaf_of(t, 1, src, 0, 0);
-    const tt__pair_kernel *kernel = kernel_for(t, &left, &right);
-    if (dsts == 2)
-        kernel->pair_two(dst[0], dst[1], src[0], src[1], t->count, left.scale, right.scale);
-    else
-        kernel->pair(dst[0], src[0], src[1], t->count, left.scale, right.scale);
-}
-
 /* One leaf: its elements count as something else only if scaled, or bools. */
 static void reduce_one(const tree *t, void *const *dst, int dsts, const void *src, size_t count) {
     size_t size = tt_dtype_size(t->dtype), block = BLOCK_BYTES / 4;
@@ -141,8 +132,12 @@ static void reduce_one(const tree *t, void *const *dst, int dsts, const void *sr
     }
 }
 
-void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
-                            size_t count, tt_dtype dtype, tt_reduce_op op) {
+static bool is_scaled(tt_reduce_op op, const double *factors) {
+    return op == TT_AVG || (op == TT_PREMUL_SUM && factors);
+}
+
+static void reduce_many(void *const *dst, int dsts, const void *const *src, const double *factors, int n, size_t count,
+                        tt_dtype dtype, tt_reduce_op op) {
     _Alignas(64) unsigned char scratch[MAX_DEPTH][BLOCK_BYTES];
     const tt__pair_kernels *kernels = TT__LEVEL_CHOOSE(tt__pair_kernels);
     size_t size = tt_dtype_size(dtype), block = BLOCK_BYTES / tt_dtype_size(tt__partial_dtype(dtype));
@@ -150,7 +145,7 @@ void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, 
               .joins = kernels->of[tt__partial_dtype(dtype)],
               .dtype = dtype,
               .op = pair_ops[op],
-              .scaled = op == TT_AVG || (op == TT_PREMUL_SUM && factors),
+              .scaled = is_scaled(op, factors),
               .wide = is_half(dtype),
               .scale = tt__leaf_scale(op, n, 1),
               .factors = op == TT_PREMUL_SUM ? factors : NULL,
@@ -160,14 +155,32 @@ void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, 
         reduce_one(&t, dst, dsts, src[0], count);
         return;
     }
-    if (n == 2 && !t.wide && dsts <= 2) {
-        reduce_two(&t, dst, dsts, src);
-        return;
-    }
     for (size_t i = 0; i < count; i += block) {
         t.count = count - i < block ? count - i : block;
         store(&t, dst, dsts, reduce_block(&t, src, n, i * size), i * size);
     }
+}
+
+/* Two leaves, which are joined where they lie. */
+static void reduce_two(void *const *dst, int dsts, const void *const *src, const double *factors, size_t count,
+                       tt_dtype dtype, tt_reduce_op op) {
+    bool scaled = is_scaled(op, factors);
+    const tt__pair_kernel *kernel =
+        &TT__LEVEL_CHOOSE(tt__pair_kernels)->of[dtype][scaled ? TT__PAIR_SCALE_BOTH : pair_ops[op]];
+    double left = op == TT_PREMUL_SUM && factors ? factors[0] : 0.5;
+    double right = op == TT_PREMUL_SUM && factors ? factors[1] : 0.5;
+    if (dsts == 2)
+        kernel->pair_two(dst[0], dst[1], src[0], src[1], count, left, right);
+    else
+        kernel->pair(dst[0], src[0], src[1], count, left, right);
+}
+
+void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
+                            size_t count, tt_dtype dtype, tt_reduce_op op) {
+    if (n == 2 && dsts <= 2 && !is_half(dtype))
+        reduce_two(dst, dsts, src, factors, count, dtype, op);
+    else
+        reduce_many(dst, dsts, src, factors, n, count, dtype, op);
 }
 
 void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, size_t count, tt_dtype dtype,

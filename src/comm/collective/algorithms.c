@@ -117,13 +117,22 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
+/* Small symmetric buffers ride only where that spares more than it costs: see all_reduce.c. Peers see from the word which it was. */
+static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer) {
+    const tt_group *group = work->group;
+    if (bytes > TT__NEAR_MAX && group->spin && tt__in_heap(group->world, work->call.send, bytes))
+        *offer = (tt__offer){.symmetric = work->call.send, .extent = bytes};
+    else
+        offer_data(work->call.send, bytes, offer);
+}
+
 void tt__offer_of(const tt_work *work, tt__offer *offer, void *room) {
     const tt_call *call = &work->call;
     size_t bytes = call->count * tt_dtype_size(call->dtype);
     switch (call->op) {
     case TT_OP_ALL_REDUCE:
     case TT_OP_REDUCE:
-        offer_data(call->send, bytes, offer);
+        offer_reduction(work, bytes, offer);
         break;
     case TT_OP_BROADCAST:
     case TT_OP_ALL_GATHER:

@@ -55,13 +55,6 @@ const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
     return offsets;
 }
 
-bool tt__fits_inline(const tt_group *group, const tt_call *call) {
-    (void)group;
-    return call->count * tt_dtype_size(call->dtype) <= TT__INLINE_MAX;
-}
-
-bool tt__all_symmetric(const tt_work *work) { return work->symmetric; }
-
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r) {
     size_t line = 64 / tt_dtype_size(dtype), n = (size_t)world;
     size_t share = TT__ALIGN_UP(count / n + (count % n != 0), line);

@@ -40,11 +40,10 @@ typedef struct tt__slice {
 } tt__slice;
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r);
 
-/* The call's bytes travel with the words. */
-bool tt__fits_inline(const tt_group *group, const tt_call *call);
+tt_call tt__all_reduce_call(const tt_all_reduce_args *args);
 
-/* All ranks' buffers are symmetric. */
-bool tt__all_symmetric(const tt_work *work);
+/* Do the whole call, if it is of the kind that can be done so: all_reduce_at_once.c. Otherwise nothing has happened. */
+bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status);
 
 /* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
 void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);

@@ -19,6 +19,7 @@
 enum {
     TT__MAX_WORLD = 64,          /* ranks of a host, so of a group in shared memory */
     TT__INLINE_MAX = 4096,       /* bytes that travel with the arrival word */
+    TT__NEAR_MAX = 32,           /* those that do so in its own cache line */
     TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */
     TT__STAGE_DEPTH = 3,         /* pieces on their way at a time */
     TT__PAGE = 4096,
@@ -33,7 +34,7 @@ typedef struct tt__slot {
     double factor;   /* of TT_PREMUL_SUM */
     uint32_t record; /* number of the call's record */
     uint32_t unused;
-    unsigned char near[32]; /* data that fits here travels in the word's own cache line */
+    unsigned char near[TT__NEAR_MAX]; /* data that fits here travels in the word's own cache line */
     unsigned char far[TT__INLINE_MAX];
 } tt__slot;
 
