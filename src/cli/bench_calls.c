@@ -50,6 +50,20 @@ CALL(barrier) {
     return tt_barrier(b->group, .work = work);
 }
 
+/* Half a round trip between ranks 0 and 1, 2 and 3, ...: with `work` both directions at once. */
+CALL(send_recv) {
+    int rank = tt_get_rank(b->group), peer = rank ^ 1;
+    if (peer >= tt_get_world_size(b->group))
+        return TT_OK;
+    const tt_p2p_op both[2] = {{true, b->recv, count, b->dtype, peer, 0}, {false, b->send, count, b->dtype, peer, 0}};
+    if (work)
+        return tt_batch_isend_irecv(b->group, both, 2, .work = work);
+    for (int i = 0; i < 2; i++)
+        TT__TRY((i ^ rank) & 1 ? tt_recv(b->group, b->recv, count, b->dtype, peer)
+                               : tt_send(b->group, b->send, count, b->dtype, peer));
+    return TT_OK;
+}
+
 static const tt__bench_call calls[] = {
     {"all_reduce", "op over all ranks, on all", true, false, 1, 0, call_all_reduce},
     {"all_reduce_coalesced", "the same of four buffers in one call", true, false, 1, 0, call_all_reduce_coalesced},
@@ -63,6 +77,7 @@ static const tt__bench_call calls[] = {
     {"all_to_all", "a block from each to each", false, false, TT__BENCH_WORLD, TT__BENCH_WORLD, call_all_to_all},
     {"all_to_all_v", "the same, uneven blocks", false, true, TT__BENCH_WORLD, TT__BENCH_WORLD, call_all_to_all_v},
     {"barrier", "of all ranks", false, false, 0, 0, call_barrier},
+    {"send_recv", "there and back between two ranks; --async: both at once", false, false, 1, 1, call_send_recv},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
