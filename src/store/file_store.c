@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "base/kept_error.h"
 #include "store/local_store.h"
+#include "store/turn.h"
 #include "store/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +34,10 @@ typedef struct file_store {
     char *path;
     int world_size;
     bool fresh;
-    bool leaving;         /* the file is not made again for a goodbye */
-    pthread_mutex_t lock; /* of the rest and the table */
-    int fd;               /* -1: not open */
-    off_t known;          /* the table is as of here */
+    bool leaving;  /* the file is not made again for a goodbye */
+    tt__turn turn; /* of the rest and the table */
+    int fd;        /* -1: not open */
+    off_t known;   /* the table is as of here */
     int64_t finished;
     long pause_ms;
 } file_store;
@@ -236,10 +236,8 @@ static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
 }
 
 static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
-    const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
     bool torn = false;
-    if (pthread_mutex_clocklock(&f->lock, CLOCK_MONOTONIC, &until))
-        return tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+    TT__TRY(tt__turn_take(&f->turn, deadline_ms));
     tt_status status = obtain_file(f, write ? LOCK_EX : LOCK_SH, deadline_ms);
     if (!status)
         status = catch_up(f, &torn);
@@ -248,7 +246,7 @@ static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
     if (status) {
         if (f->fd >= 0)
             flock(f->fd, LOCK_UN);
-        pthread_mutex_unlock(&f->lock);
+        tt__turn_end(&f->turn);
     }
     return status;
 }
@@ -261,7 +259,7 @@ static tt_status file_begin(tt__local_store *store, bool write, int64_t deadline
 
 static void file_end(tt__local_store *store) {
     flock(file_of(store)->fd, LOCK_UN);
-    pthread_mutex_unlock(&file_of(store)->lock);
+    tt__turn_end(&file_of(store)->turn);
 }
 
 static tt_status file_tell(tt__local_store *store, tt__span key, const tt__span *value) {
@@ -299,7 +297,7 @@ static void file_free(tt__local_store *store) {
     tt__error_restore(&kept);
     if (f->fd >= 0)
         close(f->fd);
-    pthread_mutex_destroy(&f->lock);
+    tt__turn_destroy(&f->turn);
     tt__local_store_free(store);
     free(f->path);
     free(f);
@@ -341,7 +339,7 @@ tt_status tt_file_store_with(const tt_file_store_args *given, size_t size) {
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     f->fd = -1;
     f->fresh = args.fresh;
-    pthread_mutex_init(&f->lock, NULL);
+    tt__turn_init(&f->turn);
     tt_status status = open_store(f, &args);
     if (status)
         file_free(&f->base);

@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "store/client.h"
 #include "store/store.h"
+#include "store/turn.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,7 @@ enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMIN
 
 typedef struct tcp_store {
     tt_store base;
-    pthread_mutex_t lock; /* of the next two: whose call it is */
-    pthread_cond_t turn;
-    bool busy;
+    tt__turn turn; /* of the client */
     tt__store_client client;
     _Atomic int64_t timeout_ms;
     int port;
@@ -36,30 +34,10 @@ typedef struct call {
     tt_status status; /* of the first thing that failed */
 } call;
 
-/* One call at a time. Another thread's may be a long wait, so taking one's turn has the deadline, too. */
-static tt_status take_turn(tcp_store *store, int64_t deadline_ms) {
-    const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
-    int errnum = 0;
-    pthread_mutex_lock(&store->lock);
-    while (store->busy && !errnum)
-        errnum = pthread_cond_timedwait(&store->turn, &store->lock, &until);
-    bool taken = !store->busy;
-    store->busy = true;
-    pthread_mutex_unlock(&store->lock);
-    return taken ? TT_OK : tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
-}
-
-static void end_turn(tcp_store *store) {
-    pthread_mutex_lock(&store->lock);
-    store->busy = false;
-    pthread_cond_signal(&store->turn);
-    pthread_mutex_unlock(&store->lock);
-}
-
 static call begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
     tcp_store *store = (tcp_store *)base;
     call c = {store, &store->client, tt__deadline_ms(timeout_ms), .status = TT_OK};
-    c.status = take_turn(store, c.deadline_ms);
+    c.status = tt__turn_take(&store->turn, c.deadline_ms);
     c.our_turn = !c.status;
     if (c.our_turn)
         c.status = tt__store_client_begin(c.client, op);
@@ -136,7 +114,7 @@ static tt_status end(call *c, const char *what, const char *key) {
     else if (status)
         tt__fail_prefix("store %s: %s", c->store->where, what);
     if (c->our_turn)
-        end_turn(c->store);
+        tt__turn_end(&c->store->turn);
     return status;
 }
 
@@ -351,8 +329,7 @@ static void tcp_free(tt_store *base) {
     tt_store_server_free(store->server);
     tt__tls_free(store->access.tls);
     tt__secret_wipe(&store->access.secret);
-    pthread_cond_destroy(&store->turn);
-    pthread_mutex_destroy(&store->lock);
+    tt__turn_destroy(&store->turn);
     free(store);
 }
 
@@ -454,12 +431,7 @@ tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
     store->base.ops = &tcp_ops;
     store->client.stream.fd = -1;
     store->timeout_ms = args.timeout_ms ? args.timeout_ms : DEFAULT_TIMEOUT_MS;
-    pthread_mutex_init(&store->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&store->turn, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    tt__turn_init(&store->turn);
     tt_status status = open_store(store, &args);
     if (status) {
         tcp_free(&store->base);

@@ -210,6 +210,7 @@ static void a_replay_is_refused(void **state) {
     tt__handshake_feed(&h, answer, 64);
     size_t size = h.out_size;
     memcpy(proof, h.out, size);
+    tt__handshake_sent(&h, size);
     assert_int_equal(tt__net_write_full(fd, proof, size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     assert_int_equal(tt__net_read_full(fd, answer, 36, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     tt__handshake_feed(&h, answer, 36);
