@@ -51,10 +51,12 @@ struct tt_group {
     tt_group *local,
         *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
                               hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */
-    bool subtrees;              /* hosts are subtrees of the one summation order, so hosts may reduce first */
-    uint32_t seq;               /* calls published so far */
-    uint32_t step;              /* pieces of work planned so far, by all calls that were agreed on */
-    bool spin;                  /* ranks and CPUs are such that a short busy wait pays */
+    bool subtrees;                /* hosts are subtrees of the one summation order, so hosts may reduce first */
+    uint32_t seq;                 /* calls published so far */
+    uint32_t step;                /* pieces of work planned so far, by all calls that were agreed on */
+    bool spin;                    /* ranks and CPUs are such that a short busy wait pays */
+    uint8_t turns[TT__MAX_WORLD]; /* the order in which this rank turns to the others, itself last: tt__turns() */
+    bool turns_known, turns_by_place;
     bool unrung;                /* something was published and those asleep for it were not rung yet */
     tt_work *queue, *queue_end; /* works not yet done, in order */
     tt_work *loose;             /* likewise, but in no order: sends and receives */
@@ -190,6 +192,9 @@ static inline void tt__wake_peers(tt_group *group) {
     if (group->unrung)
         tt__wake_peers_slowly(group);
 }
+
+/* The order (size) in which this rank should turn to the others to move `bytes` of each; itself last. Ranks needn't agree. turn_order.c */
+const uint8_t *tt__turns(tt_group *group, size_t bytes);
 
 /* Decide whether busy waiting pays, from what all ranks say about their CPUs. */
 bool tt__ranks_fit_cpus(const tt_group *group);

@@ -301,6 +301,29 @@ static int queue_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+static int places_logged;
+
+static void see_line(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    places_logged += level == TT_LOG_INFO && strstr(line, "on NUMA node") != NULL;
+}
+
+/* Large blocks on a machine made up for hwloc, whose caches say nothing about this one's: a rank asks once, and says what it was told. */
+static int place_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    bench b = make_bench(store, rank, world);
+    tt_set_log(see_line, NULL);
+    all_gathers(&b, 100, SYMMETRIC, false, false);
+    CHECK(!places_logged);
+    for (int kind = 0; kind < KINDS; kind++) {
+        all_gathers(&b, 300001, kind, false, false);
+        all_to_alls(&b, 131100, kind, false);
+    }
+    CHECK(places_logged <= 1); /* 0: there is no libhwloc */
+    free_bench(&b);
+    return 0;
+}
+
 /* Ranks that disagree about the size of one block: both are named, everywhere. */
 static int unequal_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -336,6 +359,13 @@ static void blocks_arrive(void **state) {
         with_ranks(worlds[i], operations_body, NULL);
 }
 
+static void ranks_turn_to_neighbours_first(void **state) {
+    (void)state;
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "pack:2 [numa] l3:2 core:4 pu:1", 1), 0);
+    with_ranks(4, place_body, NULL);
+    unsetenv("HWLOC_SYNTHETIC");
+}
+
 static void types_and_ops_reduce_everywhere(void **state) {
     (void)state;
     for (int world = 1; world <= 3; world++)
@@ -357,6 +387,7 @@ static void unequal_blocks_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_arrive),
+        cmocka_unit_test(ranks_turn_to_neighbours_first),
         cmocka_unit_test(types_and_ops_reduce_everywhere),
         cmocka_unit_test(works_of_different_operations_queue),
         cmocka_unit_test(unequal_blocks_are_named),

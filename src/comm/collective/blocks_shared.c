@@ -179,11 +179,12 @@ static const unsigned char *block_from(const tt_work *work, int s) {
     }
 }
 
-/* All blocks but staged ones, starting with the next rank's, so that not all read the same one. */
+/* All blocks but staged ones. */
 static void take_whole_blocks(const tt_work *work) {
     tt_group *group = work->group;
-    for (int i = 1; i <= group->size; i++) {
-        int s = (group->rank + i) % group->size;
+    const uint8_t *turns = tt__turns(group, unit_bytes(work));
+    for (int i = 0; i < group->size; i++) {
+        int s = turns[i];
         size_t bytes = block_bytes(work, s, group->rank);
         const unsigned char *from = bytes ? block_from(work, s) : NULL;
         if (from)
@@ -222,8 +223,9 @@ static void fill_lanes(const tt_work *work, uint32_t piece) {
 
 static void take_lanes(const tt_work *work, uint32_t piece) {
     int me = work->group->rank;
-    for (int i = 1; i < work->group->size; i++) {
-        int s = (me + i) % work->group->size;
+    const uint8_t *turns = tt__turns(work->group, TT__STAGE_BYTES);
+    for (int i = 0; i + 1 < work->group->size; i++) {
+        int s = turns[i];
         size_t at, n = in_piece(work, block_bytes(work, s, me), piece, &at);
         if (n && kind_of(work, s) == STAGED)
             place(work, s, at, lane(work, s, me, piece), n);
