@@ -146,6 +146,8 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
 /* What rank r did before it went may still be on its way to be seen. */
 static bool still_waits_for(const tt_work *work, int r) {
     tt__rankset set = {0};
+    if (work->group->world->messages)
+        tt__messages_progress(work->group->world->messages);
     tt__work_waits_for(work, &set);
     return tt__rankset_has(&set, r);
 }
@@ -157,6 +159,36 @@ tt_status tt__check_rank(tt_work *work, int r) {
     return said ? said : status;
 }
 
+/* Left, not failed. */
+static bool has_left(const tt_group *group, int r) {
+    const tt__area *area = group->areas[r];
+    tt__news news;
+    tt_status status;
+    uint32_t seq;
+    char text[1];
+    if (area)
+        return atomic_load_explicit(&area->state, memory_order_acquire) == TT__LEFT ||
+               (atomic_load_explicit(&area->group, memory_order_acquire) != group->id &&
+                atomic_load_explicit(&area->group, memory_order_acquire) != TT__FORMING);
+    return group->world->messages &&
+           tt__news_of(group->world->messages, group->ranks[r], group->id, &news, &status, &seq, text, sizeof text) &&
+           news == TT__NEWS_LEFT;
+}
+
+/* A receive from any source does without a rank that has left, as long as another is there. */
+static bool does_without(const tt_work *work, int r) {
+    const tt_group *group = work->group;
+    if (!work->message_used || work->seq || !has_left(group, r))
+        return false;
+    for (size_t i = 0; i < work->message_used; i++)
+        if (!work->messages[i].done && work->messages[i].peer == group->ranks[r])
+            return false;
+    for (int other = 0; other < group->size; other++)
+        if (other != group->rank && !has_left(group, other))
+            return true;
+    return false;
+}
+
 tt_status tt__check_peers(tt_work *work, bool processes) {
     int64_t now = processes ? tt__now_ms() : 0;
     tt__rankset set = {0};
@@ -166,7 +198,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
             continue;
         tt_status status = processes ? check_process(work, work->group->ranks[r], now) : TT_OK;
         tt_status said = check_state(work, r); /* knows more than the process's end */
-        if ((status || said) && still_waits_for(work, r))
+        if ((status || said) && still_waits_for(work, r) && !does_without(work, r))
             return said ? said : status;
     }
     return TT_OK;

@@ -70,8 +70,8 @@ void tt__world_end(tt__world *world) {
 
 bool tt__world_progress(tt__world *world) {
     bool left = false;
-    if (world->messages)
-        tt__messages_progress(world->messages);
+    if (world->messages && tt__messages_progress(world->messages))
+        world->moves++;
     for (tt_group *group = world->groups, *next; group; group = next) {
         next = group->next_group;
         if (atomic_load_explicit(&group->works, memory_order_relaxed))

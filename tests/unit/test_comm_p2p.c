@@ -125,6 +125,25 @@ static void gather_from_any(tt_group *group, int rank, int world) {
         CHECK(next[r] == EACH);
 }
 
+/* Rank 0 goes on waiting for anybody when some have left; the last to be there then sends. */
+static void the_last_sends(tt_group *group, int rank, int world) {
+    int32_t value = rank, source = -2;
+    if (rank == 0) {
+        CHECK_OK(tt_recv(group, &value, 1, TT_I32, TT_ANY_SOURCE, .source = &source));
+        CHECK(source == world - 1 && value == world - 1);
+        CHECK(tt_recv(group, &value, 1, TT_I32, TT_ANY_SOURCE) == TT_ERR_PEER);
+        CHECK_TEXT("left the group");
+    } else if (rank == world - 1) {
+        usleep(300000); /* a while in which the others are gone and rank 0 looks for them */
+        CHECK_OK(tt_send(group, &value, 1, TT_I32, 0));
+    }
+}
+
+static void any_source_does_without_who_has_left(void **state) {
+    (void)state;
+    over_all_transports(4, the_last_sends);
+}
+
 static void any_source_says_who_sent(void **state) {
     (void)state;
     over_all_transports(4, gather_from_any);
@@ -320,6 +339,7 @@ int main(void) {
         cmocka_unit_test(sizes_there_and_back),
         cmocka_unit_test(messages_cross_collectives),
         cmocka_unit_test(any_source_says_who_sent),
+        cmocka_unit_test(any_source_does_without_who_has_left),
         cmocka_unit_test(tags_tell_messages_apart),
         cmocka_unit_test(batches_begin_together),
         cmocka_unit_test(a_rank_sends_to_itself),
