@@ -298,7 +298,7 @@ static void file_free(tt__local_store *store) {
     if (f->fd >= 0)
         close(f->fd);
     tt__turn_destroy(&f->turn);
-    tt__local_store_free(store);
+    tt__local_store_fini(store);
     free(f->path);
     free(f);
 }
@@ -307,14 +307,11 @@ static const tt__medium file_medium = {
     .begin = file_begin, .end = file_end, .tell = file_tell, .wait = file_wait, .free = file_free};
 
 static tt_status open_store(file_store *f, const tt_file_store_args *args) {
-    char *name = NULL;
-    f->path = strdup(args->path);
-    if (!f->path || asprintf(&name, "file store %s", args->path) < 0)
+    size_t size = strlen(args->path) + 1;
+    if (!(f->path = malloc(size)))
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
-    tt_status status = tt__local_store_init(&f->base, &file_medium, name, args->timeout_ms);
-    free(name);
-    TT__TRY(status);
-    status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
+    memcpy(f->path, args->path, size);
+    tt_status status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
     if (status)
         return tt__fail_prefix("%s", f->base.name);
     f->world_size = args->world_size;
@@ -337,9 +334,11 @@ tt_status tt_file_store_with(const tt_file_store_args *given, size_t size) {
     file_store *f = calloc(1, sizeof *f);
     if (!f)
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
+    tt__local_store_init(&f->base, &file_medium, args.timeout_ms);
+    snprintf(f->base.name, sizeof f->base.name, "file store %s", args.path);
+    tt__turn_init(&f->turn);
     f->fd = -1;
     f->fresh = args.fresh;
-    tt__turn_init(&f->turn);
     tt_status status = open_store(f, &args);
     if (status)
         file_free(&f->base);

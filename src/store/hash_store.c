@@ -4,6 +4,7 @@
 #include "store/local_store.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -40,7 +41,7 @@ static void hash_free(tt__local_store *store) {
     hash_store *hash = (hash_store *)store;
     pthread_cond_destroy(&hash->changed);
     pthread_mutex_destroy(&hash->lock);
-    tt__local_store_free(store);
+    tt__local_store_fini(store);
     free(hash);
 }
 
@@ -63,10 +64,8 @@ tt_status tt_hash_store(tt_store **out, int64_t timeout_ms) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&hash->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    tt_status status = tt__local_store_init(&hash->base, &hash_medium, "hash store", timeout_ms);
-    if (status)
-        hash_free(&hash->base);
-    else
-        *out = &hash->base.base;
-    return status;
+    tt__local_store_init(&hash->base, &hash_medium, timeout_ms);
+    snprintf(hash->base.name, sizeof hash->base.name, "hash store");
+    *out = &hash->base.base;
+    return TT_OK;
 }

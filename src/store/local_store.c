@@ -313,16 +313,11 @@ static const tt__store_ops local_ops = {
     .barrier = local_barrier,
 };
 
-tt_status tt__local_store_init(tt__local_store *store, const tt__medium *medium, const char *name, int64_t timeout_ms) {
+void tt__local_store_init(tt__local_store *store, const tt__medium *medium, int64_t timeout_ms) {
     store->base.ops = &local_ops;
     store->medium = medium;
     store->timeout_ms = timeout_ms ? timeout_ms : DEFAULT_TIMEOUT_MS;
-    store->name = strdup(name);
     tt__store_table_init(&store->table);
-    return store->name ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: out of memory", name);
 }
 
-void tt__local_store_free(tt__local_store *store) {
-    tt__store_table_free(&store->table);
-    free(store->name);
-}
+void tt__local_store_fini(tt__local_store *store) { tt__store_table_free(&store->table); }

@@ -24,12 +24,12 @@ struct tt__local_store {
     const tt__medium *medium;
     tt__store_table table;
     _Atomic int64_t timeout_ms;
-    char *name; /* for errors: "hash store", "file store PATH" */
+    char name[320]; /* for errors: "hash store", "file store PATH" */
 };
 
-/* Fill in a zeroed store; timeout_ms 0 = the default. `name` is copied. */
-tt_status tt__local_store_init(tt__local_store *store, const tt__medium *medium, const char *name, int64_t timeout_ms);
-/* The medium's free() calls this. */
-void tt__local_store_free(tt__local_store *store);
+/* Fill in a zeroed store, all but its name; timeout_ms 0 = the default. */
+void tt__local_store_init(tt__local_store *store, const tt__medium *medium, int64_t timeout_ms);
+/* The medium's free() calls this, then frees the store. */
+void tt__local_store_fini(tt__local_store *store);
 
 #endif

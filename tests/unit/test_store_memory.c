@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -125,28 +126,59 @@ static tt_status use(tt_store *store) {
     return status;
 }
 
-static void a_store_without_memory(void **state) {
-    (void)state;
+static tt_status open_tcp(tt_store **store) {
+    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000);
+}
+
+static tt_status open_proven(tt_store **store) {
+    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000, .auth = TT_STORE_AUTH_REQUIRED,
+                        .secret = "an old and well kept secret");
+}
+
+static tt_status open_hash(tt_store **store) { return tt_hash_store(store, 5000); }
+
+static const char *file_path(void) {
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/test_store_memory.%d", (int)getpid());
+    return path;
+}
+
+static tt_status open_file(tt_store **store) {
+    unlink(file_path());
+    return tt_file_store(store, file_path(), .world_size = 1, .timeout_ms = 5000);
+}
+
+static void without_memory(tt_status (*open_store)(tt_store **)) {
     bool failed = true;
-    long n = 0;
+    long n = 0, before = atomic_load(&in_use);
     for (; failed; n++) {
         tt_store *store = NULL;
         tt_clear_error();
         atomic_store(&fail_after, n);
-        tt_status status = tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000);
+        tt_status status = open_store(&store);
         if (!status)
             status = use(store);
         failed = atomic_exchange(&fail_after, -1) < 0;
         assert_true(!status || (failed && tt_last_status() && *tt_last_error()));
         tt_store_free(store);
+        assert_int_equal(atomic_load(&in_use), before);
     }
     assert_true(n > 10); /* allocations did fail */
+}
+
+static void stores_without_memory(void **state) {
+    (void)state;
+    without_memory(open_tcp);
+    without_memory(open_proven);
+    without_memory(open_hash);
+    without_memory(open_file);
+    unlink(file_path());
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_service_without_memory),
-        cmocka_unit_test(a_store_without_memory),
+        cmocka_unit_test(stores_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
