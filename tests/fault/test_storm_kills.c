@@ -1,5 +1,5 @@
-/* A storm of deaths: a rank is killed or frozen, or a host is cut off, at a random moment. Every survivor's call must end with an error that names who it
- * was: after a crash within a moment, after a freeze or a cut within the heartbeat. Nothing may be left: no process, listening socket or file.
+/* A storm of deaths: a rank is killed or frozen, aborts the group or leaves it too early, or a host is cut off, at a random moment. Every survivor's call
+ * must end with an error that names who it was: after a freeze or a cut within the heartbeat, else within a moment. Nothing may be left: no process, listening socket or file.
  *
  * Each case prints nothing; a storm prints how long it took survivors to learn of it. */
 #include "support/calls.h"
@@ -10,15 +10,17 @@
 #include "base/clock.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 enum { HEARTBEAT_MS = 1000, JOIN_MS = 3000, SLACK_MS = 700, MAX_BYTES = 200000, LAB_HOSTS = 4, EXIT_CALLS = 30 };
 
-typedef enum fault { KILL, FREEZE, CUT } fault;
+/* The first two and the last are done to a victim, the others it does. */
+typedef enum fault { KILL, FREEZE, ABORT, LEAVE, CUT, FAULTS } fault;
 typedef enum moment { START, IN_BARRIER, IN_CALLS, IDLE, EXIT, MOMENTS } moment;
 
-static const char *const fault_names[] = {"killed", "frozen", "cut off"};
+static const char *const fault_names[] = {"killed", "frozen", "aborted", "left", "cut off"};
 static const char *const moment_names[] = {"start", "barrier", "calls", "idle", "exit"};
 
 /* What a rank says of itself, in memory shared with the test. */
@@ -36,8 +38,8 @@ typedef struct scene {
     enum hosts hosts;
     const netlab *lab; /* not NULL: ranks live there, rank r on host r mod LAB_HOSTS */
     uint64_t state;
-    testimony *told; /* (world) */
-    int64_t struck_ns;
+    testimony *told;            /* (world) */
+    _Atomic int64_t *struck_ns; /* when it happened; shared, too */
 } scene;
 
 static int host_of(int rank) { return rank % LAB_HOSTS; }
@@ -65,6 +67,10 @@ static tt_status call_forever(const scene *scene, tt_group *group, int rank) {
     return status;
 }
 
+static void sleep_us(int64_t us) {
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
 static tt_status be_busy(const scene *scene, tt_group *group, int rank) {
     tt_status status = TT_OK;
     if (scene->moment == IDLE && is_victim(scene, rank) && scene->fault != CUT)
@@ -80,6 +86,44 @@ static tt_status be_busy(const scene *scene, tt_group *group, int rank) {
     return status;
 }
 
+/* ---- victims that do it themselves */
+
+typedef struct aborter {
+    const scene *scene;
+    tt_group *group;
+    int64_t after_us;
+} aborter;
+
+static void *abort_later(void *arg) {
+    const aborter *aborter = arg;
+    sleep_us(aborter->after_us);
+    atomic_store(aborter->scene->struck_ns, tt__now_ns());
+    tt_group_abort(aborter->group, "because");
+    return NULL;
+}
+
+static tt_status be_busy_and_abort(const scene *scene, tt_group *group, int rank) {
+    uint64_t state = scene->state;
+    aborter aborter = {scene, group, (int64_t)storm_below(&state, 4000)};
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, abort_later, &aborter));
+    if (scene->moment == IDLE)
+        sleep_us(5000);
+    tt_status status = scene->moment == IDLE ? tt_barrier(group) : be_busy(scene, group, rank);
+    CHECK(!pthread_join(thread, NULL));
+    return status;
+}
+
+/* A few calls of its own, whatever the others do, then it goes. */
+static tt_status be_busy_and_leave(const scene *scene, tt_group *group) {
+    uint64_t state = scene->state;
+    tt_status status = TT_OK;
+    for (size_t left = scene->moment == IN_CALLS ? 0 : storm_below(&state, 20); left && !status; left--)
+        status = tt_barrier(group);
+    atomic_store(scene->struck_ns, tt__now_ns());
+    return status;
+}
+
 static int body(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
     testimony *mine = &scene->told[rank];
@@ -91,7 +135,9 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     if (!status) {
         tt_group_set_timeout_ms(group, 30000);
         atomic_store(&mine->under_way, 1);
-        status = be_busy(scene, group, rank);
+        status = rank != scene->victim || scene->fault < ABORT || scene->fault == CUT ? be_busy(scene, group, rank)
+                 : scene->fault == ABORT ? be_busy_and_abort(scene, group, rank)
+                                         : be_busy_and_leave(scene, group);
     }
     mine->returned_ns = tt__now_ns();
     mine->status = status;
@@ -102,9 +148,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
 
 /* ---- striking */
 
-static void sleep_us(int64_t us) {
-    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
-}
+static bool does_it_itself(const scene *scene) { return scene->fault == ABORT || scene->fault == LEAVE; }
 
 static void strike(scene *scene, const ranks *ranks, uint64_t *state) {
     if (scene->moment != START)
@@ -112,7 +156,7 @@ static void strike(scene *scene, const ranks *ranks, uint64_t *state) {
             while (!atomic_load(&scene->told[r].under_way) && !scene->told[r].returned_ns)
                 sleep_us(200);
     sleep_us((int64_t)storm_below(state, scene->moment == START ? 15000 : scene->moment == EXIT ? 1500 : 10000));
-    scene->struck_ns = tt__now_ns();
+    atomic_store(scene->struck_ns, tt__now_ns());
     if (scene->fault == CUT)
         assert_true(netlab_link(scene->lab, host_of(scene->victim), false));
     else
@@ -123,11 +167,11 @@ static void strike(scene *scene, const ranks *ranks, uint64_t *state) {
 static int reap(scene *scene, ranks *ranks) {
     int bad = 0;
     for (int r = 0; r < scene->world; r++)
-        if (r != scene->victim || scene->fault == CUT)
+        if (r != scene->victim || scene->fault >= ABORT)
             bad += end_of_rank(ranks, r) != 0;
     if (scene->fault == CUT) {
         assert_true(netlab_link(scene->lab, host_of(scene->victim), true));
-    } else {
+    } else if (!does_it_itself(scene)) {
         kill(ranks->pid[scene->victim], SIGKILL);
         end_of_rank(ranks, scene->victim);
     }
@@ -157,17 +201,17 @@ static bool names_right(const scene *scene, int rank, const char *text) {
 static int64_t limit_ms(const scene *scene) {
     if (scene->moment == START)
         return JOIN_MS + HEARTBEAT_MS + SLACK_MS;
-    return scene->fault == KILL ? SLACK_MS : HEARTBEAT_MS + SLACK_MS;
+    return scene->fault == FREEZE || scene->fault == CUT ? HEARTBEAT_MS + SLACK_MS : SLACK_MS;
 }
 
 static bool judged(const scene *scene, int r) {
     const testimony *told = &scene->told[r];
-    int64_t took_ms = (told->returned_ns - scene->struck_ns) / 1000000;
+    int64_t took_ms = (told->returned_ns - *scene->struck_ns) / 1000000;
     if (!told->status)
         return scene->moment == EXIT;
     bool about_joining = scene->moment == START && (told->status == TT_ERR_TIMEOUT || told->status == TT_ERR_NET);
-    return (told->status == TT_ERR_PEER || about_joining) && names_right(scene, r, told->text) &&
-           took_ms <= limit_ms(scene);
+    return (told->status == (scene->fault == ABORT ? TT_ERR_ABORTED : TT_ERR_PEER) || about_joining) &&
+           names_right(scene, r, told->text) && took_ms <= limit_ms(scene);
 }
 
 static void explain(const scene *scene, long number) {
@@ -176,7 +220,7 @@ static void explain(const scene *scene, long number) {
             hosts_name(scene->hosts), scene->lab ? " in name spaces" : "");
     for (int r = 0; r < scene->world; r++)
         fprintf(stderr, "  rank %d: %s after %.1f ms: %s\n", r, tt_status_name(scene->told[r].status),
-                (double)(scene->told[r].returned_ns - scene->struck_ns) / 1e6, scene->told[r].text);
+                (double)(scene->told[r].returned_ns - *scene->struck_ns) / 1e6, scene->told[r].text);
 }
 
 /* How long the survivors took. */
@@ -199,21 +243,24 @@ static void print_latencies(const char *what, latencies *all) {
                   all->ms[all->count - 1]);
 }
 
-static void note(const scene *scene, latencies all[3]) {
+static void note(const scene *scene, latencies all[FAULTS]) {
     latencies *of = &all[scene->fault];
     for (int r = 0; r < scene->world; r++)
         if ((scene->fault == CUT || r != scene->victim) && scene->told[r].status && scene->moment != START &&
             scene->moment != EXIT && of->count < sizeof of->ms / sizeof *of->ms)
-            of->ms[of->count++] = (double)(scene->told[r].returned_ns - scene->struck_ns) / 1e6;
+            of->ms[of->count++] = (double)(scene->told[r].returned_ns - *scene->struck_ns) / 1e6;
 }
 
-static bool play(scene *scene, long number, uint64_t *state, latencies all[3]) {
-    size_t size = CALLS_WORLD * sizeof(testimony);
+static bool play(scene *scene, long number, uint64_t *state, latencies all[FAULTS]) {
+    size_t size = 64 + CALLS_WORLD * sizeof(testimony);
     ranks ranks;
-    scene->told = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(scene->told != MAP_FAILED);
+    char *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    scene->struck_ns = (_Atomic int64_t *)(void *)shared;
+    scene->told = (testimony *)(void *)(shared + 64);
     start_ranks(&ranks, scene->world, body, scene);
-    strike(scene, &ranks, state);
+    if (!does_it_itself(scene))
+        strike(scene, &ranks, state);
     bool good = reap(scene, &ranks) == 0;
     for (int r = 0; r < scene->world; r++)
         if (scene->fault == CUT || r != scene->victim)
@@ -221,7 +268,7 @@ static bool play(scene *scene, long number, uint64_t *state, latencies all[3]) {
     if (!good)
         explain(scene, number);
     note(scene, all);
-    munmap(scene->told, size);
+    munmap(shared, size);
     return good;
 }
 
@@ -272,17 +319,17 @@ typedef struct place {
     long cases; /* of the lean form */
 } place;
 
-static long storm(const place *place, const netlab *lab, latencies all[3]) {
+static long storm(const place *place, const netlab *lab, latencies all[FAULTS]) {
     long cases = storm_number("TT_STORM_CASES", place->cases), bad = 0;
     for (long i = 0; i < cases; i++) {
         uint64_t state = storm_case(i);
         scene scene = {.hosts = place->hosts, .lab = lab, .moment = (moment)(i % MOMENTS)};
         /* A crash is quickly told, so there are more of them. */
-        scene.fault = storm_below(&state, 3) < 2 ? KILL : (fault)(1 + storm_below(&state, place->faults - 1));
+        scene.fault = storm_below(&state, 2) ? KILL : (fault)(1 + storm_below(&state, place->faults - 1));
         scene.world = 2 + (int)storm_below(&state, CALLS_WORLD - 1);
         scene.victim = (int)storm_below(&state, (size_t)scene.world);
         scene.state = storm_draw(&state);
-        if (scene.fault == CUT && scene.moment == START)
+        if (scene.fault >= ABORT && scene.moment == START) /* there is no group yet to abort */
             scene.moment = IN_CALLS;
         if (!storm_skips(i))
             bad += !play(&scene, i, &state, all);
@@ -294,7 +341,7 @@ static void storm_at(const place *place) {
     netlab lab;
     if (!hosts_wanted(place->in_lab ? HOSTS_ALONE : place->hosts))
         skip();
-    latencies *all = calloc(3, sizeof *all);
+    latencies *all = calloc(FAULTS, sizeof *all);
     assert_non_null(all);
     const char *why = place->in_lab ? netlab_open(&lab, LAB_HOSTS) : NULL;
     if (why) {
@@ -304,7 +351,7 @@ static void storm_at(const place *place) {
     }
     long bad = storm(place, place->in_lab ? &lab : NULL, all);
     nothing_is_left(place->in_lab ? &lab : NULL);
-    for (int f = 0; f < 3; f++)
+    for (int f = 0; f < FAULTS; f++)
         print_latencies(fault_names[f], &all[f]);
     if (place->in_lab)
         netlab_close(&lab);
@@ -314,7 +361,7 @@ static void storm_at(const place *place) {
 
 static void on_one_host(void **state) {
     (void)state;
-    storm_at(&(place){HOSTS_ONE, false, 2, 15});
+    storm_at(&(place){HOSTS_ONE, false, CUT, 20});
 }
 
 int main(void) {
