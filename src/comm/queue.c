@@ -123,7 +123,8 @@ static tt_status advance(tt_work *work) {
         TT__TRY(outcome(work));
         work->group->world->moves++;
         switch (work->algorithm->next(work)) {
-        case TT__NEXT_DONE:
+        case TT__NEXT_DONE: /* also of messages that failed while next() ran */
+            TT__TRY(tt__check_messages(work));
             tt__work_complete(work, TT_OK);
             break;
         case TT__NEXT_FAILED:

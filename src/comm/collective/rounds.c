@@ -33,6 +33,16 @@ static uint32_t open_messages(tt_work *work, uint32_t round) {
     return open;
 }
 
+/* A message that fails as soon as it is posted was never waited for, and its place is another's two rounds later. */
+static bool has_failed(tt_work *work, uint32_t round) {
+    const tt__round_state *s = state_of(work);
+    const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
+    tt_status worst = TT_OK;
+    for (uint32_t i = 0; i < s->used[round & 1] && !worst; i++)
+        worst = of[i].status;
+    return worst && tt__check_messages(work);
+}
+
 /* Come back when at least so many more messages are done; they may be of the next round. */
 static tt__next wait_for(tt_work *work, uint32_t open) {
     uint32_t pending = atomic_load_explicit(&work->pending, memory_order_relaxed);
@@ -64,6 +74,8 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
         uint32_t open = open_messages(work, round);
         if (open)
             return wait_for(work, open);
+        if (has_failed(work, round))
+            return TT__NEXT_FAILED;
         if (rounds->take)
             rounds->take(work, round);
         if (round + 1 < state_of(work)->count)
