@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t SECOND = 1000000000;
+static const int64_t SECOND = 1000000000, LATE_NS = 20000;
 
 const char *tt__top_duration(int64_t ns, char *text, size_t size) {
     long long s = ns / SECOND;
@@ -28,7 +28,8 @@ const char *tt__top_duration(int64_t ns, char *text, size_t size) {
 tt__top_rates tt__top_rates_of(const tt__view_rank *rank) {
     tt__top_rates rates = {0};
     int64_t from = rank->now_ns - SECOND, busy = 0;
-    if (rank->n == TT__RECORDS && rank->calls[0].begin_ns > from)
+    bool full = rank->n > TT__RECORDS - 8 * TT__RECORD_BLOCK;
+    if (full && rank->calls[0].begin_ns > from)
         from = rank->calls[0].begin_ns; /* what was before is overwritten */
     double window = (double)(rank->now_ns - from) / (double)SECOND, calls = 0, bytes = 0;
     int64_t until = from; /* up to where time is counted: asynchronous calls overlap */
@@ -176,9 +177,12 @@ static tt_status print_stragglers(const tt__view *view, FILE *out) {
         char late[32];
         if (groups[i].calls < 2)
             continue;
-        fprintf(out, "group %s: rank %d came last in %d of the last %d calls, %s behind the others (median)\n",
-                groups[i].ranks, groups[i].last_rank, groups[i].last_count, groups[i].calls,
-                tt__top_duration(groups[i].lateness_ns, late, sizeof late));
+        if (groups[i].lateness_ns < LATE_NS)
+            fprintf(out, "group %s: no rank comes late, of the last %d calls\n", groups[i].ranks, groups[i].calls);
+        else
+            fprintf(out, "group %s: rank %d came last in %d of the last %d calls, %s behind the others (median)\n",
+                    groups[i].ranks, groups[i].last_rank, groups[i].last_count, groups[i].calls,
+                    tt__top_duration(groups[i].lateness_ns, late, sizeof late));
     }
     free(groups);
     return TT_OK;

@@ -1,0 +1,70 @@
+/* A job of which a rank misbehaves, for test_top.py: hang CALLS WHAT RANK. After CALLS all-reduces rank RANK does WHAT, while the others call one more:
+ *   stop     stops itself
+ *   kill     kills itself
+ *   away     never calls
+ *   late     comes to each of CALLS more calls a millisecond late; then as "away"
+ *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
+ *   finish   nothing: all end well */
+#include <tutti/comm.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static tt_status call(tt_group *group, int times, int late_us) {
+    float x[100] = {1};
+    tt_status status = TT_OK;
+    for (int i = 0; !status && i < times; i++) {
+        if (late_us)
+            nanosleep(&(struct timespec){.tv_nsec = 1000L * late_us}, NULL);
+        status = tt_all_reduce(group, x, 100, TT_F32, TT_MAX);
+    }
+    return status;
+}
+
+static tt_status misbehave(tt_group *world, tt_group *pair, const char *what) {
+    printf("ready\n");
+    fflush(stdout);
+    if (!strcmp(what, "stop"))
+        raise(SIGSTOP);
+    if (!strcmp(what, "kill"))
+        raise(SIGKILL);
+    if (!strcmp(what, "away") || !strcmp(what, "late"))
+        for (;;)
+            pause();
+    if (pair)
+        return tt_barrier(pair);
+    return call(world, 1, 0);
+}
+
+static tt_status run(tt_group *world, int calls, const char *what, int rank) {
+    tt_group *pair = NULL;
+    tt_status status = TT_OK;
+    bool mine = tt_get_rank(world) == rank;
+    if (!strcmp(what, "groups"))
+        status = tt_new_group(world, (const int[]){0, rank}, 2, &pair);
+    if (!status)
+        status = call(world, calls, 0);
+    if (!status && !strcmp(what, "late"))
+        status = call(world, calls, mine ? 1000 : 0);
+    if (!status)
+        status = mine ? misbehave(world, pair, what) : call(world, 1, 0);
+    tt_destroy_process_group(pair);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    tt_group *world = NULL;
+    if (argc != 4)
+        return 2;
+    tt_status status = tt_init_process_group(&world, .heartbeat_ms = 100000);
+    if (!status)
+        status = run(world, atoi(argv[1]), argv[2], atoi(argv[3]));
+    if (status)
+        tt_report();
+    tt_destroy_process_group(world);
+    return status != TT_OK;
+}

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""tutti top and tutti trace: what they say of jobs that hang, of ranks that are stopped or dead, and of jobs that run well."""
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+TUTTI = os.environ["TUTTI"]
+HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
+DEADLINE = 30
+CALLS = 1500
+
+
+def tutti(*argv, check=True):
+    done = subprocess.run([TUTTI, *argv], capture_output=True, text=True, timeout=DEADLINE)
+    if check and done.returncode:
+        raise AssertionError(f"{argv}: {done.returncode}: {done.stderr}")
+    return done
+
+
+class Job:
+    """A job that ends with the block, also in the ways that hang."""
+
+    def __init__(self, what, rank, nproc=3, flags=(), calls=CALLS):
+        self.argv = [TUTTI, "run", "--standalone", f"--nproc-per-node={nproc}", "--grace-period=0.2", *flags, HANG,
+                     str(calls), what, str(rank)]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.communicate(timeout=DEADLINE)
+        finally:
+            self.process.kill()
+
+    def top(self, true):
+        """The first look of which `true` holds."""
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            done = tutti("top", "--json", "--once", str(self.process.pid), check=False)
+            look = json.loads(done.stdout) if done.returncode == 0 else {"ranks": []}
+            if look["ranks"] and true(look):
+                return look
+        raise AssertionError(f"waited in vain; last: {done.stdout} {done.stderr}")
+
+    def text(self):
+        return tutti("top", "--once", str(self.process.pid)).stdout
+
+
+def waits(*ranks):
+    return lambda look: all(look["ranks"][r]["waits"] for r in ranks)
+
+
+class Top(unittest.TestCase):
+    def test_a_stopped_rank(self):
+        with Job("stop", 1) as job:
+            look = job.top(lambda look: waits(0, 2)(look) and look["ranks"][1]["state"] == "stopped")
+            for rank in (0, 2):
+                self.assertEqual(look["ranks"][rank]["state"], "runs")
+                self.assertEqual(look["ranks"][rank]["waits"]["for_rank"], 1)
+                self.assertTrue(look["ranks"][rank]["call"]["open"])
+                self.assertRegex(look["ranks"][rank]["call"]["text"], r"^all_reduce\(f32 x 100, max\) at hang\.c:\d+$")
+                self.assertEqual(look["ranks"][rank]["call"]["group"], "0-2")
+            self.assertFalse(look["ranks"][1]["call"]["open"])
+            self.assertEqual(look["ranks"][1]["call"]["seq"] + 1, look["ranks"][0]["call"]["seq"])
+            text = job.text()
+            self.assertRegex(text, r"ranks 0, 2 wait for rank 1, for .*\. Rank 1 is STOPPED, after all_reduce")
+
+    def test_a_rank_that_never_calls(self):
+        with Job("away", 2) as job:
+            job.top(waits(0, 1))
+            self.assertRegex(job.text(), r"ranks 0-1 wait for rank 2, for .*\. Rank 2 runs, after all_reduce\(.*ago")
+
+    def test_ranks_that_wait_in_different_groups(self):
+        with Job("groups", 1) as job:
+            look = job.top(lambda look: look["ranks"][1]["waits"] or look["ranks"][1]["state"] != "runs")
+            self.assertEqual(look["ranks"][1]["call"]["op"], "barrier")
+            self.assertEqual(look["ranks"][1]["call"]["group"], "0-1")
+
+    def test_a_dead_rank(self):
+        """The others hold out for the second that they have after a failure: long enough to look."""
+        with Job("kill", 0) as job:
+            look = job.top(lambda look: look["ranks"][0]["state"] == "ended")
+            self.assertEqual(look["ranks"][0]["end"], "signal 9 (SIGKILL)")
+            self.assertTrue(look["ranks"][0]["joined"])
+            self.assertEqual(look["ranks"][0]["call"]["op"], "all_reduce")
+
+    def test_who_comes_late(self):
+        with Job("late", 1, calls=200) as job:
+            look = job.top(waits(0, 2))
+            group = look["groups"][0]
+            self.assertEqual((group["ranks"], group["last_rank"]), ("0-2", 1))
+            self.assertGreater(group["last_count"], 190)
+            self.assertGreater(group["late_usec"], 200)
+            self.assertRegex(job.text(), r"group 0-2: rank 1 came last in \d+ of the last \d+ calls")
+
+    def test_a_process_without_launcher(self):
+        with Job("away", 1) as job:
+            look = job.top(waits(0, 2))
+            pid = str(look["ranks"][0]["pid"])
+            other = json.loads(tutti("top", "--json", "--once", "--pid", pid).stdout)
+            self.assertEqual([rank["pid"] for rank in other["ranks"]], [rank["pid"] for rank in look["ranks"]])
+            self.assertEqual([rank["call"]["seq"] for rank in other["ranks"]],
+                             [rank["call"]["seq"] for rank in look["ranks"]])
+            self.assertEqual(other["program"], "hang")
+        done = tutti("top", "--once", "--pid", str(os.getpid()), check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("shares no memory", done.stderr)
+
+    def test_which_job(self):
+        with Job("away", 0, flags=["--rdzv-id=some-job-of-mine"]) as job:
+            job.top(waits(1))
+            self.assertIn("wait for rank 0", tutti("top", "--once", "some-job-of-mine").stdout)
+        done = tutti("top", "--once", "no such job", check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such job", done.stderr)
+        self.assertEqual(tutti("top", "a", "--pid=3", check=False).returncode, 2)
+        self.assertEqual(tutti("top", "--interval=0", check=False).returncode, 2)
+
+    def test_lines_until_the_job_ends(self):
+        with Job("away", 0) as job:
+            job.top(waits(1))
+            watcher = subprocess.Popen([TUTTI, "top", "--interval=0.05", str(job.process.pid)], stdout=subprocess.PIPE,
+                                       text=True)
+            for line in watcher.stdout:
+                if "wait for rank 0" in line:
+                    break
+        rest = watcher.stdout.read()
+        watcher.stdout.close()
+        self.assertEqual(watcher.wait(DEADLINE), 0)
+        self.assertIn("the job ended", rest)
+
+    def test_on_a_terminal(self):
+        with Job("away", 0) as job:
+            job.top(waits(1))
+            pid, fd = pty.fork()
+            if pid == 0:
+                os.execv(TUTTI, [TUTTI, "top", "--interval=0.1", str(job.process.pid)])
+            seen = b""
+            while seen.count(b"\033[H") < 3:
+                seen += os.read(fd, 65536)
+            os.write(fd, b"q")
+            try:
+                while chunk := os.read(fd, 65536):
+                    seen += chunk
+            except OSError:
+                pass
+            self.assertEqual(os.waitpid(pid, 0)[1], 0)
+            os.close(fd)
+            self.assertIn(b"\033[?1049h", seen)
+            self.assertTrue(seen.rstrip().endswith(b"\033[?25h\033[?1049l"), seen[-40:])
+
+
+class Trace(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "out.json")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def read(self, ranks):
+        """The events by phase; slices by call and rank. Checks what every trace must fulfil."""
+        with open(self.path, encoding="utf-8") as file:
+            trace = json.load(file)
+        events = {}
+        for event in trace["traceEvents"]:
+            events.setdefault(event["ph"], []).append(event)
+        rows, calls = {}, {}
+        for s in events["X"]:
+            rows.setdefault((s["pid"], s["tid"]), []).append((s["ts"], s["ts"] + s["dur"]))
+            calls.setdefault((s["args"]["group"], s["args"]["seq"]), {})[s["pid"]] = s
+        for row in rows.values():
+            for (_, end), (begin, _) in zip(sorted(row), sorted(row)[1:]):
+                self.assertLessEqual(end, begin + 0.002)
+        names = {e["pid"]: e["args"]["name"] for e in events["M"] if e["name"] == "process_name"}
+        self.assertEqual(names, {rank: f"rank {rank}" for rank in range(ranks)})
+        ends = {}
+        for e in events.get("s", []) + events.get("f", []):
+            ends.setdefault(e["id"], []).append(e["ph"])
+            self.assertTrue(any(b - 0.002 <= e["ts"] <= t + 0.002 for b, t in rows[e["pid"], e["tid"]]))
+        self.assertTrue(all(sorted(phases) == ["f", "s"] for phases in ends.values()))
+        return events, calls
+
+    def check_overlap(self, calls, ranks):
+        """No rank is through with a call before all have begun it: so it is on the one clock, too."""
+        whole = [by for by in calls.values() if len(by) == ranks]
+        self.assertGreater(len(whole), 900)
+        for by in whole:
+            latest = max(s["ts"] for s in by.values())
+            earliest = min(s["ts"] + s["dur"] for s in by.values() if s["args"]["state"] == "done")
+            self.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: a call of less than one has no end of its own
+
+    def test_a_hung_job(self):
+        with Job("stop", 2) as job:
+            job.top(waits(0, 1))
+            tutti("trace", str(job.process.pid), "-o", self.path)
+            events, calls = self.read(3)
+            self.check_overlap(calls, 3)
+            open_calls = [s for s in events["X"] if s["args"]["state"] == "under way"]
+            self.assertEqual({s["pid"] for s in open_calls}, {0, 1})
+            self.assertEqual(open_calls[0]["args"]["bytes"], 400)
+            self.assertEqual(open_calls[0]["args"]["dtype"], "f32")
+            self.assertRegex(open_calls[0]["args"]["at"], r"^hang\.c:\d+$")
+            said = {(e["pid"], e["name"]) for e in events["i"]}
+            self.assertLessEqual({(0, "waits for rank 2"), (1, "waits for rank 2"), (2, "STOPPED")}, said)
+
+    def test_arrows_lead_from_the_last(self):
+        with Job("late", 0, calls=500) as job:
+            job.top(waits(1, 2))
+            tutti("trace", str(job.process.pid), "-o", self.path)
+        events, _ = self.read(3)
+        self.assertGreater(len(events["s"]), 400)
+        self.assertGreater(sum(e["pid"] == 0 for e in events["s"]), 0.9 * len(events["s"]))
+
+    def test_when_the_job_ends(self):
+        job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", f"--trace={self.path}", HANG,
+                              str(CALLS), "finish", "0"], capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        _, calls = self.read(2)
+        self.check_overlap(calls, 2)
+
+    def test_when_a_rank_is_killed(self):
+        job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=3", f"--trace={self.path}", HANG,
+                              str(CALLS), "kill", "1"], capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(job.returncode, 137, job.stderr)
+        events, calls = self.read(3)
+        self.check_overlap(calls, 3)
+        self.assertIn((1, "DEAD: signal 9 (SIGKILL)"), {(e["pid"], e["name"]) for e in events["i"]})
+        self.assertTrue({"failed"} <= {s["args"]["state"] for s in events["X"] if s["pid"] != 1})
+
+    def test_a_file_that_cannot_be_written(self):
+        job = subprocess.run([TUTTI, "run", "--standalone", "--trace=/nowhere/at/all", "true"], capture_output=True,
+                             text=True, timeout=DEADLINE)
+        self.assertEqual(job.returncode, 0)
+        self.assertIn("/nowhere/at/all", job.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
