@@ -12,7 +12,7 @@ import unittest
 
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
-DEADLINE = 30
+DEADLINE = 15
 CALLS = 1500
 
 
