@@ -2,6 +2,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "comm/collective/algorithms.h"
 #include "elastic/report.h"
 
 #include <jansson.h>
@@ -113,6 +114,8 @@ static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
     json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "group",
                              tt__recorder_group_ranks(rank->recorder, record->group), "at", site, "state",
                              state_name(record), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
+    if (args && record->algorithm)
+        json_object_set_new(args, "algorithm", json_string(tt__algorithm_name(record->algorithm)));
     uint64_t bytes = tt__record_bytes(record);
     if (!args || !bytes)
         return args;

@@ -218,8 +218,7 @@ static void record(tt_work *work, int flags) {
     tt__record_ready(work->record, flags & TT__RECORD_ASYNC ? TT__CALL_QUEUED : TT__CALL_BEGUN);
 }
 
-/* The call that runs alone in the group, from what it waits for on. */
-static tt_status run_on(tt_work *work) {
+static tt_status run_to_end(tt_work *work) {
     tt_group *group = work->group;
     TT__TRY(tt__wait_alone(work));
     tt_status status = TT_OK;
@@ -245,6 +244,14 @@ static tt_status run_on(tt_work *work) {
     tt__world_lock(group->world);
     tt__group_fail(group);
     tt__world_unlock(group->world);
+    return status;
+}
+
+/* The call that runs alone in the group, from what it waits for on. */
+static tt_status run_on(tt_work *work) {
+    tt_status status = run_to_end(work);
+    if (status)
+        tt__record_done(work->record, work->record_number, TT__CALL_FAILED, true);
     return status;
 }
 

@@ -15,8 +15,7 @@
 
 static void wake(int fd) {
     uint64_t one = 1;
-    ssize_t n;
-    while ((n = write(fd, &one, sizeof one)) < 0 && errno == EINTR)
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
 }
 

@@ -27,7 +27,7 @@ class Job:
     """A job that ends with the block, also in the ways that hang."""
 
     def __init__(self, what, rank, nproc=3, flags=(), calls=CALLS):
-        self.argv = [TUTTI, "run", "--standalone", f"--nproc-per-node={nproc}", "--grace-period=0.2", *flags, HANG,
+        self.argv = [TUTTI, "run", "--master-port=0", f"--nproc-per-node={nproc}", "--grace-period=0.2", *flags, HANG,
                      str(calls), what, str(rank)]
 
     def __enter__(self):
@@ -87,7 +87,7 @@ class Top(unittest.TestCase):
             self.assertEqual(look["ranks"][1]["call"]["group"], "0-1")
 
     def test_a_dead_rank(self):
-        """The others hold out for the second that they have after a failure: long enough to look."""
+        """The launcher gives the others a second to end: long enough to look."""
         with Job("kill", 0) as job:
             look = job.top(lambda look: look["ranks"][0]["state"] == "ended")
             self.assertEqual(look["ranks"][0]["end"], "signal 9 (SIGKILL)")
@@ -210,6 +210,8 @@ class Trace(unittest.TestCase):
             self.assertEqual({s["pid"] for s in open_calls}, {0, 1})
             self.assertEqual(open_calls[0]["args"]["bytes"], 400)
             self.assertEqual(open_calls[0]["args"]["dtype"], "f32")
+            done = [s for s in events["X"] if s["args"]["state"] == "done"]
+            self.assertEqual({s["args"]["algorithm"] for s in done}, {"inline"})
             self.assertRegex(open_calls[0]["args"]["at"], r"^hang\.c:\d+$")
             said = {(e["pid"], e["name"]) for e in events["i"]}
             self.assertLessEqual({(0, "waits for rank 2"), (1, "waits for rank 2"), (2, "STOPPED")}, said)
@@ -230,7 +232,8 @@ class Trace(unittest.TestCase):
         self.check_overlap(calls, 2)
 
     def test_when_a_rank_is_killed(self):
-        job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=3", f"--trace={self.path}", HANG,
+        job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=3", "--grace-period=0.2",
+                              f"--trace={self.path}", HANG,
                               str(CALLS), "kill", "1"], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual(job.returncode, 137, job.stderr)
         events, calls = self.read(3)
