@@ -306,10 +306,23 @@ static void peer_dies(tt_group *group, int rank, int world) {
     CHECK_TEXT("rank 1");
 }
 
+/* The connection has ended, and been noticed, before the call begins. */
+static void peer_is_dead(tt_group *group, int rank, int world) {
+    static float values[1 << 20];
+    (void)world;
+    CHECK_OK(tt_all_reduce(group, values, 1 << 20, TT_F32, TT_SUM));
+    if (rank == 1)
+        _exit(0);
+    usleep(200000);
+    CHECK(tt_all_reduce(group, values, 1 << 20, TT_F32, TT_SUM) == TT_ERR_PEER);
+    CHECK_TEXT("rank 1");
+}
+
 static void a_dead_peer_is_named(void **state) {
     (void)state;
     over_all_transports(2, peer_dies);
     over_all_transports(3, peer_dies);
+    over_all_transports(2, peer_is_dead);
 }
 
 static void impossible_calls(tt_group *group, int rank, int world) {
