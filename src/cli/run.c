@@ -370,6 +370,13 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
     return exit_code;
 }
 
+/* Whom the store refused, above all. */
+static void print_log(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    if (level >= TT_LOG_WARNING)
+        fprintf(stderr, "tutti run: %s\n", line);
+}
+
 int tt__cmd_run(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {0};
@@ -386,5 +393,6 @@ int tt__cmd_run(int argc, char **argv) {
         return tt__cli_usage_error("run", "expected a program to run");
     if (hand_down_secret(&job, &flags))
         return fail(TT__EXIT_FAILED);
+    tt_set_log(print_log, NULL);
     return run(&job, &flags, argv + program, argc - program);
 }

@@ -163,12 +163,15 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     if (status == TT_ERR_TIMEOUT)
         return tt__fail(
             status, "no answer to the handshake. Is a TCPStore serving there? (PyTorch 1.x's needs the 1.13 dialect)");
-    if (client->ended || (!status && tt__store_number(echo, 4) != nonce))
-        return lose(client, tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: %s",
-                                     client->ended
-                                         ? "it closed the connection (a store may also refuse who proves nothing: see "
-                                           "TT_SECRET; or have no more descriptors)"
-                                         : "it answered the handshake with other bytes"));
+    if (client->ended)
+        return lose(client, tt__fail(TT_ERR_PROTOCOL,
+                                     "who listens there closed the connection: it is no TCPStore of PyTorch 2.x, or a "
+                                     "store that refuses who proves nothing (TT_SECRET or TT_SECRET_FILE must be as "
+                                     "its server's), or it has no more descriptors"));
+    if (!status && tt__store_number(echo, 4) != nonce)
+        return lose(client,
+                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: it answered the "
+                                              "handshake with other bytes"));
     return status;
 }
 
