@@ -409,6 +409,28 @@ static void the_end_of_a_link_ends_its_messages(void **state) {
     }
 }
 
+/* Who writes first finds that nobody reads any more; what the peer said before it went still counts. */
+static void last_words_are_heard(void **state) {
+    (void)state;
+    lab *lab = lab_open(SOCKETS, 2);
+    tt__messages *messages = lab->nodes[0].messages;
+    tt__message s;
+    tt__news news;
+    tt_status status;
+    uint32_t seq;
+    char text[32];
+    tt__news_send(lab->nodes[1].messages, 3, (const int[]){0}, 1, TT__NEWS_FAILED, TT_ERR_TIMEOUT, 8, "why");
+    tt__messages_close(lab->nodes[1].messages, true);
+    lab->n = 1;
+    for (int i = 0; i < 3; i++)
+        send_it(lab, &s, 0, 1, tag(1), source, 100);
+    settle(lab);
+    assert_int_equal(tt__link_check(messages, 1), TT_ERR_PEER);
+    assert_true(tt__news_of(messages, 1, 3, &news, &status, &seq, text, sizeof text));
+    assert_string_equal(text, "why");
+    lab_close(lab);
+}
+
 static void a_ring_with_impossible_counters_ends(void **state) {
     (void)state;
     lab *lab = lab_open(RINGS, 2);
@@ -714,6 +736,7 @@ int main(void) {
         cmocka_unit_test(mismatches_are_told_to_both),
         cmocka_unit_test(messages_are_taken_back),
         cmocka_unit_test(the_end_of_a_link_ends_its_messages),
+        cmocka_unit_test(last_words_are_heard),
         cmocka_unit_test(a_ring_with_impossible_counters_ends),
         cmocka_unit_test(random_traffic_arrives),
         cmocka_unit_test(waiting_callers_and_the_thread_share_the_links),

@@ -113,8 +113,10 @@ struct tt__link {
     tt__messages *messages;
     tt__link *next; /* in messages->active */
     int peer;
-    bool tcp, ended, left; /* left: the peer has said goodbye */
-    tt_status status;      /* if ended */
+    bool tcp, ended;
+    bool left;        /* the peer has said goodbye */
+    bool broken;      /* nothing can be written any more */
+    tt_status status; /* if ended */
     char why[128];
     char where[80]; /* the peer's address */
 

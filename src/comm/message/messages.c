@@ -152,6 +152,8 @@ static bool serve(tt__link *link) {
     bool any = tt__link_pump(link);
     if (tt__link_wants_write(link))
         any |= tt__link_flush(link);
+    if (link->broken && !any && !link->ended)
+        tt__link_end(link, TT_ERR_PEER, "%s", link->why);
     return any;
 }
 

@@ -22,8 +22,11 @@ static bool inside_chunk(const tt__link *link) { return link->chunk && (link->ch
 
 static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
 
+/* Nothing more goes out. What the peer said before may still have to be read: the link ends when that is done. */
+static void break_off(tt__link *link) { link->broken = true; }
+
 void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
-    if (link->ended)
+    if (link->ended || link->broken)
         return;
     frame->magic = TT__FRAME_MAGIC;
     frame->credit = link->credit;
@@ -33,7 +36,7 @@ void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t b
         const struct iovec parts[2] = {{frame, sizeof *frame}, {(void *)(uintptr_t)body, bytes}};
         ssize_t n = link->ops->send(link, parts, bytes ? 2 : 1);
         if (n < 0) {
-            tt__link_end(link, TT_ERR_PEER, "%s", link->why);
+            break_off(link);
             return;
         }
         sent = (size_t)n;
@@ -129,7 +132,7 @@ static size_t write_once(tt__link *link) {
     }
     ssize_t sent = n ? link->ops->send(link, parts, n) : 0;
     if (sent < 0) {
-        tt__link_end(link, TT_ERR_PEER, "%s", link->why);
+        break_off(link);
         return 0;
     }
     size_t rest = (size_t)sent;
@@ -143,7 +146,7 @@ static size_t write_once(tt__link *link) {
 }
 
 static bool something_waits(const tt__link *link) {
-    return link->chunk || link->sending.first || link->out_at < link->out.size;
+    return !link->broken && (link->chunk || link->sending.first || link->out_at < link->out.size);
 }
 
 bool tt__link_flush(tt__link *link) {
