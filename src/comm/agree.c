@@ -149,15 +149,19 @@ tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set) {
     return job;
 }
 
-const char *tt__group_text(const tt_group *group, char *text, size_t size) {
+const char *tt__group_list(const tt_group *group, char *text, size_t size) {
     tt__rankset job = {0};
-    char list[160];
     for (int r = 0; r < group->size; r++)
         tt__rankset_add(&job, group->ranks[r]);
+    return tt__rankset_list(&job, text, size);
+}
+
+const char *tt__group_text(const tt_group *group, char *text, size_t size) {
+    char list[160];
     if (group->size == group->world->size)
         snprintf(text, size, "the group");
     else
-        snprintf(text, size, "the group of ranks %s", tt__rankset_list(&job, list, sizeof list));
+        snprintf(text, size, "the group of ranks %s", tt__group_list(group, list, sizeof list));
     return text;
 }
 

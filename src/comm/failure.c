@@ -51,8 +51,8 @@ static const char *meanwhile(const tt_work *work, char *text, size_t size) {
     return text;
 }
 
-/* What rank r of the group, on another host, said last. */
-static tt_status check_news(const tt_work *work, int r) {
+/* What rank r of the group says of itself: TT_OK if it is a member; *left: it is none any more, but did not fail. */
+static tt_status check_news(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group, *top = group->parent ? group->parent : group;
     tt__news news;
     tt_status status;
@@ -61,29 +61,30 @@ static tt_status check_news(const tt_work *work, int r) {
     if (!group->world->messages ||
         !tt__news_of(group->world->messages, group->ranks[r], top->id, &news, &status, &seq, said, sizeof said))
         return TT_OK;
-    if (news != TT__NEWS_LEFT)
+    *left = news == TT__NEWS_LEFT;
+    if (!*left)
         return tt__fail(status, "%s", said);
     return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], seq,
                     meanwhile(work, text, sizeof text));
 }
 
-/* What rank r of the group says of itself. */
-static tt_status check_state(const tt_work *work, int r) {
+static tt_status check_state(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group;
     const tt__area *area = group->areas[r];
     char text[400];
     if (!area)
-        return check_news(work, r);
+        return check_news(work, r, left);
     uint32_t state = atomic_load_explicit(&area->state, memory_order_acquire);
     uint32_t id = atomic_load_explicit(&area->group, memory_order_acquire);
-    if (id != group->id && id != TT__FORMING) /* it was so long ago that the place has been taken */
-        return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r], meanwhile(work, text, sizeof text));
-    if (state == TT__LEFT)
-        return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
-                        meanwhile(work, text, sizeof text));
-    if (state == TT__FAILED)
+    if (id == group->id && state == TT__FAILED)
         return tt__fail(area->failure, "%.*s", (int)sizeof area->failure_text - 1, area->failure_text);
-    return TT_OK;
+    *left = state == TT__LEFT || (id != group->id && id != TT__FORMING);
+    if (!*left)
+        return TT_OK;
+    if (id != group->id) /* it was so long ago that the place has been taken */
+        return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r], meanwhile(work, text, sizeof text));
+    return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
+                    meanwhile(work, text, sizeof text));
 }
 
 /* "rank 3 (pid 1234)"; the pid only where it means something to this process. */
@@ -155,7 +156,8 @@ static bool still_waits_for(const tt_work *work, int r) {
 /* After a message failed: what is wrong with rank r? */
 tt_status tt__check_rank(tt_work *work, int r) {
     tt_status status = check_process(work, work->group->ranks[r], tt__now_ms());
-    tt_status said = check_state(work, r);
+    bool left = false;
+    tt_status said = check_state(work, r, &left);
     return said ? said : status;
 }
 
@@ -189,16 +191,18 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
+/* A rank that is not waited for may leave; but if it failed, so has the group. */
 tt_status tt__check_peers(tt_work *work, bool processes) {
     int64_t now = processes ? tt__now_ms() : 0;
     tt__rankset set = {0};
     tt__work_waits_for(work, &set);
-    for (int r = tt__rankset_next(&set, 0); r >= 0; r = r + 1 < TT__MAX_RANKS ? tt__rankset_next(&set, r + 1) : -1) {
+    for (int r = 0; r < work->group->size; r++) {
+        bool waited_for = tt__rankset_has(&set, r), left = false;
         if (r == work->group->rank)
             continue;
-        tt_status status = processes ? check_process(work, work->group->ranks[r], now) : TT_OK;
-        tt_status said = check_state(work, r); /* knows more than the process's end */
-        if ((status || said) && still_waits_for(work, r) && !does_without(work, r))
+        tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
+        tt_status said = check_state(work, r, &left); /* knows more than the process's end */
+        if (waited_for ? (status || said) && still_waits_for(work, r) && !does_without(work, r) : said && !left)
             return said ? said : status;
     }
     return TT_OK;

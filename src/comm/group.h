@@ -57,6 +57,7 @@ struct tt_group {
     bool spin;                    /* ranks and CPUs are such that a short busy wait pays */
     uint8_t turns[TT__MAX_WORLD]; /* the order in which this rank turns to the others, itself last: tt__turns() */
     bool turns_known, turns_by_place;
+    _Atomic uintptr_t user;     /* the thread that used it last; 0: none yet */
     bool unrung;                /* something was published and those asleep for it were not rung yet */
     tt_work *queue, *queue_end; /* works not yet done, in order */
     tt_work *loose;             /* likewise, but in no order: sends and receives */
@@ -130,6 +131,9 @@ void tt__work_text(const tt_work *work, char *text, size_t size);
 
 /* "the group", "the group of ranks 0-3"; `text` is returned. */
 const char *tt__group_text(const tt_group *group, char *text, size_t size);
+
+/* "0-3, 8": the group's ranks. */
+const char *tt__group_list(const tt_group *group, char *text, size_t size);
 
 /* What rank r, of this host, called as number `seq` of the group: its text and word, from its flight recorder. False: it did not come so far, or it is
  * too long ago. */
@@ -223,6 +227,15 @@ void tt__native_abort(tt_group *group, const char *reason);
 
 /* This process has nothing more to say in the group: it left (status 0) or failed. */
 void tt__say(tt_group *group, tt_status status, const char *text);
+
+/* ---- deadlock.c. The lock is held; it is given back while other hosts are asked. */
+
+/* Do ranks wait for each other in different calls, this one among them or behind them? TT_ERR_MISMATCH, recorded: who, and in which calls. To be asked
+ * every now and then by a rank that has published whom it waits for. */
+tt_status tt__check_deadlock(tt__world *world);
+
+/* Nobody but the calling thread seems to use this process's groups. */
+bool tt__one_thread(const tt__world *world);
 
 /* ---- inner_groups.c */
 

@@ -48,10 +48,11 @@ enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* p
 /* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even and unchanged. */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
-    uint32_t group, seq; /* which call; seq 0: a receive */
-    int32_t whom;        /* the first rank of the job that has not come; -1: any */
-    uint64_t since;      /* ticks */
-    uint32_t record;     /* number of the call's record */
+    uint32_t group, seq;  /* which call; seq 0: a receive */
+    int32_t whom;         /* the first rank of the job that has not come; -1: any */
+    uint64_t since;       /* ticks */
+    uint32_t record;      /* number of the call's record */
+    bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
 /* Where a group's ranks are named. */

@@ -12,11 +12,16 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000;
-enum { CHECK_MS = 50, SPINS_PER_LOOK = 32 };
+enum {
+    CHECK_MS = 50,
+    GRACE_MS = 500, /* of a work whose peers have all done their part */
+    SPINS_PER_LOOK = 32
+};
 
 static void pause_cpu(void) {
 #if defined(__x86_64__)
@@ -78,8 +83,11 @@ static tt_work *blocking(tt_work *work) {
 static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing) {
     char ranks[256], call[256], name[192];
     tt__rankset job = tt__job_ranks(work->group, missing);
-    tt__rankset_text(&job, ranks, sizeof ranks);
     tt__work_text(work, call, sizeof call);
+    if (!tt__rankset_count(&job))
+        snprintf(ranks, sizeof ranks, "rank %d", work->group->world->rank);
+    else
+        tt__rankset_text(&job, ranks, sizeof ranks);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
                     work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)work->call.timeout_ms,
                     work->seq, tt__group_text(work->group, name, sizeof name));
@@ -88,10 +96,19 @@ static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing) {
 /* For those who look from outside: whom this process waits for. */
 static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     int whom = tt__rankset_next(missing, 0);
-    tt__recorder *recorder = &tt__world_control(work->group->world)->recorder;
-    if (whom >= 0)
-        tt__recorder_wait(recorder, work->group->id, work->seq, work->group->ranks[whom], work->record_number,
-                          work->record ? work->record->begin : tt__ticks());
+    tt__world *world = work->group->world;
+    tt__recorder *recorder = &tt__world_control(world)->recorder;
+    const tt_work *top = work;
+    if (whom < 0)
+        return;
+    whom = work->group->ranks[whom];
+    while (top->parent)
+        top = top->parent;
+    recorder->waiting.several_threads = !tt__one_thread(world);
+    if (recorder->waiting.several_threads && world->hosts > 1)
+        whom = TT_ANY_SOURCE; /* all that other hosts learn */
+    tt__recorder_wait(recorder, top->group->id, top->seq, whom, top->record_number,
+                      top->record ? top->record->begin : tt__ticks());
 }
 
 static void note_going_on(tt__world *world) {
@@ -109,18 +126,22 @@ static tt_status look_closely(tt_work *waiter) {
     tt_work *work = blocking(waiter);
     int64_t now = tt__now_ms(),
             deadline = work->deadline_ms < waiter->deadline_ms ? work->deadline_ms : waiter->deadline_ms;
-    bool processes = now - world->last_check_ms >= CHECK_MS;
+    bool processes = now - waiter->looked_ms >= CHECK_MS;
     tt__rankset missing = {0};
     tt_status status =
         work->phase == TT__PUBLISHED && tt__disagrees(work->group, work->wait.target) ? tt__agree(work) : TT_OK;
     if (!status)
         status = tt__check_peers(work, processes);
     if (processes)
-        world->last_check_ms = now;
+        world->last_check_ms = waiter->looked_ms = now;
     tt__work_waits_for(work, &missing);
-    if (processes)
+    if (processes && !status) {
         note_waiting(work, &missing);
-    if (!status && now >= deadline && tt__rankset_count(&missing))
+        status = tt__check_deadlock(world);
+        if (group->failed)
+            return group->failed;
+    }
+    if (!status && now >= deadline + (tt__rankset_count(&missing) ? 0 : GRACE_MS))
         status = fail_timeout(work, &missing);
     return status ? tt__group_fail(work->group) : TT_OK;
 }

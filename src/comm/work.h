@@ -67,6 +67,7 @@ struct tt_work {
     tt_status status;
     int source;
     int64_t deadline_ms;
+    int64_t looked_ms;  /* when whoever waits for it last looked after its peers */
     tt__record *record; /* in the recorder; of a child, its parent's */
     uint32_t record_number;
 

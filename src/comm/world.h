@@ -63,8 +63,10 @@ typedef struct tt__world {
     tt__tuning *tuning;       /* rank 0's table of algorithms; NULL: the built-in one */
     uint32_t groups_named;    /* by this process: see tt__group_name() */
     uint32_t sleepers;        /* threads of this process that sleep */
-    int asking;     /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
-    uint32_t moves; /* how often a machine took a step: tells a waiting caller that something happens */
+    int asking;      /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
+    uint32_t moves;  /* how often a machine took a step: tells a waiting caller that something happens */
+    uint64_t circle; /* of ranks that wait for each other, as last seen; and since when: deadlock.c */
+    int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;
 } tt__world;
