@@ -106,12 +106,28 @@ void mpi_close(void *engine) {
     mpi_unlock();
 }
 
+/* An MPI library that doesn't understand its launcher, since that is another MPI's, thinks that it was started alone. */
+static tt_status check_launcher(int size) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *started = getenv(names[i]);
+        if (size == 1 && started && atoi(started) > 1)
+            return mpi_host->fail(
+                TT_ERR_UNSUPPORTED,
+                "the launcher started %s processes (%s), but MPI runs alone in this one: the launcher "
+                "belongs to another MPI than the back end",
+                started, names[i]);
+    }
+    return TT_OK;
+}
+
 tt_status mpi_ranks(int *rank, int *world_size) {
     mpi_lock();
     tt_status status = mpi_start(NULL);
     if (!status) {
         MPI_Comm_rank(MPI_COMM_WORLD, rank);
         MPI_Comm_size(MPI_COMM_WORLD, world_size);
+        status = check_launcher(*world_size);
     }
     mpi_unlock();
     return status;
