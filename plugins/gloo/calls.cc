@@ -213,6 +213,12 @@ uint64_t slot_of(int tag, size_t bytes) {
     return UINT64_C(1) << 63 | uint64_t(uint32_t(tag)) << 31 | (bytes & 0x7fffffff);
 }
 
+// What waits for a message says false when it was told to stop.
+void must(bool came) {
+    if (!came)
+        throw gloo::IoException("the message was given up");
+}
+
 } // namespace
 
 std::function<void()> collective(Engine *engine, const tt_call &call) {
@@ -240,11 +246,11 @@ std::function<void()> message(Engine *engine, const tt_call &call, Request *requ
     size_t bytes = call.count * host->dtype_size(call.dtype);
     uint64_t slot = slot_of(call.tag, bytes);
     void *data = is_send ? const_cast<void *>(call.send) : call.recv;
-    std::shared_ptr<gloo::transport::UnboundBuffer> buffer =
-        engine->context->createUnboundBuffer(bytes ? data : &empty[is_send], bytes ? bytes : 1);
+    request->buffer = engine->context->createUnboundBuffer(bytes ? data : &empty[is_send], bytes ? bytes : 1);
+    auto buffer = request->buffer.get();
     if (is_send) {
         buffer->send(call.root, slot);
-        return [buffer, limit = deadline(call)] { buffer->waitSend(nullptr, limit); };
+        return [buffer, limit = deadline(call)] { must(buffer->waitSend(nullptr, limit)); };
     }
     if (call.root == TT_ANY_SOURCE) {
         std::vector<int> others;
@@ -255,7 +261,7 @@ std::function<void()> message(Engine *engine, const tt_call &call, Request *requ
     } else {
         buffer->recv(call.root, slot);
     }
-    return [buffer, request, limit = deadline(call)] { buffer->waitRecv(&request->source, limit); };
+    return [buffer, request, limit = deadline(call)] { must(buffer->waitRecv(&request->source, limit)); };
 }
 
 } // namespace tutti

@@ -4,6 +4,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 
@@ -16,6 +17,7 @@ void Engine::finish(Request *request, tt_status status, const std::string &error
     request->status = status;
     request->error = error;
     request->done = true;
+    messages.erase(request->buffer);
     ended.notify_all();
 }
 
@@ -54,6 +56,10 @@ void Engine::start(Request *request) {
 }
 
 void Engine::start_own(Request *request) {
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        messages.insert(request->buffer);
+    }
     request->thread = std::thread([this, request] { run(request); });
 }
 
@@ -69,8 +75,31 @@ Engine::~Engine() {
 
 namespace {
 
+// gloo writes to sockets whose peer may be gone, which ends a process that does not ignore SIGPIPE. While this lives the thread does, as do those that
+// it starts.
+class WithoutSigpipe {
+  public:
+    WithoutSigpipe() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~WithoutSigpipe() {
+        const timespec now = {};
+        if (!sigismember(&before_, SIGPIPE))
+            sigtimedwait(&pipe_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    WithoutSigpipe(const WithoutSigpipe &) = delete;
+    WithoutSigpipe &operator=(const WithoutSigpipe &) = delete;
+
+  private:
+    sigset_t pipe_, before_;
+};
+
 // Run `f`; what it throws becomes a status.
 template <typename F> tt_status caught(const char *what, F f) {
+    WithoutSigpipe guard;
     try {
         return f();
     } catch (const std::bad_alloc &) {
@@ -117,10 +146,23 @@ tt_status open_engine(void **out, const tt_backend_member *member) {
     });
 }
 
+// Closing gloo's connections wakes nobody who waits for them; a wait that times out does: it breaks all of them. What waits for any source it leaves
+// alone, so messages are told one by one.
 void abort_engine(void *engine) {
     auto e = static_cast<Engine *>(engine);
-    if (!e->aborted.exchange(true))
-        e->context->closeConnections();
+    static uint8_t nothing;
+    if (e->aborted.exchange(true))
+        return;
+    try {
+        e->context->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, std::chrono::milliseconds(1));
+    } catch (const std::exception &) {
+        // as it should be
+    }
+    std::lock_guard<std::mutex> lock(e->mutex);
+    for (auto &buffer : e->messages) {
+        buffer->abortWaitSend();
+        buffer->abortWaitRecv();
+    }
 }
 
 // By now nothing is under way, or it was aborted.

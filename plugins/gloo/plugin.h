@@ -9,6 +9,7 @@
 #include <tutti/backend.h>
 
 #include <gloo/rendezvous/context.h>
+#include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,9 +29,10 @@ extern const tt_backend_host *host;
 // One call under way. `run` is its work, in the thread that carries it out.
 struct Request {
     std::function<void()> run;
-    std::thread thread; // of a send or receive
-    int source = -1;    // of a receive
-    bool done = false;  // guarded, with the two below, by Engine::mutex
+    std::thread thread; // of a send or receive, as are the next two
+    std::shared_ptr<gloo::transport::UnboundBuffer> buffer;
+    int source = -1;
+    bool done = false; // guarded, with the two below, by Engine::mutex
     tt_status status = TT_OK;
     std::string error;
 };
@@ -41,7 +44,8 @@ struct Engine {
 
     std::mutex mutex;
     std::condition_variable begun, ended;
-    std::deque<Request *> queue; // collectives to be run
+    std::deque<Request *> queue;                                        // collectives to be run
+    std::set<std::shared_ptr<gloo::transport::UnboundBuffer>> messages; // under way
     bool closing = false;
     std::atomic<bool> aborted{false};
     std::thread runner;

@@ -4,7 +4,7 @@
  * lacks of types and reduce ops is made up for around a part: its input is converted to memory of the part's own, its output back (plugin_convert.c).
  *
  * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine says `serial`, one after
- * the other; sends and receives at once. They advance in whatever call comes next on the group. */
+ * the other; sends and receives at once. A call may begin with questions to the other ranks, whether they make the same (plugin_agree.c). They advance in whatever call comes next on the group. */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
@@ -22,6 +22,8 @@ typedef struct tt__meeting_place {
 typedef struct tt__part {
     tt_call call; /* what the engine is asked for */
     enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
+    tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__part *part); /* a question to the
+                                  others, asked and answered before the next part is begun; NULL: none */
     void *request;
     int source;
     void *memory; /* of its own, or NULL */
@@ -34,6 +36,7 @@ typedef struct tt__part {
 typedef struct tt__task {
     struct tt__task *next; /* among those given up */
     size_t count, begun;   /* parts; how many have been begun */
+    bool refused;          /* the engine refused to begin a part: the work fails, the group doesn't */
     tt__part parts[];
 } tt__task;
 
@@ -46,6 +49,8 @@ typedef struct tt__plugin {
     uint32_t subgroups;       /* made so far */
     tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
     uint8_t *bytes;           /* (size): of Tutti's own messages */
+    bool unchecked;           /* TT_BACKEND_CHECK=0: ranks are trusted to make the same calls */
+    char refusal[256];        /* what the engine said last of a call that it would not begin */
     pthread_mutex_t lock;     /* of `reason` */
     char reason[256];         /* why it was aborted */
     _Atomic bool aborted;
@@ -65,6 +70,16 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
 
 /* The engine is through: put the result where it belongs. */
 void tt__part_finish(const tt__part *part);
+
+/* ---- plugin_agree.c */
+
+enum { TT__CHECKS_MAX = 2 };
+
+/* The questions that are asked before the call: whether all ranks make the same. Appends to `parts`, counts in *n. */
+tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);
+
+/* "all_reduce(f32 x 512, sum) at train.c:88" */
+const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size);
 
 /* ---- plugin_queue.c: the engine table's submit, wait, progress, forget */
 

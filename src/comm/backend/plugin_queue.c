@@ -51,17 +51,18 @@ static bool is_empty(const tt_call *call) {
 static tt__task *make_task(const tt_group *group, const tt_call *call) {
     bool several = call->op == TT_OP_ALL_REDUCE_COALESCED || call->op == TT_OP_BATCH_ISEND_IRECV;
     size_t n = several ? call->buffers : 1;
-    tt__task *task = calloc(1, sizeof *task + n * sizeof task->parts[0]);
+    tt__task *task = calloc(1, sizeof *task + (n + TT__CHECKS_MAX) * sizeof task->parts[0]);
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
-    for (size_t i = 0; i < n; i++) {
+    tt_status status = is_loose(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
+    for (size_t i = 0; i < n && !status; i++) {
         tt_call one = nth_call(call, i);
-        if (is_empty(&one))
-            continue;
-        if (tt__part_make(&task->parts[task->count++], group, &one)) {
-            tt__task_free(task);
-            return NULL;
-        }
+        if (!is_empty(&one))
+            status = tt__part_make(&task->parts[task->count++], group, &one);
+    }
+    if (status) {
+        tt__task_free(task);
+        return NULL;
     }
     return task;
 }
@@ -74,37 +75,57 @@ void tt__task_free(tt__task *task) {
     free(task);
 }
 
-/* Begin the parts that are not; one at a time if the engine wants it so. */
+/* May part i be begun: is what must come before it through? */
+static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
+    const tt__part *before = i ? &task->parts[i - 1] : NULL;
+    if (!before || before->state == TT__PART_ENDED || is_loose(before->call.op))
+        return true;
+    return !before->check && !tt__plugin_of(group)->table->serial;
+}
+
+/* Begin the parts that are not and may be. */
 static tt_status begin_parts(const tt_group *group, tt__task *task) {
-    const tt__plugin *plugin = tt__plugin_of(group);
-    while (task->begun < task->count) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    while (task->begun < task->count && is_next(group, task, task->begun)) {
         tt__part *part = &task->parts[task->begun];
-        if (plugin->table->serial && task->begun && !is_loose(part->call.op) && part[-1].state != TT__PART_ENDED)
-            return TT_OK;
-        TT__TRY(plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request));
+        tt_status status = plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request);
+        if (status == TT_ERR_UNSUPPORTED || status == TT_ERR_INVALID) { /* alike on all ranks */
+            task->refused = true;
+            snprintf(plugin->refusal, sizeof plugin->refusal, "%s", tt_last_error());
+        }
+        TT__TRY(status);
         part->state = TT__PART_BEGUN;
         task->begun++;
     }
     return TT_OK;
 }
 
-/* Advance; *done: all parts have ended. */
-static tt_status test_parts(const tt_group *group, tt__task *task, bool *done) {
+static tt_status test_part(const tt_group *group, const tt_call *whole, tt__part *part) {
     const tt__plugin *plugin = tt__plugin_of(group);
-    *done = task->begun == task->count;
-    for (size_t i = 0; i < task->begun; i++) {
-        tt__part *part = &task->parts[i];
-        bool ended = part->state == TT__PART_ENDED;
-        if (!ended) {
-            tt_status status = plugin->table->test(plugin->engine, part->request, &ended, &part->source);
-            if (status || ended)
-                part->state = TT__PART_ENDED;
-            TT__TRY(status);
-            if (ended)
-                tt__part_finish(part);
+    bool ended = false;
+    tt_status status = plugin->table->test(plugin->engine, part->request, &ended, &part->source);
+    if (status || ended)
+        part->state = TT__PART_ENDED;
+    TT__TRY(status);
+    if (!ended)
+        return TT_OK;
+    tt__part_finish(part);
+    return part->check ? part->check(group, whole, part) : TT_OK;
+}
+
+/* Advance; *done: all parts have ended. */
+static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__task *task, bool *done) {
+    size_t ended = 0, before;
+    do {
+        before = task->begun;
+        TT__TRY(begin_parts(group, task));
+        for (size_t i = ended = 0; i < task->begun; i++) {
+            if (task->parts[i].state == TT__PART_BEGUN)
+                TT__TRY(test_part(group, whole, &task->parts[i]));
+            ended += task->parts[i].state == TT__PART_ENDED;
         }
-        *done = *done && ended;
-    }
+    } while (task->begun > before && task->begun < task->count);
+    *done = ended == task->count;
     return TT_OK;
 }
 
@@ -125,14 +146,25 @@ static void complete(tt_work *work, tt_status status) {
 static tt_status advance(tt_work *work) {
     tt__task *task = task_of(work);
     bool done = false;
+    if (work->phase == TT__DONE)
+        return TT_OK;
     work->phase = TT__RUNNING;
-    TT__TRY(begin_parts(work->group, task));
-    TT__TRY(test_parts(work->group, task, &done));
-    if (done && task->begun == task->count) {
-        complete(work, TT_OK);
+    tt_status status = advance_parts(work->group, &work->call, task, &done);
+    if (status && !task->refused)
+        return status;
+    if (done || status) {
+        complete(work, status);
         tt__task_free(task);
     }
     return TT_OK;
+}
+
+/* The next collective may begin: all ranks begin them in the same order. */
+static bool lets_next_begin(const tt_work *work) {
+    if (work->phase == TT__DONE)
+        return true;
+    const tt__task *task = task_of(work);
+    return task->begun == task->count && !tt__plugin_of(work->group)->table->serial;
 }
 
 /* Take done works out of a list. Returns the last that stays. */
@@ -169,10 +201,9 @@ static tt_status fail_if_aborted(tt_group *group) {
 
 /* All works, those of collectives in order. */
 static tt_status advance_all(tt_group *group) {
-    bool serial = tt__plugin_of(group)->table->serial;
     for (tt_work *work = group->queue; work; work = work->next) {
         TT__TRY(advance(work));
-        if (serial && work->phase != TT__DONE)
+        if (!lets_next_begin(work))
             break;
     }
     for (tt_work *work = group->loose; work; work = work->next)
@@ -277,28 +308,13 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
         nanosleep(&(struct timespec){.tv_nsec = waited < 10 ? 50000 : 1000000}, NULL);
 }
 
-/* "all_reduce(f32 x 512, sum) at train.c:88" */
-static void call_text(const tt_call *call, char *text, size_t size) {
-    const char *slash = call->file ? strrchr(call->file, '/') : NULL, *file = slash ? slash + 1 : call->file;
-    char arguments[96] = "", line[16] = "";
-    if (call->op == TT_OP_ALL_REDUCE || call->op == TT_OP_REDUCE || call->op == TT_OP_REDUCE_SCATTER)
-        snprintf(arguments, sizeof arguments, "%s x %llu, %s", tt_dtype_name(call->dtype),
-                 (unsigned long long)call->count, tt_reduce_op_name(call->reduce_op));
-    else if (call->op != TT_OP_BARRIER)
-        snprintf(arguments, sizeof arguments, "%s x %llu", tt_dtype_name(call->dtype), (unsigned long long)call->count);
-    if (call->line)
-        snprintf(line, sizeof line, ":%d", call->line);
-    snprintf(text, size, "%s(%s) %s %.80s%s", tt_op_name(call->op), arguments, call->line ? "at" : "in",
-             file ? file : "?", line);
-}
-
 static tt_status fail_timeout(tt_work *work) {
     char text[256];
-    call_text(&work->call, text, sizeof text);
     tt__fail(TT_ERR_TIMEOUT,
              "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: some "
              "rank ended, hangs, or made another call",
-             text, work->group->rank, (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name);
+             tt__plugin_call_text(&work->call, text, sizeof text), work->group->rank, (long long)work->call.timeout_ms,
+             tt__plugin_of(work->group)->table->name);
     return tt__plugin_fail(work->group);
 }
 
@@ -317,6 +333,8 @@ static tt_status wait_done(tt_work *work) {
         if (work->phase != TT__DONE)
             TT__TRY(wait_a_moment(work, since_ms));
     }
+    if (work->status == TT_ERR_UNSUPPORTED || work->status == TT_ERR_INVALID)
+        return tt__fail(work->status, "%s", tt__plugin_of(work->group)->refusal);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -349,28 +367,28 @@ static void enqueue(tt_group *group, tt_work *work) {
     }
 }
 
-/* A work whose task the engine has begun, if it is its turn. What the engine refuses leaves the group as it was. */
+/* A work with its task, begun if it is its turn. */
 static tt_work *begin(tt_group *group, const tt_call *call) {
-    tt__task *task = make_task(group, call);
-    tt_work *work = task ? tt__work_take(group, call) : NULL;
-    bool now = is_loose(call->op) || !group->queue || !tt__plugin_of(group)->table->serial;
-    if (work) {
-        set_task(work, task);
-        work->deadline_ms = tt__deadline_ms(call->timeout_ms);
-        if (!now || !begin_parts(group, task)) {
-            enqueue(group, work);
-            return work;
-        }
-        tt_status status = tt_last_status();
-        if (task->begun || (status != TT_ERR_UNSUPPORTED && status != TT_ERR_INVALID)) {
-            enqueue(group, work);
-            tt__plugin_fail(group);
-            return NULL;
-        }
-        tt__work_give_back(work);
+    tt_work *work = tt__work_take(group, call);
+    tt__task *task = work ? make_task(group, &work->call) : NULL;
+    if (!task) {
+        if (work)
+            tt__work_give_back(work);
+        return NULL;
     }
-    tt__task_free(task);
-    return NULL;
+    set_task(work, task);
+    work->deadline_ms = tt__deadline_ms(call->timeout_ms);
+    work->owned = true;
+    enqueue(group, work);
+    progress(group);
+    return work;
+}
+
+static tt_status wait_and_forget(tt_work *work) {
+    tt_status status = wait_done(work);
+    work->owned = false;
+    tt__work_give_back(work);
+    return status;
 }
 
 tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
@@ -385,16 +403,12 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
     tt_work *work = begin(group, call);
     if (!work)
         return tt_last_status();
-    work->owned = true;
-    if (out) {
-        group->owned++;
-        *out = work;
-        return TT_OK;
-    }
-    tt_status status = wait_done(work);
-    work->owned = false;
-    tt__work_give_back(work);
-    return status;
+    bool refused = work->phase == TT__DONE && (work->status == TT_ERR_UNSUPPORTED || work->status == TT_ERR_INVALID);
+    if (!out || refused)
+        return wait_and_forget(work);
+    group->owned++;
+    *out = work;
+    return TT_OK;
 }
 
 void tt__plugin_forget(tt_work *work) {
