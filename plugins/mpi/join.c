@@ -5,12 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Wait for both communicators of a new engine. */
 static tt_status await(MPI_Request requests[2], int64_t deadline_ms) {
     MPI_Status ignored[2];
@@ -18,7 +12,7 @@ static tt_status await(MPI_Request requests[2], int64_t deadline_ms) {
         tt_status status = mpi_check(MPI_Testall(2, requests, &flag, ignored), "MPI_Comm_idup");
         if (status)
             return status;
-        if (!flag && now_ms() > deadline_ms) {
+        if (!flag && mpi_now_ms() > deadline_ms) {
             mpi_break("a group could not be made, since not all ranks came in time");
             return mpi_host->fail(TT_ERR_TIMEOUT, "mpi: not all ranks joined in time");
         }
@@ -46,7 +40,7 @@ static tt_status make_engine(void **out, MPI_Comm comm, int64_t timeout_ms) {
     if (!status)
         status = mpi_check(MPI_Comm_idup(comm, &e->messages, &requests[1]), "MPI_Comm_idup");
     if (!status)
-        status = await(requests, now_ms() + timeout_ms);
+        status = await(requests, mpi_now_ms() + timeout_ms);
     if (status) { /* MPI may still write to it */
         mpi_break("a group could not be made");
         return status;
@@ -88,7 +82,15 @@ tt_status mpi_open(void **engine, const tt_backend_member *member) {
     return status;
 }
 
-/* Freeing a communicator is collective, but does not wait. One with requests under way is left to MPI, which can't take back a collective. */
+/* MPI can't take back what was begun, and would go on with it in any later call. So there is none. */
+void mpi_abort(void *engine) {
+    (void)engine;
+    mpi_lock();
+    mpi_break("one of its groups failed, or was left, while calls were under way");
+    mpi_unlock();
+}
+
+/* Freeing a communicator is collective, but does not wait. */
 void mpi_close(void *engine) {
     mpi_engine *e = engine;
     int finalized = 0;
@@ -96,8 +98,6 @@ void mpi_close(void *engine) {
         return;
     mpi_lock();
     MPI_Finalized(&finalized);
-    if (e->under_way)
-        mpi_break("a call was given up, which MPI can't take back");
     if (!finalized && mpi_usable() == TT_OK) {
         free_communicator(&e->calls);
         free_communicator(&e->messages);

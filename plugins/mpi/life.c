@@ -7,9 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+enum { END_MS = 60000 /* how long a process waits for the others before it ends without MPI_Finalize() */ };
+
+static bool launched;       /* by an mpirun */
 static pid_t starter;       /* the process that started MPI; 0: none of ours did */
 static char broken[256];    /* why MPI can't be used any more */
 static int tag_max = 32767; /* what the standard promises */
@@ -17,6 +21,12 @@ static int tag_max = 32767; /* what the standard promises */
 void mpi_lock(void) { pthread_mutex_lock(&lock); }
 void mpi_unlock(void) { pthread_mutex_unlock(&lock); }
 int mpi_tag_max(void) { return tag_max; }
+
+int64_t mpi_now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 tt_status mpi_check(int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -40,16 +50,6 @@ tt_status mpi_usable(void) {
     return broken[0] ? mpi_host->fail(TT_ERR_STATE, "MPI can't be used any more in this process: %s", broken) : TT_OK;
 }
 
-/* Ranks are through with each other when all have come here. A broken MPI would wait for ever, so it is left as it is. */
-static void finalize(void) {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized || broken[0] || getpid() != starter)
-        return;
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Finalize();
-}
-
 /* Whether a launcher of this MPI started the process. */
 static bool has_launcher(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_PORT"};
@@ -57,6 +57,30 @@ static bool has_launcher(void) {
         if (getenv(names[i]))
             return true;
     return false;
+}
+
+/* Ranks are through with each other when all have come here. Under mpirun that is waited for as MPI does, since mpirun ends those who wait for one that
+ * failed. Elsewhere somebody may have left without a word. */
+static bool all_are_through(void) {
+    int64_t deadline_ms = mpi_now_ms() + END_MS;
+    MPI_Request request;
+    int done = 0;
+    if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS)
+        return false;
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (!launched && mpi_now_ms() > deadline_ms)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return done;
+}
+
+/* A broken MPI would wait for ever, so it is left as it is. */
+static void finalize(void) {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (!finalized && !broken[0] && getpid() == starter && all_are_through())
+        MPI_Finalize();
 }
 
 static tt_status check_level(int level) {
@@ -93,7 +117,8 @@ tt_status mpi_start(const tt_backend_member *member) {
         MPI_Query_thread(&level);
         return starter ? mpi_usable() : check_level(level);
     }
-    bool meets = member && member->store && member->world_size > 1 && !has_launcher();
+    launched = has_launcher();
+    bool meets = member && member->store && member->world_size > 1 && !launched;
     tt_status status = meets ? pmi_begin(member) : TT_OK;
     if (!status)
         status = init();

@@ -23,6 +23,7 @@ static const tt_backend backend = {
               [TT_OP_RECV] = mpi_begin},
     .test = mpi_test,
     .new_group = mpi_new_group,
+    .abort = mpi_abort,
     .finds_ranks = true,
     .ranks = mpi_ranks,
 };

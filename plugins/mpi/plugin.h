@@ -15,7 +15,6 @@ extern const tt_backend_host *mpi_host;
 typedef struct mpi_engine {
     MPI_Comm calls, messages;
     int rank, size;
-    int under_way; /* requests begun and not ended */
 } mpi_engine;
 
 /* One call under way. */
@@ -40,6 +39,8 @@ void mpi_break(const char *why);
 /* Record what MPI's error code says about `what`; MPI_SUCCESS is TT_OK. */
 tt_status mpi_check(int code, const char *what);
 
+int64_t mpi_now_ms(void);
+
 /* The largest tag. */
 int mpi_tag_max(void);
 
@@ -47,6 +48,7 @@ int mpi_tag_max(void);
 
 tt_status mpi_open(void **engine, const tt_backend_member *member);
 void mpi_close(void *engine);
+void mpi_abort(void *engine);
 tt_status mpi_ranks(int *rank, int *world_size);
 tt_status mpi_new_group(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
 

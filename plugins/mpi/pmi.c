@@ -9,16 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static struct {
     pthread_mutex_t lock; /* of `store`: the wire's thread uses it, too */
     tt_store *store;      /* NULL: not begun, or ended */
     int rank, size, barriers;
+    uint32_t job;
     int *hosts; /* (size) */
 } pmi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int pmi_rank(void) { return pmi.rank; }
+uint32_t pmi_job(void) { return pmi.job; }
 int pmi_size(void) { return pmi.size; }
 int pmi_host_of(int r) { return pmi.hosts[r]; }
 
@@ -126,6 +129,23 @@ static tt_status find_hosts(void) {
     return status;
 }
 
+/* Rank 0 draws it. Open MPI packs it in two halves of 15 bits, of which none is 0. */
+static tt_status agree_on_job(void) {
+    char text[16];
+    uint32_t number = 0;
+    if (pmi.rank == 0) {
+        if (getrandom(&number, sizeof number, 0) != sizeof number)
+            return mpi_host->fail(TT_ERR_SYSTEM, "mpi: the system gives no random numbers");
+        snprintf(text, sizeof text, "%u", (number & 0x7fff7fff) | 0x10001);
+        tt_status status = put("job", text);
+        if (status)
+            return status;
+    }
+    tt_status status = await("job", text, sizeof text);
+    pmi.job = status ? 0 : (uint32_t)strtoul(text, NULL, 10);
+    return status;
+}
+
 tt_status pmi_begin(const tt_backend_member *member) {
     pmi.rank = member->rank;
     pmi.size = member->world_size;
@@ -134,6 +154,8 @@ tt_status pmi_begin(const tt_backend_member *member) {
         return mpi_host->fail(TT_ERR_MEMORY, "mpi: no memory for %d ranks", pmi.size);
     pmi.store = member->store;
     tt_status status = find_hosts();
+    if (!status)
+        status = agree_on_job();
     if (!status)
         status = pmi_announce();
     if (status)

@@ -21,6 +21,9 @@ void pmi_end(void);
 tt_status pmi_announce(void);
 void pmi_unannounce(void);
 
+/* A number that this job has and others have not, since Open MPI names things after it that all jobs of a host can see. */
+uint32_t pmi_job(void);
+
 int pmi_rank(void);
 int pmi_size(void);
 tt_status pmi_put(const char *key, const char *value);

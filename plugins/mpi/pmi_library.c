@@ -93,10 +93,12 @@ int PMI_Get_clique_ranks(int *ranks, int size) {
 
 tt_status pmi_announce(void) {
     Dl_info self;
+    char job[16];
     if (!dladdr((void *)(uintptr_t)pmi_announce, &self) || !self.dli_fname)
         return mpi_host->fail(TT_ERR_SYSTEM, "mpi: can't find out where this back end was loaded from");
+    snprintf(job, sizeof job, "%u", pmi_job());
     /* Its default component for processes without a launcher would win against the one that asks us. */
-    setenv("FLUX_JOB_ID", "1", 1);
+    setenv("FLUX_JOB_ID", job, 1);
     setenv("FLUX_PMI_LIBRARY_PATH", self.dli_fname, 1);
     setenv("OMPI_MCA_pmix", "flux", 1);
     return TT_OK;

@@ -103,28 +103,49 @@ static bool write_all(int fd, const char *text) {
     return true;
 }
 
+typedef struct connection {
+    int fd;
+    size_t length;
+    char line[LINE], answer[LINE];
+} connection;
+
+/* The next line, with a NUL for its end. Not a FILE: one that waits for a line would lock out fflush(NULL). */
+static bool read_line(connection *c) {
+    for (c->length = 0; c->length < LINE - 1; c->length++) {
+        ssize_t n = recv(c->fd, c->line + c->length, 1, 0);
+        if (n < 0 && errno == EINTR) {
+            c->length--;
+            continue;
+        }
+        if (n <= 0)
+            return false;
+        if (c->line[c->length] == '\n')
+            break;
+    }
+    c->line[c->length] = '\0';
+    return true;
+}
+
 static void *serve(void *argument) {
-    FILE *stream = argument;
-    char *line = malloc(LINE), *answer = malloc(LINE);
-    bool more = line && answer;
-    while (more && fgets(line, LINE, stream))
-        more = answer_line(line, answer) && write_all(fileno(stream), answer);
-    free(line);
-    free(answer);
-    fclose(stream);
+    connection *c = argument;
+    while (read_line(c) && answer_line(c->line, c->answer) && write_all(c->fd, c->answer))
+        ;
+    close(c->fd);
+    free(c);
     return NULL;
 }
 
 static tt_status start_thread(int fd) {
     pthread_t thread;
-    FILE *stream = fdopen(fd, "r");
-    if (!stream) {
-        close(fd);
-        return mpi_host->fail(TT_ERR_MEMORY, "mpi: no memory for a stream");
+    connection *c = malloc(sizeof *c);
+    int error = c ? 0 : ENOMEM;
+    if (c) {
+        c->fd = fd;
+        error = pthread_create(&thread, NULL, serve, c);
     }
-    int error = pthread_create(&thread, NULL, serve, stream);
     if (error) {
-        fclose(stream);
+        free(c);
+        close(fd);
         return mpi_host->fail(TT_ERR_SYSTEM, "mpi: can't start a thread: %s", strerror(error));
     }
     pthread_detach(thread); /* it ends when MPICH finalizes, or with the process */

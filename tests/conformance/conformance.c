@@ -88,9 +88,9 @@ static const struct {
     {"scatter", test_scatter},
     {"all_to_all", test_all_to_all},
     {"all_to_all_v", test_all_to_all_v},
-#ifdef WITH_MESSAGES
     {"messages", test_messages},
     {"batch", test_batch},
+#ifdef WITH_MONITORED
     {"monitored_barrier", test_monitored_barrier},
 #endif
 };

@@ -27,7 +27,6 @@ static tt_group *join(tt_store *store, int rank, int world, const char *backend)
     return group;
 }
 
-/* MPI's end waits for all, so after an error the process must not be the one that MPI waits for. */
 static void expect_unusable(tt_group *group) {
     float x = 0;
     tt_status status = tt_all_reduce(group, &x, 1, TT_F32, TT_SUM);
@@ -67,12 +66,9 @@ static int other_share(tt_store *store, int rank, int world, void *arg) {
     static float x[64], y[64];
     size_t counts[] = {1, 2, 3}, expected[] = {1, 2, 3};
     for (int r = 0; r < world; r++)
-        expected[r] = counts[rank] + (rank == 0 && r == 2);
-    tt_status status = tt_all_to_all_v(group, x, counts, NULL, y, expected, NULL, TT_F32);
-    if (rank == 0) {
-        CHECK(status == TT_ERR_MISMATCH);
-        CHECK_TEXT("rank 2 sends 1 elements to rank 0, which expects 2 of it");
-    }
+        expected[r] = (size_t)(rank + 1 + (rank == 0 && r == 2));
+    CHECK(tt_all_to_all_v(group, x, counts, NULL, y, expected, NULL, TT_F32) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 2 sends another number of elements to rank 0");
     tt_destroy_process_group(group);
     return 0;
 }
@@ -103,8 +99,7 @@ static int left_behind(tt_store *store, int rank, int world, void *arg) {
     if (rank == 0) {
         CHECK_OK(tt_all_reduce(group, x, COUNT, TT_F32, TT_SUM, .work = &works[0]));
         CHECK_OK(tt_broadcast(group, x, COUNT, TT_F32, 0, .work = &works[1]));
-        if (getenv("WITH_MESSAGES"))
-            CHECK_OK(tt_irecv(&works[2], group, y, 4, TT_F32, TT_ANY_SOURCE));
+        CHECK_OK(tt_irecv(&works[2], group, y, 4, TT_F32, TT_ANY_SOURCE));
     }
     tt_destroy_process_group(group);
     for (int w = 0; w < 3; w++)
@@ -133,12 +128,15 @@ static int aborted(tt_store *store, int rank, int world, void *arg) {
         CHECK_TEXT("rank 0 aborted the group: the test says so");
         pthread_join(thread, NULL);
         expect_unusable(group);
+        CHECK_OK(tt_store_set(store, "aborted", "", 0));
     } else {
+        CHECK_OK(tt_store_wait(store, &(const char *){"aborted"}, 1, 0));
         tt_destroy_process_group(group);
     }
     return 0;
 }
 
+#ifdef WITH_MONITORED
 static int stays_away(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join(store, rank, world, arg);
     tt_status status = TT_OK;
@@ -150,9 +148,7 @@ static int stays_away(tt_store *store, int rank, int world, void *arg) {
         CHECK(tt_monitored_barrier(group, .timeout_ms = 3000) != TT_OK);
     }
     if (rank == 2) { /* goes when the others have given up */
-        tt_store_value value;
-        CHECK_OK(tt_store_get(store, "given up", &value));
-        tt_store_value_free(&value);
+        CHECK_OK(tt_store_wait(store, &(const char *){"given up"}, 1, 0));
     } else if (rank == 1) {
         CHECK_OK(tt_store_set(store, "given up", "", 0));
     }
@@ -160,15 +156,31 @@ static int stays_away(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-/* Ranks of MPI that end without its goodbye do so by _exit(): what it does at exit would wait for the others. */
+#endif
+typedef struct one {
+    rank_body body;
+    const char *backend;
+} one;
+
+/* What MPI does at exit may wait for a rank that has ended, so its ranks end without it. */
+static int run_one(tt_store *store, int rank, int world, void *arg) {
+    const one *what = arg;
+    int code = what->body(store, rank, world, (void *)(uintptr_t)what->backend);
+    fflush(NULL);
+    if (!strncmp(what->backend, "mpi", 3))
+        _exit(code);
+    return code;
+}
+
 static void each_backend(rank_body body, int killed_rank) {
+    setenv("OMPI_MCA_btl", "self,tcp", 1); /* Open MPI's segments of shared memory outlive ranks that are killed */
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
         ranks ranks;
         if (!is_built(backends[i])) {
             printf("left out: the back end %s was not built\n", backends[i]);
             continue;
         }
-        start_ranks(&ranks, 3, body, (void *)(uintptr_t)backends[i]);
+        start_ranks(&ranks, 3, run_one, &(one){body, backends[i]});
         for (int r = 0; r < 3; r++) {
             int end = end_of_rank(&ranks, r);
             if (end != (r == killed_rank ? 128 + SIGKILL : 0))
@@ -200,10 +212,12 @@ static void an_abort_ends_the_wait(void **state) {
     each_backend(aborted, -1);
 }
 
+#ifdef WITH_MONITORED
 static void a_monitored_barrier_names_who_is_missing(void **state) {
     (void)state;
     each_backend(stays_away, -1);
 }
+#endif
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -211,7 +225,9 @@ int main(void) {
         cmocka_unit_test(a_killed_rank_ends_the_wait),
         cmocka_unit_test(works_end_with_their_group),
         cmocka_unit_test(an_abort_ends_the_wait),
+#ifdef WITH_MONITORED
         cmocka_unit_test(a_monitored_barrier_names_who_is_missing),
+#endif
     };
     bool any = false;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)

@@ -73,7 +73,7 @@ void tt__part_finish(const tt__part *part);
 
 /* ---- plugin_agree.c */
 
-enum { TT__CHECKS_MAX = 2 };
+enum { TT__CHECKS_MAX = 3 };
 
 /* The questions that are asked before the call: whether all ranks make the same. Appends to `parts`, counts in *n. */
 tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);

@@ -111,15 +111,24 @@ static tt_status compare_records(const tt_group *group, const tt_call *whole, co
     return tt__fail(TT_ERR_MISMATCH, "%s. All ranks must make the same calls in the same order", text);
 }
 
-/* What the others will send, against what this rank expects of them. */
+/* What the others will send, against what this rank expects of them: a pair that disagrees, or 0, for all to know. */
 static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__part *part) {
     const uint64_t *theirs = part->call.recv;
+    int64_t *verdict = part[1].memory;
     for (int r = 0; r < group->size; r++)
         if (theirs[r] != whole->recv_counts[r])
-            return tt__fail(
-                TT_ERR_MISMATCH, "all_to_all_v: rank %d sends %llu elements to rank %d, which expects %zu of it",
-                group->ranks[r], (unsigned long long)theirs[r], group->ranks[group->rank], whole->recv_counts[r]);
+            *verdict = 1 + (int64_t)r * group->size + group->rank;
     return TT_OK;
+}
+
+static tt_status compare_verdicts(const tt_group *group, const tt_call *whole, const tt__part *part) {
+    int64_t pair = *(const int64_t *)part->memory - 1;
+    (void)whole;
+    if (pair < 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_MISMATCH,
+                    "all_to_all_v: rank %d sends another number of elements to rank %d than that one expects of it",
+                    group->ranks[pair / group->size], group->ranks[pair % group->size]);
 }
 
 static tt_status ask(tt__part *part, tt_op op, tt_dtype dtype, size_t count, size_t own, size_t all,
@@ -157,5 +166,10 @@ tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, c
     for (size_t r = 0; r < size; r++)
         ((uint64_t *)part->memory)[r] = call->send_counts[r];
     part->check = compare_counts;
+    part = &parts[(*n)++];
+    TT__TRY(ask(part, TT_OP_ALL_REDUCE, TT_I64, 1, 8, 0, call));
+    part->call.recv = part->memory;
+    part->call.reduce_op = TT_MAX;
+    part->check = compare_verdicts;
     return TT_OK;
 }
