@@ -295,7 +295,18 @@ static tt_status wait_and_forget(tt_work *work) {
     return status;
 }
 
+/* On messages works run side by side, so the last of them may be done first. */
+static tt_status complete_earlier(tt_group *group) {
+    while (group->queue && !group->failed) {
+        tt__wait_done(group->queue);
+        tt__group_unlink(group);
+    }
+    return group->failed ? tt__group_check(group) : TT_OK;
+}
+
 static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **out) {
+    if (!out && !is_loose(call->op))
+        TT__TRY(complete_earlier(group));
     tt_work *work = tt__work_take(group, call);
     if (!work)
         return tt_last_status();
