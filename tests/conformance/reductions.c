@@ -2,7 +2,7 @@
 #include "conformance.h"
 
 /* In elements: none, one, odd, a prime number of several cache lines. */
-static const size_t counts[] = {0, 1, 7, 1031};
+static const size_t counts[] = {0, 1, 7, 331};
 enum { COUNTS = sizeof counts / sizeof *counts, LARGE = 75001 };
 
 typedef void (*case_fn)(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op);
@@ -21,8 +21,10 @@ static void run_cases(ctx *c, case_fn run, size_t parts) {
         c->kind = i % KINDS;
         c->async = i / KINDS;
         run(c, LARGE / parts, TT_F32, TT_AVG);
-        run(c, LARGE / parts, TT_BF16, TT_SUM);
-        run(c, LARGE / parts, TT_I8, TT_MAX);
+        if (i % 4 == 0) {
+            run(c, LARGE / parts, TT_BF16, TT_SUM);
+            run(c, LARGE / parts, TT_I8, TT_MAX);
+        }
     }
 }
 
