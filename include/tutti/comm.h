@@ -68,7 +68,9 @@ typedef struct tt_init_process_group_args {
 /* Join the group of all ranks. Blocks until all came. PyTorch: torch.distributed.init_process_group.
  *   tt_init_process_group(&world, .timeout_ms = 60000)
  * Ranks share memory if they run on one host: same boot and same network name space, or the same TT_HOST_ID. Ranks of different hosts
- * are joined by TCP; of a host's addresses those are used by which the others can reach it (TT_SOCKET_IFNAME names interfaces instead, "eth0,ib0").
+ * are joined by TCP: all addresses of a host are tried, those of a common subnet first, and the first by which a rank can be reached is taken (the
+ * log says which, TT_LOG_INFO). TT_SOCKET_IFNAME names the interfaces whose addresses count instead, separated by commas: "eth" those whose names
+ * begin so, "=eth0" that one, "^docker" all but those that begin so, "^=eth1" all but that one; say the same on all hosts.
  * Where a job secret is set (TT_SECRET, TT_SECRET_FILE; `tutti run` makes one) every connection proves it both ways.
  * Success: *out is the caller's, end it with tt_destroy_process_group(). Failure: *out is NULL.
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks; TT_ERR_NET

@@ -43,16 +43,6 @@ static bool has_failed(tt_work *work, uint32_t round) {
     return worst && tt__check_messages(work);
 }
 
-/* One failed; perhaps as soon as it was posted, when nobody has looked yet. */
-static bool any_failed(tt_work *work, uint32_t round) {
-    const tt__round_state *s = state_of(work);
-    const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
-    for (uint32_t i = 0; i < s->used[round & 1]; i++)
-        if (of[i].done && of[i].status)
-            return true;
-    return false;
-}
-
 /* Come back when at least so many more messages are done; they may be of the next round. */
 static tt__next wait_for(tt_work *work, uint32_t open) {
     uint32_t pending = atomic_load_explicit(&work->pending, memory_order_relaxed);
@@ -82,12 +72,10 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
     }
     for (uint32_t round; (round = (uint32_t)work->stage - 1) < state_of(work)->count; work->stage++) {
         uint32_t open = open_messages(work, round);
-        if (any_failed(work, round))
-            return wait_for(work, 0); /* at once, to be told of it */
-        if (open)
-            return wait_for(work, open);
         if (has_failed(work, round))
             return TT__NEXT_FAILED;
+        if (open)
+            return wait_for(work, open);
         if (rounds->take)
             rounds->take(work, round);
         if (round + 1 < state_of(work)->count)
