@@ -5,7 +5,7 @@ import math
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 170, 44, 48
 # A contender has the same colour in every chart.
-COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c", "Open MPI": "#30638e",
+COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c", "Open MPI": "#30638e", "TCP alone": "#30638e",
            "PyTorch": "#7768ae", "PyTorch gloo": "#7768ae"}
 INK = "#888"
 

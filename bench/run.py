@@ -8,7 +8,7 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp all_reduce_hosts all_reduce_hosts_1gbit step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import statistics
 import subprocess
@@ -108,7 +109,7 @@ def mlp_limit(out, world, steps):
     return run([program, world, steps], dict(os.environ, OMP_NUM_THREADS="1"))
 
 
-def mpi(out, world, sizes):
+def mpi(out, world, sizes, flags=()):
     """Open MPI; with more ranks than CPUs told so, as its manual asks."""
     program = compiled(out, "mpicc.openmpi", "mpi_allreduce.c", "-O2")
     env = dict(os.environ)
@@ -117,7 +118,22 @@ def mpi(out, world, sizes):
     crowded = world > len(os.sched_getaffinity(0))
     if crowded:
         env["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    return run(["mpirun.openmpi", *(["--oversubscribe"] if crowded else []), "-n", world, program, *sizes], env)
+    return run(["mpirun.openmpi", *(["--oversubscribe"] if crowded else []), *flags, "-n", world, program, *sizes], env)
+
+
+def between_hosts(rate, *words):
+    """`tutti bench` on two network name spaces of two ranks each, joined by links of this rate."""
+    lab = ROOT / "build" / "tests" / "support" / "netlab"
+    if not lab.exists():
+        raise Missing(f"{lab} was not built (cmake -DTT_TESTS=ON)")
+    command = [lab, "--hosts", "2", "--per-host", "2", *(["--rate", rate] if rate else []), "--", TUTTI, "bench", *words]
+    done = subprocess.run([str(word) for word in command], env=dict(os.environ, TT_SECRET=secrets.token_hex(16)), capture_output=True,
+                          text=True, timeout=600)
+    if done.returncode == 77:
+        raise Missing(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no network name spaces here")
+    if done.returncode:
+        raise Failed(f"netlab: exit code {done.returncode}\n{done.stderr[-800:]}")
+    return objects(done.stdout)
 
 
 def torch_startup():
@@ -246,6 +262,30 @@ def all_reduce_sections(out, quick):
             [(symmetric, "Open MPI", 0), (plain, "Open MPI", 0), (symmetric, gloo, 0)])
 
 
+def tcp_sections(out, quick):
+    """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two hosts."""
+    sizes = [8, 1 << 14, 1 << 20] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
+    comma = ",".join(map(str, sizes))
+
+    def by_size(found):
+        return [(size_label(found["bytes"]), found["usec_median"])]
+
+    tcp = ("--buffers", "plain", "--transport", "tcp")
+    yield Section("all_reduce_tcp", f"all_reduce f32 over loopback TCP, {WORLD} ranks", "us", "less", {
+        "tutti": lambda: tutti("all_reduce", "--world", str(WORLD), "--sizes", comma, *tcp),
+        "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
+        "Open MPI": lambda: mpi(out, WORLD, sizes, ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")),
+    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size, [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
+
+    most = 1 << 20  # an all_reduce of 16 MiB takes a second at 1 Gbit/s
+    for rate, name in ((None, "joined by a bridge"), ("1gbit", "joined by 1 Gbit/s")):
+        few = ",".join(str(size) for size in sizes if not rate or size <= most)
+        yield Section("all_reduce_hosts" + ("_1gbit" if rate else ""), f"all_reduce f32, 2 hosts of 2 ranks {name}", "us", "less", {
+            "tutti": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, "--buffers", "plain"),
+            "TCP alone": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, *tcp),
+        }, [("tutti", "TCP alone")], by_size, [("tutti", "TCP alone", 0)])
+
+
 def sections(out, quick):
     steps = 50 if quick else 200
 
@@ -259,6 +299,7 @@ def sections(out, quick):
 
     return [
         *all_reduce_sections(out, quick),
+        *tcp_sections(out, quick),
         Section("step", "training step", "ms and MB", "less", {
             "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
             "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),

@@ -2,11 +2,14 @@
 #include "cli/bench_calls.h"
 
 #include "base/error.h"
+#include "base/parse.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CALL(name) static tt_status call_##name(const tt__bench_buffers *b, size_t count, tt_work **work)
+#define CALL(name) static tt_status call_##name(tt__bench_buffers *b, size_t count, tt_work **work)
+
+static int next_root(tt__bench_buffers *b) { return (int)(b->calls++ % (unsigned)tt_get_world_size(b->group)); }
 
 CALL(all_reduce) { return tt_all_reduce(b->group, b->send, count, b->dtype, b->op, .factor = 0.5, .work = work); }
 
@@ -19,13 +22,13 @@ CALL(all_reduce_coalesced) {
     return tt_all_reduce_coalesced(b->group, bufs, counts, 4, b->dtype, b->op, .factor = 0.5, .work = work);
 }
 
-CALL(reduce) { return tt_reduce(b->group, b->send, count, b->dtype, b->op, 0, .factor = 0.5, .work = work); }
+CALL(reduce) { return tt_reduce(b->group, b->send, count, b->dtype, b->op, next_root(b), .factor = 0.5, .work = work); }
 
 CALL(reduce_scatter) {
     return tt_reduce_scatter(b->group, b->send, b->recv, count, b->dtype, b->op, .factor = 0.5, .work = work);
 }
 
-CALL(broadcast) { return tt_broadcast(b->group, b->send, count, b->dtype, 0, .work = work); }
+CALL(broadcast) { return tt_broadcast(b->group, b->send, count, b->dtype, next_root(b), .work = work); }
 
 CALL(all_gather) { return tt_all_gather(b->group, b->send, b->recv, count, b->dtype, .work = work); }
 
@@ -34,9 +37,9 @@ CALL(all_gather_v) {
     return tt_all_gather_v(b->group, b->send, b->recv, b->counts, NULL, b->dtype, .work = work);
 }
 
-CALL(gather) { return tt_gather(b->group, b->send, b->recv, count, b->dtype, 0, .work = work); }
+CALL(gather) { return tt_gather(b->group, b->send, b->recv, count, b->dtype, next_root(b), .work = work); }
 
-CALL(scatter) { return tt_scatter(b->group, b->send, b->recv, count, b->dtype, 0, .work = work); }
+CALL(scatter) { return tt_scatter(b->group, b->send, b->recv, count, b->dtype, next_root(b), .work = work); }
 
 CALL(all_to_all) { return tt_all_to_all(b->group, b->send, b->recv, count, b->dtype, .work = work); }
 
@@ -67,13 +70,13 @@ CALL(send_recv) {
 static const tt__bench_call calls[] = {
     {"all_reduce", "op over all ranks, on all", true, false, 1, 0, call_all_reduce},
     {"all_reduce_coalesced", "the same of four buffers in one call", true, false, 1, 0, call_all_reduce_coalesced},
-    {"reduce", "op over all ranks, on rank 0", true, false, 1, 0, call_reduce},
+    {"reduce", "op over all ranks, on the root", true, false, 1, 0, call_reduce},
     {"reduce_scatter", "op over all ranks, each a part", true, false, TT__BENCH_WORLD, 1, call_reduce_scatter},
-    {"broadcast", "from rank 0 to all", false, false, 1, 0, call_broadcast},
+    {"broadcast", "from the root to all", false, false, 1, 0, call_broadcast},
     {"all_gather", "every rank's block to all", false, false, 1, TT__BENCH_WORLD, call_all_gather},
     {"all_gather_v", "the same, uneven blocks", false, true, 1, TT__BENCH_WORLD, call_all_gather_v},
-    {"gather", "every rank's block to rank 0", false, false, 1, TT__BENCH_WORLD, call_gather},
-    {"scatter", "rank 0's blocks to all", false, false, TT__BENCH_WORLD, 1, call_scatter},
+    {"gather", "every rank's block to the root", false, false, 1, TT__BENCH_WORLD, call_gather},
+    {"scatter", "the root's blocks to all", false, false, TT__BENCH_WORLD, 1, call_scatter},
     {"all_to_all", "a block from each to each", false, false, TT__BENCH_WORLD, TT__BENCH_WORLD, call_all_to_all},
     {"all_to_all_v", "the same, uneven blocks", false, true, TT__BENCH_WORLD, TT__BENCH_WORLD, call_all_to_all_v},
     {"barrier", "of all ranks", false, false, 0, 0, call_barrier},
@@ -137,4 +140,18 @@ void tt__bench_buffers_release(tt__bench_buffers *b) {
     free(b->send_counts);
     b->send = b->recv = NULL;
     b->counts = b->send_counts = NULL;
+}
+
+tt_status tt__bench_parse_size(char *text, size_t *bytes) {
+    static const char suffixes[] = "KMG";
+    size_t n = strlen(text);
+    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
+    int64_t value;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (suffix)
+        text[n - 1] = '\0';
+    tt_status status = tt__parse_i64("--sizes", text, 1, (INT64_C(1) << 40) >> shift, &value);
+    if (!status)
+        *bytes = (size_t)value << shift;
+    return status;
 }

@@ -12,6 +12,8 @@ typedef struct tt__bench_buffers {
     unsigned char *send, *recv;   /* the same where the operation works in place */
     size_t *counts, *send_counts; /* (world): of uneven ones, for the present size */
     bool plain;
+    unsigned
+        calls; /* so far: roots take turns, so that a call can't begin before the one before has come to its root */
 } tt__bench_buffers;
 
 typedef struct tt__bench_call {
@@ -20,7 +22,7 @@ typedef struct tt__bench_call {
     bool reduces, uneven;
     int send_blocks,
         recv_blocks; /* of the size that is measured: 0, 1, or TT__BENCH_WORLD: as many as ranks. In place: send only */
-    tt_status (*call)(const tt__bench_buffers *b, size_t count, tt_work **work);
+    tt_status (*call)(tt__bench_buffers *b, size_t count, tt_work **work);
 } tt__bench_call;
 
 enum { TT__BENCH_WORLD = -1 };
@@ -32,6 +34,9 @@ const tt__bench_call *tt__bench_call_at(int i);
 /* Buffers for calls of up to `bytes`; release them in any case. */
 tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *call, size_t bytes);
 void tt__bench_buffers_release(tt__bench_buffers *b);
+
+/* "64K" as bytes, named --sizes in errors. Changes `text`. */
+tt_status tt__bench_parse_size(char *text, size_t *bytes);
 
 /* Uneven counts around `count`. */
 void tt__bench_buffers_set(tt__bench_buffers *b, size_t count);

@@ -46,26 +46,12 @@ static int help(const char *name) {
 
 /* ---- flags */
 
-/* "64K" as bytes. */
-static tt_status parse_size(char *text, size_t *bytes) {
-    static const char suffixes[] = "KMG";
-    size_t n = strlen(text);
-    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
-    int64_t value;
-    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
-    if (suffix)
-        text[n - 1] = '\0';
-    tt_status status = tt__parse_i64("--sizes", text, 1, (INT64_C(1) << 40) >> shift, &value);
-    if (!status)
-        *bytes = (size_t)value << shift;
-    return status;
-}
-
 static tt_status parse_sizes(char *list, settings *s) {
     char *rest = NULL;
     s->size_count = 0;
     for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
-        tt_status status = s->size_count < MAX_SIZES ? parse_size(text, &s->sizes[s->size_count]) : TT_ERR_INVALID;
+        tt_status status =
+            s->size_count < MAX_SIZES ? tt__bench_parse_size(text, &s->sizes[s->size_count]) : TT_ERR_INVALID;
         if (status)
             return status;
         s->size_count++;
