@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -191,6 +192,35 @@ static void listening(void **state) {
     assert_int_equal(tt__net_listen("no-such-host.invalid", 0, more, 4, &m, &port), TT_ERR_NET);
 }
 
+/* Where the machine's own name means loopback on the machine, other machines still have to reach what is served under it. */
+static void listening_on_ones_own_name(void **state) {
+    (void)state;
+    char name[256] = "";
+    struct addrinfo *list = NULL;
+    bool is_loopback = true;
+    assert_int_equal(gethostname(name, sizeof name - 1), 0);
+    if (strstr(name, "localhost") || tt__net_resolve(name, NULL, 0, &list)) {
+        print_message("this machine's name has no address\n");
+        skip();
+    }
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
+        is_loopback = is_loopback && tt__net_is_loopback(a->ai_addr);
+    freeaddrinfo(list);
+    int fds[4], port;
+    size_t n;
+    assert_int_equal(tt__net_listen(name, 0, fds, 4, &n, &port), TT_OK);
+    for (size_t i = 0; i < n; i++) {
+        struct sockaddr_in6 at = {0};
+        socklen_t size = sizeof at;
+        char text_of_any[TT__NET_ADDRESS_SIZE], shown[TT__NET_ADDRESS_SIZE];
+        assert_int_equal(getsockname(fds[i], (struct sockaddr *)&at, &size), 0);
+        tt__net_address_text((struct sockaddr *)&at, shown);
+        snprintf(text_of_any, sizeof text_of_any, at.sin6_family == AF_INET6 ? "[::]:%d" : "0.0.0.0:%d", port);
+        assert_int_equal(strcmp(shown, text_of_any) == 0, is_loopback);
+        close(fds[i]);
+    }
+}
+
 static bool loopback(int family, const char *address, const char *expected) {
     struct sockaddr_storage at = {.ss_family = (sa_family_t)family};
     void *raw = family == AF_INET ? (void *)&((struct sockaddr_in *)&at)->sin_addr
@@ -233,6 +263,7 @@ int main(void) {
         cmocka_unit_test(a_loopback_that_is_down_is_told_at_once),
         cmocka_unit_test(connecting_waits_for_a_late_listener),
         cmocka_unit_test(listening),
+        cmocka_unit_test(listening_on_ones_own_name),
         cmocka_unit_test(loopback_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
