@@ -61,11 +61,16 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
         status = tt__world_messages(world);
     if (!status)
         status = tt__messages_listen(world->messages, one_host, texts[world->rank]);
+    if (!status && !world->rank)
+        tt__tuning_tell(member);
     if (!status)
         status = tt__texts_exchange(member->store, member->prefix, "net", world->rank, world->size, deadline_ms, SIZE,
                                     texts[0]);
-    for (int r = 0; !status && r < world->size; r++)
+    for (int r = 0; !status && r < world->size; r++) {
+        if (!strcmp(texts[r], TT__GIVEN_UP))
+            status = tt__fail(TT_ERR_PEER, "rank %d did not join", r);
         addresses[r] = world->peers[r].local ? NULL : texts[r];
+    }
     if (!status)
         status = tt__messages_open(world->messages, addresses, deadline_ms);
     world->threaded = !status && tt__messages_threaded(world->messages);
@@ -95,13 +100,10 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
         assign_hosts(world, cards);
         status = check_hosts(world, cards);
     }
-    if (!status) {
+    if (!status)
         status = tt__connect_all(world, listener, cards, deadline_ms);
-        if (!status && world->hosts > 1)
-            status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
-        if (status)
-            tt__joining_failed(member->store, member->prefix, world->rank, world->size);
-    }
+    if (!status && world->hosts > 1)
+        status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
     if (listener >= 0)
         close(listener);
     free(cards);

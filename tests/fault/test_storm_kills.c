@@ -1,7 +1,11 @@
-/* A storm of deaths: a rank is killed or frozen, aborts the group or leaves it too early, or a host is cut off, at a random moment. Every survivor's call
- * must end with an error that names who it was: after a freeze or a cut within the heartbeat, else within a moment. Nothing may be left: no process, listening socket or file.
+/* A storm of deaths: a rank is killed or frozen, aborts the group or leaves it
+ * too early, or a host is cut off, at a random moment. Every survivor's call
+ * must end with an error that names who it was: after a freeze or a cut within
+ * the heartbeat, else within a moment. Nothing may be left: no process,
+ * listening socket or file.
  *
- * Each case prints nothing; a storm prints how long it took survivors to learn of it. */
+ * Each case prints nothing; a storm prints how long it took survivors to learn
+ * of it. */
 #include "support/calls.h"
 #include "support/hosts.h"
 #include "support/netlab.h"
@@ -163,12 +167,20 @@ static void strike(scene *scene, const ranks *ranks, uint64_t *state) {
         kill(ranks->pid[scene->victim], scene->fault == KILL ? SIGKILL : SIGSTOP);
 }
 
-/* Reap everybody. A frozen victim stays until the others are through with it. */
+static bool ended_badly(ranks *ranks, int r) {
+    int end = end_of_rank(ranks, r);
+    if (end)
+        fprintf(stderr, "rank %d ended with %d\n", r, end);
+    return end != 0;
+}
+
+/* Reap everybody. A frozen victim stays until the others are through with it.
+ */
 static int reap(scene *scene, ranks *ranks) {
     int bad = 0;
     for (int r = 0; r < scene->world; r++)
         if (r != scene->victim || scene->fault >= ABORT)
-            bad += end_of_rank(ranks, r) != 0;
+            bad += ended_badly(ranks, r);
     if (scene->fault == CUT) {
         assert_true(netlab_link(scene->lab, host_of(scene->victim), true));
     } else if (!does_it_itself(scene)) {
@@ -188,7 +200,8 @@ static bool names_rank(const char *text, int rank) {
     return strstr(text, alone) || strstr(text, first);
 }
 
-/* Survivors name the victim. Where a host is cut off, each side names somebody of the other. */
+/* Survivors name the victim. Where a host is cut off, each side names somebody
+ * of the other. */
 static bool names_right(const scene *scene, int rank, const char *text) {
     if (scene->fault != CUT)
         return names_rank(text, scene->victim);
@@ -238,7 +251,8 @@ static void print_latencies(const char *what, latencies *all) {
     if (!all->count)
         return;
     qsort(all->ms, all->count, sizeof *all->ms, compare_ms);
-    print_message("%s: %zu survivors learned of it after a median of %.1f ms, 99th percentile %.1f, longest %.1f\n",
+    print_message("%s: %zu survivors learned of it after a median of %.1f ms, "
+                  "99th percentile %.1f, longest %.1f\n",
                   what, all->count, all->ms[all->count / 2], all->ms[(size_t)(0.99 * (double)(all->count - 1))],
                   all->ms[all->count - 1]);
 }
@@ -274,7 +288,8 @@ static bool play(scene *scene, long number, uint64_t *state, latencies all[FAULT
 
 /* ---- what is left */
 
-/* Listening sockets and abstract names in this network name space. In a lab nobody else has any. */
+/* Listening sockets and abstract names in this network name space. In a lab
+ * nobody else has any. */
 static int lines_with(const char *path, const char *what) {
     FILE *file = fopen(path, "r");
     char line[512];
@@ -364,9 +379,27 @@ static void on_one_host(void **state) {
     storm_at(&(place){HOSTS_ONE, false, CUT, 20});
 }
 
+static void over_tcp(void **state) {
+    (void)state;
+    storm_at(&(place){HOSTS_TCP, false, CUT, 12});
+}
+
+static void on_pairs(void **state) {
+    (void)state;
+    storm_at(&(place){HOSTS_PAIRS, false, CUT, 12});
+}
+
+static void on_four_hosts(void **state) {
+    (void)state;
+    storm_at(&(place){HOSTS_ONE, true, FAULTS, 15});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_host),
+        cmocka_unit_test(over_tcp),
+        cmocka_unit_test(on_pairs),
+        cmocka_unit_test(on_four_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

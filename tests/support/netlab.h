@@ -111,6 +111,14 @@ static inline bool netlab_rate(const netlab *lab, int h, const char *rate) {
            netlab_batch("tc", "%s", lines[1]) && !setns(lab->lab, CLONE_NEWNET);
 }
 
+/* Who was asked for in vain is asked for again a second later; forget that. */
+static inline bool netlab_forget_neighbours(const netlab *lab) {
+    bool done = true;
+    for (int h = 0; h < lab->hosts; h++)
+        done &= !setns(lab->space[h], CLONE_NEWNET) && netlab_batch("ip", "neigh flush dev eth0\n");
+    return !setns(lab->lab, CLONE_NEWNET) && done;
+}
+
 /* Take host h off the network (`up` false), or bring it back. */
 static inline bool netlab_link(const netlab *lab, int h, bool up) {
     struct ifreq request = {0};
@@ -118,7 +126,7 @@ static inline bool netlab_link(const netlab *lab, int h, bool up) {
     if (ioctl(lab->control, SIOCGIFFLAGS, &request))
         return false;
     request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
-    return !ioctl(lab->control, SIOCSIFFLAGS, &request);
+    return !ioctl(lab->control, SIOCSIFFLAGS, &request) && (!up || netlab_forget_neighbours(lab));
 }
 
 /* A rank moves to host h, which has a host name of its own: "host1". */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/collective/algorithms.h"
 #include "comm/group.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,12 +187,15 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);
     if (!status && !(group = tt__native_prepare(world, world->size, member->timeout_ms)))
         status = tt_last_status();
-    if (!status && (status = join(world, group, member, deadline_ms))) {
+    bool joined = !status && !(status = join(world, group, member, deadline_ms));
+    if (joined)
+        status = leave_store(group, deadline_ms);
+    if (status && world->size > 1)
+        status = tt__joining_failed(member->store, member->prefix, world->rank, world->size);
+    if (!joined) {
         tt__native_discard(group);
         group = NULL;
     }
-    if (!status)
-        status = leave_store(group, deadline_ms);
     if (group && status)
         tt_destroy_process_group(group); /* with it ends the world */
     else if (status)

@@ -190,6 +190,7 @@ struct tt__messages {
     /* Between threads. */
     int epoll, poke; /* -1: no TCP links */
     int listener;
+    struct tt__attempt *unfinished; /* of a joining that failed: closed with all else, when the reason has been told */
     uint8_t nonce[TT__JOB_SIZE];        /* in our address token: who knows it has read the store */
     char addresses[TT__ADDRESSES_SIZE]; /* that token */
     tt__tls *tls;
@@ -326,6 +327,11 @@ void tt__ready_keep(tt__link *link, const tt__frame *frame);
 /* End a receive or send with TT_ERR_MISMATCH: the other side has `word` and `bytes`. */
 void tt__mismatch(tt__messages *messages, tt__message *message, uint32_t word, uint64_t bytes);
 bool tt__fits(const tt__message *message, const tt__key *key, uint64_t bytes);
+
+/* ---- open.c */
+
+/* Nobody calls or is called any more. */
+void tt__messages_stop_joining(tt__messages *messages);
 
 /* ---- post.c */
 

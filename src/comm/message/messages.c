@@ -256,8 +256,7 @@ void tt__messages_close(tt__messages *messages, bool quietly) {
         close(messages->epoll);
     if (messages->poke >= 0)
         close(messages->poke);
-    if (messages->listener >= 0)
-        close(messages->listener);
+    tt__messages_stop_joining(messages);
     tt__tls_free(messages->tls);
     pthread_cond_destroy(&messages->changed);
     pthread_cond_destroy(&messages->thread_wanted);

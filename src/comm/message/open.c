@@ -349,6 +349,17 @@ static tt_status plan(joining *j, const char *const *addresses) {
     return TT_OK;
 }
 
+void tt__messages_stop_joining(tt__messages *messages) {
+    while (messages->unfinished) {
+        tt__attempt *attempt = messages->unfinished;
+        messages->unfinished = attempt->following;
+        tt__attempt_free(attempt);
+    }
+    if (messages->listener >= 0)
+        close(messages->listener);
+    messages->listener = -1;
+}
+
 tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
     joining j = {.messages = messages,
                  .start_ms = tt__now_ms(),
@@ -360,15 +371,11 @@ tt_status tt__messages_open(tt__messages *messages, const char *const *addresses
         status = plan(&j, addresses);
     if (!status)
         status = run(&j, addresses);
-    while (j.attempts) {
-        tt__attempt *attempt = j.attempts;
-        j.attempts = attempt->following;
-        tt__attempt_free(attempt);
-    }
+    messages->unfinished = j.attempts;
     free(j.targets);
     free(j.fds);
     tt__secret_wipe(&j.secret);
-    close(messages->listener);
-    messages->listener = -1;
+    if (!status)
+        tt__messages_stop_joining(messages);
     return !status && messages->tcp_links ? tt__thread_start(messages) : status;
 }

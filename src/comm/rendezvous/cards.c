@@ -140,6 +140,15 @@ tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *ki
     return status;
 }
 
+void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world) {
+    tt_status status = TT_OK;
+    for (int r = 0; r < world && !status; r++) {
+        char key[KEY_SIZE];
+        key_of(prefix, kind, r, key);
+        status = tt_store_compare_set(store, key, "", 0, TT__GIVEN_UP, strlen(TT__GIVEN_UP), NULL);
+    }
+}
+
 static tt_status parse_cards(const char *texts, size_t size, int rank, int world, tt__card *cards) {
     for (int r = 0; r < world; r++) {
         TT__TRY(parse_card(r, texts + (size_t)r * size, &cards[r]));

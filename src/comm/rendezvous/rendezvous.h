@@ -52,12 +52,19 @@ tt_status tt__card_make(tt__card *card, int world, const char *transport);
 tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
                              int64_t deadline_ms, size_t size, char *texts);
 
+/* Have nobody wait for texts that are not there. */
+void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world);
+
 /* Leave my card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards);
 
-/* Joining failed after the cards were read, with the thread's last error: tell the others why, unless one of them knew before. Returns the status;
- * the error is recorded, that of the other instead if this rank knows only that it hung up. */
+/* What stands in place of a text under "net" that will never come. */
+#define TT__GIVEN_UP "given up"
+
+/* Joining failed, with the thread's last error: tell the others why, unless one of them knew before, and let nobody wait for texts under "net". To be
+ * called before anything is closed, so that whoever sees that finds the reason. Returns the status; the error is recorded, that of the other instead if this
+ * rank knows only that it hung up. */
 tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
 
 #endif

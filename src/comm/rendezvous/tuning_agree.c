@@ -9,14 +9,11 @@
 enum { KEY_SIZE = 128 };
 static const char error_mark[] = "error ";
 
-/* Tell the others the table, or that there is none and why. */
-static tt_status tell(const tt__member *member, const char *key, const char *text, tt_status status) {
+/* The table, or that there is none and why. */
+static void tell(const tt__member *member, const char *key, const char *text, tt_status status) {
     char error[1024];
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
-    if (!member->store)
-        return status;
-    tt_status told = tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text));
-    return status ? tt__fail(status, "%s", error + strlen(error_mark)) : told;
+    tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text));
 }
 
 /* What rank 0 told; to be freed. */
@@ -36,12 +33,18 @@ static tt_status hear(const tt__member *member, const char *key, char **text) {
     return status;
 }
 
+void tt__tuning_tell(const tt__member *member) {
+    char key[KEY_SIZE], *text = NULL;
+    snprintf(key, sizeof key, "%s/tuning", member->prefix);
+    tt_status status = tt__tuning_text(member->algorithms, &text);
+    tell(member, key, text, status);
+    free(text);
+}
+
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
     tt_status status = member->rank ? hear(member, key, &text) : tt__tuning_text(member->algorithms, &text);
-    if (!member->rank)
-        status = tell(member, key, text, status);
     if (!status && !(world->tuning = calloc(1, sizeof *world->tuning)))
         status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
     if (!status)
