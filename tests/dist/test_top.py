@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -60,6 +61,40 @@ def waits(*ranks):
     return lambda look: all(look["ranks"][r]["waits"] for r in ranks)
 
 
+def read_trace(test, path, ranks):
+    """The events by phase; slices by call and rank. Checks what every trace must fulfil."""
+    with open(path, encoding="utf-8") as file:
+        trace = json.load(file)
+    events = {}
+    for event in trace["traceEvents"]:
+        events.setdefault(event["ph"], []).append(event)
+    rows, calls = {}, {}
+    for s in events["X"]:
+        rows.setdefault((s["pid"], s["tid"]), []).append((s["ts"], s["ts"] + s["dur"]))
+        calls.setdefault((s["args"]["group"], s["args"]["seq"]), {})[s["pid"]] = s
+    for row in rows.values():
+        for (_, end), (begin, _) in zip(sorted(row), sorted(row)[1:]):
+            test.assertLessEqual(end, begin + 0.002)
+    names = {e["pid"]: e["args"]["name"] for e in events["M"] if e["name"] == "process_name"}
+    test.assertEqual(names, {rank: f"rank {rank}" for rank in range(ranks)})
+    ends = {}
+    for e in events.get("s", []) + events.get("f", []):
+        ends.setdefault(e["id"], []).append(e["ph"])
+        test.assertTrue(any(b - 0.002 <= e["ts"] <= t + 0.002 for b, t in rows[e["pid"], e["tid"]]))
+    test.assertTrue(all(sorted(phases) == ["f", "s"] for phases in ends.values()))
+    return events, calls
+
+
+def check_overlap(test, calls, ranks):
+    """No rank is through with a call before all have begun it: so it is on the one clock, too."""
+    whole = [by for by in calls.values() if len(by) == ranks]
+    test.assertGreater(len(whole), 900)
+    for by in whole:
+        latest = max(s["ts"] for s in by.values())
+        earliest = min((s["ts"] + s["dur"] for s in by.values() if s["args"]["state"] == "done"), default=latest)
+        test.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: a call of less than one has no end of its own
+
+
 class Top(unittest.TestCase):
     def test_a_stopped_rank(self):
         with Job("stop", 1) as job:
@@ -82,8 +117,7 @@ class Top(unittest.TestCase):
 
     def test_ranks_that_wait_in_different_groups(self):
         with Job("groups", 1) as job:
-            look = job.top(lambda look: look["ranks"][1]["waits"] or look["ranks"][1]["state"] != "runs")
-            self.assertEqual(look["ranks"][1]["call"]["op"], "barrier")
+            look = job.top(lambda look: look["ranks"][1]["call"] and look["ranks"][1]["call"]["op"] == "barrier")
             self.assertEqual(look["ranks"][1]["call"]["group"], "0-1")
 
     def test_a_dead_rank(self):
@@ -160,6 +194,50 @@ class Top(unittest.TestCase):
             self.assertTrue(seen.rstrip().endswith(b"\033[?25h\033[?1049l"), seen[-40:])
 
 
+class Nodes(unittest.TestCase):
+    """Two launchers on one host are two nodes: each shows the ranks of both."""
+
+    def start(self, what, rank, per_node=((), ())):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        argv = [TUTTI, "run", "--nnodes=2", "--nproc-per-node=2", f"--master-port={port}", "--grace-period=0.2"]
+        self.launchers = [subprocess.Popen([*argv, f"--node-rank={node}", *per_node[node], HANG, str(CALLS), what,
+                                            str(rank)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, text=True, start_new_session=True)
+                          for node in range(2)]
+
+    def end(self, *, ask):
+        if ask:
+            self.launchers[0].send_signal(signal.SIGINT)
+        return [launcher.communicate(timeout=DEADLINE)[1] for launcher in self.launchers]
+
+    def test_each_launcher_shows_all_ranks(self):
+        self.start("stop", 3)
+        try:
+            for launcher in self.launchers:
+                job = Job("", 0)
+                job.process = launcher
+                look = job.top(lambda look: len(look["ranks"]) == 4 and look["ranks"][3]["state"] == "stopped" and
+                               waits(0, 1, 2)(look))
+                self.assertEqual([rank["node"] for rank in look["ranks"]], [0, 0, 1, 1])
+                self.assertEqual({rank["waits"]["for_rank"] for rank in look["ranks"][:3]}, {3})
+                self.assertRegex(job.text(), r"ranks 0-2 wait for rank 3, for .*\. Rank 3 is STOPPED")
+        finally:
+            self.end(ask=True)
+
+    def test_a_trace_has_the_ranks_of_all_nodes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, f"{node}.json") for node in range(2)]
+            self.start("finish", 0, [[f"--trace={path}"] for path in paths])
+            errors = self.end(ask=False)
+            for launcher, path, err in zip(self.launchers, paths, errors):
+                self.assertEqual(launcher.returncode, 0, err)
+                events, calls = read_trace(self, path, 4)
+                self.assertEqual({e["pid"] for e in events["X"]}, {0, 1, 2, 3})
+                check_overlap(self, calls, 4)
+
+
 class Trace(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -169,43 +247,14 @@ class Trace(unittest.TestCase):
         self.folder.cleanup()
 
     def read(self, ranks):
-        """The events by phase; slices by call and rank. Checks what every trace must fulfil."""
-        with open(self.path, encoding="utf-8") as file:
-            trace = json.load(file)
-        events = {}
-        for event in trace["traceEvents"]:
-            events.setdefault(event["ph"], []).append(event)
-        rows, calls = {}, {}
-        for s in events["X"]:
-            rows.setdefault((s["pid"], s["tid"]), []).append((s["ts"], s["ts"] + s["dur"]))
-            calls.setdefault((s["args"]["group"], s["args"]["seq"]), {})[s["pid"]] = s
-        for row in rows.values():
-            for (_, end), (begin, _) in zip(sorted(row), sorted(row)[1:]):
-                self.assertLessEqual(end, begin + 0.002)
-        names = {e["pid"]: e["args"]["name"] for e in events["M"] if e["name"] == "process_name"}
-        self.assertEqual(names, {rank: f"rank {rank}" for rank in range(ranks)})
-        ends = {}
-        for e in events.get("s", []) + events.get("f", []):
-            ends.setdefault(e["id"], []).append(e["ph"])
-            self.assertTrue(any(b - 0.002 <= e["ts"] <= t + 0.002 for b, t in rows[e["pid"], e["tid"]]))
-        self.assertTrue(all(sorted(phases) == ["f", "s"] for phases in ends.values()))
-        return events, calls
-
-    def check_overlap(self, calls, ranks):
-        """No rank is through with a call before all have begun it: so it is on the one clock, too."""
-        whole = [by for by in calls.values() if len(by) == ranks]
-        self.assertGreater(len(whole), 900)
-        for by in whole:
-            latest = max(s["ts"] for s in by.values())
-            earliest = min(s["ts"] + s["dur"] for s in by.values() if s["args"]["state"] == "done")
-            self.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: a call of less than one has no end of its own
+        return read_trace(self, self.path, ranks)
 
     def test_a_hung_job(self):
         with Job("stop", 2) as job:
             job.top(waits(0, 1))
             tutti("trace", str(job.process.pid), "-o", self.path)
             events, calls = self.read(3)
-            self.check_overlap(calls, 3)
+            check_overlap(self, calls, 3)
             open_calls = [s for s in events["X"] if s["args"]["state"] == "under way"]
             self.assertEqual({s["pid"] for s in open_calls}, {0, 1})
             self.assertEqual(open_calls[0]["args"]["bytes"], 400)
@@ -229,7 +278,7 @@ class Trace(unittest.TestCase):
                               str(CALLS), "finish", "0"], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual(job.returncode, 0, job.stderr)
         _, calls = self.read(2)
-        self.check_overlap(calls, 2)
+        check_overlap(self, calls, 2)
 
     def test_when_a_rank_is_killed(self):
         job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=3", "--grace-period=0.2",
@@ -237,7 +286,7 @@ class Trace(unittest.TestCase):
                               str(CALLS), "kill", "1"], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual(job.returncode, 137, job.stderr)
         events, calls = self.read(3)
-        self.check_overlap(calls, 3)
+        check_overlap(self, calls, 3)
         self.assertIn((1, "DEAD: signal 9 (SIGKILL)"), {(e["pid"], e["name"]) for e in events["i"]})
         self.assertTrue({"failed"} <= {s["args"]["state"] for s in events["X"] if s["pid"] != 1})
 
