@@ -147,6 +147,8 @@ tt_status tt__view_make(tt__view *view, tt__snapshot *snapshot) {
     for (int i = 0; i < view->n; i++)
         if (view->ranks[i].now_ns > view->now_ns)
             view->now_ns = view->ranks[i].now_ns;
+    if (!status)
+        status = tt__view_infer_ends(view);
     if (status)
         tt__view_free(view);
     return status;

@@ -90,6 +90,9 @@ typedef struct tt__view_meeting {
 tt_status tt__view_meetings(const tt__view *view, tt__view_meeting **meetings, int *n);
 void tt__view_meetings_free(tt__view_meeting *meetings, int n);
 
+/* Put the ends of calls that were too fast to look at the clock where they can have been. */
+tt_status tt__view_infer_ends(tt__view *view);
+
 /* *groups (n), the caller's to free(). */
 tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n);
 

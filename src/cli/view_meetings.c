@@ -125,6 +125,36 @@ static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
     return 0;
 }
 
+/* Whether nobody can be through with it before all have begun. */
+static bool needs_all(uint8_t op) {
+    return op == TT_OP_BARRIER || op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_GATHER ||
+           op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL || op == TT_OP_ALL_TO_ALL_V ||
+           op == TT_OP_ALL_REDUCE_COALESCED;
+}
+
+/* The call, which nobody saw end, ended after the last had begun, and before the rank's next call. */
+static void infer_end(tt__view_rank *rank, const tt__view_call *seen, int64_t last_ns) {
+    tt__view_call *call = &rank->calls[seen - rank->calls];
+    int64_t next_ns = seen + 1 < rank->calls + rank->n ? seen[1].begin_ns : rank->now_ns;
+    if (call->open || call->record.end || !needs_all(call->record.op))
+        return;
+    call->end_ns = last_ns < next_ns ? last_ns : next_ns;
+    if (call->end_ns < call->begin_ns)
+        call->end_ns = call->begin_ns;
+}
+
+tt_status tt__view_infer_ends(tt__view *view) {
+    tt__view_meeting *meetings;
+    int n;
+    TT__TRY(tt__view_meetings(view, &meetings, &n));
+    for (int i = 0; i < n; i++)
+        for (int place = 0; place < view->n; place++)
+            if (meetings[i].calls[place])
+                infer_end(&view->ranks[place], meetings[i].calls[place], meetings[i].last->begin_ns);
+    tt__view_meetings_free(meetings, n);
+    return TT_OK;
+}
+
 /* Who was last most often in meetings first..end-1, which are those of a group. */
 static void find_straggler(tt__view_group *group, const tt__view *view, const tt__view_meeting *first,
                            const tt__view_meeting *end, int64_t *scratch) {

@@ -140,7 +140,7 @@ static inline void tt__record_ready(tt__record *record, tt__call_state state) {
 }
 
 /* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look at the clock; a
- * call that lasted less than a microsecond leaves it. */
+ * call that never waited for more than a moment leaves it, and readers infer its end from the others' records. */
 static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
     if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
         return; /* so many calls ago that its place has another */

@@ -27,9 +27,9 @@ def tutti(*argv, check=True):
 class Job:
     """A job that ends with the block, also in the ways that hang."""
 
-    def __init__(self, what, rank, nproc=3, flags=(), calls=CALLS):
-        self.argv = [TUTTI, "run", "--master-port=0", f"--nproc-per-node={nproc}", "--grace-period=0.2", *flags, HANG,
-                     str(calls), what, str(rank)]
+    def __init__(self, what, rank, nproc=3, flags=(), calls=CALLS, grace=0.2):
+        self.argv = [TUTTI, "run", "--master-port=0", f"--nproc-per-node={nproc}", f"--grace-period={grace}", *flags,
+                     HANG, str(calls), what, str(rank)]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -37,9 +37,14 @@ class Job:
         return self
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGINT)
         try:
-            self.process.communicate(timeout=DEADLINE)
+            for patience in (1, DEADLINE):  # the second signal ends the grace period
+                self.process.send_signal(signal.SIGINT)
+                try:
+                    self.process.communicate(timeout=patience)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
         finally:
             self.process.kill()
 
@@ -92,7 +97,7 @@ def check_overlap(test, calls, ranks):
     for by in whole:
         latest = max(s["ts"] for s in by.values())
         earliest = min((s["ts"] + s["dur"] for s in by.values() if s["args"]["state"] == "done"), default=latest)
-        test.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: a call of less than one has no end of its own
+        test.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: how well two clocks can be read at one moment
 
 
 class Top(unittest.TestCase):
@@ -116,13 +121,13 @@ class Top(unittest.TestCase):
             self.assertRegex(job.text(), r"ranks 0-1 wait for rank 2, for .*\. Rank 2 runs, after all_reduce\(.*ago")
 
     def test_ranks_that_wait_in_different_groups(self):
-        with Job("groups", 1) as job:
+        with Job("groups", 1, grace=60) as job:
             look = job.top(lambda look: look["ranks"][1]["call"] and look["ranks"][1]["call"]["op"] == "barrier")
             self.assertEqual(look["ranks"][1]["call"]["group"], "0-1")
 
     def test_a_dead_rank(self):
-        """The launcher gives the others a second to end: long enough to look."""
-        with Job("kill", 0) as job:
+        """The others have the grace period, which they use: long enough to look."""
+        with Job("kill", 0, grace=60) as job:
             look = job.top(lambda look: look["ranks"][0]["state"] == "ended")
             self.assertEqual(look["ranks"][0]["end"], "signal 9 (SIGKILL)")
             self.assertTrue(look["ranks"][0]["joined"])
@@ -260,7 +265,7 @@ class Trace(unittest.TestCase):
             self.assertEqual(open_calls[0]["args"]["bytes"], 400)
             self.assertEqual(open_calls[0]["args"]["dtype"], "f32")
             done = [s for s in events["X"] if s["args"]["state"] == "done"]
-            self.assertEqual({s["args"]["algorithm"] for s in done}, {"inline"})
+            self.assertLessEqual({s["args"].get("algorithm") for s in done}, {"inline", None})
             self.assertRegex(open_calls[0]["args"]["at"], r"^hang\.c:\d+$")
             said = {(e["pid"], e["name"]) for e in events["i"]}
             self.assertLessEqual({(0, "waits for rank 2"), (1, "waits for rank 2"), (2, "STOPPED")}, said)
