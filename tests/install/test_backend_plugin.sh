@@ -1,0 +1,44 @@
+#!/bin/sh
+# The example back end, built out of the tree against an installed Tutti, as docs/backends.md tells its readers; and the back ends that come
+# with Tutti, found beside the installed library.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+fail() { echo "FAILED: $*"; exit 1; }
+
+cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
+cp -r "$TT_SOURCE/examples/backend_plugin" "$work/star"
+{
+    cmake -S "$work/star" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
+    cmake --build "$work/build"
+} >"$work/log" 2>&1 || { cat "$work/log"; fail "building the example"; }
+! ldd "$work/build/libtutti-backend-star.so" | grep -q libtutti || fail "the back end is linked with Tutti"
+
+# mean NAME BACKEND: three ranks average 0, 1, 2.
+mean() {
+    "$prefix/bin/tutti" run --nproc-per-node 3 "$work/build/mean" "$2" >"$work/out" 2>"$work/err" ||
+        { cat "$work/err"; fail "mean $2"; }
+    for r in 0 1 2; do
+        grep -q "^rank $r of 3: $1, mean 1\$" "$work/out" || { cat "$work/out"; fail "rank $r with $2"; }
+    done
+    echo "ok: $2"
+}
+export LD_LIBRARY_PATH="$prefix/lib"
+unset TT_BACKEND_PATH
+mean star "$work/build/libtutti-backend-star.so"
+grep -q "^rank 0: back end star has no all_gather" "$work/out" || fail "all_gather was not refused by name"
+TT_BACKEND_PATH=$work/build mean star star
+for backend in gloo mpi; do
+    found=$(find "$prefix" -name "libtutti-backend-$backend.so")
+    if [ -n "$found" ]; then
+        mean $backend $backend
+    else
+        echo "left out: the back end $backend was not built"
+    fi
+done
+if "$prefix/bin/tutti" run --nproc-per-node 1 "$work/build/mean" nowhere >"$work/out" 2>&1; then
+    fail "a back end that does not exist was found"
+fi
+grep -q 'no back end "nowhere"; there are: native' "$work/out" || { cat "$work/out"; fail "no list of back ends"; }
+echo "ok: an unknown back end"
