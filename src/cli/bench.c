@@ -14,6 +14,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } benches[] = {
+    {"agreement", tt__bench_agreement, "what the check that all ranks make the same call costs"},
     {"store", tt__bench_store, "operations a second of the key-value store"},
     {"startup", tt__bench_startup, "a whole job: launcher, ranks, one all_reduce, end"},
     {"step", tt__bench_step, "a training step: time and memory"},

@@ -7,6 +7,7 @@
 /* One benchmark: argv[0] is its name ("startup"), flags already written with "-". Returns the exit code. The first is that of every name
  * in bench_calls.h. */
 int tt__bench_collective(int argc, char **argv);
+int tt__bench_agreement(int argc, char **argv);
 int tt__bench_step(int argc, char **argv);
 int tt__bench_store(int argc, char **argv);
 int tt__bench_startup(int argc, char **argv);

@@ -1,0 +1,115 @@
+/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank tells what it calls, keeps a record of it, and compares
+ * words, once as Tutti does and once with a bare sequence number, as a library without the check would. */
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+#include "comm/record.h"
+#include "comm/signature.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { REPETITIONS = 9 };
+
+static int help(void) {
+    printf("usage: tutti bench agreement [--iterations N]\n\n"
+           "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.\n\n"
+           "  --iterations N   calls in each of %d repetitions, of which the median is taken (default 1000000)\n",
+           REPETITIONS);
+    return TT__EXIT_OK;
+}
+
+/* What a rank writes of its calls and what another reads, here of the same process. */
+typedef struct words {
+    _Alignas(128) _Atomic uint64_t mine;
+    _Alignas(128) _Atomic uint64_t theirs;
+} words;
+
+static bool agrees(const words *w, uint64_t mine) {
+    return atomic_load_explicit(&w->theirs, memory_order_acquire) == mine;
+}
+
+static void tell(words *w, uint64_t word) {
+    atomic_store_explicit(&w->mine, word, memory_order_release);
+    atomic_store_explicit(&w->theirs, word, memory_order_relaxed);
+}
+
+static double without_check(words *w, int64_t calls, int64_t *agreed) {
+    int64_t start = tt__now_ns();
+    for (int64_t i = 0; i < calls; i++) {
+        tell(w, (uint64_t)i);
+        *agreed += agrees(w, (uint64_t)i);
+    }
+    return (double)(tt__now_ns() - start) / (double)calls;
+}
+
+static double with_check(words *w, tt__recorder *recorder, int64_t calls, int64_t *agreed) {
+    volatile uint64_t count = 1024;
+    int64_t start = tt__now_ns();
+    for (int64_t i = 0; i < calls; i++) {
+        uint64_t kind = tt__signature_kind(TT_OP_ALL_REDUCE, TT_F32, TT_SUM, 0);
+        uint64_t word = tt__signature_bits(kind, count) | (uint32_t)i;
+        tell(w, word);
+        tt__record *record = tt__record_begin(recorder, __FILE__, __LINE__);
+        record->seq = (uint32_t)i;
+        record->group = 1;
+        record->op = TT_OP_ALL_REDUCE;
+        record->count = count;
+        tt__record_ready(record, TT__CALL_BEGUN);
+        *agreed += agrees(w, word);
+        tt__record_done(record, atomic_load_explicit(&record->number, memory_order_relaxed), TT__CALL_DONE, false);
+    }
+    return (double)(tt__now_ns() - start) / (double)calls;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int measure(tt__recorder *recorder, int64_t calls) {
+    double with[REPETITIONS], without[REPETITIONS];
+    int64_t agreed = 0;
+    words w = {0};
+    tt__recorder_init(recorder, 0, 1);
+    for (int i = 0; i < REPETITIONS; i++) {
+        without[i] = without_check(&w, calls, &agreed);
+        with[i] = with_check(&w, recorder, calls, &agreed);
+    }
+    if (agreed != 2 * REPETITIONS * calls) {
+        fprintf(stderr, "tutti bench agreement: words differ that should not\n");
+        return TT__EXIT_FAILED;
+    }
+    qsort(with, REPETITIONS, sizeof *with, by_value);
+    qsort(without, REPETITIONS, sizeof *without, by_value);
+    double middle = with[REPETITIONS / 2] - without[REPETITIONS / 2];
+    printf("{\"bench\":\"agreement\",\"ns_with\":%.2f,\"ns_without\":%.2f,\"ns_cost\":%.2f,\"ns_cost_min\":%.2f}\n",
+           with[REPETITIONS / 2], without[REPETITIONS / 2], middle, with[0] - without[0]);
+    return TT__EXIT_OK;
+}
+
+int tt__bench_agreement(int argc, char **argv) {
+    static const struct option options[] = {
+        {"iterations", required_argument, NULL, 'i'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int64_t calls = 1000000;
+    const char *flag;
+    for (int c; (c = tt__cli_next_flag("bench agreement", argc, argv, options, &flag)) != -1;) {
+        if (c == '?')
+            return TT__EXIT_USAGE;
+        if (c == 'h')
+            return help();
+        if (tt__parse_i64("--iterations", optarg, 1, 1000000000, &calls))
+            return tt__cli_usage_error("bench agreement", "%s: not understood: \"%s\"", flag, optarg);
+    }
+    tt__recorder *recorder = NULL;
+    if (posix_memalign((void **)&recorder, 128, sizeof *recorder)) {
+        fprintf(stderr, "tutti bench agreement: no memory\n");
+        return TT__EXIT_FAILED;
+    }
+    *recorder = (tt__recorder){0};
+    int code = measure(recorder, calls);
+    free(recorder);
+    return code;
+}
