@@ -100,18 +100,23 @@ double tt__factor(const tt_group *group, int r, uint32_t seq) { return group->ar
 static void record_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
     const tt__recorder *recorder = &group->world->peers[group->ranks[r]].control->recorder;
     tt__record record;
-    bool found = tt__record_read(recorder, number, &record);
-    for (int i = 0; i < 20 && !found; i++) { /* the word may be told a moment before its record is written */
-        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
-        found = tt__record_read(recorder, number, &record);
-    }
-    if (found)
+    if (tt__record_read(recorder, number, &record))
         tt__record_text(recorder, &record, text, size);
     else
         snprintf(text, size, "a call of long ago");
 }
 
+static bool has_record(const tt_group *group, int r, uint32_t seq) {
+    tt__record record;
+    return tt__record_read(&group->world->peers[group->ranks[r]].control->recorder,
+                           group->areas[r]->slots[seq & 1].record, &record) &&
+           record.seq == seq && record.group == group->id;
+}
+
+/* A word may be told a moment before its record is written. A call on an inner group has none of its own. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size) {
+    for (int i = 0; i < 20 && !has_record(group, r, seq); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     record_text(group, r, group->areas[r]->slots[seq & 1].record, text, size);
 }
 

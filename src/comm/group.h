@@ -190,6 +190,9 @@ uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 /* Everything up to `step` is done by this rank: tell the others. */
 void tt__finish_step(tt_group *group, uint32_t step);
 
+/* Wake whoever of the group has announced to sleep, for whomever. */
+void tt__wake_all(tt_group *group);
+
 /* Wake those who sleep for what this rank published. Waiting does it, too. */
 void tt__wake_peers_slowly(tt_group *group);
 static inline void tt__wake_peers(tt_group *group) {

@@ -4,7 +4,11 @@
  * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps for it. With a full
  * fence between the two on both sides, one of them sees the other. Only the rank that is waited for rings, so that N ranks are
  * not woken N times in a barrier; a sleeper that has works under way elsewhere is woken by anyone's news. Every 50 ms a sleeper looks whether those it
- * waits for still live, and in between advances what it can of the process's other works: whoever waits for them may be waited for here. */
+ * waits for still live, and in between advances what it can of the process's other works: whoever waits for them may be waited for here.
+ *
+ * A fence waits until all stores before it have reached the peers, which is most of what a small call costs. So waiters announce their sleep long
+ * before it, ANNOUNCE_NS after the wait began, and until the wait is over. Who publishes, and then sees no announcement, published so long before the sleeper
+ * looks for the last time that it need not fence (all_reduce_at_once.c); who sees one, rings. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
@@ -16,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000;
+static const int64_t SPIN_NS = 20000, ANNOUNCE_NS = 500000, YIELD_NS = 1000000;
 enum {
     CHECK_MS = 50,
     GRACE_MS = 500, /* of a work whose peers have all done their part */
@@ -69,6 +73,12 @@ void tt__wake_peers_slowly(tt_group *group) {
         if (waits_for == me || waits_for == TT__ANYONE || (gone && waits_for))
             tt__doorbell_ring(group->world->peers[group->ranks[r]].control);
     }
+}
+
+void tt__wake_all(tt_group *group) {
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && atomic_load_explicit(&group->areas[r]->waits_for, memory_order_relaxed))
+            tt__doorbell_ring(group->world->peers[group->ranks[r]].control);
 }
 
 /* ---- slowly */
@@ -183,13 +193,25 @@ static bool is_member(const tt_group *group, int r) {
     return atomic_load_explicit(&group->areas[r]->state, memory_order_acquire) == TT__MEMBER;
 }
 
+/* News of the rank that is waited for shall wake this one. Stays until the wait is over. */
+static void announce_sleep(const tt_work *work) {
+    const tt_group *group = work->group;
+    atomic_store_explicit(&group->areas[group->rank]->waits_for, (uint32_t)work->wait.next + 1, memory_order_relaxed);
+}
+
+/* Written only if need be: peers read the line in each call. */
+static void withdraw_announcement(const tt_group *group) {
+    tt__area *own = group->areas[group->rank];
+    if (atomic_load_explicit(&own->waits_for, memory_order_relaxed))
+        atomic_store_explicit(&own->waits_for, 0, memory_order_relaxed);
+}
+
 static void sleep_alone(tt_work *work) {
     tt_group *group = work->group;
     tt__world *world = group->world;
-    tt__area *own = group->areas[group->rank];
     int whom = work->wait.next;
     uint32_t bell = atomic_load_explicit(&tt__world_control(world)->doorbell, memory_order_acquire);
-    atomic_store_explicit(&own->waits_for, (uint32_t)whom + 1, memory_order_relaxed);
+    announce_sleep(work);
     begin_sleep(world);
     tt__world_progress(world);
     if (!tt__ready(group, &work->wait) && work->wait.next == whom && is_member(group, whom) &&
@@ -199,7 +221,6 @@ static void sleep_alone(tt_work *work) {
         tt__world_lock(world);
     }
     end_sleep(world);
-    atomic_store_explicit(&own->waits_for, 0, memory_order_relaxed);
 }
 
 static tt_status wait_asleep(tt_work *work) {
@@ -227,6 +248,7 @@ tt_status tt__wait_alone(tt_work *work) {
             return TT_OK;
         pause_cpu();
     }
+    bool announced = false;
     int64_t start = tt__now_ns();
     if (!work->deadline_ms)
         work->deadline_ms = tt__deadline_ms(work->call.timeout_ms);
@@ -239,9 +261,15 @@ tt_status tt__wait_alone(tt_work *work) {
     while (tt__now_ns() - start < YIELD_NS) {
         sched_yield();
         if (tt__ready(group, &work->wait))
-            return TT_OK;
+            break;
+        if (!announced && tt__now_ns() - start > ANNOUNCE_NS) {
+            announce_sleep(work);
+            announced = true;
+        }
     }
-    return wait_asleep(work);
+    tt_status status = tt__ready(group, &work->wait) ? TT_OK : wait_asleep(work);
+    withdraw_announcement(group);
+    return status;
 }
 
 /* ---- works in queues */
@@ -277,6 +305,7 @@ static void sleep_queued(tt_work *work) {
 void tt__wait_done(tt_work *work) {
     tt__world *world = work->group->world;
     bool spin = work->group->spin;
+    bool announced = false;
     int64_t start = tt__now_ns(), waited = 0;
     for (;;) {
         uint32_t moves = world->moves;
@@ -286,6 +315,10 @@ void tt__wait_done(tt_work *work) {
         if (world->moves != moves)
             start = tt__now_ns();
         waited = tt__now_ns() - start;
+        if (!announced && waited > ANNOUNCE_NS) {
+            begin_sleep(world);
+            announced = true;
+        }
         if (spin && waited < SPIN_NS) {
             pause_cpu();
         } else if (waited < YIELD_NS) {
@@ -298,6 +331,8 @@ void tt__wait_done(tt_work *work) {
                 sleep_queued(work);
         }
     }
+    if (announced)
+        end_sleep(world);
     note_going_on(world);
 }
 

@@ -3,7 +3,7 @@
  * can't tell. Whenever something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from where it is.
  *
  * What costs time here costs every small all_reduce, so the rest is done while the peers' words are on their way: the call's record and the
- * slice. No clock is read but by the record, nothing is locked, and nothing is fenced but the look for sleeping peers at the end. */
+ * slice. No clock is read but by the record, nothing is locked, and nothing is fenced. */
 #include "comm/collective/collective.h"
 #include "comm/reduce_tree.h"
 #include "comm/signature.h"
@@ -37,23 +37,17 @@ typedef struct at_once {
     uint64_t word;
     uint32_t seq, number; /* of the call in the group, and of its record */
     bool in_place;
+    tt__slice slice;      /* of this rank, if in place */
+    tt__reduce_pair pair; /* of two ranks, if in place */
     tt__record *record;
 } at_once;
 
 static const tt__slot *slot_of(const at_once *c, int r) { return &c->group->areas[r]->slots[c->seq & 1]; }
 
-/* The number that this thread's next record will have. */
-static uint32_t next_record_number(tt__recorder *recorder) {
-    if (tt__record_numbers.serial != recorder->serial || !tt__record_numbers.left)
-        tt__record_refill(recorder);
-    return tt__record_numbers.next + 1;
-}
-
 static void publish(at_once *c) {
     tt_group *group = c->group;
     c->seq = ++group->seq;
     tt__slot *slot = &group->areas[group->rank]->slots[c->seq & 1];
-    slot->record = c->number;
     if (c->in_place)
         slot->offset = (uint64_t)((const unsigned char *)c->args->buf - group->bases[group->rank]);
     else if (c->bytes)
@@ -62,13 +56,12 @@ static void publish(at_once *c) {
     atomic_store_explicit(&slot->word, c->word, memory_order_release);
 }
 
-/* Whoever finds the words different before this is done looks again: see agree.c. */
+/* Whoever finds the words different before this is done looks again: agree.c. */
 static void record(at_once *c) {
     tt_group *group = c->group;
     tt__record *record = tt__record_begin(&tt__world_control(group->world)->recorder, c->args->file, c->args->line);
-    uint32_t number = atomic_load_explicit(&record->number, memory_order_relaxed);
-    if (number != c->number)
-        c->number = group->areas[group->rank]->slots[c->seq & 1].record = number;
+    c->number = atomic_load_explicit(&record->number, memory_order_relaxed);
+    group->areas[group->rank]->slots[c->seq & 1].record = c->number;
     c->record = record;
     record->seq = c->seq;
     record->group = group->id;
@@ -83,29 +76,47 @@ static void record(at_once *c) {
     tt__record_ready(record, TT__CALL_BEGUN);
 }
 
-/* All ranks have come with the same call and the same kind of buffer. */
+/* Rank r has come with the same call and the same kind of buffer. */
+static inline bool agrees(const at_once *c, int r, int *spins) {
+    const _Atomic uint64_t *at = &slot_of(c, r)->word;
+    for (;;) {
+        uint64_t word = atomic_load_explicit(at, memory_order_acquire);
+        if (word == c->word)
+            return true;
+        if ((uint32_t)word == c->seq || ++*spins > SPINS)
+            return false;
+        pause_cpu();
+    }
+}
+
+static inline bool has_finished(const tt_group *group, int r, uint32_t step, int *spins) {
+    const _Atomic uint32_t *at = &group->areas[r]->step;
+    while ((int32_t)(atomic_load_explicit(at, memory_order_acquire) - step) < 0) {
+        if (++*spins > SPINS)
+            return false;
+        pause_cpu();
+    }
+    return true;
+}
+
+/* All others, and for two ranks without a loop: a branch that is guessed wrong costs as much as all else that is done here. */
 static bool all_agree(const at_once *c) {
     int spins = 0;
+    if (c->group->size == 2)
+        return agrees(c, !c->group->rank, &spins);
     for (int r = 0; r < c->group->size; r++)
-        for (;;) {
-            uint64_t word = atomic_load_explicit(&slot_of(c, r)->word, memory_order_acquire);
-            if (word == c->word)
-                break;
-            if ((uint32_t)word == c->seq || ++spins > SPINS)
-                return false;
-            pause_cpu();
-        }
+        if (r != c->group->rank && !agrees(c, r, &spins))
+            return false;
     return true;
 }
 
 static bool all_have_finished(const tt_group *group, uint32_t step) {
     int spins = 0;
+    if (group->size == 2)
+        return has_finished(group, !group->rank, step, &spins);
     for (int r = 0; r < group->size; r++)
-        while ((int32_t)(atomic_load_explicit(&group->areas[r]->step, memory_order_acquire) - step) < 0) {
-            if (++spins > SPINS)
-                return false;
-            pause_cpu();
-        }
+        if (r != group->rank && !has_finished(group, r, step, &spins))
+            return false;
     return true;
 }
 
@@ -116,11 +127,28 @@ static void reduce_payloads(const at_once *c) {
     tt__reduce_tree(&(void *){c->args->buf}, 1, src, c->group->size, c->args->count, c->args->dtype, c->args->op);
 }
 
-static void reduce_slice(const at_once *c, tt__slice slice) {
+static bool is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+
+/* All that is known of the reduction before the others have come. */
+static void prepare(at_once *c) {
+    const tt_group *group = c->group;
+    c->slice = tt__slice_of(c->args->count, c->args->dtype, group->size, group->rank);
+    if (group->size == 2 && !is_half(c->args->dtype))
+        c->pair = tt__reduce_pair_find(c->args->dtype, c->args->op);
+}
+
+static void reduce_slice(const at_once *c) {
     void *buffers[MOST_RANKS];
     const tt_group *group = c->group;
+    tt__slice slice = c->slice;
+    if (!slice.n)
+        return;
     for (int r = 0; r < group->size; r++)
         buffers[r] = group->bases[r] + slot_of(c, r)->offset + slice.at * size_of[c->args->dtype];
+    if (c->pair.kernel) {
+        tt__reduce_pair_run(c->pair, buffers[0], buffers[1], buffers[0], buffers[1], slice.n);
+        return;
+    }
     tt__reduce_tree(buffers, group->size, (const void *const *)buffers, group->size, slice.n, c->args->dtype,
                     c->args->op);
 }
@@ -131,38 +159,35 @@ static tt_status go_on(const at_once *c, const tt__algorithm *algorithm, uint32_
     return tt__native_go_on(c->group, &call, c->record, c->seq, c->word, algorithm, step);
 }
 
-/* A peer that slept for what was told here would otherwise sleep on until its next look. */
+/* Sleepers have announced it long ago (wait.c), so what was just published and this look need no fence between them. */
 static void wake_sleepers(tt_group *group) {
-    __sync_synchronize();
     for (int r = 0; r < group->size; r++)
         if (atomic_load_explicit(&group->areas[r]->waits_for, memory_order_relaxed)) {
-            tt__wake_peers_slowly(group);
+            tt__wake_all(group);
             return;
         }
 }
 
-static tt_status run(at_once *c) {
-    tt_group *group = c->group;
-    publish(c);
-    record(c);
-    tt__slice slice =
-        c->in_place ? tt__slice_of(c->args->count, c->args->dtype, group->size, group->rank) : (tt__slice){0};
+static tt_status run_inline(at_once *c) {
     if (!all_agree(c))
         return go_on(c, NULL, 0);
-    if (!c->in_place) {
-        reduce_payloads(c);
-    } else {
-        if (c->bytes > TT__STAGE_BYTES)
-            wake_sleepers(group); /* before what may take long */
-        uint32_t step = ++group->step;
-        if (slice.n)
-            reduce_slice(c, slice);
-        atomic_store_explicit(&group->areas[group->rank]->step, step, memory_order_release);
-        if (!all_have_finished(group, step))
-            return go_on(c, &tt__all_reduce_symmetric, step);
-    }
-    tt__record_done(c->record, c->number, TT__CALL_DONE, c->bytes > TT__INLINE_MAX);
+    reduce_payloads(c);
+    tt__record_done(c->record, c->number, TT__CALL_DONE, false);
+    return TT_OK;
+}
+
+static tt_status run_in_place(at_once *c) {
+    tt_group *group = c->group;
+    prepare(c);
+    if (!all_agree(c))
+        return go_on(c, NULL, 0);
+    reduce_slice(c);
+    uint32_t step = ++group->step;
+    atomic_store_explicit(&group->areas[group->rank]->step, step, memory_order_release);
     wake_sleepers(group);
+    if (!all_have_finished(group, step))
+        return go_on(c, &tt__all_reduce_symmetric, step);
+    tt__record_done(c->record, c->number, TT__CALL_DONE, c->bytes > TT__INLINE_MAX);
     return TT_OK;
 }
 
@@ -181,7 +206,9 @@ bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status) {
     } else if (c.bytes > TT__INLINE_MAX) {
         return false;
     }
-    c.number = next_record_number(&tt__world_control(group->world)->recorder);
-    *status = run(&c);
+    publish(&c);
+    wake_sleepers(group);
+    record(&c);
+    *status = c.in_place ? run_in_place(&c) : run_inline(&c);
     return true;
 }

@@ -56,8 +56,10 @@ const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
 }
 
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r) {
-    size_t line = 64 / tt_dtype_size(dtype), n = (size_t)world;
-    size_t share = TT__ALIGN_UP(count / n + (count % n != 0), line);
+    size_t n = (size_t)world, line = (size_t)64 >> __builtin_ctzl(tt_dtype_size(dtype));
+    bool is_power = !(n & (n - 1)); /* divisions cost as much as the rest of a small call */
+    size_t parts = is_power ? (count + n - 1) >> __builtin_ctzl(n) : (count + n - 1) / n;
+    size_t share = TT__ALIGN_UP(parts, line);
     size_t at = share * (size_t)r;
     if (at >= count)
         return (tt__slice){count, 0};
