@@ -139,6 +139,8 @@ tt_status tt_work_wait(tt_work *work) {
 
 tt_status tt__work_error(const tt_work *work) {
     const tt_group *group = work->group;
+    if (work->refused)
+        return tt__fail(work->status, "%s", (const char *)work->scratch);
     if (work->status == group->failed)
         return tt__fail(work->status, "%s", group->failure_text);
     if (work->status == TT_ERR_STATE)

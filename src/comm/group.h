@@ -63,6 +63,7 @@ struct tt_group {
     tt_work *loose;             /* likewise, but in no order: sends and receives */
     tt_work alone;              /* of a synchronous call that finds the queue empty, on shared memory */
     bool asking;                /* a thread asks the peers why they differ, and then fails the group */
+    uint32_t monitored;         /* monitored barriers so far */
     bool said;                  /* this process has told the others that it left or failed */
 };
 

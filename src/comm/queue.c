@@ -8,13 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/collective/algorithms.h"
+#include "comm/collective/p2p.h"
 #include "comm/group.h"
 
 #include <string.h>
 
-static bool is_loose(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV; }
-
-static bool on_shared_memory(const tt_work *work) { return work->group->shared && !is_loose(work->call.op); }
+static bool on_shared_memory(const tt_work *work) { return work->group->shared && !tt__by_messages(work->call.op); }
 
 /* ---- one work */
 
@@ -76,7 +75,7 @@ static tt_status start(tt_work *work) {
         return TT_OK;
     }
     TT__TRY(tt__world_messages(work->group->world));
-    if (!is_loose(work->call.op)) {
+    if (!tt__by_messages(work->call.op)) {
         work->seq = ++work->group->seq;
         if (!work->parent)
             work->record->seq = work->seq;
@@ -126,6 +125,10 @@ static tt_status advance(tt_work *work) {
         case TT__NEXT_DONE: /* also of messages that failed while next() ran */
             TT__TRY(tt__check_messages(work));
             tt__work_complete(work, TT_OK);
+            break;
+        case TT__NEXT_REFUSED:
+            work->refused = true;
+            tt__work_complete(work, tt_last_status());
             break;
         case TT__NEXT_FAILED:
             return tt_last_status();
@@ -200,7 +203,7 @@ void tt__group_advance(tt_group *group) {
 static void enqueue(tt_group *group, tt_work *work) {
     atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
     work->next = NULL;
-    if (is_loose(work->call.op)) {
+    if (tt__is_p2p(work->call.op)) {
         work->next = group->loose;
         group->loose = work;
         return;
@@ -327,7 +330,8 @@ static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **o
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **out) {
     tt__world *world = group->world;
     atomic_store_explicit(&group->user, (uintptr_t)pthread_self(), memory_order_relaxed);
-    if (!out && group->shared && !is_loose(call->op) && !atomic_load_explicit(&group->works, memory_order_acquire))
+    if (!out && group->shared && !tt__by_messages(call->op) &&
+        !atomic_load_explicit(&group->works, memory_order_acquire))
         return run_alone(group, call);
     tt__world_lock(world);
     tt_status status = group->failed ? tt__group_check(group) : submit_queued(group, call, out);

@@ -152,7 +152,9 @@ static tt_status look_closely(tt_work *waiter) {
             return group->failed;
     }
     if (!status && now >= deadline + (tt__rankset_count(&missing) ? 0 : GRACE_MS))
-        status = fail_timeout(work, &missing);
+        status = work->algorithm && work->algorithm->expire && work->algorithm->expire(work)
+                     ? TT_OK
+                     : fail_timeout(work, &missing);
     return status ? tt__group_fail(work->group) : TT_OK;
 }
 

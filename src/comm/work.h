@@ -19,7 +19,8 @@
 
 #include <tutti/backend.h>
 
-typedef enum tt__next { TT__NEXT_DONE, TT__NEXT_WAIT, TT__NEXT_FAILED } tt__next;
+/* REFUSED: the call failed, with an error that it has recorded and whose text begins its scratch memory, but the group lives on. */
+typedef enum tt__next { TT__NEXT_DONE, TT__NEXT_WAIT, TT__NEXT_FAILED, TT__NEXT_REFUSED } tt__next;
 
 /* What a group's shared memory needs to know of a call before it is told to others. */
 typedef struct tt__offer {
@@ -39,6 +40,8 @@ typedef struct tt__algorithm {
     bool (*serves)(const tt_group *group, const tt_call *call); /* NULL: any call of its op */
     bool (*serves_words)(const tt_work *work); /* shared memory: may look at all ranks' words, too. NULL: any */
     tt__next (*next)(tt_work *work);
+    bool (*expire)(
+        tt_work *work); /* its deadline has passed: can next() go on all the same? NULL: no, the group fails */
 } tt__algorithm;
 
 /* What a work waits for. */
@@ -65,6 +68,7 @@ struct tt_work {
     bool owned;     /* by a caller, who will forget it */
     _Atomic bool done;
     tt_status status;
+    bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
     int64_t looked_ms;  /* when whoever waits for it last looked after its peers */

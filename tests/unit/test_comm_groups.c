@@ -306,6 +306,41 @@ static int abort_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* Rank 0 names all that are missing, and goes on; those that came learn it from rank 0, and those that come too late, too. */
+static int monitored_body(tt_store *store, int rank, int world, void *arg) {
+    static const char *const over[] = {"over"};
+    const int *way = arg;
+    tt_group *group = join_by(store, rank, world, (enum way) * way);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(tt_monitored_barrier(group));
+        CHECK(sum_of(group, 1) == world);
+    }
+    if (rank == 1 || rank == 3)
+        CHECK_OK(tt_store_wait(store, over, 1, 10000));
+    int64_t start = tt__now_ms();
+    CHECK(tt_monitored_barrier(group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
+    CHECK_TEXT("ranks 1, 3 did not come to monitored_barrier() within 200 ms");
+    CHECK(tt__now_ms() - start < 2000);
+    if (rank == 0) {
+        CHECK(!group->failed);
+        CHECK_OK(tt_store_set(store, over[0], "", 0));
+    } else {
+        CHECK(tt_barrier(group) == TT_ERR_TIMEOUT);
+    }
+    char key[32];
+    static const char *const all[] = {"through/0", "through/1", "through/2", "through/3"};
+    snprintf(key, sizeof key, "through/%d", rank);
+    CHECK_OK(tt_store_set(store, key, "", 0));
+    CHECK_OK(tt_store_wait(store, all, 4, 10000));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_monitored_barrier_names_all_missing(void **state) {
+    (void)state;
+    by_every_way(4, monitored_body);
+}
+
 /* ---- disagreements across groups */
 
 typedef struct circle {
@@ -393,6 +428,7 @@ int main(void) {
         cmocka_unit_test(waiting_carries_other_groups_on),
         cmocka_unit_test(a_call_has_its_own_deadline),
         cmocka_unit_test(abort_ends_every_wait),
+        cmocka_unit_test(a_monitored_barrier_names_all_missing),
         cmocka_unit_test(ranks_that_wait_for_each_other_are_named),
         cmocka_unit_test(threads_with_groups_of_their_own_are_no_circle),
     };

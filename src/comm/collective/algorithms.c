@@ -27,6 +27,7 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__barrier_words,
     &tt__exchange_words,
     &tt__exchange_bruck,
+    &tt__monitored_barrier_messages,
     /* On messages; of each op the plainest first. */
     &tt__barrier_dissemination,
     &tt__barrier_hierarchical,
@@ -84,7 +85,7 @@ static tt_op kind_of(tt_op op) { return op >= TT_OP_NEW_GROUP ? TT_OP_NEW_GROUP 
 
 static bool serves(const tt__algorithm *algorithm, const tt_work *work) {
     return algorithm->op == kind_of(work->call.op) &&
-           algorithm->shared == (work->group->shared && !tt__is_p2p(work->call.op)) && !algorithm->own_order &&
+           algorithm->shared == (work->group->shared && !tt__by_messages(work->call.op)) && !algorithm->own_order &&
            (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
            (!algorithm->serves_words || algorithm->serves_words(work));
 }

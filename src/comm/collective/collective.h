@@ -62,6 +62,7 @@ extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_s
 extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;
 extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
     tt__all_gather_blocks, tt__all_gather_v_blocks, tt__all_to_all_blocks, tt__all_to_all_v_blocks;
+extern const tt__algorithm tt__monitored_barrier_messages;
 extern const tt__algorithm tt__barrier_words, tt__exchange_words, tt__exchange_bruck;
 
 #endif

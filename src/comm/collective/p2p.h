@@ -8,6 +8,9 @@ static inline bool tt__is_p2p(tt_op op) {
     return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV;
 }
 
+/* What goes by messages whatever the group shares. */
+static inline bool tt__by_messages(tt_op op) { return tt__is_p2p(op) || op == TT_OP_MONITORED_BARRIER; }
+
 extern const tt__algorithm tt__send_message, tt__recv_message, tt__batch_messages;
 
 /* A message of this work differs from what the other side has: record both. */
