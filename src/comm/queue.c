@@ -308,7 +308,7 @@ static tt_status complete_earlier(tt_group *group) {
 }
 
 static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **out) {
-    if (!out && !is_loose(call->op))
+    if (!out && !tt__is_p2p(call->op))
         TT__TRY(complete_earlier(group));
     tt_work *work = tt__work_take(group, call);
     if (!work)
