@@ -62,8 +62,9 @@ class Job:
         return tutti("top", "--once", str(self.process.pid)).stdout
 
 
-def waits(*ranks):
-    return lambda look: all(look["ranks"][r]["waits"] for r in ranks)
+def waits(*ranks, after=0):
+    """These ranks wait, in a call of a higher number than `after`."""
+    return lambda look: all(look["ranks"][r]["waits"] and look["ranks"][r]["call"]["seq"] > after for r in ranks)
 
 
 def read_trace(test, path, ranks):
@@ -135,7 +136,7 @@ class Top(unittest.TestCase):
 
     def test_who_comes_late(self):
         with Job("late", 1, calls=200) as job:
-            look = job.top(waits(0, 2))
+            look = job.top(waits(0, 2, after=400))
             group = look["groups"][0]
             self.assertEqual((group["ranks"], group["last_rank"]), ("0-2", 1))
             self.assertGreater(group["last_count"], 190)
@@ -272,7 +273,7 @@ class Trace(unittest.TestCase):
 
     def test_arrows_lead_from_the_last(self):
         with Job("late", 0, calls=500) as job:
-            job.top(waits(1, 2))
+            job.top(waits(1, 2, after=1000))
             tutti("trace", str(job.process.pid), "-o", self.path)
         events, _ = self.read(3)
         self.assertGreater(len(events["s"]), 400)
