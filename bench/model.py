@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits a cost model to times of collectives on messages, says how wrong it is, and predicts worlds nobody has here.
 
-usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--chart FILE.svg]
+usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--table] [--chart FILE.svg]
 
 Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one call:
 
@@ -108,9 +108,16 @@ def solve(matrix, right):
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
+def known(points):
+    """Which parameters the points can tell. Among two ranks a step is a message: all of it is counted as overhead, the cautious choice
+    for algorithms that send many messages in a step."""
+    same = all(row[1] == row[2] for row, _ in points)
+    return [j for j, name in enumerate(NAMES) if not (same and name == "alpha")]
+
+
 def fit(points):
     """points: (terms, usec). The parameters, none negative, that make the sum of squared relative errors least."""
-    used = list(range(len(NAMES)))
+    used = known(points)
     while used:
         scaled = [([row[j] / usec for j in used]) for row, usec in points]
         matrix = [[sum(row[i] * row[j] for row in scaled) for j in range(len(used))] for i in range(len(used))]
@@ -127,12 +134,12 @@ def deviation(parameters, points):
 
 def refine(parameters, points):
     """Coordinate by coordinate, in ever smaller steps."""
-    guesses = (1, 1, 1, 1e-4, 1e-4)
-    found = [value or guess / 100 for value, guess in zip(parameters, guesses)]
+    guesses, free = (1, 1, 1, 1e-4, 1e-4), known(points)
+    found = [(value or guess / 100) if j in free else 0.0 for j, (value, guess) in enumerate(zip(parameters, guesses))]
     least, step = deviation(found, points), 4.0
     while step > 1.01:
         before = least
-        for j in range(len(found)):
+        for j in free:
             for factor in (step, 1 / step):
                 tried = found[:j] + [found[j] * factor] + found[j + 1:]
                 value = deviation(tried, points)
@@ -190,7 +197,7 @@ def report(parameters, points):
     print("| parameter | value |\n| --- | ---: |")
     for name, value in zip(NAMES, parameters):
         per_byte = name in ("beta", "gamma")
-        print(f"| {name} | {value * 1e3:.3f} ns a byte ({1e-3 / value:.2f} GB/s) |" if per_byte and value else f"| {name} | {value:.2f} us |")
+        print(f"| {name} | {value * 1e3:.3f} ns a byte |" if per_byte else f"| {name} | {value:.2f} us |")
     least = points[min(points)]
     held_out = errors(refine(fit([p[:2] for p in least[::2]]), [p[:2] for p in least[::2]]), [p[:2] for p in least[1::2]])
     print(f"\nFitted to every second time of {min(points)} ranks, the median error on the others is {statistics.median(held_out):.0%}.")
@@ -206,6 +213,16 @@ def report_worlds(parameters, worlds):
                   ("all_gather", 1 << 10), ("reduce_scatter", 1 << 10), ("all_to_all", 1 << 10)):
         cells = [best(parameters, op, world, b) for world in worlds]
         print(f"| {op} | {size(b) if b else ''} | " + " | ".join(f"{duration(usec)}, {name}" for usec, name in cells) + " |")
+
+
+def report_times(points, world):
+    """What was measured: a row an algorithm, a column a size."""
+    times = {(key, b): usec for _, usec, key, b in points[world]}
+    sizes = sorted({b for _, b in times if b})
+    print(f"\n| {world} ranks, us | algorithm | " + " | ".join(size(b) for b in sizes) + " |\n| --- | --- |" + " ---: |" * len(sizes))
+    for op, name in dict.fromkeys(key for key, _ in times):
+        found = [times.get(((op, name), b), times.get(((op, name), 0))) for b in sizes]
+        print(f"| {op} | {name} | " + " | ".join("" if usec is None else f"{usec:.3g}" if usec < 1000 else f"{usec:.0f}" for usec in found) + " |")
 
 
 def chart_of(points, parameters, path):
@@ -238,6 +255,7 @@ def main():
     parser.add_argument("times", nargs="+")
     parser.add_argument("--cpus", type=int, default=os.cpu_count(), help="of the machine that was measured")
     parser.add_argument("--chart", help="where to draw the measured and the predicted times of all_reduce")
+    parser.add_argument("--table", action="store_true", help="print what was measured, too")
     parser.add_argument("--worlds", default="16,256,4096")
     options = parser.parse_args()
     points = read(options.times, options.cpus)
@@ -245,6 +263,8 @@ def main():
     if len(everything) < len(NAMES):
         raise SystemExit("model: expected JSON lines of tutti tune, got too few")
     parameters = refine(fit(everything), everything)
+    for world in sorted(points) if options.table else []:
+        report_times(points, world)
     report(parameters, points)
     report_worlds(parameters, [int(world) for world in options.worlds.split(",")])
     if options.chart:
