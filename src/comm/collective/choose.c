@@ -5,7 +5,7 @@
 
 enum { MAX_HOSTS = 1024 };
 
-/* Made with `tutti tune` over loopback TCP and between network name spaces of 1 Gbit/s; docs/collectives.md has the measurements. */
+/* From what `tutti tune` measures over loopback TCP and the cost model of docs/collectives.md. */
 static const char default_table[] = "# op                  ranks  hosts  bytes  algorithm\n"
                                     "barrier               *      2-     *      hierarchical\n"
                                     "barrier               *      *      *      dissemination\n"
@@ -21,6 +21,7 @@ static const char default_table[] = "# op                  ranks  hosts  bytes  
                                     "reduce                9-     *      16K    binomial\n"
                                     "reduce                3-64   *      *      slices\n"
                                     "reduce                *      *      *      binomial\n"
+                                    "reduce_scatter        9-64   *      1K     halving\n"
                                     "reduce_scatter        2-64   *      *      direct\n"
                                     "reduce_scatter        *      *      *      halving\n"
                                     "broadcast             *      2-     *      hierarchical\n"
