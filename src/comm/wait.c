@@ -304,29 +304,37 @@ static void sleep_queued(tt_work *work) {
     end_sleep(world);
 }
 
+static void give_way(tt__world *world) {
+    tt__world_unlock(world);
+    sched_yield();
+    tt__world_lock(world);
+}
+
 void tt__wait_done(tt_work *work) {
     tt__world *world = work->group->world;
     bool spin = work->group->spin;
     bool announced = false;
-    int64_t start = tt__now_ns(), waited = 0;
+    int64_t start = tt__now_ns(), looked = start, now;
     for (;;) {
         uint32_t moves = world->moves;
         tt__world_progress(world);
         if (work->phase == TT__DONE)
             break;
+        now = tt__now_ns();
         if (world->moves != moves)
-            start = tt__now_ns();
-        waited = tt__now_ns() - start;
-        if (!announced && waited > ANNOUNCE_NS) {
+            start = now;
+        if (!announced && now - start > ANNOUNCE_NS) {
             begin_sleep(world);
             announced = true;
         }
-        if (spin && waited < SPIN_NS) {
+        if (now - looked >= YIELD_NS && now - start < YIELD_NS) { /* something moves all the time, perhaps not for us */
+            looked = now;
+            look_closely(work);
+            give_way(world);
+        } else if (spin && now - start < SPIN_NS) {
             pause_cpu();
-        } else if (waited < YIELD_NS) {
-            tt__world_unlock(world);
-            sched_yield();
-            tt__world_lock(world);
+        } else if (now - start < YIELD_NS) {
+            give_way(world);
         } else {
             look_closely(work);
             if (work->phase != TT__DONE)

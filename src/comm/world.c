@@ -85,4 +85,6 @@ void tt__world_wake(tt__world *world) {
     tt__control *self = tt__world_control(world);
     if (self && atomic_load_explicit(&self->sleepers, memory_order_relaxed))
         tt__doorbell_ring(self);
+    if (world->threaded)
+        tt__messages_wake(world->messages);
 }

@@ -75,6 +75,9 @@ bool tt__messages_progress(tt__messages *messages);
 /* Sleep until something happens on a TCP link, or `ms` have passed; releases the lock meanwhile. Only where there are TCP links. */
 void tt__messages_wait(tt__messages *messages, int64_t ms);
 
+/* End the sleep of whoever is in tt__messages_wait(). */
+void tt__messages_wake(tt__messages *messages);
+
 /* The caller goes away (returns to the program) while messages or works are under way: the thread takes over. Cheap; does nothing without TCP links. */
 void tt__messages_leave(tt__messages *messages);
 

@@ -15,6 +15,7 @@
 enum {
     LOOK_AT_EACH = 2, /* up to so many TCP links are read from without asking epoll which */
     EVENTS = 64,
+    MANY = 64,   /* ranks, beyond which the links' buffers are smaller */
     RINGS_MS = 1 /* a sleeper on TCP looks at the rings that often */
 };
 
@@ -44,7 +45,8 @@ tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config
 
 tt__link *tt__link_new(tt__messages *messages, int peer, const tt__link_ops *ops) {
     tt__link *link = calloc(1, sizeof *link);
-    size_t room = !ops ? 0 : ops->reads_ahead ? TT__READ_AHEAD : sizeof(tt__frame);
+    size_t ahead = messages->config.size > MANY ? TT__READ_AHEAD / 4 : TT__READ_AHEAD;
+    size_t room = !ops ? 0 : ops->reads_ahead ? ahead : sizeof(tt__frame);
     unsigned char *in = malloc(room ? room : 1);
     if (!messages->discard)
         messages->discard = malloc(TT__READ_AHEAD);
@@ -201,6 +203,8 @@ bool tt__messages_progress(tt__messages *messages) {
         messages->handed_over = false;
     }
     any |= serve_tcp(messages);
+    if (messages->has_thread && messages->now_ms >= messages->beat_due_ms)
+        tt__beats(messages, messages->now_ms); /* the thread may not get the lock for long while bytes keep coming */
     if (messages->completed != completed)
         tt__tell_waiters(messages, 0);
     return any;
@@ -232,6 +236,8 @@ void tt__messages_wait(tt__messages *messages, int64_t ms) {
     if (messages->callers || messages->completed != completed)
         tt__tell_waiters(messages, messages->callers);
 }
+
+void tt__messages_wake(tt__messages *messages) { tt__tell_waiters(messages, 0); }
 
 bool tt__messages_threaded(const tt__messages *messages) { return messages->has_thread; }
 
