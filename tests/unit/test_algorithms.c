@@ -3,6 +3,7 @@
  * time of travel and counts steps and bytes against what the algorithms' files say. */
 #include "comm/collective/algorithms.h"
 #include "comm/collective/message_algorithms.h"
+#include "comm/collective/p2p.h"
 #include "comm/group.h"
 #include "comm/reduce_tree.h"
 
@@ -496,9 +497,8 @@ static const kind kinds[] = {{TT_F32, TT_SUM}, {TT_F32, TT_AVG},  {TT_F32, TT_PR
 
 static void run_all(const size_t *counts, int n, bool all_kinds) {
     for (size_t at = 0; at < tt__algorithm_count; at++)
-        /* a monitored barrier has no result: test_comm_groups.c */
-        for (int i = 0; i < n && !tt__algorithms[at]->shared && tt__algorithms[at]->op != TT_OP_MONITORED_BARRIER;
-             i++) {
+        /* sends and receives and a monitored barrier have tests of their own */
+        for (int i = 0; i < n && !tt__algorithms[at]->shared && !tt__by_messages(tt__algorithms[at]->op); i++) {
             const tt__algorithm *a = tt__algorithms[at];
             run_roots(a, counts[i], kinds[0]);
             for (size_t k = 1; all_kinds && reduces(a->op) && k < sizeof kinds / sizeof *kinds; k++)
@@ -634,7 +634,7 @@ static void test_steps_and_bytes(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
         for (size_t a = 0; a < tt__algorithm_count; a++)
-            if (!tt__algorithms[a]->shared && tt__algorithms[a]->op != TT_OP_MONITORED_BARRIER)
+            if (!tt__algorithms[a]->shared && !tt__by_messages(tt__algorithms[a]->op))
                 check_cost(tt__algorithms[a], worlds[i]);
 }
 
