@@ -1,5 +1,7 @@
-/* A rank that waits leaves its CPU to others: beyond the first 10 ms it uses less than 5 % of a core, whatever it waits on. Processor time is measured, not
- * the clock, so other load doesn't matter. TT_STORM_SECONDS=N waits longer. */
+/* A rank that waits leaves its CPU to others: beyond the first 10 ms it uses
+ * less than 5 % of a core, whatever it waits on. Processor time is measured,
+ * not the clock, so other load doesn't matter. TT_STORM_SECONDS=N waits longer.
+ */
 #include "support/hosts.h"
 #include "support/ranks.h"
 #include "support/storm.h"
@@ -59,9 +61,21 @@ static void on_shared_memory(void **state) {
     wait_on(HOSTS_ONE);
 }
 
+static void on_tcp(void **state) {
+    (void)state;
+    wait_on(HOSTS_TCP);
+}
+
+static void on_both(void **state) {
+    (void)state;
+    wait_on(HOSTS_PAIRS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_shared_memory),
+        cmocka_unit_test(on_tcp),
+        cmocka_unit_test(on_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* netlab: run a command once a rank on several "hosts" (netlab.h), with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
+/* netlab: run a command once a rank on several "hosts" (netlab.h), with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a job
+ * secret unless there is one.
  *
  *   netlab --hosts 2 --per-host 2 --rate 1gbit -- build/examples/bare_all_reduce
  *
@@ -62,6 +63,7 @@ static void be_rank(const netlab *lab, const plan *plan, int host, int local) {
     set_number("LOCAL_WORLD_SIZE", plan->per_host);
     setenv("MASTER_ADDR", "10.77.0.1", 1);
     setenv("MASTER_PORT", "29500", 1);
+    setenv("TT_SECRET", "a lab's ranks belong together", 0);
     if (netlab_enter(lab, host))
         execvp(plan->command[0], plan->command);
     fprintf(stderr, "netlab: %s: %s\n", plan->command[0], strerror(errno));
