@@ -90,9 +90,7 @@ static const struct {
     {"all_to_all_v", test_all_to_all_v},
     {"messages", test_messages},
     {"batch", test_batch},
-#ifdef WITH_MONITORED
     {"monitored_barrier", test_monitored_barrier},
-#endif
 };
 
 static double now(void) {

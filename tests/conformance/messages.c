@@ -132,10 +132,8 @@ void test_batch(ctx *c) {
     }
 }
 
-#ifdef WITH_MONITORED
 void test_monitored_barrier(ctx *c) {
     CHECK_OK(tt_monitored_barrier(c->group, .timeout_ms = 20000));
     CHECK_OK(tt_barrier(c->group));
     CHECK_OK(tt_monitored_barrier(c->group));
 }
-#endif

@@ -115,7 +115,7 @@ void fill(void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsig
     for (size_t i = 0; i < count; i++) {
         uint32_t x = noise(i, r, seed);
         double value = ((double)(x % 100000) - 50000.0) / 3e4;
-        int64_t n = (int64_t)x << 32 | noise(i, r, seed + 1);
+        int64_t n = (int64_t)((uint64_t)x << 32 | noise(i, r, seed + 1));
         if (op == TT_PRODUCT)
             value += value < 0 ? -0.5 : 0.5;
         else if (x % 89 == 0)

@@ -136,7 +136,6 @@ static int aborted(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-#ifdef WITH_MONITORED
 static int stays_away(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join(store, rank, world, arg);
     tt_status status = TT_OK;
@@ -156,7 +155,6 @@ static int stays_away(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-#endif
 typedef struct one {
     rank_body body;
     const char *backend;
@@ -212,12 +210,10 @@ static void an_abort_ends_the_wait(void **state) {
     each_backend(aborted, -1);
 }
 
-#ifdef WITH_MONITORED
 static void a_monitored_barrier_names_who_is_missing(void **state) {
     (void)state;
     each_backend(stays_away, -1);
 }
-#endif
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -225,9 +221,7 @@ int main(void) {
         cmocka_unit_test(a_killed_rank_ends_the_wait),
         cmocka_unit_test(works_end_with_their_group),
         cmocka_unit_test(an_abort_ends_the_wait),
-#ifdef WITH_MONITORED
         cmocka_unit_test(a_monitored_barrier_names_who_is_missing),
-#endif
     };
     bool any = false;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
