@@ -32,7 +32,6 @@ typedef struct tt__view_rank {
     tt__waiting waiting;
     int64_t waits_since_ns; /* and this */
     int64_t now_ns;         /* or when it ended */
-    char groups_text[64];
 } tt__view_rank;
 
 typedef struct tt__view {

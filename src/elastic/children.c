@@ -12,21 +12,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The parent of `pid`, 0 if it is gone. The name in /proc/PID/stat may hold spaces and parentheses: what follows the last ')' counts. */
-static pid_t parent_of(const char *pid) {
+/* State and parent of `pid`, both 0 if it is gone. The name in /proc/PID/stat may hold spaces and parentheses: what follows the last ')' counts. */
+static void read_stat(const char *pid, char *state, pid_t *parent) {
     char path[64], text[512];
+    *state = 0;
+    *parent = 0;
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    int parent = 0;
-    char state;
+    text[n < 0 ? 0 : n] = '\0';
     const char *rest = strrchr(text, ')');
-    return rest && sscanf(rest + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+    if (!rest || sscanf(rest + 1, " %c %d", state, parent) != 2)
+        *state = 0;
+}
+
+static pid_t parent_of(const char *pid) {
+    char state;
+    pid_t parent;
+    read_stat(pid, &state, &parent);
+    return parent;
+}
+
+char tt__process_state(int64_t pid) {
+    char text[24], state;
+    pid_t parent;
+    snprintf(text, sizeof text, "%lld", (long long)pid);
+    read_stat(text, &state, &parent);
+    return state;
 }
 
 size_t tt__children(pid_t *pids, size_t max) {
@@ -73,17 +87,4 @@ size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn
     while ((left = kill_once(spared, spared_count, reaped, user)) && tt__left_ms(deadline))
         poll(NULL, 0, 1);
     return left;
-}
-
-char tt__process_state(int64_t pid) {
-    char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t n = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[n] = '\0';
-    const char *after = strrchr(line, ')'); /* the name may hold anything */
-    return after && after[1] == ' ' ? after[2] : 0;
 }

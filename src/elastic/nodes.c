@@ -127,13 +127,6 @@ int tt__nodes_first_rank(const tt__nodes *nodes, int node) { return nodes->of[no
 const char *tt__nodes_hostname(const tt__nodes *nodes, int node) { return nodes->of[node].hostname; }
 bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
 
-int tt__nodes_of_rank(const tt__nodes *nodes, int rank) {
-    int node = 0;
-    while (node + 1 < nodes->member.nodes && rank >= nodes->of[node + 1].first_rank)
-        node++;
-    return node;
-}
-
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
 /* Takes `bytes`. */
