@@ -14,10 +14,11 @@
 enum { REPETITIONS = 9 };
 
 static int help(void) {
-    printf("usage: tutti bench agreement [--iterations N]\n\n"
-           "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.\n\n"
-           "  --iterations N   calls in each of %d repetitions, of which the median is taken (default 1000000)\n",
-           REPETITIONS);
+    printf(
+        "usage: tutti bench agreement [--iterations N]\n\n"
+        "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.\n\n"
+        "  --iterations N   calls in each of %d repetitions, of which the median is taken (default 1000000)\n",
+        REPETITIONS);
     return TT__EXIT_OK;
 }
 
