@@ -137,6 +137,18 @@ static void name_calls(const tt_group *group, const said *all, char *text, size_
     }
 }
 
+/* A rank that is gone can't be asked; but one that failed before it went has told the whole story. */
+static bool told_by_another(tt_work *work, const said *all) {
+    const tt_group *group = work->group;
+    bool known = true;
+    for (int r = 0; r < group->size; r++)
+        known &= all[r].known;
+    for (int r = 0; r < group->size && !known; r++)
+        if (r != group->rank && tt__check_rank(work, r) == TT_ERR_MISMATCH)
+            return true;
+    return false;
+}
+
 /* A rank sent something else than this one expects. The lock is given back meanwhile. */
 static tt_status fail_mismatch(tt_work *work) {
     tt_group *group = work->group;
@@ -153,8 +165,11 @@ static tt_status fail_mismatch(tt_work *work) {
         ask(work, r, deadline_ms, &all[r]);
     group->asking = false;
     world->asking--;
+    bool told = told_by_another(work, all);
     name_calls(group, all, text, sizeof text);
     free(all);
+    if (told)
+        return TT_ERR_MISMATCH;
     return tt__fail(TT_ERR_MISMATCH, "call %u of %s differs: %s. All ranks must make the same calls in the same order.",
                     seq, tt__group_text(group, name, sizeof name), text);
 }
