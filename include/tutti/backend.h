@@ -120,7 +120,7 @@ typedef struct tt_backend {
 
     /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has no all_to_all"; a barrier
      * and an all-reduce are mandatory. *request is handed to test() until it says done or fails; then it is gone. `call` and its arrays
-     * are gone when begin() returns, buffers stay until the request is. Counts are never 0 but in uneven calls. Collectives are begun
+     * are gone when begin() returns, buffers stay until the request is. Counts are 0 in uneven calls and messages at most. Collectives are begun
      * in the same order on all ranks, and one after the other if `serial`; sends and receives at any time. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
