@@ -26,7 +26,7 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
 /* ---- writing */
 
 void tt__record_refill(tt__recorder *recorder) {
-    uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_relaxed);
+    uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_acq_rel);
     tt__record_numbers = (tt__record_block){recorder->serial, first, TT__RECORD_BLOCK};
 }
 

@@ -59,6 +59,7 @@ static void publish(at_once *c) {
 /* Whoever finds the words different before this is done looks again: agree.c. */
 static void record(at_once *c) {
     tt_group *group = c->group;
+    atomic_store_explicit(&group->user, (uintptr_t)pthread_self(), memory_order_relaxed); /* for deadlock.c */
     tt__record *record = tt__record_begin(&tt__world_control(group->world)->recorder, c->args->file, c->args->line);
     c->number = atomic_load_explicit(&record->number, memory_order_relaxed);
     group->areas[group->rank]->slots[c->seq & 1].record = c->number;
