@@ -36,7 +36,7 @@ static int help(const char *name) {
            "  --op OP               sum (default), avg, product, min, max, band, bor, bxor or premul_sum\n"
            "  --transport NAME      auto (default), shm or tcp\n"
            "  --backend NAME        native (default), mpi, gloo, or the path of a plug-in\n"
-           "  --algorithm NAME      force this one; --list-algorithms prints them\n"
+           "  --algorithm NAME      force this one, on messages; --list-algorithms prints them\n"
            "  --async               %d calls under way at a time\n"
            "  --iterations N        calls in a repetition (default by time)\n"
            "  --no-pin              don't tie each rank to a CPU of its own\n",
@@ -77,9 +77,11 @@ static tt_status parse_op(const char *name, tt_reduce_op *op) {
     return TT_ERR_INVALID;
 }
 
+/* Those on shared memory follow from the buffers. */
 static bool has_algorithm(const char *op, const char *name) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (!strcmp(tt_op_name(tt__algorithms[i]->op), op) && !strcmp(tt__algorithms[i]->name, name))
+        if (!tt__algorithms[i]->shared && !strcmp(tt_op_name(tt__algorithms[i]->op), op) &&
+            !strcmp(tt__algorithms[i]->name, name))
             return true;
     return false;
 }

@@ -495,10 +495,14 @@ static const kind kinds[] = {{TT_F32, TT_SUM}, {TT_F32, TT_AVG},  {TT_F32, TT_PR
                              {TT_F16, TT_SUM}, {TT_BF16, TT_AVG}, {TT_F16, TT_PREMUL_SUM}, {TT_BF16, TT_MAX},
                              {TT_I32, TT_SUM}, {TT_I32, TT_MIN},  {TT_U8, TT_BXOR},        {TT_BOOL, TT_SUM}};
 
+/* Collectives on messages. Sends, receives and what makes groups have tests of their own. */
+static bool is_simulated(const tt__algorithm *algorithm) {
+    return !algorithm->shared && (algorithm->op <= TT_OP_ALL_TO_ALL_V || algorithm->op == TT_OP_ALL_REDUCE_COALESCED);
+}
+
 static void run_all(const size_t *counts, int n, bool all_kinds) {
     for (size_t at = 0; at < tt__algorithm_count; at++)
-        /* sends and receives and a monitored barrier have tests of their own */
-        for (int i = 0; i < n && !tt__algorithms[at]->shared && !tt__by_messages(tt__algorithms[at]->op); i++) {
+        for (int i = 0; i < n && is_simulated(tt__algorithms[at]); i++) {
             const tt__algorithm *a = tt__algorithms[at];
             run_roots(a, counts[i], kinds[0]);
             for (size_t k = 1; all_kinds && reduces(a->op) && k < sizeof kinds / sizeof *kinds; k++)
@@ -634,7 +638,7 @@ static void test_steps_and_bytes(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
         for (size_t a = 0; a < tt__algorithm_count; a++)
-            if (!tt__algorithms[a]->shared && !tt__by_messages(tt__algorithms[a]->op))
+            if (is_simulated(tt__algorithms[a]))
                 check_cost(tt__algorithms[a], worlds[i]);
 }
 

@@ -24,6 +24,9 @@ static bool op_named(const char *name, tt_op *op) {
     return false;
 }
 
+/* Collectives; sends, receives and what makes groups go one way. */
+static bool has_choice(tt_op op) { return op <= TT_OP_ALL_TO_ALL_V || op == TT_OP_ALL_REDUCE_COALESCED; }
+
 static const tt__algorithm *algorithm_named(tt_op op, const char *name) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
         if (tt__algorithms[i]->op == op && !strcmp(tt__algorithms[i]->name, name))
@@ -43,13 +46,15 @@ static void list_algorithms(tt_op op, char *text, size_t size) {
 static tt_status find_algorithm(const char *op_name, const char *name, const tt__algorithm **algorithm) {
     tt_op op;
     char names[256];
+    *algorithm = NULL;
     if (!op_named(op_name, &op))
         return tt__fail(TT_ERR_INVALID, "expected an operation (all_reduce, broadcast, ...), got \"%s\"", op_name);
-    *algorithm = algorithm_named(op, name);
+    if (has_choice(op))
+        *algorithm = algorithm_named(op, name);
     if (*algorithm)
         return TT_OK;
     list_algorithms(op, names, sizeof names);
-    if (!*names)
+    if (!has_choice(op))
         return tt__fail(TT_ERR_INVALID, "%s has no algorithms to choose from", op_name);
     return tt__fail(TT_ERR_INVALID, "%s has no algorithm \"%s\"; expected %s", op_name, name, names);
 }
