@@ -73,7 +73,9 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
     }
     if (!status)
         status = tt__messages_open(world->messages, addresses, deadline_ms);
+    tt__world_lock(world); /* the thread is there already */
     world->threaded = !status && tt__messages_threaded(world->messages);
+    tt__world_unlock(world);
     free(texts);
     free(addresses);
     return status;
