@@ -82,7 +82,7 @@ def check_layers(name, text, layer):
 
 
 PRINTS = r"\b(v?f?printf|puts|fputs|putchar|fputc|perror|psignal)\s*\("
-ENDS = r"\b(exit|_exit|_Exit|quick_exit|abort|assert)\s*\("
+ENDS = r"(?<![.>])\b(exit|_exit|_Exit|quick_exit|abort|assert)\s*\("
 
 
 def check_quiet(name, text, layer):
