@@ -194,7 +194,7 @@ static tt_status fail_if_aborted(tt_group *group) {
     if (!atomic_load(&plugin->aborted))
         return TT_OK;
     pthread_mutex_lock(&plugin->lock);
-    tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->rank, plugin->reason);
+    tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->ranks[group->rank], plugin->reason);
     pthread_mutex_unlock(&plugin->lock);
     return TT_ERR_ABORTED;
 }
@@ -313,8 +313,8 @@ static tt_status fail_timeout(tt_work *work) {
     tt__fail(TT_ERR_TIMEOUT,
              "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: some "
              "rank ended, hangs, or made another call",
-             tt__plugin_call_text(&work->call, text, sizeof text), work->group->rank, (long long)work->call.timeout_ms,
-             tt__plugin_of(work->group)->table->name);
+             tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
+             (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name);
     return tt__plugin_fail(work->group);
 }
 
@@ -338,10 +338,14 @@ static tt_status wait_done(tt_work *work) {
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
-/* All collectives that were begun before a synchronous one. */
-static tt_status drain(tt_group *group) {
-    int64_t since_ms = tt__now_ms();
+/* All collectives that were begun before a synchronous one, which may have less time than they have. */
+static tt_status drain(tt_group *group, int64_t timeout_ms) {
+    int64_t since_ms = tt__now_ms(), deadline_ms = tt__deadline_ms(timeout_ms);
     while (group->queue) {
+        if (group->queue->deadline_ms > deadline_ms) {
+            group->queue->deadline_ms = deadline_ms;
+            group->queue->call.timeout_ms = timeout_ms;
+        }
         TT__TRY(progress(group));
         if (group->queue)
             TT__TRY(wait_a_moment(group->queue, since_ms));
@@ -399,7 +403,7 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
     if (call->op == TT_OP_MONITORED_BARRIER)
         return tt__plugin_monitored_barrier(group, call);
     if (!out && !is_loose(call->op))
-        TT__TRY(drain(group));
+        TT__TRY(drain(group, call->timeout_ms));
     tt_work *work = begin(group, call);
     if (!work)
         return tt_last_status();
