@@ -76,7 +76,9 @@ static tt_status start(tt_work *work) {
     }
     TT__TRY(tt__world_messages(work->group->world));
     if (!tt__by_messages(work->call.op)) {
-        work->seq = ++work->group->seq;
+        if (!++work->group->seq)
+            ++work->group->seq; /* 0 is what sends and receives have */
+        work->seq = work->group->seq;
         if (!work->parent)
             work->record->seq = work->seq;
     }

@@ -16,8 +16,21 @@ typedef struct entry {
     int32_t status; /* why it has no area */
 } entry;
 
-/* Unique in the job: this process's rank, and how many groups it has named. */
-static uint32_t new_name(tt__world *world) { return (uint32_t)world->rank << 20 | (++world->groups_named & 0xfffff); }
+static bool is_named(const tt__world *world, uint32_t name) {
+    const tt_group *group = world->groups;
+    while (group && group->id != name)
+        group = group->next_group;
+    return group;
+}
+
+/* This process's rank, and how many groups it has named: unique among the job's groups that live. 0 is the first group's. */
+static uint32_t new_name(tt__world *world) {
+    uint32_t name;
+    do
+        name = (uint32_t)world->rank << 20 | (++world->groups_named & 0xfffff);
+    while (!name || is_named(world, name));
+    return name;
+}
 
 static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine, tt_group **made) {
     tt__world *world = group->world;

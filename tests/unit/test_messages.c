@@ -1,160 +1,5 @@
-/* The message engine: several ranks in one process, over sockets, sockets that take few bytes at a time, and rings. */
-#include "base/clock.h"
-#include "comm/message/engine.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { NODES = 4, ARENA = 8 << 20 };
-
-typedef enum kind { SOCKETS, TINY, RINGS } kind;
-
-typedef struct node {
-    struct lab *lab;
-    int rank;
-    tt__messages *messages;
-    pthread_mutex_t lock;
-    tt__waiting waiting;
-    tt__ring_board board;
-    unsigned char *arena;
-    size_t used;
-    int wakes;
-} node;
-
-typedef struct lab {
-    kind kind;
-    int n;
-    node nodes[NODES];
-} lab;
-
-static bool ring_peer(void *world, int rank, int *number, unsigned char **base, size_t *bytes, tt__ring_board **board) {
-    node *peer = &((node *)world)->lab->nodes[rank];
-    *number = rank;
-    *base = peer->arena;
-    *bytes = ARENA;
-    *board = &peer->board;
-    return true;
-}
-
-static tt_status ring_memory(void *world, size_t bytes, uint64_t *offset) {
-    node *self = world;
-    *offset = self->used + 128; /* 0 is no ring's place */
-    self->used += (bytes + 255) & ~(size_t)127;
-    assert_true(self->used + 128 <= ARENA);
-    return TT_OK;
-}
-
-static void wake(void *world, int rank) { ((node *)world)->lab->nodes[rank].wakes++; }
-
-static bool call_text(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word) {
-    snprintf(text, size, "call %u of group %u on rank %d", seq, group, ((node *)world)->rank);
-    *word = 77;
-    return seq < 10;
-}
-
-static void join_by_sockets(lab *lab, int a, int b) {
-    int ends[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    for (int i = 0; i < 2 && lab->kind == TINY; i++)
-        assert_int_equal(setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &(int){2048}, sizeof(int)), 0);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, (tt__stream){.fd = ends[0]}, "socket"), TT_OK);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, (tt__stream){.fd = ends[1]}, "socket"), TT_OK);
-}
-
-static lab *lab_open(kind kind, int n) {
-    lab *lab = aligned_alloc(128, (sizeof *lab + 127) & ~(size_t)127);
-    assert_non_null(lab);
-    memset(lab, 0, sizeof *lab);
-    lab->kind = kind;
-    lab->n = n;
-    for (int r = 0; r < n; r++) {
-        node *node = &lab->nodes[r];
-        node->lab = lab;
-        node->rank = r;
-        pthread_mutex_init(&node->lock, NULL);
-        tt__messages_config config = {.rank = r,
-                                      .size = n,
-                                      .heartbeat_ms = 5000,
-                                      .lock = &node->lock,
-                                      .world = node,
-                                      .waiting = &node->waiting,
-                                      .call_text = call_text};
-        if (kind == RINGS) {
-            node->arena = aligned_alloc(128, ARENA);
-            assert_non_null(node->arena);
-            memset(node->arena, 0, ARENA);
-            config.ring_peer = ring_peer;
-            config.ring_memory = ring_memory;
-            config.wake = wake;
-        }
-        assert_int_equal(tt__messages_new(&node->messages, &config), TT_OK);
-    }
-    for (int a = 0; a < n && kind != RINGS; a++)
-        for (int b = a + 1; b < n; b++)
-            join_by_sockets(lab, a, b);
-    return lab;
-}
-
-static void lab_close(lab *lab) {
-    for (int r = 0; r < lab->n; r++)
-        tt__messages_close(lab->nodes[r].messages, !tt__messages_threaded(lab->nodes[r].messages));
-    for (int r = 0; r < lab->n; r++) {
-        pthread_mutex_destroy(&lab->nodes[r].lock);
-        free(lab->nodes[r].arena);
-    }
-    free(lab);
-}
-
-static bool progress_all(lab *lab) {
-    bool any = false;
-    for (int r = 0; r < lab->n; r++)
-        any |= tt__messages_progress(lab->nodes[r].messages);
-    return any;
-}
-
-static void settle(lab *lab) {
-    while (progress_all(lab))
-        ;
-}
-
-static void until_done(lab *lab, const tt__message *message) {
-    int64_t deadline_ms = tt__deadline_ms(20000);
-    while (!message->done) {
-        progress_all(lab);
-        assert_true(tt__left_ms(deadline_ms));
-    }
-}
-
-static void send_it(lab *lab, tt__message *m, int from, int to, tt__key key, const void *data, size_t bytes) {
-    *m = (tt__message){.key = key, .peer = to, .data = (void *)(uintptr_t)data, .bytes = bytes};
-    tt__message_send(lab->nodes[from].messages, m);
-}
-
-static void recv_it(lab *lab, tt__message *m, int at, int from, tt__key key, void *data, size_t bytes) {
-    *m = (tt__message){.key = key, .peer = from, .data = data, .bytes = bytes};
-    tt__message_recv(lab->nodes[at].messages, m);
-}
-
-static tt__key tag(uint32_t n) { return (tt__key){.group = 1, .step = n, .word = 5}; }
-
-static tt__key collective(uint32_t seq, uint32_t step) {
-    return (tt__key){.group = 1, .seq = seq, .step = step, .word = 9};
-}
-
-static void fill(unsigned char *data, size_t bytes, unsigned seed) {
-    for (size_t i = 0; i < bytes; i++)
-        data[i] = (unsigned char)(i * 7 + (i >> 8) * 13 + seed * 101);
-}
+/* The message engine, moved by hand. */
+#include "messages_lab.h"
 
 static const size_t SIZES[] = {0, 1, 8, 1000, TT__EAGER_MAX, TT__EAGER_MAX + 1, 300000, (2 << 20) + 3};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES, LARGEST = (2 << 20) + 3 };
@@ -431,6 +276,29 @@ static void last_words_are_heard(void **state) {
     lab_close(lab);
 }
 
+/* Groups come and go; the news that count are those of the last ones. */
+static void old_news_give_way(void **state) {
+    (void)state;
+    enum { GROUPS = 5000 };
+    lab *lab = lab_open(SOCKETS, 2);
+    tt__messages *messages = lab->nodes[0].messages;
+    tt__news news;
+    tt_status status;
+    uint32_t seq;
+    char text[32];
+    for (uint32_t group = 1; group <= GROUPS; group++) {
+        tt__news_send(lab->nodes[1].messages, group, (const int[]){0}, 1, TT__NEWS_LEFT, TT_OK, 1, "");
+        settle(lab);
+    }
+    tt__news_send(lab->nodes[1].messages, GROUPS + 1, (const int[]){0}, 1, TT__NEWS_FAILED, TT_ERR_MEMORY, 8, "why");
+    settle(lab);
+    assert_true(tt__news_of(messages, 1, GROUPS + 1, &news, &status, &seq, text, sizeof text));
+    assert_string_equal(text, "why");
+    assert_true(tt__news_of(messages, 1, GROUPS, &news, &status, &seq, text, sizeof text));
+    assert_false(tt__news_of(messages, 1, 1, &news, &status, &seq, text, sizeof text));
+    lab_close(lab);
+}
+
 static void a_ring_with_impossible_counters_ends(void **state) {
     (void)state;
     lab *lab = lab_open(RINGS, 2);
@@ -575,158 +443,6 @@ static void random_traffic_arrives(void **state) {
             random_traffic(KINDS[k], given ? strtoull(given, NULL, 10) : (uint64_t)s * 1000 + (uint64_t)k);
 }
 
-/* ---- with threads */
-
-static void start_threads(lab *lab) {
-    for (int r = 0; r < lab->n; r++)
-        assert_int_equal(tt__thread_start(lab->nodes[r].messages), TT_OK);
-}
-
-static void wait_locked(node *node, const _Atomic uint32_t *pending) {
-    int64_t deadline_ms = tt__deadline_ms(20000);
-    while (atomic_load(pending)) {
-        tt__messages_wait(node->messages, 100);
-        assert_true(tt__left_ms(deadline_ms));
-    }
-}
-
-enum { ROUNDS = 2000 };
-
-/* Rank r of a chain of exchanges with the other. */
-static void *exchange(void *arg) {
-    node *self = arg;
-    static const size_t sizes[] = {8, 20000, 0, 100};
-    int other = 1 - self->rank;
-    unsigned char *out = malloc(20000), *in = malloc(20000);
-    for (int i = 0; i < ROUNDS; i++) {
-        size_t bytes = sizes[i % 4];
-        _Atomic uint32_t pending = 2;
-        fill(out, bytes, (unsigned)(i + self->rank));
-        tt__message s = {.key = tag(1), .peer = other, .data = out, .bytes = bytes, .pending = &pending}, r = s;
-        r.data = in;
-        pthread_mutex_lock(&self->lock);
-        tt__message_recv(self->messages, &r);
-        tt__message_send(self->messages, &s);
-        wait_locked(self, &pending);
-        pthread_mutex_unlock(&self->lock);
-        fill(out, bytes, (unsigned)(i + other));
-        assert_memory_equal(in, out, bytes);
-    }
-    free(in);
-    free(out);
-    return NULL;
-}
-
-static void waiting_callers_and_the_thread_share_the_links(void **state) {
-    (void)state;
-    lab *lab = lab_open(SOCKETS, 2);
-    pthread_t thread;
-    start_threads(lab);
-    assert_int_equal(pthread_create(&thread, NULL, exchange, &lab->nodes[0]), 0);
-    exchange(&lab->nodes[1]);
-    pthread_join(thread, NULL);
-    lab_close(lab);
-}
-
-/* Nobody calls: the threads alone bring a large message over, once the callers have gone away. */
-static void the_thread_serves_who_went_away(void **state) {
-    (void)state;
-    lab *lab = lab_open(TINY, 2);
-    _Atomic uint32_t pending = 2;
-    tt__message s = {.key = tag(1), .peer = 1, .data = source, .bytes = LARGEST, .pending = &pending}, r = s;
-    fill(source, LARGEST, 8);
-    memset(target, 0, LARGEST);
-    r.data = target;
-    r.peer = 0;
-    start_threads(lab);
-    pthread_mutex_lock(&lab->nodes[0].lock);
-    tt__message_send(lab->nodes[0].messages, &s);
-    tt__messages_progress(lab->nodes[0].messages);
-    tt__messages_leave(lab->nodes[0].messages);
-    pthread_mutex_unlock(&lab->nodes[0].lock);
-    pthread_mutex_lock(&lab->nodes[1].lock);
-    tt__messages_progress(lab->nodes[1].messages);
-    tt__message_recv(lab->nodes[1].messages, &r);
-    tt__messages_leave(lab->nodes[1].messages);
-    pthread_mutex_unlock(&lab->nodes[1].lock);
-    int64_t deadline_ms = tt__deadline_ms(20000);
-    while (atomic_load_explicit(&pending, memory_order_acquire) && tt__left_ms(deadline_ms))
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    assert_int_equal(atomic_load(&pending), 0);
-    lab_close(lab);
-    assert_memory_equal(source, target, LARGEST);
-}
-
-static void news_questions_and_what_is_waited_for(void **state) {
-    (void)state;
-    lab *lab = lab_open(SOCKETS, 3);
-    node *a = &lab->nodes[0];
-    char text[200];
-    uint32_t word, group, seq, record;
-    int whom;
-    int64_t offset;
-    tt__news news;
-    tt_status status;
-    lab->nodes[2].waiting.seq = 12;
-    lab->nodes[2].waiting.group = 4;
-    lab->nodes[2].waiting.whom = 1;
-    lab->nodes[2].waiting.since = 1;
-    start_threads(lab);
-    pthread_mutex_lock(&a->lock);
-    assert_true(tt__ask_call(a->messages, 2, 7, 3, text, sizeof text, &word, 10000));
-    assert_string_equal(text, "call 3 of group 7 on rank 2");
-    assert_int_equal(word, 77);
-    assert_false(tt__ask_call(a->messages, 2, 7, 30, text, sizeof text, &word, 10000));
-    int64_t deadline_ms = tt__deadline_ms(10000);
-    while (!tt__remote_waiting(a->messages, 2, &group, &seq, &whom, &record) ||
-           !tt__clock_offset(a->messages, 2, &offset)) {
-        tt__messages_wait(a->messages, 50);
-        assert_true(tt__left_ms(deadline_ms));
-    }
-    assert_int_equal(group, 4);
-    assert_int_equal(seq, 12);
-    assert_int_equal(whom, 1);
-    assert_true(offset > -100000000 && offset < 100000000);
-    assert_false(tt__remote_waiting(a->messages, 1, &group, &seq, &whom, &record));
-    pthread_mutex_unlock(&a->lock);
-
-    pthread_mutex_lock(&lab->nodes[2].lock);
-    tt__news_send(lab->nodes[2].messages, 9, (const int[]){0, 1}, 2, TT__NEWS_FAILED, TT_ERR_TIMEOUT, 5, "why");
-    tt__news_send(lab->nodes[2].messages, 9, (const int[]){0, 1}, 2, TT__NEWS_LEFT, TT_OK, 6, "");
-    pthread_mutex_unlock(&lab->nodes[2].lock);
-    pthread_mutex_lock(&a->lock);
-    while (!tt__news_of(a->messages, 2, 9, &news, &status, &seq, text, sizeof text)) {
-        tt__messages_wait(a->messages, 50);
-        assert_true(tt__left_ms(deadline_ms));
-    }
-    assert_int_equal(news, TT__NEWS_FAILED);
-    assert_int_equal(status, TT_ERR_TIMEOUT);
-    assert_int_equal(seq, 5);
-    assert_string_equal(text, "why");
-    assert_false(tt__news_of(a->messages, 1, 9, &news, &status, &seq, text, sizeof text));
-    pthread_mutex_unlock(&a->lock);
-    lab_close(lab);
-}
-
-/* Rank 1 has no thread, so it says nothing: as if it were frozen. */
-static void a_silent_rank_is_named(void **state) {
-    (void)state;
-    lab *lab = lab_open(SOCKETS, 2);
-    node *a = &lab->nodes[0];
-    a->messages->config.heartbeat_ms = 200;
-    assert_int_equal(tt__thread_start(a->messages), TT_OK);
-    pthread_mutex_lock(&a->lock);
-    int64_t start_ms = tt__now_ms();
-    while (tt__link_check(a->messages, 1) == TT_OK) {
-        tt__messages_wait(a->messages, 10);
-        assert_true(tt__now_ms() - start_ms < 10000);
-    }
-    assert_true(tt__now_ms() - start_ms >= 140);
-    assert_non_null(strstr(tt_last_error(), "rank 1 (socket) has been silent"));
-    pthread_mutex_unlock(&a->lock);
-    lab_close(lab);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_both_ways_round),
@@ -737,12 +453,9 @@ int main(void) {
         cmocka_unit_test(messages_are_taken_back),
         cmocka_unit_test(the_end_of_a_link_ends_its_messages),
         cmocka_unit_test(last_words_are_heard),
+        cmocka_unit_test(old_news_give_way),
         cmocka_unit_test(a_ring_with_impossible_counters_ends),
         cmocka_unit_test(random_traffic_arrives),
-        cmocka_unit_test(waiting_callers_and_the_thread_share_the_links),
-        cmocka_unit_test(the_thread_serves_who_went_away),
-        cmocka_unit_test(news_questions_and_what_is_waited_for),
-        cmocka_unit_test(a_silent_rank_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,14 @@ void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int
     }
 }
 
+static void free_news(tt__heard_news *news) {
+    while (news) {
+        tt__heard_news *next = news->next;
+        free(news);
+        news = next;
+    }
+}
+
 static tt__heard_news *news_of(tt__link *link, uint32_t group) {
     tt__heard_news *n = link->news;
     while (n && n->body.group != group)
@@ -192,15 +200,22 @@ static tt__heard_news *news_of(tt__link *link, uint32_t group) {
     return n;
 }
 
+/* The newest come first; the oldest give way, since groups come and go. */
+static void forget_oldest_news(tt__link *link) {
+    tt__heard_news **at = &link->news;
+    for (int kept = 1; *at && kept < NEWS_MAX; kept++)
+        at = &(*at)->next;
+    free_news(*at);
+    *at = NULL;
+}
+
 /* The first counts: who failed and then leaves has failed. */
 void tt__hear_news(tt__link *link, const void *body, size_t bytes) {
     tt__news_body head;
-    int kept = 0;
     memcpy(&head, body, sizeof head);
-    for (const tt__heard_news *n = link->news; n; n = n->next)
-        kept++;
-    if (kept >= NEWS_MAX || news_of(link, head.group))
+    if (news_of(link, head.group))
         return;
+    forget_oldest_news(link);
     size_t length = bytes - sizeof head;
     tt__heard_news *heard = malloc(sizeof *heard + length + 1);
     if (!heard)
@@ -226,11 +241,8 @@ bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *new
 }
 
 void tt__news_free(tt__link *link) {
-    while (link->news) {
-        tt__heard_news *news = link->news;
-        link->news = news->next;
-        free(news);
-    }
+    free_news(link->news);
+    link->news = NULL;
 }
 
 /* ---- questions */

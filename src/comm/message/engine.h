@@ -85,12 +85,12 @@ typedef struct tt__arrival {
     unsigned char data[];
 } tt__arrival;
 
-typedef struct tt__ready {
-    struct tt__ready *next;
+typedef struct tt__readiness {
+    struct tt__readiness *next;
     tt__key key;
     uint64_t bytes;
     uint32_t id;
-} tt__ready;
+} tt__readiness;
 
 typedef struct tt__heard_news {
     struct tt__heard_news *next;
@@ -135,7 +135,7 @@ struct tt__link {
     tt__frame chunk_header; /* written: chunk_sent of header and data */
     size_t chunk_sent, chunk_bytes;
     bool chunk_tried; /* TLS was given its beginning, and wants the same bytes again */
-    tt__ready *readies, **readies_end;
+    tt__readiness *readies, **readies_end;
     uint32_t ready_count;
     uint32_t eager_out; /* sent and not yet given back */
     uint32_t credit;    /* to be given back */
@@ -191,7 +191,7 @@ struct tt__messages {
     int epoll, poke; /* -1: no TCP links */
     int listener;
     struct tt__attempt *unfinished; /* of a joining that failed: closed with all else, when the reason has been told */
-    uint8_t nonce[TT__JOB_SIZE];        /* in our address token: who knows it has read the store */
+    uint8_t nonce[TT__JOB_SIZE];    /* in our address token: who knows it has read the store */
     char addresses[TT__ADDRESSES_SIZE]; /* that token */
     tt__tls *tls;
     pthread_t thread;
@@ -319,7 +319,7 @@ void tt__arrival_free(tt__messages *messages, tt__arrival *arrival);
 
 /* Take *at out of its link's list, and free it. */
 void tt__arrival_drop(tt__link *link, tt__arrival **at);
-void tt__ready_drop(tt__link *link, tt__ready **at);
+void tt__ready_drop(tt__link *link, tt__readiness **at);
 
 /* Keep a receiver's word for later. */
 void tt__ready_keep(tt__link *link, const tt__frame *frame);

@@ -221,7 +221,7 @@ static tt__message *sent_to(tt__link *link, uint32_t receive_id) {
 static void send_refused(tt__link *link, const tt__frame *frame) {
     tt__message *send = frame->other ? tt__find_send(link, frame->other) : sent_to(link, frame->id);
     if (!send) {
-        for (tt__ready **at = &link->readies; *at; at = &(*at)->next)
+        for (tt__readiness **at = &link->readies; *at; at = &(*at)->next)
             if ((*at)->id == frame->id) {
                 tt__ready_drop(link, at);
                 return;

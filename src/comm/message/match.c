@@ -152,20 +152,52 @@ void tt__arrival_free(tt__messages *messages, tt__arrival *arrival) {
     messages->spare_count++;
 }
 
+static void forget_arrivals(tt__link *link, uint32_t group) {
+    for (tt__arrival **at = &link->arrivals; *at;) {
+        const tt__arrival *arrival = *at;
+        uint64_t bytes = arrival->bytes;
+        bool eager = !arrival->id;
+        if (arrival->key.group != group) {
+            at = &(*at)->next;
+            continue;
+        }
+        tt__arrival_drop(link, at);
+        if (eager)
+            tt__give_back(link, bytes);
+    }
+}
+
+static void forget_readies(tt__link *link, uint32_t group) {
+    for (tt__readiness **at = &link->readies; *at;)
+        if ((*at)->key.group == group)
+            tt__ready_drop(link, at);
+        else
+            at = &(*at)->next;
+}
+
+void tt__messages_forget(tt__messages *messages, uint32_t group) {
+    for (int r = 0; r < messages->config.size; r++) {
+        if (!messages->links[r])
+            continue;
+        forget_arrivals(messages->links[r], group);
+        forget_readies(messages->links[r], group);
+    }
+}
+
 void tt__ready_keep(tt__link *link, const tt__frame *frame) {
-    tt__ready *ready = malloc(sizeof *ready);
+    tt__readiness *ready = malloc(sizeof *ready);
     if (!ready) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for what a peer waits for");
         return;
     }
-    *ready = (tt__ready){.key = frame->key, .bytes = frame->bytes, .id = frame->id};
+    *ready = (tt__readiness){.key = frame->key, .bytes = frame->bytes, .id = frame->id};
     *link->readies_end = ready;
     link->readies_end = &ready->next;
     link->ready_count++;
 }
 
-void tt__ready_drop(tt__link *link, tt__ready **at) {
-    tt__ready *ready = *at;
+void tt__ready_drop(tt__link *link, tt__readiness **at) {
+    tt__readiness *ready = *at;
     *at = ready->next;
     if (!ready->next)
         link->readies_end = at;

@@ -69,6 +69,9 @@ void tt__message_recv(tt__messages *messages, tt__message *message);
 /* Take a message that is not done back: it is done then, with `status`. What the peer already sent for it is dropped when it comes. */
 void tt__message_cancel(tt__messages *messages, tt__message *message, tt_status status);
 
+/* `group` is destroyed: what was sent to it and never received is dropped, and its senders' windows are given back. */
+void tt__messages_forget(tt__messages *messages, uint32_t group);
+
 /* Move what can be moved without waiting. Returns whether anything happened. */
 bool tt__messages_progress(tt__messages *messages);
 

@@ -38,9 +38,9 @@ static void announce(tt__link *link, tt__message *message) {
 }
 
 /* The receiver's word for this message, or for another step of what should be the same collective. */
-static bool take_ready(tt__link *link, const tt__message *message, tt__ready *found) {
-    for (tt__ready **at = &link->readies; *at; at = &(*at)->next) {
-        tt__ready *ready = *at;
+static bool take_ready(tt__link *link, const tt__message *message, tt__readiness *found) {
+    for (tt__readiness **at = &link->readies; *at; at = &(*at)->next) {
+        tt__readiness *ready = *at;
         if (!tt__same_key(&ready->key, &message->key) && !tt__contradicts(&ready->key, &message->key))
             continue;
         *found = *ready;
@@ -51,7 +51,7 @@ static bool take_ready(tt__link *link, const tt__message *message, tt__ready *fo
 }
 
 static void send_large(tt__link *link, tt__message *message) {
-    tt__ready ready;
+    tt__readiness ready;
     if (!take_ready(link, message, &ready)) {
         announce(link, message);
     } else if (tt__fits(message, &ready.key, ready.bytes)) {
