@@ -213,7 +213,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
 void tt__say(tt_group *group, tt_status status, const char *text) {
     tt__world *world = group->world;
     tt__area *self = group->areas[group->rank];
-    if (group->said || world->owner != getpid())
+    if (group->said || world->forked)
         return;
     group->said = true;
     if (world->threaded && !group->parent)
@@ -282,6 +282,7 @@ static void retire(tt_group *group) {
 }
 
 void tt__native_retire(tt_group *group) {
+    tt__world_own(group->world);
     tt__world_lock(group->world);
     while (group->world->asking) { /* a thread of ours is about to say why some group failed: for less than a second */
         tt__world_unlock(group->world);
@@ -299,6 +300,7 @@ void tt__native_retire(tt_group *group) {
 void tt__native_abort(tt_group *group, const char *reason) {
     tt__kept_error kept;
     tt__error_keep(&kept);
+    tt__world_own(group->world);
     tt__world_lock(group->world);
     tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->world->rank, reason);
     tt__group_fail(group);

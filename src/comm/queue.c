@@ -33,7 +33,7 @@ void tt__work_complete(tt_work *work, tt_status status) {
     work->child = NULL;
     work->status = status;
     work->phase = TT__DONE;
-    if (work->record && !work->parent)
+    if (work->record && !work->parent && !work->group->world->forked)
         tt__record_done(work->record, work->record_number, status ? TT__CALL_FAILED : TT__CALL_DONE, true);
     atomic_fetch_sub_explicit(&work->group->works, 1, memory_order_release);
     atomic_store_explicit(&work->done, true, memory_order_release);

@@ -60,7 +60,7 @@ tt_status tt__work_scratch(tt_work *work, size_t bytes) {
 }
 
 void tt__cancel_messages(tt_work *work) {
-    for (size_t i = 0; i < work->message_used; i++)
+    for (size_t i = 0; i < work->message_used && !work->group->world->forked; i++)
         if (!work->messages[i].done)
             tt__message_cancel(work->group->world->messages, &work->messages[i], TT_ERR_ABORTED);
 }

@@ -41,8 +41,17 @@ tt_status tt__world_make_memory(tt__world *world, int ranks) {
     return tt__heap_init(world);
 }
 
+void tt__world_own(tt__world *world) {
+    if (world->forked || world->owner == getpid())
+        return;
+    world->forked = true;
+    world->asking = 0;
+    pthread_mutex_init(&world->lock, NULL);
+}
+
 void tt__world_end(tt__world *world) {
-    tt__messages_close(world->messages, world->owner != getpid());
+    tt__world_own(world);
+    tt__messages_close(world->messages, world->forked);
     while (world->retired) {
         tt_group *group = world->retired;
         world->retired = group->next_group;

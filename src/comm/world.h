@@ -49,6 +49,7 @@ typedef struct tt__world {
     int hosts;     /* how many; 0: not yet known */
     bool threaded; /* there are TCP links, so also a thread */
     pid_t owner;   /* the process that joined */
+    bool forked;   /* this is a child's copy: see tt__world_own() */
     int references; /* groups that are not yet released, but for those that only wait for their memory to be free (`retired`) */
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
@@ -84,6 +85,10 @@ tt_status tt__world_make_memory(tt__world *world, int ranks);
 
 /* The end of the membership: when the last group is released, or joining failed. */
 void tt__world_end(tt__world *world);
+
+/* Before anything is ended. In a child that the process forked, the world is a copy, made maybe while a thread that the child does not have held the lock;
+ * from here on links and shared memory are left alone, for they are the parent's. */
+void tt__world_own(tt__world *world);
 
 /* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
 bool tt__world_progress(tt__world *world);

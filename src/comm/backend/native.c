@@ -113,6 +113,14 @@ static void leave_list(tt_group *group) {
         *at = group->next_group;
 }
 
+/* Nobody will receive in the group any more. */
+static void forget_messages(const tt_group *group) {
+    const tt_group *groups[] = {group, group->cross, group->local};
+    for (int i = 0; i < 3 && group->world->messages && !group->world->forked; i++)
+        if (groups[i])
+            tt__messages_forget(group->world->messages, groups[i]->id);
+}
+
 /* Its memory is free when the peers can't read it any more: see heap.c. */
 static void release(tt_group *group) {
     tt__world *world = group->world;
@@ -122,6 +130,7 @@ static void release(tt_group *group) {
         leave_list(group->local);
     if (group->cross)
         leave_list(group->cross);
+    forget_messages(group);
     group->next_group = world->retired;
     world->retired = group;
     bool last = --world->references == 0;

@@ -264,8 +264,10 @@ void tt__messages_close(tt__messages *messages, bool quietly) {
         close(messages->poke);
     tt__messages_stop_joining(messages);
     tt__tls_free(messages->tls);
-    pthread_cond_destroy(&messages->changed);
-    pthread_cond_destroy(&messages->thread_wanted);
+    if (!quietly) { /* in a child it would wait for the parent's threads that sleep on them */
+        pthread_cond_destroy(&messages->changed);
+        pthread_cond_destroy(&messages->thread_wanted);
+    }
     free(messages->discard);
     free(messages->links);
     free(messages);
