@@ -300,9 +300,18 @@ static tt_status wait_and_forget(tt_work *work) {
     return status;
 }
 
+/* A call behind this work has less time: if it runs out, the group fails, and the work with it. */
+static void hurry(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
+    if (work->deadline_ms <= deadline_ms)
+        return;
+    work->deadline_ms = deadline_ms;
+    work->call.timeout_ms = timeout_ms;
+}
+
 /* On messages works run side by side, so the last of them may be done first. */
-static tt_status complete_earlier(tt_group *group) {
+static tt_status complete_earlier(tt_group *group, int64_t deadline_ms, int64_t timeout_ms) {
     while (group->queue && !group->failed) {
+        hurry(group->queue, deadline_ms, timeout_ms);
         tt__wait_done(group->queue);
         tt__group_unlink(group);
     }
@@ -310,13 +319,14 @@ static tt_status complete_earlier(tt_group *group) {
 }
 
 static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **out) {
+    int64_t deadline_ms = tt__deadline_ms(call->timeout_ms);
     if (!out && !tt__is_p2p(call->op))
-        TT__TRY(complete_earlier(group));
+        TT__TRY(complete_earlier(group, deadline_ms, call->timeout_ms));
     tt_work *work = tt__work_take(group, call);
     if (!work)
         return tt_last_status();
     work->owned = true;
-    work->deadline_ms = tt__deadline_ms(call->timeout_ms);
+    work->deadline_ms = deadline_ms;
     record(work, out ? TT__RECORD_ASYNC : 0);
     enqueue(group, work);
     tt__group_advance(group);

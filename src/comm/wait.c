@@ -90,7 +90,7 @@ static tt_work *blocking(tt_work *work) {
     return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? blocking(work->child) : work;
 }
 
-static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing) {
+static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing, int64_t timeout_ms) {
     char ranks[256], call[256], name[192];
     tt__rankset job = tt__job_ranks(work->group, missing);
     tt__work_text(work, call, sizeof call);
@@ -99,8 +99,8 @@ static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing) {
     else
         tt__rankset_text(&job, ranks, sizeof ranks);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
-                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)work->call.timeout_ms,
-                    work->seq, tt__group_text(work->group, name, sizeof name));
+                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
+                    tt__group_text(work->group, name, sizeof name));
 }
 
 /* For those who look from outside: whom this process waits for. */
@@ -134,8 +134,8 @@ static tt_status look_closely(tt_work *waiter) {
     if (group->failed)
         return tt__fail(group->failed, "%s", group->failure_text);
     tt_work *work = blocking(waiter);
-    int64_t now = tt__now_ms(),
-            deadline = work->deadline_ms < waiter->deadline_ms ? work->deadline_ms : waiter->deadline_ms;
+    const tt_work *first = work->deadline_ms < waiter->deadline_ms ? work : waiter;
+    int64_t now = tt__now_ms();
     bool processes = now - waiter->looked_ms >= CHECK_MS;
     tt__rankset missing = {0};
     tt_status status =
@@ -151,10 +151,10 @@ static tt_status look_closely(tt_work *waiter) {
         if (group->failed)
             return group->failed;
     }
-    if (!status && now >= deadline + (tt__rankset_count(&missing) ? 0 : GRACE_MS))
+    if (!status && now >= first->deadline_ms + (tt__rankset_count(&missing) ? 0 : GRACE_MS))
         status = work->algorithm && work->algorithm->expire && work->algorithm->expire(work)
                      ? TT_OK
-                     : fail_timeout(work, &missing);
+                     : fail_timeout(work, &missing, first->call.timeout_ms);
     return status ? tt__group_fail(work->group) : TT_OK;
 }
 

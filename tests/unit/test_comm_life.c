@@ -1,0 +1,331 @@
+/* What happens to groups only in a long life, or when a process is forked: counters that begin again, groups by the thousand, children that end what they
+ * inherited, deadlines behind other works. */
+#include "support/ranks.h"
+
+#include "base/clock.h"
+#include "comm/group.h"
+#include "comm/message/engine.h"
+
+#include <pthread.h>
+
+/* How ranks reach each other: all by memory; all by TCP; two "hosts" of neighbours. */
+typedef enum way { SHM, TCP, BOTH, WAYS } way;
+
+static tt_group *join_by(tt_store *store, int rank, int world, const void *arg) {
+    const way *way = arg;
+    tt_group *group = NULL;
+    if (*way == BOTH)
+        CHECK(!setenv("TT_HOST_ID", rank < (world + 1) / 2 ? "alpha" : "beta", 1));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
+                                   .transport = *way == TCP ? "tcp" : "auto"));
+    return group;
+}
+
+static void by_every_way(int world, rank_body body) {
+    for (way way = 0; way < WAYS; way++)
+        with_ranks(world, body, &way);
+}
+
+/* All ranks meet at the store, outside of their group. */
+static void meet(tt_store *store, const char *where, int world) {
+    int64_t came;
+    char done[64];
+    const char *const keys[] = {done};
+    snprintf(done, sizeof done, "%s/all", where);
+    CHECK_OK(tt_store_add(store, where, 1, &came));
+    if (came == world)
+        CHECK_OK(tt_store_set(store, done, "", 0));
+    CHECK_OK(tt_store_wait(store, keys, 1, 20000));
+}
+
+/* ---- 2^32 calls */
+
+static void age(tt_group *group) {
+    if (!group)
+        return;
+    group->seq = UINT32_MAX - 3; /* the second all_reduce is call 0 */
+    group->step = UINT32_MAX - 11;
+    if (group->areas[group->rank])
+        atomic_store(&group->areas[group->rank]->step, group->step);
+}
+
+/* Receives wait while the collective of each number runs. */
+static int old_body(tt_store *store, int rank, int world, void *arg) {
+    enum { N = 100000, ROUNDS = 5, TAGS = 8 };
+    tt_group *group = join_by(store, rank, world, arg);
+    float *x = calloc(N, sizeof *x), tokens[TAGS];
+    CHECK(x);
+    age(group);
+    age(group->local);
+    age(group->cross);
+    meet(store, "old", world);
+    for (int round = 0; round < ROUNDS; round++) {
+        tt_work *works[TAGS];
+        float mine = (float)rank;
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(rank + round);
+        for (int tag = 0; tag < TAGS; tag++)
+            CHECK_OK(tt_irecv(&works[tag], group, &tokens[tag], 1, TT_F32, (rank + 1) % world, .tag = tag));
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM));
+        CHECK(x[N - 1] == (float)(world * (world - 1) / 2 + world * round));
+        for (int tag = 0; tag < TAGS; tag++)
+            CHECK_OK(tt_send(group, &mine, 1, TT_F32, (rank + world - 1) % world, .tag = tag));
+        CHECK_OK(tt_work_wait_all(works, TAGS));
+        for (int tag = 0; tag < TAGS; tag++) {
+            CHECK(tokens[tag] == (float)((rank + 1) % world));
+            tt_work_free(works[tag]);
+        }
+        CHECK_OK(tt_barrier(group));
+        CHECK_OK(tt_broadcast(group, x, N, TT_F32, round % world));
+    }
+    tt_destroy_process_group(group);
+    free(x);
+    return 0;
+}
+
+static void counters_begin_again(void **state) {
+    (void)state;
+    by_every_way(4, old_body);
+}
+
+/* ---- many groups */
+
+/* What was sent in a group that is destroyed before anybody receives it is forgotten with it. */
+static int unheard_body(tt_store *store, int rank, int world, void *arg) {
+    enum { GROUPS = 100 };
+    unsigned char data[TT__EAGER_MAX] = {0};
+    tt_group *world_group = join_by(store, rank, world, arg);
+    for (int i = 0; i < GROUPS; i++) {
+        tt_group *group;
+        CHECK_OK(tt_group_split(world_group, 0, 0, &group));
+        tt_work *work = NULL;
+        if (rank == 0)
+            CHECK_OK(tt_isend(&work, group, data, sizeof data, TT_U8, 1, .tag = i));
+        CHECK_OK(tt_barrier(group));
+        CHECK_OK(tt_send(world_group, data, 1, TT_U8, (rank + 1) % world, .tag = 7));
+        CHECK_OK(tt_recv(world_group, data, 1, TT_U8, (rank + 1) % world, .tag = 7));
+        CHECK(!work || tt_work_is_completed(work));
+        tt_work_free(work);
+        tt_destroy_process_group(group);
+    }
+    const tt__link *link = world_group->world->messages->links[!rank];
+    CHECK(link->arrival_count == 0 && link->ready_count == 0);
+    tt_destroy_process_group(world_group);
+    return 0;
+}
+
+static void what_nobody_heard_goes_with_its_group(void **state) {
+    (void)state;
+    by_every_way(2, unheard_body);
+}
+
+/* Names are 20 bits of a counter; the first group keeps 0, and no two groups that live have one name. */
+static int names_body(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = join_by(store, rank, world, arg), *early, *late[3];
+    CHECK_OK(tt_group_split(group, 0, 0, &early));
+    group->world->groups_named = 0xffffe;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(tt_group_split(group, 0, 0, &late[i]));
+        CHECK(late[i]->id != group->id && late[i]->id != early->id && (!i || late[i]->id != late[i - 1]->id));
+        CHECK_OK(tt_barrier(late[i]));
+    }
+    for (int i = 0; i < 3; i++)
+        tt_destroy_process_group(late[i]);
+    tt_destroy_process_group(early);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void names_of_groups_are_used_again(void **state) {
+    (void)state;
+    by_every_way(2, names_body);
+}
+
+/* ---- deadlines */
+
+/* A synchronous call comes behind works that have more time than it has itself. */
+static int behind_body(tt_store *store, int rank, int world, void *arg) {
+    static const char *const over[] = {"over"};
+    enum { N = 100000 };
+    tt_group *group = join_by(store, rank, world, arg);
+    float *x = calloc(N, sizeof *x);
+    CHECK(x);
+    if (rank == 0) {
+        tt_work *work;
+        int64_t start = tt__now_ms();
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+        CHECK(tt_barrier(group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
+        CHECK_TEXT("rank 1 did not");
+        CHECK_TEXT("within 200 ms");
+        CHECK(tt__now_ms() - start < 5000);
+        tt_work_free(work);
+        CHECK_OK(tt_store_set(store, over[0], "", 0));
+    } else {
+        CHECK_OK(tt_store_wait(store, over, 1, 20000));
+    }
+    tt_destroy_process_group(group);
+    free(x);
+    return 0;
+}
+
+static void a_deadline_counts_behind_other_works(void **state) {
+    (void)state;
+    by_every_way(2, behind_body);
+}
+
+/* ---- calls of every kind, to which the other rank does not come */
+
+enum { LARGE = 100000 };
+static float a[2 * LARGE], b[2 * LARGE];
+static const size_t counts[2] = {LARGE, LARGE - 1};
+
+#define CALL(name, ...) \
+    static tt_status name(tt_group *g) { return __VA_ARGS__; }
+#define MS .timeout_ms = 60
+
+CALL(reduce_small, tt_all_reduce(g, a, 1, TT_F32, TT_SUM, MS))
+CALL(reduce_large, tt_all_reduce(g, a, LARGE, TT_F32, TT_SUM, MS))
+CALL(coalesced, tt_all_reduce_coalesced(g, (void *const[]){a, b}, counts, 2, TT_F32, TT_SUM, MS))
+CALL(reduce, tt_reduce(g, a, LARGE, TT_F32, TT_SUM, 0, MS))
+CALL(reduce_scatter, tt_reduce_scatter(g, a, b, LARGE, TT_F32, TT_SUM, MS))
+CALL(broadcast, tt_broadcast(g, a, LARGE, TT_F32, 1, MS))
+CALL(all_gather, tt_all_gather(g, a, b, LARGE, TT_F32, MS))
+CALL(all_gather_v, tt_all_gather_v(g, a, b, counts, NULL, TT_F32, MS))
+CALL(gather, tt_gather(g, a, b, LARGE, TT_F32, 0, MS))
+CALL(scatter, tt_scatter(g, a, b, LARGE, TT_F32, 1, MS))
+CALL(all_to_all, tt_all_to_all(g, a, b, LARGE, TT_F32, MS))
+CALL(all_to_all_v, tt_all_to_all_v(g, a, counts, NULL, b, counts, NULL, TT_F32, MS))
+CALL(barrier, tt_barrier(g, MS))
+CALL(send_large, tt_send(g, a, LARGE, TT_F32, 1, MS))
+CALL(receive, tt_recv(g, a, 1, TT_F32, 1, MS))
+CALL(receive_any, tt_recv(g, a, 1, TT_F32, TT_ANY_SOURCE, MS))
+CALL(batch,
+     tt_batch_isend_irecv(g, (const tt_p2p_op[]){{true, a, 1, TT_F32, 1, 0}, {false, b, 1, TT_F32, 1, 0}}, 2, MS))
+CALL(new_group, tt_new_group(g, (const int[]){0}, 1, &(tt_group *){NULL}, MS))
+CALL(split, tt_group_split(g, 0, 0, &(tt_group *){NULL}, MS))
+CALL(allocate, tt_group_alloc(g, 4096, &(void *){NULL}, MS))
+CALL(give_back, tt_group_free(g, NULL, MS))
+
+static const struct {
+    const char *name;
+    tt_status (*call)(tt_group *);
+} calls[] = {{"all_reduce", reduce_small},
+             {"all_reduce", reduce_large},
+             {"all_reduce_coalesced", coalesced},
+             {"reduce", reduce},
+             {"reduce_scatter", reduce_scatter},
+             {"broadcast", broadcast},
+             {"all_gather", all_gather},
+             {"all_gather_v", all_gather_v},
+             {"gather", gather},
+             {"scatter", scatter},
+             {"all_to_all", all_to_all},
+             {"all_to_all_v", all_to_all_v},
+             {"barrier", barrier},
+             {"send", send_large},
+             {"recv", receive},
+             {"recv", receive_any},
+             {"batch_isend_irecv", batch},
+             {"new_group", new_group},
+             {"split", split},
+             {"alloc", allocate},
+             {"free", give_back}};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static int every_call_body(tt_store *store, int rank, int world, void *arg) {
+    static const char *const over[] = {"over"};
+    tt_group *group = join_by(store, rank, world, arg), *groups[CALLS];
+    for (int i = 0; i < CALLS; i++)
+        CHECK_OK(tt_group_split(group, 0, 0, &groups[i]));
+    for (int i = 0; rank == 0 && i < CALLS; i++) {
+        int64_t start = tt__now_ms();
+        tt_status status = calls[i].call(groups[i]);
+        if (status != TT_ERR_TIMEOUT)
+            fprintf(stderr, "%s: ended with %d\n", calls[i].name, (int)status);
+        CHECK(status == TT_ERR_TIMEOUT);
+        CHECK_TEXT("rank 1 did not");
+        CHECK_TEXT("within 60 ms");
+        CHECK_TEXT(calls[i].name);
+        CHECK(tt__now_ms() - start >= 60 && tt__now_ms() - start < 5000);
+    }
+    if (rank == 0)
+        CHECK_OK(tt_store_set(store, over[0], "", 0));
+    CHECK_OK(tt_store_wait(store, over, 1, 20000));
+    for (int i = 0; i < CALLS; i++)
+        tt_destroy_process_group(groups[i]);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void every_call_has_a_deadline(void **state) {
+    (void)state;
+    by_every_way(2, every_call_body);
+}
+
+/* ---- forked children */
+
+static void *hold_lock(void *arg) {
+    tt__world *world = ((tt_group **)arg)[0]->world;
+    tt__world_lock(world);
+    *(_Atomic bool *)((void **)arg)[1] = true;
+    usleep(300000);
+    tt__world_unlock(world);
+    return NULL;
+}
+
+/* The child ends its copy while another thread of the parent has the lock, and a call is under way that its parent goes on with. */
+static int forked_body(tt_store *store, int rank, int world, void *arg) {
+    static const char *const go[] = {"go"};
+    enum { N = 300000 };
+    tt_group *group = join_by(store, rank, world, arg);
+    float *x = calloc(N, sizeof *x);
+    tt_work *work = NULL;
+    CHECK(x);
+    x[N - 1] = (float)rank + 1;
+    CHECK_OK(tt_barrier(group));
+    if (rank == 0) {
+        _Atomic bool held = false;
+        void *args[] = {group, (void *)&held};
+        pthread_t thread;
+        int ended;
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+        CHECK(!pthread_create(&thread, NULL, hold_lock, args));
+        while (!held)
+            sched_yield();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            alarm(20);
+            tt_destroy_process_group(group);
+            _exit(work && tt_work_wait(work) == TT_ERR_STATE ? 0 : 1);
+        }
+        CHECK(waitpid(child, &ended, 0) == child);
+        CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+        pthread_join(thread, NULL);
+        CHECK_OK(tt_store_set(store, go[0], "", 0));
+    } else {
+        CHECK_OK(tt_store_wait(store, go, 1, 20000));
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+    }
+    CHECK_OK(tt_work_wait(work));
+    CHECK(x[N - 1] == 3);
+    tt_work_free(work);
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    free(x);
+    return 0;
+}
+
+static void a_child_ends_its_copy_only(void **state) {
+    (void)state;
+    by_every_way(2, forked_body);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_begin_again),           cmocka_unit_test(what_nobody_heard_goes_with_its_group),
+        cmocka_unit_test(names_of_groups_are_used_again), cmocka_unit_test(a_deadline_counts_behind_other_works),
+        cmocka_unit_test(every_call_has_a_deadline),      cmocka_unit_test(a_child_ends_its_copy_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
