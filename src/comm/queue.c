@@ -54,6 +54,7 @@ static tt_status begin_running(tt_work *work) {
     work->algorithm = tt__choose(work);
     if (!work->algorithm)
         return tt_last_status();
+    work->children = work->algorithm->children;
     work->phase = TT__RUNNING;
     if (!work->parent)
         work->record->algorithm = tt__algorithm_number(work->algorithm);
@@ -146,7 +147,7 @@ static bool lets_next_begin(const tt_work *work) {
         return true;
     if (work->phase != TT__RUNNING)
         return false;
-    return on_shared_memory(work) ? work->part_done : !work->algorithm->children;
+    return on_shared_memory(work) ? work->part_done : !work->children;
 }
 
 /* Nobody waits for it and nobody owns it: it can be used again. */

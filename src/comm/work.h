@@ -64,6 +64,7 @@ struct tt_work {
     tt__phase phase;
     int stage;      /* the machine's own, 0 at first */
     bool symmetric; /* all ranks' buffers are */
+    bool children;  /* its algorithm makes calls on group->local or ->cross */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
     _Atomic bool done;

@@ -327,9 +327,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
 }
 
 static void storm(enum hosts hosts) {
-    if (hosts != HOSTS_PAIRS
-            ? !hosts_wanted(hosts)
-            : !hosts_asked_for(hosts, "works of calls that differ in how they use inner groups collide"))
+    if (!hosts_wanted(hosts))
         skip();
     long seconds = storm_number("TT_STORM_SECONDS", 0), cases = seconds ? 1 : 4;
     uint64_t state = storm_case(hosts);

@@ -8,7 +8,9 @@ static tt__next next(tt_work *work) {
     tt_call whole = work->call;
     whole.op = TT_OP_ALL_REDUCE;
     whole.count = tt__operand_of(work).count;
-    tt__next step = tt__choose_on_messages(work->group, &whole)->next(work);
+    const tt__algorithm *algorithm = tt__choose_on_messages(work->group, &whole);
+    work->children = algorithm->children; /* later works wait then, lest their children come between */
+    tt__next step = algorithm->next(work);
     if (step == TT__NEXT_DONE)
         tt__unpack(work);
     return step;
