@@ -36,7 +36,7 @@ static int help(const char *name) {
            "  --op OP               sum (default), avg, product, min, max, band, bor, bxor or premul_sum\n"
            "  --transport NAME      auto (default), shm or tcp\n"
            "  --backend NAME        native (default), mpi, gloo, or the path of a plug-in\n"
-           "  --algorithm NAME      force this one, on messages; --list-algorithms prints them\n"
+           "  --algorithm NAME      force this one where it serves; --list-algorithms prints them\n"
            "  --async               %d calls under way at a time\n"
            "  --iterations N        calls in a repetition (default by time)\n"
            "  --no-pin              don't tie each rank to a CPU of its own\n",
@@ -77,13 +77,20 @@ static tt_status parse_op(const char *name, tt_reduce_op *op) {
     return TT_ERR_INVALID;
 }
 
-/* Those on shared memory follow from the buffers. */
 static bool has_algorithm(const char *op, const char *name) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (!tt__algorithms[i]->shared && !strcmp(tt_op_name(tt__algorithms[i]->op), op) &&
-            !strcmp(tt__algorithms[i]->name, name))
+        if (!strcmp(tt_op_name(tt__algorithms[i]->op), op) && !strcmp(tt__algorithms[i]->name, name))
             return true;
     return false;
+}
+
+static int refuse_algorithm(const char *command, const char *op, const char *name) {
+    char names[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < tt__algorithm_count && n < sizeof names; i++)
+        if (!strcmp(tt_op_name(tt__algorithms[i]->op), op))
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", tt__algorithms[i]->name);
+    return tt__cli_usage_error(command, "--algorithm: %s has no \"%s\"; expected one of %s", op, name, names);
 }
 
 static tt_status keep(char *to, size_t size, const char *value) {
@@ -113,7 +120,7 @@ static tt_status parse_flag(int c, char *value, settings *s) {
     case 'e':
         return keep(s->backend, sizeof s->backend, value);
     case 'g':
-        return has_algorithm(s->call->name, value) ? keep(s->algorithm, sizeof s->algorithm, value) : TT_ERR_INVALID;
+        return keep(s->algorithm, sizeof s->algorithm, value);
     case 'a':
         s->async = true;
         return TT_OK;
@@ -138,13 +145,34 @@ static int list_algorithms(const char *op) {
 
 /* ---- measuring */
 
+/* What served the last call: a name that is forced is passed over where it can't. "auto": the engine is not ours to look into. */
+static const char *algorithm_of(const settings *s, const tt_group *group) {
+    const tt__recorder *recorder = group->world ? &tt__world_control(group->world)->recorder : NULL;
+    tt__record record = {0};
+    uint32_t last = 0;
+    for (uint32_t i = 0; recorder && i < TT__RECORDS; i++) {
+        tt__record other;
+        uint32_t number = atomic_load_explicit(&recorder->records[i].number, memory_order_relaxed);
+        if (number > last && tt__record_read(recorder, number, &other) && other.group == group->id &&
+            !strcmp(tt_op_name((tt_op)other.op), s->call->name)) {
+            record = other;
+            last = number;
+        }
+    }
+    if (!last)
+        return "auto";
+    if (!record.algorithm) /* all_reduce at once */
+        return record.flags & TT__RECORD_SYMMETRIC ? "symmetric" : "inline";
+    return tt__algorithm_name(record.algorithm);
+}
+
 static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
     double median = usec[TT__BENCH_REPETITIONS / 2];
     printf("{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
            "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"algorithm\":\"%s\"",
            s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
            s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
-           *s->transport ? s->transport : "auto", *s->algorithm ? s->algorithm : "auto");
+           *s->transport ? s->transport : "auto", algorithm_of(s, b->group));
     if (s->call->reduces)
         printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
     printf("%s}\n", s->async ? ",\"async\":true" : "");
@@ -228,6 +256,8 @@ int tt__bench_collective(int argc, char **argv) {
         if (parse_flag(c, value, &s))
             return tt__cli_usage_error(command, "%s: not understood: \"%s\"", flag, optarg);
     }
+    if (*s.algorithm && !has_algorithm(s.call->name, s.algorithm))
+        return refuse_algorithm(command, s.call->name, s.algorithm);
     if (s.list)
         return list_algorithms(argv[0]);
     return tt__bench_is_member() ? run_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);

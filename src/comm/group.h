@@ -51,10 +51,11 @@ struct tt_group {
     tt_group *local,
         *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
                               hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */
-    bool subtrees;                /* hosts are subtrees of the one summation order, so hosts may reduce first */
-    uint32_t seq;                 /* calls published so far */
-    uint32_t step;                /* pieces of work planned so far, by all calls that were agreed on */
-    bool spin;                    /* ranks and CPUs are such that a short busy wait pays */
+    bool subtrees; /* hosts are subtrees of the one summation order, so hosts may reduce first */
+    uint32_t seq;  /* calls published so far */
+    uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
+    bool spin;     /* ranks and CPUs are such that a short busy wait pays */
+    bool at_once;  /* all_reduce_at_once.c may serve: all share memory and spin, no table names an algorithm */
     uint8_t turns[TT__MAX_WORLD]; /* the order in which this rank turns to the others, itself last: tt__turns() */
     bool turns_known, turns_by_place;
     _Atomic uintptr_t user;     /* the thread that used it last; 0: none yet */
@@ -275,6 +276,10 @@ void tt__tuning_tell(const tt__member *member);
 
 /* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. rendezvous/tuning_agree.c */
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
+
+/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all: world->tuning. TT_ERR_INVALID, on all,
+ * likewise. */
+tt_status tt__tuning_force(tt__world *world, const char *algorithms);
 
 /* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
 tt_status tt__native_join(tt_group **out, const tt__member *member);

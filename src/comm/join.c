@@ -93,7 +93,7 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
     int listener = -1;
     if (!cards)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
-    tt_status status = tt__card_make(mine, world->size, member->transport);
+    tt_status status = tt__card_make(mine, world->size, member->transport, world->rank ? NULL : member->algorithms);
     if (!status)
         status = tt__listen(&listener, world->size, mine);
     if (!status)
@@ -106,6 +106,8 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
         status = tt__connect_all(world, listener, cards, deadline_ms);
     if (!status && world->hosts > 1)
         status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
+    else if (!status)
+        status = tt__tuning_force(world, cards[0].algorithms);
     if (listener >= 0)
         close(listener);
     free(cards);

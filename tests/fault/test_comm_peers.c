@@ -238,7 +238,7 @@ typedef struct doorstep {
 static void leave_card(tt_store *store, int rank, int world) {
     tt__card cards[8];
     int listener;
-    CHECK_OK(tt__card_make(&cards[rank], world, "auto"));
+    CHECK_OK(tt__card_make(&cards[rank], world, "auto", NULL));
     CHECK_OK(tt__listen(&listener, world, &cards[rank]));
     CHECK(tt__cards_exchange(store, "tutti/0/1", rank, world, tt__now_ms(), cards) == TT_ERR_TIMEOUT);
 }

@@ -94,6 +94,7 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     }
     find_areas(group, offsets);
     group->spin = tt__ranks_fit_cpus(group);
+    group->at_once = group->spin && group->shared && !(world->tuning && world->tuning->on_shared_memory);
     tt_status status = tt__make_inner_groups(group);
     atomic_store_explicit(&group->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);
@@ -167,14 +168,11 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
         TT_ARGS(tt_barrier_args, group, .timeout_ms = left ? left : 1, .file = "tt_init_process_group"));
 }
 
-/* Where all share memory, no table is asked; but a name in it that does not exist should not go unnoticed. */
+/* Where all share memory, what rank 0 forces came with its card. */
 static tt_status agree_on_algorithms(tt__world *world, const tt__member *member) {
-    char *text = NULL;
     if (world->hosts > 1)
         return tt__tuning_agree(world, member);
-    tt_status status = member->algorithms ? tt__tuning_text(member->algorithms, &text) : TT_OK;
-    free(text);
-    return status;
+    return world->size == 1 && member->algorithms ? tt__tuning_force(world, member->algorithms) : TT_OK;
 }
 
 /* From a world that knows itself alone to one whose ranks are all there. */

@@ -6,6 +6,8 @@
 #include "comm/collective/message_algorithms.h"
 #include "comm/collective/p2p.h"
 
+#include <string.h>
+
 const tt__algorithm *const tt__algorithms[] = {
     &tt__all_reduce_inline,
     &tt__all_reduce_symmetric,
@@ -99,6 +101,15 @@ static const tt__algorithm *named(const tt_work *work) {
     return NULL;
 }
 
+/* Before the others' words are known: what a table names for such a call, should they allow it. */
+static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
+    const tt__tuning *tuning = work->group->world->tuning;
+    for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
+        if (tuning->rules[i].algorithm->shared && tt__rule_fits(&tuning->rules[i], work->group, &work->call))
+            return tuning->rules[i].algorithm;
+    return NULL;
+}
+
 const tt__algorithm *tt__choose(const tt_work *work) {
     const tt__algorithm *chosen = work->group->shared ? named(work) : tt__choose_on_messages(work->group, &work->call);
     for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
@@ -118,10 +129,18 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
-/* Small symmetric buffers ride only where that spares more than it costs: see all_reduce.c. Peers see from the word which it was. */
+/* Small symmetric buffers ride only where that spares more than it costs, see all_reduce.c, or where a name says so. Peers see from the word which
+ * it was. */
+static bool reads_in_place(const tt_work *work, size_t bytes) {
+    const tt__algorithm *wanted = wanted_on_shared_memory(work);
+    if (wanted && bytes <= TT__INLINE_MAX)
+        return strcmp(wanted->name, "inline") != 0;
+    return bytes > TT__NEAR_MAX && work->group->spin;
+}
+
 static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer) {
     const tt_group *group = work->group;
-    if (bytes > TT__NEAR_MAX && group->spin && tt__in_heap(group->world, work->call.send, bytes))
+    if (reads_in_place(work, bytes) && tt__in_heap(group->world, work->call.send, bytes))
         *offer = (tt__offer){.symmetric = work->call.send, .extent = bytes};
     else
         offer_data(work->call.send, bytes, offer);

@@ -194,7 +194,7 @@ static tt_status run_in_place(at_once *c) {
 
 bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
-    if (!group || !group->spin || !group->shared || group->size > MOST_RANKS || args->work || !args->count ||
+    if (!group || !group->at_once || group->size > MOST_RANKS || args->work || !args->count ||
         !is_plain_reduction(args->dtype, args->op) || args->count >> MOST_COUNT_BITS || !args->buf ||
         atomic_load_explicit(&group->ended, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))

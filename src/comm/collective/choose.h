@@ -13,7 +13,8 @@
  * call (hierarchical on one host) is passed over; so algorithms on shared memory and on messages may both be named. An algorithm with an order of its own (ring of all_reduce) is used only by a line that names it.
  *
  * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the one built in; before its lines come
- * those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for all ranks, hosts and bytes. */
+ * those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for all ranks, hosts and bytes. Where all ranks are on one host no
+ * file is read, for a quick start: there only the latter count. */
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
@@ -48,6 +49,9 @@ bool tt__tuning_users_path(char *path, size_t size);
 
 /* Read a table. `source` names it in errors. */
 tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source);
+
+/* A table of forced algorithms alone, "all_reduce=staged,broadcast=chain". Errors as of tt__tuning_text(). */
+tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms);
 
 /* Whether a line is about such a call; whether its algorithm serves it is another question. */
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call);

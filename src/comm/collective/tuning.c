@@ -150,11 +150,12 @@ tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *sou
 
 /* "all_reduce=ring,broadcast=chain" as lines. */
 static tt_status put_forced(tt__bytes *text, const char *algorithms) {
+    static const char separators[] = ", \t\r\n";
     char copy[1024], line[LINE_MAX_BYTES], *rest = NULL;
     if (strlen(algorithms) >= sizeof copy)
         return tt__fail(TT_ERR_INVALID, "expected at most %zu characters", sizeof copy - 1);
     memcpy(copy, algorithms, strlen(algorithms) + 1);
-    for (char *pair = strtok_r(copy, ",", &rest); pair; pair = strtok_r(NULL, ",", &rest)) {
+    for (char *pair = strtok_r(copy, separators, &rest); pair; pair = strtok_r(NULL, separators, &rest)) {
         const tt__algorithm *algorithm;
         char *name = strchr(pair, '=');
         if (!name)
@@ -241,4 +242,16 @@ tt_status tt__tuning_text(const char *algorithms, char **text) {
     if (status)
         tt__bytes_free(&bytes);
     return status;
+}
+
+tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms) {
+    tt__bytes lines = {0};
+    tt_status status = put_forced(&lines, algorithms);
+    tt__bytes_put(&lines, "", 1);
+    if (!status && lines.failed)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (!status)
+        status = tt__tuning_parse(tuning, (const char *)lines.data, "forced algorithms");
+    tt__bytes_free(&lines);
+    return status ? tt__fail_prefix(".algorithms (or TT_ALGORITHMS) of rank 0, \"%.100s\"", algorithms) : TT_OK;
 }

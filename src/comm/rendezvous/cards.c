@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 3, KEY_SIZE = 256 };
+enum { VERSION = 4, KEY_SIZE = 256 };
 
 static void read_line(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -38,11 +38,20 @@ static void host_id(char *text, size_t size) {
     snprintf(text, size, "%s/%llu", *boot ? boot : "?", inode);
 }
 
-tt_status tt__card_make(tt__card *card, int world, const char *transport) {
+static void drop_spaces(const char *from, char *to, size_t size) {
+    size_t n = 0;
+    for (; *from && n < size - 1; from++)
+        if (!strchr(" \t\r\n", *from))
+            to[n++] = *from;
+    to[n] = '\0';
+}
+
+tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms) {
     struct stat pid_space;
     *card = (tt__card){.world = world, .pid = (long)getpid()};
     host_id(card->host_id, sizeof card->host_id);
     snprintf(card->transport, sizeof card->transport, "%s", transport);
+    drop_spaces(algorithms ? algorithms : "", card->algorithms, sizeof card->algorithms);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",
              stat("/proc/self/ns/pid", &pid_space) ? 0ULL : (unsigned long long)pid_space.st_ino);
     if (gethostname(card->hostname, sizeof card->hostname - 1) || !card->hostname[0])
@@ -55,15 +64,19 @@ static void key_of(const char *prefix, const char *kind, int rank, char key[KEY_
 }
 
 static void write_card(const tt__card *card, char *text, size_t size) {
-    snprintf(text, size, "tutti %d %d %ld %s %s %s %s %s %s", VERSION, card->world, card->pid, card->host_id,
-             card->pid_space, card->hostname, card->socket, card->nonce, card->transport);
+    snprintf(text, size, "tutti %d %d %ld %s %s %s %s %s %s %s", VERSION, card->world, card->pid, card->host_id,
+             card->pid_space, card->hostname, card->socket, card->nonce, card->transport,
+             *card->algorithms ? card->algorithms : "-");
 }
 
 static tt_status parse_card(int rank, const char *text, tt__card *card) {
     int version = 0;
-    int n = sscanf(text, "tutti %d %d %ld %127s %31s %71s %63s %32s %7s", &version, &card->world, &card->pid,
-                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->transport);
-    if (n == 9 && version == VERSION)
+    int n = sscanf(text, "tutti %d %d %ld %127s %31s %71s %63s %32s %7s %1024s", &version, &card->world, &card->pid,
+                   card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->transport,
+                   card->algorithms);
+    if (!strcmp(card->algorithms, "-"))
+        *card->algorithms = '\0';
+    if (n == 10 && version == VERSION)
         return TT_OK;
     return tt__fail(TT_ERR_PROTOCOL,
                     "rank %d uses another version of Tutti: expected its card in version %d, got \"%.80s\"", rank,
@@ -161,7 +174,7 @@ static tt_status parse_cards(const char *texts, size_t size, int rank, int world
 
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards) {
-    enum { SIZE = 640 };
+    enum { SIZE = 1664 };
     char *texts = calloc((size_t)world, SIZE);
     if (!texts)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);

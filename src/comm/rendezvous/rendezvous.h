@@ -43,10 +43,12 @@ typedef struct tt__card {
     char socket[64];   /* abstract Unix address */
     char nonce[33];    /* whoever knows it has read the store */
     char transport[8]; /* "auto", "shm", "tcp" */
+    char algorithms
+        [1025]; /* as tt_init_process_group() has them, without white space; one character more than it allows; rank 0's hold for all */
 } tt__card;
 
-/* What this process would write, without socket and nonce. */
-tt_status tt__card_make(tt__card *card, int world, const char *transport);
+/* What this process would write, without socket and nonce. `algorithms` may be NULL. */
+tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'. TT_ERR_TIMEOUT names the missing ranks. */
 tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,

@@ -41,12 +41,24 @@ void tt__tuning_tell(const tt__member *member) {
     free(text);
 }
 
+static tt_status make_tuning(tt__world *world) {
+    world->tuning = calloc(1, sizeof *world->tuning);
+    return world->tuning ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+}
+
+tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
+    if (!*algorithms)
+        return TT_OK;
+    TT__TRY(make_tuning(world));
+    return tt__tuning_forced(world->tuning, algorithms);
+}
+
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
     tt_status status = member->rank ? hear(member, key, &text) : tt__tuning_text(member->algorithms, &text);
-    if (!status && !(world->tuning = calloc(1, sizeof *world->tuning)))
-        status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (!status)
+        status = make_tuning(world);
     if (!status)
         status = tt__tuning_parse(world->tuning, text, "rank 0's table of algorithms");
     free(text);
