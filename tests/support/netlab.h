@@ -103,7 +103,7 @@ static inline bool netlab_make_host(netlab *lab, int h) {
 /* Limit what host h sends and receives: "1gbit". */
 static inline bool netlab_rate(const netlab *lab, int h, const char *rate) {
     const char *limit = "qdisc replace dev %s root tbf rate %s burst 256kb latency 100ms\n";
-    char port[8], lines[2][128];
+    char port[16], lines[2][128];
     snprintf(port, sizeof port, "h%d", h);
     snprintf(lines[0], sizeof lines[0], limit, port, rate);
     snprintf(lines[1], sizeof lines[1], limit, "eth0", rate);
