@@ -1,0 +1,73 @@
+/* Neighbours exchange the edges of their parts of a line, as a solver of a differential equation does in each step. Mirrors the Python
+ *
+ *     ops = [dist.P2POp(dist.isend, part[1:2], left), dist.P2POp(dist.irecv, part[0:1], left),
+ *            dist.P2POp(dist.isend, part[-2:-1], right), dist.P2POp(dist.irecv, part[-1:], right)]
+ *     for req in dist.batch_isend_irecv(ops):
+ *         req.wait()
+ *
+ *   tutti run --nproc-per-node=3 build/examples/bare_batch
+ *
+ * Heat flows along a rod whose left end is kept at 1 and whose right end at 0, until it falls evenly from one end to the other. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <tutti/comm.h>
+
+enum { CELLS = 4, STEPS = 2000, TO_LEFT = 0, TO_RIGHT = 1 };
+
+static tt_p2p_op send_op(float *cell, int peer, int tag) {
+    return (tt_p2p_op){.buf = cell, .count = 1, .dtype = TT_F32, .peer = peer, .tag = tag};
+}
+
+static tt_p2p_op recv_op(float *cell, int peer, int tag) {
+    return (tt_p2p_op){.is_recv = true, .buf = cell, .count = 1, .dtype = TT_F32, .peer = peer, .tag = tag};
+}
+
+/* part (CELLS + 2): the first and the last belong to the neighbours, or are the ends of the rod. */
+static tt_status exchange_edges(tt_group *world, float *part) {
+    int left = tt_get_rank(world) - 1, right = tt_get_rank(world) + 1;
+    tt_p2p_op ops[4];
+    size_t n = 0;
+    if (left >= 0) {
+        ops[n++] = send_op(&part[1], left, TO_LEFT);
+        ops[n++] = recv_op(&part[0], left, TO_RIGHT);
+    }
+    if (right < tt_get_world_size(world)) {
+        ops[n++] = send_op(&part[CELLS], right, TO_RIGHT);
+        ops[n++] = recv_op(&part[CELLS + 1], right, TO_LEFT);
+    }
+    return tt_batch_isend_irecv(world, ops, n); /* begins all, then waits for all: neighbours may come in any order */
+}
+
+/* Every cell becomes the mean of its neighbours. */
+static void diffuse(float *part) {
+    float before = part[0];
+    for (int i = 1; i <= CELLS; i++) {
+        float mean = (before + part[i + 1]) / 2;
+        before = part[i];
+        part[i] = mean;
+    }
+}
+
+int main(void) {
+    int rc = EXIT_FAILURE;
+    tt_group *world = NULL;
+    float part[CELLS + 2] = {0};
+
+    if (tt_init_process_group(&world))
+        goto out;
+    if (tt_get_rank(world) == 0)
+        part[0] = 1;
+    for (int step = 0; step < STEPS; step++) {
+        if (exchange_edges(world, part))
+            goto out;
+        diffuse(part);
+    }
+    printf("rank %d: %.3f %.3f %.3f %.3f\n", tt_get_rank(world), (double)part[1], (double)part[2], (double)part[3],
+           (double)part[4]);
+    rc = EXIT_SUCCESS;
+out:
+    if (rc)
+        tt_report();
+    tt_destroy_process_group(world);
+    return rc;
+}
