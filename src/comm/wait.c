@@ -98,6 +98,10 @@ static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing, i
         snprintf(ranks, sizeof ranks, "rank %d", work->group->world->rank);
     else
         tt__rankset_text(&job, ranks, sizeof ranks);
+    if (work->call.op == TT_OP_SEND || work->call.op == TT_OP_RECV)
+        return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s of rank %d within %lld ms", ranks,
+                        work->call.op == TT_OP_SEND ? "receive" : "send anything for", call, work->group->world->rank,
+                        (long long)work->call.timeout_ms);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
                     work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
                     tt__group_text(work->group, name, sizeof name));

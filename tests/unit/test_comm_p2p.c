@@ -285,8 +285,8 @@ static void nobody_sends(tt_group *group, int rank, int world) {
     (void)world;
     if (rank == 0) {
         CHECK(tt_recv(group, &value, 1, TT_I32, 2, .timeout_ms = 150) == TT_ERR_TIMEOUT);
-        CHECK_TEXT("rank 2");
-        CHECK_TEXT("recv(i32 x 1, from 2, tag 0)");
+        CHECK_TEXT("rank 2 did not send anything for recv(i32 x 1, from 2, tag 0)");
+        CHECK_TEXT("of rank 0 within 150 ms");
     } else {
         tt_barrier(group); /* until rank 0 has given up */
     }
