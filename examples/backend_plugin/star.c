@@ -2,6 +2,9 @@
  * to all. It has barriers and sums, no more; Tutti makes averages of them, and refuses the rest by name.
  *
  * Not fast: rank 0 moves everything. It shows all that a back end has to do. See docs/backends.md. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4() */
+#endif
 #include <tutti/backend.h>
 
 #include <errno.h>

@@ -34,7 +34,7 @@ static int help(void) {
         "  --transport NAME  auto, or tcp (default where it starts the ranks itself)\n"
         "  --only LIST       these operations, \"all_reduce,broadcast\" (default all)\n"
         "  --out PATH        the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)\n"
-        "  --quick           fewer sizes\n");
+        "  --sizes LIST      ascending bytes, with K, M or G (default 8,256,1K,4K,16K,64K,256K,1M,4M)\n");
     return TT__EXIT_OK;
 }
 
