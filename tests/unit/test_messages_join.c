@@ -194,6 +194,20 @@ static void who_cannot_be_reached_is_named_with_all_addresses(void **state) {
     unmake(2);
 }
 
+/* The kernel takes the call of a rank that is frozen, and then nothing comes. */
+static void who_is_frozen_is_named_with_all_addresses(void **state) {
+    (void)state;
+    make(2);
+    nodes[1].patience_ms = 300;
+    open_node(&nodes[1]);
+    assert_int_equal(nodes[1].status, TT_ERR_TIMEOUT);
+    assert_non_null(strstr(nodes[1].error, "rank 0 (host a) did not answer rank 1 (host b)"));
+    char tried[64];
+    snprintf(tried, sizeof tried, "127.0.0.1:%d (no answer)", atoi(tokens[0]));
+    assert_non_null(strstr(nodes[1].error, tried));
+    unmake(2);
+}
+
 /* Rank 1 has read another store, so it knows another number. */
 static void another_job_is_refused(void **state) {
     (void)state;
@@ -289,6 +303,7 @@ int main(void) {
         cmocka_unit_test(strangers_disturb_nobody),
         cmocka_unit_test(a_silent_address_does_not_hold_up_the_next),
         cmocka_unit_test(who_cannot_be_reached_is_named_with_all_addresses),
+        cmocka_unit_test(who_is_frozen_is_named_with_all_addresses),
         cmocka_unit_test(another_job_is_refused),
         cmocka_unit_test(joined_by_tls),
         cmocka_unit_test(names_of_interfaces_are_chosen),

@@ -90,25 +90,44 @@ static const char *name_of(const tt__messages *messages, int rank, char text[160
     return text;
 }
 
-static tt_status fail_unreached(const tt__messages *messages, const tt__target *target) {
-    char own[160], other[160], tried[1400] = "no address";
+/* "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)" */
+static const char *tried_of(const tt__target *target, char *text, size_t size) {
     size_t n = 0;
-    for (int i = 0; i < target->count && n < sizeof tried; i++)
-        n += (size_t)snprintf(tried + n, sizeof tried - n, "%s%s (%s)", i ? ", " : "", target->candidates[i].text,
-                              target->candidates[i].why);
+    snprintf(text, size, "no address");
+    for (int i = 0; i < target->count && n < size; i++) {
+        const tt__candidate *candidate = &target->candidates[i];
+        const char *why = *candidate->why ? candidate->why : i < target->next ? "no answer" : "not yet";
+        n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", i ? ", " : "", candidate->text, why);
+    }
+    return text;
+}
+
+static tt_status fail_unreached(const tt__messages *messages, const tt__target *target) {
+    char own[160], other[160], tried[1400];
     return tt__fail(target->worst ? target->worst : TT_ERR_NET,
                     "%s can't reach %s: tried %s. TT_SOCKET_IFNAME names the interfaces whose addresses are used",
-                    name_of(messages, messages->config.rank, own), name_of(messages, target->rank, other), tried);
+                    name_of(messages, messages->config.rank, own), name_of(messages, target->rank, other),
+                    tried_of(target, tried, sizeof tried));
+}
+
+static tt_status fail_unanswered(const joining *j, const tt__target *target, int64_t now) {
+    char own[160], other[160], tried[1400];
+    return tt__fail(
+        TT_ERR_TIMEOUT,
+        "%s did not answer %s within %lld ms: it failed or is frozen, or the network between is cut; tried %s",
+        name_of(j->messages, target->rank, other), name_of(j->messages, j->messages->config.rank, own),
+        (long long)(now - j->start_ms), tried_of(target, tried, sizeof tried));
 }
 
 static tt_status fail_uncalled(const joining *j, int rank, int64_t now) {
     const tt__messages *messages = j->messages;
     char own[160], other[160];
     const char *at = strrchr(messages->addresses, '/') + 1;
-    return tt__fail(TT_ERR_NET,
-                    "%s did not call %s within %lld ms: it failed, or can't reach this host at %.300s, port %d",
-                    name_of(messages, rank, other), name_of(messages, messages->config.rank, own),
-                    (long long)(now - j->start_ms), at, atoi(messages->addresses));
+    return tt__fail(
+        TT_ERR_NET,
+        "%s did not call %s within %lld ms: it failed, is frozen, or can't reach this host at %.300s, port %d",
+        name_of(messages, rank, other), name_of(messages, messages->config.rank, own), (long long)(now - j->start_ms),
+        at, atoi(messages->addresses));
 }
 
 /* ---- calls */
@@ -155,13 +174,21 @@ static tt_status start_calls(joining *j, int64_t now) {
 
 /* ---- callers */
 
-static void take_calls(joining *j) {
+/* Errors of the caller's connection are its own matter; those of this process stay. */
+static tt_status fail_accept(const joining *j, int errnum) {
+    if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
+        return TT_OK;
+    return tt__fail_errno(TT_ERR_NET, errnum, "rank %d can't accept the calls of other ranks",
+                          j->messages->config.rank);
+}
+
+static tt_status take_calls(joining *j) {
     for (;;) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
         int fd = accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
-            return;
+            return fail_accept(j, errno);
         tt__net_unmap(&from);
         if (j->answering >= j->expected + STRANGERS) {
             close(fd);
@@ -169,7 +196,7 @@ static void take_calls(joining *j) {
         }
         tt__attempt *attempt = tt__attempt_answer(j->messages, &j->secret, fd, &from);
         if (!attempt)
-            return;
+            return tt_last_status();
         attempt->following = j->attempts;
         j->attempts = attempt;
         j->answering++;
@@ -278,9 +305,7 @@ static tt_status act(joining *j) {
     for (const tt__link *link = j->messages->active; link; link = link->next)
         if (link->tcp && j->fds[i++].revents)
             return tt__fail(TT_ERR_PEER, "%s hung up while joining", name_of(j->messages, link->peer, who));
-    if (j->fds[0].revents)
-        take_calls(j);
-    return TT_OK;
+    return j->fds[0].revents ? take_calls(j) : TT_OK;
 }
 
 /* Until the next call is due, or somebody's time is over. */
@@ -307,7 +332,10 @@ static tt_status check_time(const joining *j, const char *const *addresses, int6
     for (int r = messages->config.rank + 1; r < messages->config.size; r++)
         if (addresses[r] && !messages->links[r])
             return fail_uncalled(j, r, now);
-    return tt__fail(TT_ERR_TIMEOUT, "the connections to %d ranks were not made in time", j->missing);
+    const tt__target *target = j->targets; /* links are missing, and all that are to call have called */
+    while (messages->links[target->rank])
+        target++;
+    return fail_unanswered(j, target, now);
 }
 
 static tt_status run(joining *j, const char *const *addresses) {
