@@ -117,6 +117,18 @@ static const char *name_of(const tt__link *link, char *text, size_t size) {
     return text;
 }
 
+/* Others read this, too, so it says whose connection it was. */
+static tt_status fail_ended(const tt__link *link) {
+    char who[200];
+    int own = link->messages->config.rank;
+    name_of(link, who, sizeof who);
+    if (link->left)
+        return tt__fail(link->status, "%s has left the job: %s", who, link->why);
+    if (link->status == TT_ERR_PEER)
+        return tt__fail(link->status, "%s is gone; its connection to rank %d ended: %s", who, own, link->why);
+    return tt__fail(link->status, "rank %d ended its connection to %s: %s", own, who, link->why);
+}
+
 tt_status tt__link_check(tt__messages *messages, int rank) {
     const tt__link *link = messages->links[rank];
     char who[200];
@@ -125,8 +137,7 @@ tt_status tt__link_check(tt__messages *messages, int rank) {
     if (!link->tcp)
         return tt__fail(link->status, "the connection to rank %d in shared memory ended: %s", rank, link->why);
     if (link->ended)
-        return tt__fail(link->status, "%s %s: %s", name_of(link, who, sizeof who),
-                        link->left ? "has left the job" : "is gone; the connection ended", link->why);
+        return fail_ended(link);
     int64_t patience = messages->config.heartbeat_ms - messages->config.heartbeat_ms / 4, now = tt__now_ms();
     forgive_after_a_stop(messages, now);
     if (now - link->heard_ms < patience)

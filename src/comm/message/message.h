@@ -99,7 +99,7 @@ void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int
 bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *news, tt_status *status, uint32_t *seq,
                  char *text, size_t size);
 
-/* Is the link to `rank` alive? TT_ERR_PEER, recorded: "the connection to rank 3 (host b, 10.0.0.2:4711) ended", or "rank 3 (host b,
+/* Is the link to `rank` alive? TT_ERR_PEER, recorded: "rank 3 (host b, 10.0.0.2:4711) is gone; its connection to rank 0 ended: ...", or "rank 3 (host b,
  * 10.0.0.2:4711) has been silent for 3750 ms: it is frozen, or the network between is cut". TT_OK where there is no TCP link: see failure.c. */
 tt_status tt__link_check(tt__messages *messages, int rank);
 

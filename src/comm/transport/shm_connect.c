@@ -184,8 +184,19 @@ static tt_status check_absent(tt__world *world, const tt__card *cards) {
     return TT_OK;
 }
 
-/* Wait until `fd` is readable; looks after absent ranks now and then. */
-static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, int64_t deadline_ms, const char *what) {
+/* Those from rank `from` on are waited for. */
+static tt_status fail_absent(const tt__world *world, int from) {
+    tt__rankset absent = {0};
+    char who[256];
+    for (int r = from; r < world->size; r++)
+        if (r != world->rank && world->peers[r].local && !world->peers[r].control)
+            tt__rankset_add(&absent, r);
+    return tt__fail(TT_ERR_TIMEOUT, "%s did not join rank %d on its host (%s) in time",
+                    tt__rankset_text(&absent, who, sizeof who), world->rank, world->peers[world->rank].hostname);
+}
+
+/* Wait until `fd` is readable; looks after absent ranks now and then. Those from rank `from` on are waited for. */
+static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, int64_t deadline_ms, int from) {
     for (;;) {
         int left = tt__left_ms(deadline_ms);
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -196,7 +207,7 @@ static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, 
             return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
         TT__TRY(check_absent(world, cards));
         if (!left)
-            return tt__fail(TT_ERR_TIMEOUT, "%s within the time", what);
+            return fail_absent(world, from);
     }
 }
 
@@ -232,10 +243,8 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
 }
 
 static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
-    char what[64];
     int fd, s = world->peers[r].socket;
-    snprintf(what, sizeof what, "rank %d did not answer", r);
-    TT__TRY(wait_readable(world, s, cards, deadline_ms, what));
+    TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
     if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
         return adopt(world, r, s, fd);
     if (fd >= 0)
@@ -262,7 +271,7 @@ tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards,
             TT__TRY(call_rank(world, r, cards, deadline_ms));
     }
     for (int taken = 0; taken < callers;) {
-        TT__TRY(wait_readable(world, listener, cards, deadline_ms, "not all ranks called"));
+        TT__TRY(wait_readable(world, listener, cards, deadline_ms, world->rank + 1));
         TT__TRY(take_call(world, listener, cards, deadline_ms, &taken));
     }
     for (int r = 0; r < world->rank; r++)
