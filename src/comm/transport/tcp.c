@@ -1,6 +1,7 @@
 /* Links over TCP. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/kept_error.h"
 #include "comm/message/engine.h"
 
 #include <errno.h>
@@ -39,14 +40,19 @@ static ssize_t plain_recv(tt__link *link, const struct iovec *parts, int count) 
     return again(errno) ? 0 : ended(link, strerror(errno));
 }
 
+/* Links move bytes in the middle of others' errors: what TLS records goes to the link, and the caller's last error stays. */
 static ssize_t tls_send(tt__link *link, const struct iovec *parts, int count) {
+    tt__kept_error kept;
     size_t n;
+    tt__error_keep(&kept);
     tt__io io = tt__stream_write(&link->stream, parts, count, &n);
-    return io == TT__IO_FAILED ? ended(link, tt_last_error()) : (ssize_t)n;
+    ssize_t sent = io == TT__IO_FAILED ? ended(link, tt_last_error()) : (ssize_t)n;
+    tt__error_restore(&kept);
+    return sent;
 }
 
 /* TLS gives a record at a time; a link takes a short read for the last one. */
-static ssize_t tls_recv(tt__link *link, const struct iovec *parts, int count) {
+static ssize_t tls_read(tt__link *link, const struct iovec *parts, int count) {
     ssize_t total = 0;
     for (int i = 0; i < count; i++)
         for (size_t done = 0, n = 0; done < parts[i].iov_len; done += n, total += (ssize_t)n) {
@@ -59,6 +65,14 @@ static ssize_t tls_recv(tt__link *link, const struct iovec *parts, int count) {
                 return total;
         }
     return total;
+}
+
+static ssize_t tls_recv(tt__link *link, const struct iovec *parts, int count) {
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    ssize_t got = tls_read(link, parts, count);
+    tt__error_restore(&kept);
+    return got;
 }
 
 static void tcp_close(tt__link *link) {
