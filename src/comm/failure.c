@@ -210,6 +210,16 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
 
 /* ---- the end of the group */
 
+/* The last call published. On shared memory a thread without the lock may be at its next one: its words tell. */
+static uint32_t last_call(const tt_group *group) {
+    const tt__area *self = group->areas[group->rank];
+    if (!group->shared)
+        return group->seq;
+    uint32_t even = (uint32_t)atomic_load_explicit(&self->slots[0].word, memory_order_acquire),
+             odd = (uint32_t)atomic_load_explicit(&self->slots[1].word, memory_order_acquire);
+    return (int32_t)(even - odd) > 0 ? even : odd;
+}
+
 void tt__say(tt_group *group, tt_status status, const char *text) {
     tt__world *world = group->world;
     tt__area *self = group->areas[group->rank];
@@ -221,17 +231,16 @@ void tt__say(tt_group *group, tt_status status, const char *text) {
                       status == TT_ERR_ABORTED ? TT__NEWS_ABORTED
                       : status                 ? TT__NEWS_FAILED
                                                : TT__NEWS_LEFT,
-                      status, group->seq, text);
+                      status, last_call(group), text);
     if (!self)
         return;
     if (status) {
         snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
         self->failure = status;
     }
-    self->left_seq = group->seq;
+    self->left_seq = last_call(group);
     atomic_store_explicit(&self->state, status ? TT__FAILED : TT__LEFT, memory_order_release);
-    group->unrung = true;
-    tt__wake_peers(group);
+    tt__ring_peers(group);
 }
 
 static void fail_works(tt_group *group, tt_status status) {

@@ -199,7 +199,9 @@ tt_status tt__group_check(tt_group *group) {
         return tt__fail(TT_ERR_INVALID, "the group is NULL");
     if (group->destroyed)
         return tt__fail(TT_ERR_STATE, "the group was destroyed; what was made on it can only be freed");
-    if (!group->failed && atomic_load(&group->ended))
+    if (!atomic_load(&group->ended)) /* first: another thread may be about to abort the group */
+        return TT_OK;
+    if (!group->failed)
         group->engine->progress(group); /* it was aborted: learn why */
     if (group->failed)
         return tt__fail(group->failed, "the group failed before and can't be used any more: %s", group->failure_text);

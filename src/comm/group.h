@@ -196,10 +196,12 @@ void tt__finish_step(tt_group *group, uint32_t step);
 void tt__wake_all(tt_group *group);
 
 /* Wake those who sleep for what this rank published. Waiting does it, too. */
-void tt__wake_peers_slowly(tt_group *group);
+void tt__ring_peers(const tt_group *group);
 static inline void tt__wake_peers(tt_group *group) {
-    if (group->unrung)
-        tt__wake_peers_slowly(group);
+    if (!group->unrung)
+        return;
+    group->unrung = false;
+    tt__ring_peers(group);
 }
 
 /* The order (size) in which this rank should turn to the others to move `bytes` of each; itself last. Ranks needn't agree. turn_order.c */

@@ -363,8 +363,9 @@ tt_status tt__native_wait(tt_work *work) {
 tt_status tt__native_progress(tt_group *group) {
     tt__world_lock(group->world);
     tt__world_progress(group->world);
+    tt_status status = group->failed ? tt__group_check(group) : TT_OK;
     tt__world_unlock(group->world);
-    return group->failed ? tt__group_check(group) : TT_OK;
+    return status;
 }
 
 void tt__native_forget(tt_work *work) {

@@ -61,8 +61,7 @@ void tt__doorbell_ring(tt__control *control) {
     futex(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void tt__wake_peers_slowly(tt_group *group) {
-    group->unrung = false;
+void tt__ring_peers(const tt_group *group) {
     full_fence();
     uint32_t me = (uint32_t)group->rank + 1;
     const tt__area *own = group->areas[group->rank];

@@ -321,8 +321,114 @@ static void a_child_ends_its_copy_only(void **state) {
     by_every_way(2, forked_body);
 }
 
+/* ---- threads */
+
+typedef struct aborter {
+    tt_group *group;
+    int after_us;
+} aborter;
+
+static void *abort_after(void *arg) {
+    const aborter *a = arg;
+    usleep((useconds_t)a->after_us);
+    tt_group_abort(a->group, "enough");
+    return NULL;
+}
+
+/* One group after the other is aborted by another thread while calls of every kind run in it. */
+static int aborted_body(tt_store *store, int rank, int world, void *arg) {
+    enum { GROUPS = 12, N = 20000 };
+    tt_group *all = join_by(store, rank, world, arg);
+    float *x = calloc(N, sizeof *x);
+    CHECK(x);
+    for (int i = 0; i < GROUPS; i++) {
+        tt_group *group;
+        tt_status status = TT_OK;
+        pthread_t thread;
+        CHECK_OK(tt_group_split(all, 0, 0, &group));
+        aborter a = {group, i * 700};
+        if (rank == i % world)
+            CHECK(!pthread_create(&thread, NULL, abort_after, &a));
+        for (int k = 0; !status; k++) {
+            tt_work *work = NULL;
+            memset(x, 0, N * sizeof *x);
+            if (k % 3 == 2)
+                status = tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work);
+            else
+                status = tt_all_reduce(group, x, k % 3 ? N : 1, TT_F32, TT_SUM);
+            if (!status && work)
+                status = tt_work_wait(work);
+            tt_work_free(work);
+        }
+        CHECK(status == TT_ERR_ABORTED);
+        CHECK_TEXT("aborted the group: enough");
+        if (rank == i % world)
+            pthread_join(thread, NULL);
+        tt_destroy_process_group(group);
+        CHECK_OK(tt_barrier(all));
+    }
+    tt_destroy_process_group(all);
+    free(x);
+    return 0;
+}
+
+static void abort_meets_calls_under_way(void **state) {
+    (void)state;
+    by_every_way(2, aborted_body);
+}
+
+enum { THREADS = 3, ROUNDS = 150 };
+
+/* One thread's group: what the others do in theirs is nothing to it. */
+static void *busy(void *arg) {
+    enum { N = 30000 };
+    tt_group *group = arg;
+    int32_t *x = calloc(N, sizeof *x);
+    int rank = tt_get_rank(group), other = !rank;
+    CHECK(x);
+    for (int i = 0; i < ROUNDS; i++) {
+        tt_work *work = NULL, *empty = NULL;
+        int32_t token = i, got = -1;
+        x[0] = x[N - 1] = i + rank;
+        CHECK_OK(tt_all_reduce(group, x, i % 2 ? N : 1, TT_I32, TT_SUM, .work = &work));
+        CHECK_OK(tt_irecv(&empty, group, NULL, 0, TT_I32, other, .tag = 9));
+        CHECK_OK(tt_send(group, &token, 1, TT_I32, other));
+        CHECK_OK(tt_send(group, NULL, 0, TT_I32, other, .tag = 9));
+        CHECK_OK(tt_recv(group, &got, 1, TT_I32, other));
+        CHECK(got == i);
+        CHECK_OK(tt_work_wait_all((tt_work *[]){work, empty}, 2));
+        tt_work_free(work);
+        tt_work_free(empty);
+        CHECK(x[0] == 2 * i + 1);
+        CHECK_OK(tt_barrier(group));
+    }
+    free(x);
+    return NULL;
+}
+
+static int busy_body(tt_store *store, int rank, int world, void *arg) {
+    tt_group *all = join_by(store, rank, world, arg), *groups[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK_OK(tt_group_split(all, 0, 0, &groups[i]));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, busy, groups[i]));
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        tt_destroy_process_group(groups[i]);
+    }
+    tt_destroy_process_group(all);
+    return 0;
+}
+
+static void threads_have_groups_of_their_own(void **state) {
+    (void)state;
+    by_every_way(2, busy_body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(abort_meets_calls_under_way),    cmocka_unit_test(threads_have_groups_of_their_own),
         cmocka_unit_test(counters_begin_again),           cmocka_unit_test(what_nobody_heard_goes_with_its_group),
         cmocka_unit_test(names_of_groups_are_used_again), cmocka_unit_test(a_deadline_counts_behind_other_works),
         cmocka_unit_test(every_call_has_a_deadline),      cmocka_unit_test(a_child_ends_its_copy_only),
