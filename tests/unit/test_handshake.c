@@ -95,9 +95,10 @@ static void converse(tt__handshake *client, const tt__handshake_role *as_client,
     assert_int_equal(tt__handshake_begin(server, as_server), TT_OK);
     assert_int_equal(tt__handshake_begin(client, as_client), TT_OK);
     bool any;
-    do
-        any = carry(client, server, chunk) | carry(server, client, chunk);
-    while (any);
+    do {
+        any = carry(client, server, chunk);
+        any |= carry(server, client, chunk);
+    } while (any);
 }
 
 static void both_are_let_in(void **state) {
