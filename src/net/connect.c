@@ -18,6 +18,28 @@
  * hammered by thousands. */
 enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 64 };
 
+/* Deadlines are long, and a wrong address looks like a server that is late: the log hears of it after this time, and again and again. */
+enum { TELL_AFTER_MS = 5000, TELL_EVERY_MS = 60000 };
+
+typedef struct waiting {
+    const char *host;
+    int port;
+    int64_t start_ms, deadline_ms, tell_ms, every_ms;
+    char why[128]; /* the last reason of failure */
+} waiting;
+
+static void tell_if_long(waiting *w) {
+    int64_t now = tt__now_ms();
+    if (now < w->tell_ms)
+        return;
+    w->tell_ms = now + w->every_ms;
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(w->host, w->port, where);
+    tt__log(TT_LOG_WARNING, "no connection to %s for %.1f s (%s); trying for %.0f s more. Is the address right?", where,
+            (double)(now - w->start_ms) / 1000, *w->why ? w->why : "no answer",
+            (double)tt__left_ms(w->deadline_ms) / 1000);
+}
+
 /* A port of the ephemeral range can connect to itself while nobody listens (TCP's simultaneous open). */
 static bool connected_to_self(int fd) {
     struct sockaddr_storage here = {0}, there = {0};
@@ -27,28 +49,37 @@ static bool connected_to_self(int fd) {
            !memcmp(&here, &there, here_size);
 }
 
-static int finish_connect(int fd, int64_t deadline_ms) {
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    int n;
-    while ((n = poll(&p, 1, tt__left_ms(deadline_ms))) < 0 && errno == EINTR)
-        ;
-    if (n < 0)
-        return errno;
-    if (n == 0)
-        return ETIMEDOUT;
-    int errnum = 0;
+/* As long as nobody answers, the deadline is far and a log line may be due before. */
+static int wait_writable(int fd, waiting *w) {
+    for (;;) {
+        int64_t until = w->tell_ms < w->deadline_ms ? w->tell_ms : w->deadline_ms;
+        int n = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, tt__left_ms(until));
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return errno;
+        if (!tt__left_ms(w->deadline_ms))
+            return ETIMEDOUT;
+        tell_if_long(w);
+    }
+}
+
+static int finish_connect(int fd, waiting *w) {
+    int errnum = wait_writable(fd, w);
     socklen_t size = sizeof errnum;
+    if (errnum)
+        return errnum;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size) ? errno : errnum;
 }
 
 /* One attempt at one address: an errno, 0 for success. */
-static int try_address(const struct addrinfo *a, int64_t deadline_ms, int *out) {
+static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
     int errnum = connect(fd, a->ai_addr, a->ai_addrlen) ? errno : 0;
     if (errnum == EINPROGRESS || errnum == EINTR)
-        errnum = finish_connect(fd, deadline_ms);
+        errnum = finish_connect(fd, w);
     if (!errnum && connected_to_self(fd))
         errnum = ECONNREFUSED;
     if (errnum) {
@@ -67,38 +98,40 @@ static bool loopback_is_down(const struct addrinfo *a, int errnum) {
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
 }
 
-/* One round over all addresses of the host. `why` receives the last reason of failure, `hopeless` whether another round can't help. */
-static bool try_host(const char *host, const char *port, int64_t deadline_ms, int *fd, char *why, size_t why_size,
-                     bool *hopeless) {
+/* One round over all addresses of the host. `hopeless`: whether another round can't help. */
+static bool try_host(waiting *w, int *fd, bool *hopeless) {
     struct addrinfo *list = NULL;
-    int gai = tt__net_resolve(host, port, AI_NUMERICSERV, &list);
+    char service[16];
+    snprintf(service, sizeof service, "%d", w->port);
+    int gai = tt__net_resolve(w->host, service, AI_NUMERICSERV, &list);
     if (gai) {
-        snprintf(why, why_size, "%s", gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
+        snprintf(w->why, sizeof w->why, "%s", gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
         return false;
     }
     int errnum = EADDRNOTAVAIL;
     *hopeless = list != NULL;
     for (const struct addrinfo *a = list; a && errnum; a = a->ai_next) {
-        errnum = try_address(a, deadline_ms, fd);
+        errnum = try_address(a, w, fd);
         *hopeless = *hopeless && loopback_is_down(a, errnum);
     }
     freeaddrinfo(list);
     if (errnum)
-        snprintf(why, why_size, "%s", strerror(errnum));
+        snprintf(w->why, sizeof w->why, "%s", strerror(errnum));
     return !errnum;
 }
 
-tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
-    char service[16], why[128] = "";
-    snprintf(service, sizeof service, "%d", port);
+tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t deadline_ms, int64_t tell_after_ms,
+                                  int64_t tell_every_ms) {
     int64_t start = tt__now_ms();
+    waiting w = {host, port, start, deadline_ms, start + tell_after_ms, tell_every_ms, ""};
     bool hopeless = false;
     for (int pause = PAUSE_FIRST_MS;; pause = pause * 2 < PAUSE_LAST_MS ? pause * 2 : PAUSE_LAST_MS) {
-        if (try_host(host, service, deadline_ms, fd, why, sizeof why, &hopeless))
+        if (try_host(&w, fd, &hopeless))
             return TT_OK;
         int left = tt__left_ms(deadline_ms);
         if (!left || hopeless)
             break;
+        tell_if_long(&w);
         if (pause > left)
             pause = left;
         nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
@@ -107,8 +140,12 @@ tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_
     tt__net_endpoint_text(host, port, where);
     if (hopeless)
         return tt__fail(TT_ERR_NET, "could not connect to %s (%s). Is the loopback interface up (ip link set lo up)?",
-                        where, why);
+                        where, w.why);
     return tt__fail(TT_ERR_TIMEOUT,
                     "could not connect to %s within %lld ms (%s). Is anything serving there, and is the address right?",
-                    where, (long long)(tt__now_ms() - start), why);
+                    where, (long long)(tt__now_ms() - start), w.why);
+}
+
+tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
+    return tt__net_connect_telling(fd, host, port, deadline_ms, TELL_AFTER_MS, TELL_EVERY_MS);
 }

@@ -27,6 +27,10 @@ tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadl
  * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
+/* The same; after so long without success, and then again and again, a warning in the log says where and why. */
+tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t deadline_ms, int64_t tell_after_ms,
+                                  int64_t tell_every_ms);
+
 /* Bound and listening sockets for the addresses that `host` stands for ("localhost" is two), all on one port; all of this machine's where
  * `host` is its own name and that means loopback here.
  * port 0: any free one. fds has room for `max`; *n of them are the caller's, non-blocking; *bound is the port.

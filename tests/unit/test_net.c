@@ -129,6 +129,51 @@ static void connecting_gives_up_in_time(void **state) {
     close(holder);
 }
 
+static int warnings;
+static char last_warning[512];
+
+static void keep_warning(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    warnings += level == TT_LOG_WARNING;
+    snprintf(last_warning, sizeof last_warning, "%s", line);
+}
+
+/* Whoever waits long for a wrong address can see in the log which and why, whether it refuses, has no name, or takes no connection. */
+static void a_long_wait_is_told(void **state) {
+    (void)state;
+    int holder, fd, port = deaf_port(&holder), full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    tt_set_log(keep_warning, NULL);
+    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", port, tt__deadline_ms(300), 50, 50), TT_ERR_TIMEOUT);
+    assert_true(warnings >= 2);
+    assert_non_null(strstr(last_warning, "refused"));
+    warnings = 0;
+    assert_int_equal(tt__net_connect_telling(&fd, "no-such-host.invalid", 7, tt__deadline_ms(300), 0, 60000),
+                     TT_ERR_TIMEOUT);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, "no-such-host.invalid:7"));
+    /* A backlog that is full: connecting neither succeeds nor fails. */
+    assert_int_equal(bind(full, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(full, 0), 0);
+    assert_int_equal(getsockname(full, (struct sockaddr *)&at, &size), 0);
+    int taken[2] = {-1, -1};
+    tt_status status = TT_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        status = tt__net_connect(&taken[i], "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(300));
+    warnings = 0;
+    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(300), 20, 60000),
+                     TT_ERR_TIMEOUT);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, "no answer"));
+    tt_set_log(NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        if (taken[i] >= 0)
+            close(taken[i]);
+    close(full);
+    close(holder);
+}
+
 /* In a network name space of its own the loopback interface is down at first. */
 static void a_loopback_that_is_down_is_told_at_once(void **state) {
     (void)state;
@@ -260,6 +305,7 @@ int main(void) {
         PAIR(deadlines_hold),
         PAIR(an_end_is_told),
         cmocka_unit_test(connecting_gives_up_in_time),
+        cmocka_unit_test(a_long_wait_is_told),
         cmocka_unit_test(a_loopback_that_is_down_is_told_at_once),
         cmocka_unit_test(connecting_waits_for_a_late_listener),
         cmocka_unit_test(listening),
