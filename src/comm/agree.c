@@ -31,21 +31,43 @@ static bool has_lists(const tt_call *call) {
     return call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V || call->op == TT_OP_ALL_REDUCE_COALESCED;
 }
 
-/* As in the record, where root and tag stand for more. */
-static inline uint64_t signature(const tt_group *group, const tt_call *call) {
+/* As in the record, where root and tag stand for more. `lists`: their hash, if the call has any. */
+static inline uint64_t signature_with(const tt_call *call, uint64_t lists) {
     uint64_t kind = tt__signature_kind(call->op, call->dtype, call->reduce_op, call->root);
     uint64_t count = call->count;
     if (__builtin_expect(has_lists(call), 0))
-        count = hash_of_lists(group, call);
+        count = lists;
     if (__builtin_expect(call->op >= TT_OP_NEW_GROUP, 0))
         count = mix(count) ^ (uint32_t)call->tag;
     return tt__signature_bits(kind, count);
 }
 
+static inline uint64_t signature(const tt_group *group, const tt_call *call) {
+    return signature_with(call, __builtin_expect(has_lists(call), 0) ? hash_of_lists(group, call) : 0);
+}
+
 uint32_t tt__signature(const tt_group *group, const tt_call *call) { return (uint32_t)(signature(group, call) >> 32); }
 
+/* What the record has no room for. */
+static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *group, const tt_call *call) {
+    size_t n = (size_t)group->size;
+    tt__lists lists = {.first = call->recv_counts, .firsts = n};
+    if (has_lists(call))
+        lists.hash = hash_of_lists(group, call);
+    if (call->op == TT_OP_ALL_TO_ALL_V)
+        lists = (tt__lists){lists.hash, call->send_counts, call->recv_counts, n, n};
+    else if (call->op == TT_OP_ALL_REDUCE_COALESCED)
+        lists.firsts = call->buffers;
+    else if (call->op == TT_OP_NEW_GROUP) /* its ranks */
+        lists.firsts = call->recv_counts ? call->count : 0;
+    tt__record_keep_lists(recorder, number, &lists);
+}
+
 tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
-    tt__record *record = tt__record_begin(&tt__world_control(group->world)->recorder, call->file, call->line);
+    tt__recorder *recorder = &tt__world_control(group->world)->recorder;
+    tt__record *record = tt__record_begin(recorder, call->file, call->line);
+    if (__builtin_expect(has_lists(call) || call->op == TT_OP_NEW_GROUP, 0))
+        keep_lists(recorder, atomic_load_explicit(&record->number, memory_order_relaxed), group, call);
     record->seq = seq;
     record->group = group->id;
     record->op = (uint8_t)call->op;
@@ -97,11 +119,19 @@ double tt__factor(const tt_group *group, int r, uint32_t seq) { return group->ar
 
 /* ---- texts */
 
+/* With what its lists may differ in. */
+static void whole_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+    char lists[192];
+    tt__record_text(recorder, record, text, size);
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s", tt__record_lists_text(recorder, record, lists, sizeof lists));
+}
+
 static void record_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
     const tt__recorder *recorder = &group->world->peers[group->ranks[r]].control->recorder;
     tt__record record;
     if (tt__record_read(recorder, number, &record))
-        tt__record_text(recorder, &record, text, size);
+        whole_text(recorder, &record, text, size);
     else
         snprintf(text, size, "a call of long ago");
 }
@@ -124,7 +154,7 @@ void tt__work_text(const tt_work *work, char *text, size_t size) {
     record_text(work->group, work->group->rank, work->record_number, text, size);
 }
 
-/* The word is made of the record, which has all but the lists of uneven sizes. */
+/* The word is made of the record and what is kept beside it. */
 bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_t size, uint32_t *word) {
     const tt__control *control = group->world->peers[group->ranks[r]].control;
     tt__record record;
@@ -133,14 +163,16 @@ bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_
         if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group->id ||
             record.seq != seq || record.op == TT_OP_SEND || record.op == TT_OP_RECV)
             continue;
-        tt__record_text(&control->recorder, &record, text, size);
+        whole_text(&control->recorder, &record, text, size);
         const tt_call call = {.op = (tt_op)record.op,
                               .dtype = (tt_dtype)record.dtype,
                               .reduce_op = (tt_reduce_op)record.reduce_op,
                               .root = record.root,
                               .tag = record.tag,
                               .count = record.count};
-        *word = has_lists(&call) ? 0 : tt__signature(group, &call);
+        uint64_t lists = 0;
+        bool known = !has_lists(&call) || tt__record_lists_hash(&control->recorder, &record, &lists);
+        *word = known ? (uint32_t)(signature_with(&call, lists) >> 32) : 0;
         return true;
     }
     return false;

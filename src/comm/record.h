@@ -12,7 +12,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { TT__RECORDS = 1024, TT__FILES = 256, TT__FILE_SIZE = 48, TT__GROUPS_NAMED = 64 };
+enum {
+    TT__RECORDS = 1024,
+    TT__FILES = 256,
+    TT__FILE_SIZE = 48,
+    TT__GROUPS_NAMED = 64,
+    TT__LISTS = 64,
+    TT__LISTED = 27
+};
 
 /* What became of a call. */
 typedef enum tt__call_state {
@@ -44,6 +51,15 @@ typedef struct tt__record {
 _Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
 
 enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
+
+/* What a call's ranks may differ in beside its record: counts of uneven sizes, or the ranks of a new group. Only the latest calls have one. */
+typedef struct tt__record_list {
+    _Atomic uint32_t number; /* of the record; 0 while it is being written */
+    uint32_t first, n;       /* values of the first list; of both */
+    uint64_t hash;           /* of the whole lists */
+    uint64_t total;          /* of all, also of those that are not kept */
+    uint64_t values[TT__LISTED];
+} tt__record_list;
 
 /* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even and unchanged. */
 typedef struct tt__waiting {
@@ -80,9 +96,10 @@ typedef struct tt__recorder {
     _Atomic uint32_t groups_used;
     tt__group_name groups[TT__GROUPS_NAMED];
     _Alignas(128) tt__record records[TT__RECORDS];
+    tt__record_list lists[TT__LISTS];
 } tt__recorder;
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3172636552745454) /* "TTtRecr1" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3272636552745454) /* "TTtRecr2" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -149,6 +166,16 @@ static inline void tt__record_done(tt__record *record, uint32_t number, tt__call
     atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
 }
 
+/* One list or two, and a hash of what the ranks must have in common. */
+typedef struct tt__lists {
+    uint64_t hash;
+    const size_t *first, *second;
+    size_t firsts, seconds;
+} tt__lists;
+
+/* Keep them beside record `number`. */
+void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
+
 /* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
 void tt__recorder_wait(tt__recorder *recorder, uint32_t group, uint32_t seq, int whom, uint32_t record, uint64_t since);
 
@@ -175,5 +202,11 @@ const char *tt__record_text(const tt__recorder *recorder, const tt__record *reco
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
+
+/* The hash that was kept beside a record; false if nothing is. */
+bool tt__record_lists_hash(const tt__recorder *recorder, const tt__record *record, uint64_t *hash);
+
+/* What was kept beside a record, as " with counts 3, 4, 3"; "" if nothing is. Returns `text`. */
+const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
 
 #endif

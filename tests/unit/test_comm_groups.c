@@ -106,7 +106,23 @@ static int refused_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_new_group(group, a, 2, NULL) == TT_ERR_INVALID);
     CHECK(sum_of(group, 1) == world);
     CHECK(tt_new_group(group, rank ? a : b, 2, &out) == TT_ERR_MISMATCH && !out);
-    CHECK_TEXT("new_group");
+    CHECK_TEXT("rank 0 called new_group(");
+    CHECK_TEXT("of ranks 1, 2 while");
+    CHECK_TEXT("of ranks 0, 1.");
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* Calls that differ in nothing but a list. */
+static int other_counts_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    tt_group *group = join_by(store, rank, world, (enum way) * way);
+    size_t counts[3] = {2, 7, rank == 1 ? 5 : 6};
+    float x[7] = {0}, all[20];
+    CHECK(tt_all_gather_v(group, x, all, counts, NULL, TT_F32) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 1 called all_gather_v(");
+    CHECK_TEXT("with counts 2, 7, 5 (together 14)");
+    CHECK_TEXT("with counts 2, 7, 6 (together 15)");
     tt_destroy_process_group(group);
     return 0;
 }
@@ -114,6 +130,7 @@ static int refused_body(tt_store *store, int rank, int world, void *arg) {
 static void bad_lists_are_refused(void **state) {
     (void)state;
     with_ranks(3, refused_body, NULL);
+    by_every_way(3, other_counts_body);
 }
 
 /* What a group had is used again, once nobody can read it any more. */
