@@ -2,8 +2,11 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 /* A port nobody listens on now. */
@@ -131,6 +134,46 @@ static void missing_ranks_are_named(void **state) {
     set_environment("1", "4", "127.0.0.1", port);
     assert_int_not_equal(tt_init_process_group(&group, .timeout_ms = 300), TT_OK);
     assert_non_null(strstr(tt_last_error(), port));
+}
+
+/* Rank 1 never comes; just when rank 0's time is over, another gives up, so that nobody else waits. */
+static void *give_up_at(void *arg) {
+    const int64_t *when_ns = arg;
+    tt_store *store = NULL;
+    if (tt_tcp_store(&store, "127.0.0.1", (int)when_ns[1]))
+        return NULL;
+    while (tt__now_ns() < when_ns[0])
+        sched_yield();
+    tt__texts_give_up(store, "here", "net", 2);
+    tt_store_free(store);
+    return NULL;
+}
+
+static void who_gives_up_along_with_others_names_the_missing(void **state) {
+    (void)state;
+    enum { PATIENCE_MS = 15, SIZE = 64, SPREAD_US = 3000, STEPS = 60 };
+    for (int i = 0; i < STEPS; i++) {
+        char texts[2][SIZE] = {"mine"};
+        tt_store_server *server = NULL;
+        tt_store *store = NULL;
+        pthread_t thread;
+        assert_int_equal(tt_store_server_start(&server, "127.0.0.1", 0), TT_OK);
+        assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
+        int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
+        int64_t when_ns[2] = {deadline_ms * 1000000 + (int64_t)i * SPREAD_US * 1000 / STEPS,
+                              tt_store_server_port(server)};
+        assert_int_equal(pthread_create(&thread, NULL, give_up_at, when_ns), 0);
+        tt_status status = tt__texts_exchange(store, "here", "net", 0, 2, deadline_ms, SIZE, texts[0]);
+        if (status) {
+            assert_int_equal(status, TT_ERR_TIMEOUT);
+            assert_non_null(strstr(tt_last_error(), "rank 1 of 2 did not join within"));
+        } else {
+            assert_string_equal(texts[1], TT__GIVEN_UP);
+        }
+        pthread_join(thread, NULL);
+        tt_store_free(store);
+        tt_store_server_free(server);
+    }
 }
 
 /* Ranks that meet by the environment alone; `store` only tells them the address where it is served already. */
@@ -278,6 +321,7 @@ int main(void) {
         cmocka_unit_test(a_world_of_one_needs_no_store),
         cmocka_unit_test(a_port_in_use_is_named),
         cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(who_gives_up_along_with_others_names_the_missing),
         cmocka_unit_test(groups_follow_each_other),
         cmocka_unit_test(tcp_addresses_work),
         cmocka_unit_test(the_older_store_dialect_works),

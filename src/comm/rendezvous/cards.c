@@ -83,8 +83,8 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
                     VERSION, text);
 }
 
-/* After a timeout: which ranks have not left a card? */
-static tt_status fail_missing(tt_store *store, const char *const *keys, int world, int64_t waited_ms) {
+/* After a timeout: which ranks have not left a card? TT_OK: all have, by now; or somebody else gave up at the same time, and theirs say so. */
+static tt_status check_missing(tt_store *store, const char *const *keys, int world, int64_t waited_ms) {
     char cause[512], ranks[256];
     tt__rankset missing = {0};
     snprintf(cause, sizeof cause, "%s", tt_last_error());
@@ -96,6 +96,8 @@ static tt_status fail_missing(tt_store *store, const char *const *keys, int worl
         if (!there)
             tt__rankset_add(&missing, r);
     }
+    if (!tt__rankset_count(&missing))
+        return TT_OK;
     tt__rankset_text(&missing, ranks, sizeof ranks);
     return tt__fail(TT_ERR_TIMEOUT,
                     "%s of %d did not join within %lld ms (start all ranks, with the same address and world size)",
@@ -118,7 +120,7 @@ static tt_status get_texts(tt_store *store, const char *const *keys, int world, 
     int64_t start = tt__now_ms(), left = tt__left_ms(deadline_ms);
     tt_status status = tt_store_wait(store, keys, (size_t)world, left ? left : 1);
     if (status == TT_ERR_TIMEOUT)
-        return fail_missing(store, keys, world, tt__now_ms() - start);
+        status = check_missing(store, keys, world, tt__now_ms() - start);
     TT__TRY(status);
     status = tt_store_multi_get(store, keys, (size_t)world, values);
     if (status == TT_ERR_UNSUPPORTED)
