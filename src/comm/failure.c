@@ -191,6 +191,14 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
+/* A rank that froze while joining is waited for by those that it has no link to yet, who can't know: those that have one look. */
+static tt_status check_joining(const tt__world *world) {
+    for (int r = 0; r < world->size; r++)
+        if (world->messages && tt__link_silent(world->messages, r))
+            return tt__link_check(world->messages, r);
+    return TT_OK;
+}
+
 /* A rank that is not waited for may leave; but if it failed, so has the group. */
 tt_status tt__check_peers(tt_work *work, bool processes) {
     int64_t now = processes ? tt__now_ms() : 0;
@@ -205,7 +213,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (waited_for ? (status || said) && still_waits_for(work, r) && !does_without(work, r) : said && !left)
             return said ? said : status;
     }
-    return TT_OK;
+    return processes && work->group->world->joining ? check_joining(work->group->world) : TT_OK;
 }
 
 /* ---- the end of the group */

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@ typedef struct node {
     tt__messages *messages;
     pthread_mutex_t lock;
     int64_t patience_ms;
+    int without; /* a rank that this one is not to be joined with; -1: none */
     char (*all)[TT__ADDRESSES_SIZE];
     pthread_t thread;
     tt_status status;
@@ -33,22 +35,24 @@ static char tokens[NODES][TT__ADDRESSES_SIZE];
 static const char *const HOSTS[NODES] = {"a", "b", "c", "d"};
 static node nodes[NODES];
 
-static void make(int size) {
+static void make_watchful(int size, int64_t heartbeat_ms) {
     for (int r = 0; r < size; r++) {
-        nodes[r] = (node){.rank = r, .size = size, .patience_ms = 20000, .all = tokens};
+        nodes[r] = (node){.rank = r, .size = size, .patience_ms = 20000, .without = -1, .all = tokens};
         pthread_mutex_init(&nodes[r].lock, NULL);
         const tt__messages_config config = {
-            .rank = r, .size = size, .heartbeat_ms = 5000, .lock = &nodes[r].lock, .hostnames = HOSTS};
+            .rank = r, .size = size, .heartbeat_ms = heartbeat_ms, .lock = &nodes[r].lock, .hostnames = HOSTS};
         assert_int_equal(tt__messages_new(&nodes[r].messages, &config), TT_OK);
         assert_int_equal(tt__messages_listen(nodes[r].messages, true, tokens[r]), TT_OK);
     }
 }
 
+static void make(int size) { make_watchful(size, 5000); }
+
 static void *open_node(void *arg) {
     node *self = arg;
     const char *addresses[NODES];
     for (int r = 0; r < self->size; r++)
-        addresses[r] = self->all[r];
+        addresses[r] = r == self->without ? NULL : self->all[r];
     self->status = tt__messages_open(self->messages, addresses, tt__deadline_ms(self->patience_ms));
     snprintf(self->error, sizeof self->error, "%s", tt_last_error());
     return NULL;
@@ -208,6 +212,58 @@ static void who_is_frozen_is_named_with_all_addresses(void **state) {
     unmake(2);
 }
 
+static void begin(int r) { assert_int_equal(pthread_create(&nodes[r].thread, NULL, open_node, &nodes[r]), 0); }
+
+static tt_status check(int a, int b) {
+    pthread_mutex_lock(&nodes[a].lock);
+    tt_status status = tt__link_check(nodes[a].messages, b);
+    pthread_mutex_unlock(&nodes[a].lock);
+    return status;
+}
+
+/* Rank 0 is through; ranks 1 and 2 wait for rank 3, for longer than anybody may be silent. */
+static void who_still_joins_is_not_silent(void **state) {
+    (void)state;
+    make_watchful(NODES, 600);
+    nodes[0].without = 3;
+    for (int r = 0; r < 3; r++)
+        begin(r);
+    pthread_join(nodes[0].thread, NULL);
+    assert_int_equal(nodes[0].status, TT_OK);
+    for (int64_t until = tt__deadline_ms(1200); tt__left_ms(until);) {
+        assert_int_equal(check(0, 1), TT_OK);
+        assert_int_equal(check(0, 2), TT_OK);
+        poll(NULL, 0, 20);
+    }
+    nodes[3].without = 0;
+    begin(3);
+    for (int r = 1; r < NODES; r++)
+        pthread_join(nodes[r].thread, NULL);
+    all_joined(NODES);
+    pass(3, 1, 1000);
+    unmake(NODES);
+}
+
+/* Rank 2 is joined with the others and stands still then, while they wait for rank 3. */
+static void who_freezes_meanwhile_is_named(void **state) {
+    (void)state;
+    make_watchful(NODES, 600);
+    nodes[2].without = 3;
+    for (int r = 0; r < 3; r++)
+        begin(r);
+    pthread_join(nodes[2].thread, NULL);
+    assert_int_equal(nodes[2].status, TT_OK);
+    pthread_mutex_lock(&nodes[2].lock); /* its thread can't do anything */
+    for (int r = 0; r < 2; r++) {
+        pthread_join(nodes[r].thread, NULL);
+        assert_int_equal(nodes[r].status, TT_ERR_PEER);
+        assert_non_null(strstr(nodes[r].error, "rank 2 (host c"));
+        assert_non_null(strstr(nodes[r].error, "has been silent for"));
+    }
+    pthread_mutex_unlock(&nodes[2].lock);
+    unmake(NODES);
+}
+
 /* Rank 1 has read another store, so it knows another number. */
 static void another_job_is_refused(void **state) {
     (void)state;
@@ -304,6 +360,8 @@ int main(void) {
         cmocka_unit_test(a_silent_address_does_not_hold_up_the_next),
         cmocka_unit_test(who_cannot_be_reached_is_named_with_all_addresses),
         cmocka_unit_test(who_is_frozen_is_named_with_all_addresses),
+        cmocka_unit_test(who_still_joins_is_not_silent),
+        cmocka_unit_test(who_freezes_meanwhile_is_named),
         cmocka_unit_test(another_job_is_refused),
         cmocka_unit_test(joined_by_tls),
         cmocka_unit_test(names_of_interfaces_are_chosen),

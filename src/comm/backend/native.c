@@ -164,8 +164,11 @@ static tt_status begin_first_group(tt_group *group) {
 /* Whoever comes through this barrier knows that nobody needs the store any more. */
 static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     int64_t left = tt__left_ms(deadline_ms);
-    return tt_barrier_with(
+    group->world->joining = true;
+    tt_status status = tt_barrier_with(
         TT_ARGS(tt_barrier_args, group, .timeout_ms = left ? left : 1, .file = "tt_init_process_group"));
+    group->world->joining = false;
+    return status;
 }
 
 /* Where all share memory, what rank 0 forces came with its card. */

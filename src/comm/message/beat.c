@@ -129,6 +129,18 @@ static tt_status fail_ended(const tt__link *link) {
     return tt__fail(link->status, "rank %d ended its connection to %s: %s", own, who, link->why);
 }
 
+bool tt__link_silent(tt__messages *messages, int rank) {
+    const tt__link *link = messages->links[rank];
+    if (!link || !link->tcp || link->ended)
+        return false;
+    int64_t patience = messages->config.heartbeat_ms - messages->config.heartbeat_ms / 4, now = tt__now_ms();
+    forgive_after_a_stop(messages, now);
+    if (now - link->heard_ms < patience)
+        return false;
+    tt__messages_progress(messages); /* what has come and was not read yet is life, too */
+    return !link->ended && now - link->heard_ms >= patience;
+}
+
 tt_status tt__link_check(tt__messages *messages, int rank) {
     const tt__link *link = messages->links[rank];
     char who[200];
@@ -136,17 +148,13 @@ tt_status tt__link_check(tt__messages *messages, int rank) {
         return TT_OK;
     if (!link->tcp)
         return tt__fail(link->status, "the connection to rank %d in shared memory ended: %s", rank, link->why);
+    bool silent = tt__link_silent(messages, rank);
     if (link->ended)
         return fail_ended(link);
-    int64_t patience = messages->config.heartbeat_ms - messages->config.heartbeat_ms / 4, now = tt__now_ms();
-    forgive_after_a_stop(messages, now);
-    if (now - link->heard_ms < patience)
+    if (!silent)
         return TT_OK;
-    tt__messages_progress(messages); /* what has come and was not read yet is life, too */
-    if (link->ended || now - link->heard_ms < patience)
-        return link->ended ? tt__link_check(messages, rank) : TT_OK;
     return tt__fail(TT_ERR_PEER, "%s has been silent for %lld ms: it is frozen, or the network between is cut",
-                    name_of(link, who, sizeof who), (long long)(now - link->heard_ms));
+                    name_of(link, who, sizeof who), (long long)(tt__now_ms() - link->heard_ms));
 }
 
 static int unsent(const tt__link *link) {

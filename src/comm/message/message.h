@@ -103,6 +103,9 @@ bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *new
  * 10.0.0.2:4711) has been silent for 3750 ms: it is frozen, or the network between is cut". TT_OK where there is no TCP link: see failure.c. */
 tt_status tt__link_check(tt__messages *messages, int rank);
 
+/* Is there a TCP link to `rank` on which nothing has come for too long? */
+bool tt__link_silent(tt__messages *messages, int rank);
+
 /* What rank `rank` waits for, as of its last heartbeat; false if for nothing. group, seq, whom: as in tt__waiting. */
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record);
 

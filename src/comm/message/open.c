@@ -3,7 +3,10 @@
  * Higher ranks call lower ones, so each pair is joined once. A rank has several addresses, not all of which can be reached from everywhere: they
  * are tried one after the other, the next a quarter of a second after the last or as soon as that has failed, and the first connection on
  * which both have proved who they are is taken (RFC 8305). One loop serves all calls and callers; a stranger, or one that says nothing, is hung up
- * on and disturbs nobody. */
+ * on and disturbs nobody.
+ *
+ * The same loop sends and hears heartbeats on the links that are there: who is through already must not take one that still waits for another
+ * for frozen, and a rank that freezes is noticed while others join. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/message/connect.h"
@@ -279,7 +282,7 @@ static bool room_for(joining *j, size_t n) {
     return true;
 }
 
-/* The listener, all attempts, then all links, whose end is an end of joining. */
+/* The listener, all attempts, then all links. */
 static size_t gather(joining *j) {
     size_t n = 1;
     for (const tt__attempt *a = j->attempts; a; a = a->following)
@@ -292,25 +295,39 @@ static size_t gather(joining *j) {
         j->fds[n++] = (struct pollfd){.fd = a->stream.fd, .events = a->events};
     for (const tt__link *link = j->messages->active; link; link = link->next)
         if (link->tcp)
-            j->fds[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLRDHUP};
+            j->fds[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
     return n;
 }
 
 static tt_status act(joining *j) {
-    char who[160];
     size_t i = 1;
     for (tt__attempt *a = j->attempts; a; a = a->following)
         if (j->fds[i++].revents)
             tt__attempt_go_on(a);
-    for (const tt__link *link = j->messages->active; link; link = link->next)
+    for (tt__link *link = j->messages->active; link; link = link->next)
         if (link->tcp && j->fds[i++].revents)
-            return tt__fail(TT_ERR_PEER, "%s hung up while joining", name_of(j->messages, link->peer, who));
+            tt__link_pump(link);
     return j->fds[0].revents ? take_calls(j) : TT_OK;
 }
 
-/* Until the next call is due, or somebody's time is over. */
+/* Give signs of life, and look for those of the others. The end of a link is an end of joining. */
+static tt_status check_links(const joining *j, int64_t now) {
+    tt__messages *messages = j->messages;
+    char who[160];
+    tt__beats(messages, now);
+    for (const tt__link *link = messages->active; link; link = link->next) {
+        if (link->broken || (link->ended && link->status == TT_ERR_PEER))
+            return tt__fail(TT_ERR_PEER, "%s hung up while joining", name_of(messages, link->peer, who));
+        TT__TRY(tt__link_check(messages, link->peer));
+    }
+    return TT_OK;
+}
+
+/* Until the next call or heartbeat is due, or somebody's time is over. */
 static int patience(const joining *j, int64_t now) {
     int64_t until = j->deadline_ms;
+    if (j->messages->tcp_links && j->messages->beat_due_ms < until)
+        until = j->messages->beat_due_ms;
     for (int i = 0; i < j->target_count; i++) {
         const tt__target *target = &j->targets[i];
         bool due = !j->messages->links[target->rank] && (target->next < target->count || !target->trying);
@@ -348,8 +365,9 @@ static tt_status run(joining *j, const char *const *addresses) {
             return tt__fail(TT_ERR_MEMORY, "no memory to join %d ranks", j->missing);
         if (poll(j->fds, n, patience(j, now)) < 0 && errno != EINTR)
             return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
+        now = j->messages->now_ms = tt__now_ms();
         TT__TRY(act(j));
-        now = tt__now_ms();
+        TT__TRY(check_links(j, now));
         TT__TRY(sort_out(j, now));
         if (j->missing)
             TT__TRY(check_time(j, addresses, now));
