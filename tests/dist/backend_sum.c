@@ -13,8 +13,8 @@ int main(int argc, char **argv) {
     if (tt_all_reduce(group, &sum, 1, TT_F32, TT_SUM) || tt_group_split(group, tt_get_rank(group) % 2, 0, &odd) ||
         tt_barrier(odd))
         goto out;
-    printf("rank %d of %d: %s, sum %g, %d alike\n", tt_get_rank(group), tt_get_world_size(group),
-           tt_get_backend(group), (double)sum, tt_get_world_size(odd));
+    printf("rank %d of %d: %s, sum %g, %d alike\n", tt_get_rank(group), tt_get_world_size(group), tt_get_backend(group),
+           (double)sum, tt_get_world_size(odd));
     rc = EXIT_SUCCESS;
 out:
     if (rc)

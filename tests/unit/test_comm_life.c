@@ -61,13 +61,14 @@ static int old_body(tt_store *store, int rank, int world, void *arg) {
     meet(store, "old", world);
     for (int round = 0; round < ROUNDS; round++) {
         tt_work *works[TAGS];
+        int sum = world * (world - 1) / 2 + world * round;
         float mine = (float)rank;
         for (int i = 0; i < N; i++)
             x[i] = (float)(rank + round);
         for (int tag = 0; tag < TAGS; tag++)
             CHECK_OK(tt_irecv(&works[tag], group, &tokens[tag], 1, TT_F32, (rank + 1) % world, .tag = tag));
         CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM));
-        CHECK(x[N - 1] == (float)(world * (world - 1) / 2 + world * round));
+        CHECK(x[N - 1] == (float)sum);
         for (int tag = 0; tag < TAGS; tag++)
             CHECK_OK(tt_send(group, &mine, 1, TT_F32, (rank + world - 1) % world, .tag = tag));
         CHECK_OK(tt_work_wait_all(works, TAGS));

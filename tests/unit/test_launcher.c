@@ -151,7 +151,8 @@ static void a_closed_stderr_is_no_disaster(void **state) {
 }
 
 static tt__worker ended(int order, int status) {
-    return (tt__worker){.ended = true, .status = status, .order = order, .when = {.realtime_ns = INT64_C(1000000000000)}};
+    return (tt__worker){
+        .ended = true, .status = status, .order = order, .when = {.realtime_ns = INT64_C(1000000000000)}};
 }
 
 enum { EXIT_1 = 1 << 8 };
