@@ -1,5 +1,6 @@
 /* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash, and no limit but the
  * machine's memory (a container's /dev/shm is often 64 MiB). */
+#include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -146,15 +147,18 @@ static size_t available_bytes(void) {
     return bytes;
 }
 
-/* Above this size the machine's free memory is looked at first: the kernel would rather kill a process than refuse. */
+/* Above this size the free memory is looked at first: the kernel would rather kill a process than refuse. */
 static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
 tt_status tt__shm_check_free(size_t bytes, int ranks) {
-    size_t available = bytes < LARGE ? SIZE_MAX : available_bytes();
+    if (bytes < LARGE)
+        return TT_OK;
+    size_t machine = available_bytes(), group = tt__cgroup_memory_left(""), available = smaller(machine, group);
     if (bytes <= available / (size_t)ranks)
         return TT_OK;
-    return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: this machine has %zu bytes free",
-                    bytes, ranks, available);
+    return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: %s %zu bytes free", bytes, ranks,
+                    group < machine ? "the memory limit of this control group (container) leaves" : "this machine has",
+                    available);
 }
 
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {
