@@ -18,44 +18,51 @@ static inline uint64_t mix(uint64_t h) {
     return h ^ (h >> 32);
 }
 
-/* Of calls whose ranks pass different numbers, what must be the same all the same. */
-static uint64_t hash_of_lists(const tt_group *group, const tt_call *call) {
+/* Of calls whose ranks pass different numbers, what must be the same all the same. Recorded as their tag. */
+static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
     uint64_t h = call->buffers;
     if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_REDUCE_COALESCED)
         for (size_t i = 0; i < (call->op == TT_OP_ALL_GATHER_V ? (size_t)group->size : call->buffers); i++)
             h = mix(h ^ call->recv_counts[i]) + i;
-    return h;
+    return (uint32_t)h;
 }
 
-static bool has_lists(const tt_call *call) {
-    return call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V || call->op == TT_OP_ALL_REDUCE_COALESCED;
+static bool has_lists(tt_op op) {
+    return op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL_V || op == TT_OP_ALL_REDUCE_COALESCED;
 }
 
-/* As in the record, where root and tag stand for more. `lists`: their hash, if the call has any. */
-static inline uint64_t signature_with(const tt_call *call, uint64_t lists) {
-    uint64_t kind = tt__signature_kind(call->op, call->dtype, call->reduce_op, call->root);
-    uint64_t count = call->count;
-    if (__builtin_expect(has_lists(call), 0))
-        count = lists;
-    if (__builtin_expect(call->op >= TT_OP_NEW_GROUP, 0))
-        count = mix(count) ^ (uint32_t)call->tag;
-    return tt__signature_bits(kind, count);
+/* As in the record, where root and tag stand for more. */
+static inline uint64_t signature_of(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root, uint64_t count,
+                                    int tag) {
+    if (__builtin_expect(has_lists(op), 0))
+        count = (uint32_t)tag;
+    if (__builtin_expect(op >= TT_OP_NEW_GROUP, 0))
+        count = mix(count) ^ (uint32_t)tag;
+    return tt__signature_bits(tt__signature_kind(op, dtype, reduce_op, root), count);
 }
 
-static inline uint64_t signature(const tt_group *group, const tt_call *call) {
-    return signature_with(call, __builtin_expect(has_lists(call), 0) ? hash_of_lists(group, call) : 0);
+static inline int tag_of(const tt_group *group, const tt_call *call) {
+    return __builtin_expect(has_lists(call->op), 0) ? (int)hash_of_lists(group, call) : call->tag;
 }
 
-uint32_t tt__signature(const tt_group *group, const tt_call *call) { return (uint32_t)(signature(group, call) >> 32); }
+/* A part of another call differs where that does, even if the parts are alike. */
+static inline uint64_t signature(const tt_work *work) {
+    const tt_call *call = &work->call;
+    uint64_t bits =
+        signature_of(call->op, call->dtype, call->reduce_op, call->root, call->count, tag_of(work->group, call));
+    if (__builtin_expect(work->parent != NULL, 0))
+        bits ^= mix((uint64_t)work->parent->word << 32 | work->parent->seq) & TT__SIGNATURE_MASK;
+    return bits;
+}
+
+uint32_t tt__signature(const tt_work *work) { return (uint32_t)(signature(work) >> 32); }
 
 /* What the record has no room for. */
 static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *group, const tt_call *call) {
     size_t n = (size_t)group->size;
     tt__lists lists = {.first = call->recv_counts, .firsts = n};
-    if (has_lists(call))
-        lists.hash = hash_of_lists(group, call);
     if (call->op == TT_OP_ALL_TO_ALL_V)
-        lists = (tt__lists){lists.hash, call->send_counts, call->recv_counts, n, n};
+        lists = (tt__lists){call->send_counts, call->recv_counts, n, n};
     else if (call->op == TT_OP_ALL_REDUCE_COALESCED)
         lists.firsts = call->buffers;
     else if (call->op == TT_OP_NEW_GROUP) /* its ranks */
@@ -66,7 +73,7 @@ static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *
 tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
     tt__recorder *recorder = &tt__world_control(group->world)->recorder;
     tt__record *record = tt__record_begin(recorder, call->file, call->line);
-    if (__builtin_expect(has_lists(call) || call->op == TT_OP_NEW_GROUP, 0))
+    if (__builtin_expect(has_lists(call->op) || call->op == TT_OP_NEW_GROUP, 0))
         keep_lists(recorder, atomic_load_explicit(&record->number, memory_order_relaxed), group, call);
     record->seq = seq;
     record->group = group->id;
@@ -76,7 +83,7 @@ tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, 
     record->flags = (uint8_t)flags;
     record->root = call->root;
     record->count = call->count;
-    record->tag = call->tag;
+    record->tag = tag_of(group, call);
     record->algorithm = 0;
     return record;
 }
@@ -85,7 +92,7 @@ void tt__publish(tt_work *work, const tt__offer *offer) {
     tt_group *group = work->group;
     uint32_t seq = ++group->seq;
     tt__slot *slot = &group->areas[group->rank]->slots[seq & 1];
-    uint64_t word = signature(group, &work->call) | seq;
+    uint64_t word = signature(work) | seq;
     slot->record = work->record_number;
     if (offer->symmetric && tt__in_heap(group->world, offer->symmetric, offer->extent)) {
         word |= TT__SYMMETRIC_BIT;
@@ -154,25 +161,19 @@ void tt__work_text(const tt_work *work, char *text, size_t size) {
     record_text(work->group, work->group->rank, work->record_number, text, size);
 }
 
-/* The word is made of the record and what is kept beside it. */
-bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_t size, uint32_t *word) {
-    const tt__control *control = group->world->peers[group->ranks[r]].control;
+bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
+                   uint32_t *word) {
+    const tt__control *control = world->peers[r].control;
     tt__record record;
     for (uint32_t i = 0; control && i < TT__RECORDS; i++) {
         uint32_t number = atomic_load_explicit(&control->recorder.records[i].number, memory_order_relaxed);
-        if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group->id ||
+        if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
             record.seq != seq || record.op == TT_OP_SEND || record.op == TT_OP_RECV)
             continue;
         whole_text(&control->recorder, &record, text, size);
-        const tt_call call = {.op = (tt_op)record.op,
-                              .dtype = (tt_dtype)record.dtype,
-                              .reduce_op = (tt_reduce_op)record.reduce_op,
-                              .root = record.root,
-                              .tag = record.tag,
-                              .count = record.count};
-        uint64_t lists = 0;
-        bool known = !has_lists(&call) || tt__record_lists_hash(&control->recorder, &record, &lists);
-        *word = known ? (uint32_t)(signature_with(&call, lists) >> 32) : 0;
+        *word = (uint32_t)(signature_of((tt_op)record.op, (tt_dtype)record.dtype, (tt_reduce_op)record.reduce_op,
+                                        record.root, record.count, record.tag) >>
+                           32);
         return true;
     }
     return false;
@@ -269,5 +270,7 @@ tt_status tt__agree(tt_work *work) {
         all &= word;
     }
     work->symmetric = all & TT__SYMMETRIC_BIT;
-    return differ & ~TT__SYMMETRIC_BIT ? fail_mismatch(group, work->seq) : TT_OK;
+    if (!(differ & ~TT__SYMMETRIC_BIT))
+        return TT_OK;
+    return work->parent ? tt__fail_differing(group->parent, work->parent->seq) : fail_mismatch(group, work->seq);
 }

@@ -2,8 +2,9 @@
  *
  * Every process that waits for longer than a moment publishes whom it waits for, and in which call (record.h). Whoever waits follows: whom I wait for, whom that rank
  * waits for, and so on. An edge of this chain is *firm* if the rank that is waited for has not made the call in question: as it waits for
- * somebody itself, it can't make it now. A chain of firm edges that ends in a circle never ends. It must be seen twice, some time apart, since what is
- * read of several processes is not of one moment.
+ * somebody itself, it can't make it now. If it has made it and waits in it for yet another, the edge is as good as that rank's own: it may hold, but what
+ * it waits for may also be on its way. A chain that ends in a circle with a firm edge never ends. It must be seen twice, some time apart, since
+ * what is read of several processes is not of one moment.
  *
  * A process whose threads use several groups may make the call in another thread: it says so, and its edges are never firm. */
 #include "base/clock.h"
@@ -105,7 +106,9 @@ static bool is_firm(tt__world *world, const edge *e) {
            !tt__ask_call(world->messages, e->to, e->group, e->seq, text, sizeof text, &word, ASK_MS);
 }
 
-/* From this rank on, until it closes: false if it doesn't, or an edge is not firm. */
+static bool in_same_call(const edge *a, const edge *b) { return a->group == b->group && a->seq == b->seq; }
+
+/* From this rank on, until it closes: false if it doesn't, or does not hold. */
 static bool follow(tt__world *world, chain *c) {
     int place[TT__MAX_RANKS];
     for (int r = 0; r < world->size; r++)
@@ -119,10 +122,15 @@ static bool follow(tt__world *world, chain *c) {
         at = e->to;
         c->circle = place[at];
     }
-    for (int i = 0; i < c->count; i++)
+    bool firm = false;
+    for (int i = 0; i < c->count; i++) {
+        if (in_same_call(&c->edges[i], &c->edges[place[c->edges[i].to]]))
+            continue;
         if (!is_firm(world, &c->edges[i]))
             return false;
-    return true;
+        firm |= i >= c->circle;
+    }
+    return firm;
 }
 
 static uint64_t hash_of(const chain *c) {

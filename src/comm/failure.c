@@ -51,19 +51,36 @@ static const char *meanwhile(const tt_work *work, char *text, size_t size) {
     return text;
 }
 
+tt_status tt__check_failed(const tt_group *group, int r) {
+    const tt__area *area = group->areas[r];
+    const tt_group *top = group->parent ? group->parent : group;
+    tt__messages *messages = group->world->messages;
+    tt__news news;
+    tt_status status;
+    uint32_t seq;
+    char said[sizeof group->failure_text];
+    if (area)
+        return atomic_load_explicit(&area->state, memory_order_acquire) == TT__FAILED &&
+                       atomic_load_explicit(&area->group, memory_order_acquire) == group->id
+                   ? tt__fail(area->failure, "%.*s", (int)sizeof area->failure_text - 1, area->failure_text)
+                   : TT_OK;
+    if (!messages || !tt__news_of(messages, group->ranks[r], top->id, &news, &status, &seq, said, sizeof said) ||
+        news == TT__NEWS_LEFT)
+        return TT_OK;
+    return tt__fail(status, "%s", said);
+}
+
 /* What rank r of the group says of itself: TT_OK if it is a member; *left: it is none any more, but did not fail. */
 static tt_status check_news(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group, *top = group->parent ? group->parent : group;
     tt__news news;
     tt_status status;
     uint32_t seq;
-    char said[sizeof group->failure_text], text[400];
+    char said[1], text[400];
     if (!group->world->messages ||
         !tt__news_of(group->world->messages, group->ranks[r], top->id, &news, &status, &seq, said, sizeof said))
         return TT_OK;
-    *left = news == TT__NEWS_LEFT;
-    if (!*left)
-        return tt__fail(status, "%s", said);
+    *left = true;
     return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], seq,
                     meanwhile(work, text, sizeof text));
 }
@@ -72,12 +89,11 @@ static tt_status check_state(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group;
     const tt__area *area = group->areas[r];
     char text[400];
+    TT__TRY(tt__check_failed(group, r));
     if (!area)
         return check_news(work, r, left);
     uint32_t state = atomic_load_explicit(&area->state, memory_order_acquire);
     uint32_t id = atomic_load_explicit(&area->group, memory_order_acquire);
-    if (id == group->id && state == TT__FAILED)
-        return tt__fail(area->failure, "%.*s", (int)sizeof area->failure_text - 1, area->failure_text);
     *left = state == TT__LEFT || (id != group->id && id != TT__FORMING);
     if (!*left)
         return TT_OK;

@@ -19,6 +19,13 @@ typedef struct tt__allocation {
     uint32_t serial;
 } tt__allocation;
 
+/* Of a call that began on messages; of an inner group's, also the number of the call it is part of. */
+typedef struct tt__begun {
+    uint32_t seq, word, top_seq;
+} tt__begun;
+
+enum { TT__BEGUN = 64 };
+
 struct tt_group {
     /* ---- of every engine */
     const tt__engine *engine;
@@ -63,6 +70,8 @@ struct tt_group {
     tt_work *queue, *queue_end; /* works not yet done, in order */
     tt_work *loose;             /* likewise, but in no order: sends and receives */
     tt_work alone;              /* of a synchronous call that finds the queue empty, on shared memory */
+    tt__begun begun[TT__BEGUN]; /* the last calls on messages, by seq % TT__BEGUN */
+    uint32_t differs;           /* another rank called something else as this number; 0: not known of any */
     bool asking;                /* a thread asks the peers why they differ, and then fails the group */
     uint32_t monitored;         /* monitored barriers so far */
     bool said;                  /* this process has told the others that it left or failed */
@@ -121,8 +130,8 @@ bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq);
 void *tt__symmetric(const tt_group *group, int r, uint32_t seq);
 double tt__factor(const tt_group *group, int r, uint32_t seq);
 
-/* 32 bits of the call's signature. */
-uint32_t tt__signature(const tt_group *group, const tt_call *call);
+/* 32 bits of the call's signature; of a child, its parent's is part. */
+uint32_t tt__signature(const tt_work *work);
 
 /* A record of the call in the process's flight recorder. */
 tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
@@ -137,9 +146,10 @@ const char *tt__group_text(const tt_group *group, char *text, size_t size);
 /* "0-3, 8": the group's ranks. */
 const char *tt__group_list(const tt_group *group, char *text, size_t size);
 
-/* What rank r, of this host, called as number `seq` of the group: its text and word, from its flight recorder. False: it did not come so far, or it is
- * too long ago. */
-bool tt__find_call(const tt_group *group, int r, uint32_t seq, char *text, size_t size, uint32_t *word);
+/* What rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word, from its flight recorder. False: it
+ * did not come so far, or it is too long ago. */
+bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
+                   uint32_t *word);
 
 /* The job's ranks of a set of the group's. */
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
@@ -169,6 +179,20 @@ tt_status tt__check_messages(tt_work *work);
 
 /* Take those that are not done back. */
 void tt__cancel_messages(tt_work *work);
+
+/* The ranks differ in call `seq`, or shortly before: TT_ERR_MISMATCH, recorded: who called what. Not of an inner group. The lock is held, and given back
+ * while other hosts are asked. */
+tt_status tt__fail_differing(tt_group *group, uint32_t seq);
+
+/* The work, on messages, begins: remember its word, and compare it with what others have sent for it already. */
+void tt__note_begun(tt_work *work);
+
+/* A rank has called something with this word as number `seq`: if this rank called something else, group->differs tells, of the group or of the one that
+ * it is an inner group of. tt__group_advance() fails the group then. */
+void tt__hear_word(tt_group *group, uint32_t seq, uint32_t word);
+
+/* Compare the call that this work is, or is part of, with what the ranks of this host called. */
+void tt__look_at_calls(const tt_work *work);
 
 /* A synchronous call in which every rank gives `bytes` (at most 48) of its own, and reads everybody's: all (size, bytes). */
 tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, size_t bytes, void *all);
@@ -218,6 +242,9 @@ void tt__work_waits_for(const tt_work *work, tt__rankset *set);
 /* Is somebody whom the work waits for gone, frozen or out of the group? `processes`: look at the processes too, not only at what ranks say of
  * themselves. On success, nobody is. Otherwise the error is recorded; the caller fails the group. */
 tt_status tt__check_peers(tt_work *work, bool processes);
+
+/* Has rank r said that the group failed? Its error, recorded. */
+tt_status tt__check_failed(const tt_group *group, int r);
 
 /* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */
 tt_status tt__check_rank(tt_work *work, int r);

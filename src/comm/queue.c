@@ -83,7 +83,9 @@ static tt_status start(tt_work *work) {
         if (!work->parent)
             work->record->seq = work->seq;
     }
-    work->word = tt__signature(work->group, &work->call);
+    work->word = tt__signature(work);
+    if (work->seq)
+        tt__note_begun(work);
     return begin_running(work);
 }
 
@@ -185,8 +187,16 @@ static void advance_loose(tt_group *group) {
         }
 }
 
+static bool fail_if_differing(tt_group *group) {
+    if (!group->differs || group->failed)
+        return false;
+    tt__fail_differing(group, group->differs);
+    tt__group_fail(group);
+    return true;
+}
+
 void tt__group_advance(tt_group *group) {
-    if (group->asking)
+    if (group->asking || (group->parent && group->parent->asking) || fail_if_differing(group))
         return;
     for (tt_work *work = group->queue; work; work = work->next) {
         if (work->phase != TT__DONE && advance(work)) {

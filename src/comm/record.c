@@ -57,17 +57,18 @@ uint8_t tt__record_file_add(tt__recorder *recorder, const char *file) {
     return 0;
 }
 
-void tt__recorder_wait(tt__recorder *recorder, uint32_t group, uint32_t seq, int whom, uint32_t record,
-                       uint64_t since) {
+void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
     tt__waiting *waiting = &recorder->waiting;
     uint32_t version = atomic_load_explicit(&waiting->version, memory_order_relaxed);
     atomic_store_explicit(&waiting->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    waiting->group = group;
-    waiting->seq = seq;
-    waiting->whom = whom;
-    waiting->record = record;
-    waiting->since = since;
+    waiting->group = what->group;
+    waiting->seq = what->seq;
+    waiting->whom = what->whom;
+    waiting->record = what->record;
+    waiting->word = what->word;
+    waiting->since = what->since;
+    waiting->several_threads = what->several_threads;
     atomic_store_explicit(&waiting->version, version + 2, memory_order_release);
 }
 

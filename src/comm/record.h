@@ -56,7 +56,6 @@ enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* p
 typedef struct tt__record_list {
     _Atomic uint32_t number; /* of the record; 0 while it is being written */
     uint32_t first, n;       /* values of the first list; of both */
-    uint64_t hash;           /* of the whole lists */
     uint64_t total;          /* of all, also of those that are not kept */
     uint64_t values[TT__LISTED];
 } tt__record_list;
@@ -68,6 +67,7 @@ typedef struct tt__waiting {
     int32_t whom;         /* the first rank of the job that has not come; -1: any */
     uint64_t since;       /* ticks */
     uint32_t record;      /* number of the call's record */
+    uint32_t word;        /* of the call's signature */
     bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
@@ -166,9 +166,8 @@ static inline void tt__record_done(tt__record *record, uint32_t number, tt__call
     atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
 }
 
-/* One list or two, and a hash of what the ranks must have in common. */
+/* One list or two. */
 typedef struct tt__lists {
-    uint64_t hash;
     const size_t *first, *second;
     size_t firsts, seconds;
 } tt__lists;
@@ -177,7 +176,7 @@ typedef struct tt__lists {
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
 
 /* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
-void tt__recorder_wait(tt__recorder *recorder, uint32_t group, uint32_t seq, int whom, uint32_t record, uint64_t since);
+void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
@@ -202,9 +201,6 @@ const char *tt__record_text(const tt__recorder *recorder, const tt__record *reco
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
-
-/* The hash that was kept beside a record; false if nothing is. */
-bool tt__record_lists_hash(const tt__recorder *recorder, const tt__record *record, uint64_t *hash);
 
 /* What was kept beside a record, as " with counts 3, 4, 3"; "" if nothing is. Returns `text`. */
 const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);

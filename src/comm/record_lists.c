@@ -24,7 +24,6 @@ void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__li
     atomic_thread_fence(memory_order_release);
     list->n = 0;
     list->total = 0;
-    list->hash = lists->hash;
     keep(list, lists->first, lists->firsts);
     list->first = (uint32_t)lists->firsts;
     keep(list, lists->second, lists->seconds);
@@ -52,14 +51,6 @@ static size_t values_text(const tt__record_list *list, uint32_t from, uint32_t e
         used += (size_t)n;
     }
     return used;
-}
-
-bool tt__record_lists_hash(const tt__recorder *recorder, const tt__record *record, uint64_t *hash) {
-    tt__record_list list;
-    if (!read_list(recorder, record, &list))
-        return false;
-    *hash = list.hash;
-    return true;
 }
 
 const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {

@@ -117,17 +117,27 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     whom = work->group->ranks[whom];
     while (top->parent)
         top = top->parent;
-    recorder->waiting.several_threads = !tt__one_thread(world);
-    if (recorder->waiting.several_threads && world->hosts > 1)
+    bool several_threads = !tt__one_thread(world);
+    if (several_threads && world->hosts > 1)
         whom = TT_ANY_SOURCE; /* all that other hosts learn */
-    tt__recorder_wait(recorder, top->group->id, top->seq, whom, top->record_number,
-                      top->record ? top->record->begin : tt__ticks());
+    tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
+                                               .seq = top->seq,
+                                               .whom = whom,
+                                               .since = top->record ? top->record->begin : tt__ticks(),
+                                               .record = top->record_number,
+                                               .word = top->word,
+                                               .several_threads = several_threads});
+    if (world->threaded)
+        tt__tell_waiting(world->messages);
 }
 
 static void note_going_on(tt__world *world) {
     tt__recorder *recorder = &tt__world_control(world)->recorder;
-    if (recorder->waiting.since)
-        tt__recorder_wait(recorder, 0, 0, 0, 0, 0);
+    if (!recorder->waiting.since)
+        return;
+    tt__recorder_wait(recorder, &(tt__waiting){.since = 0});
+    if (world->threaded)
+        tt__tell_waiting(world->messages);
 }
 
 /* Errors before readiness is looked at again: a rank that did its part and then left is none. The lock is held; on an error, the group failed. */
@@ -150,6 +160,7 @@ static tt_status look_closely(tt_work *waiter) {
     tt__work_waits_for(work, &missing);
     if (processes && !status) {
         note_waiting(work, &missing);
+        tt__look_at_calls(work);
         status = tt__check_deadlock(world);
         if (group->failed)
             return group->failed;

@@ -81,22 +81,32 @@ typedef struct said {
     char text[256];
 } said;
 
-enum { ASK_MS = 100, ASK_ALL_MS = 600 };
+enum { ASK_MS = 100, ASK_ALL_MS = 600, CALLS_BACK = 8 };
 
-static void ask(const tt_work *work, int r, int64_t deadline_ms, said *answer) {
-    const tt_group *group = work->group;
+static void ask(const tt_group *group, int r, uint32_t seq, int64_t deadline_ms, said *answer) {
     tt__world *world = group->world;
     int left = tt__left_ms(deadline_ms);
-    if (r == group->rank) {
-        answer->known = true;
-        answer->word = work->word;
-        tt__work_text(work, answer->text, sizeof answer->text);
-    } else if (world->peers[group->ranks[r]].local) {
-        answer->known = tt__find_call(group, r, work->seq, answer->text, sizeof answer->text, &answer->word);
-    } else if (left) {
-        answer->known = tt__ask_call(world->messages, group->ranks[r], group->id, work->seq, answer->text,
+    *answer = (said){0};
+    if (world->peers[group->ranks[r]].local)
+        answer->known =
+            tt__find_call(world, group->ranks[r], group->id, seq, answer->text, sizeof answer->text, &answer->word);
+    else if (left)
+        answer->known = tt__ask_call(world->messages, group->ranks[r], group->id, seq, answer->text,
                                      sizeof answer->text, &answer->word, left < ASK_MS ? left : ASK_MS);
+}
+
+/* Whether those who tell it called different things. */
+static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, said *all) {
+    bool differ = false;
+    const said *one = NULL;
+    for (int r = 0; r < group->size; r++) {
+        ask(group, r, seq, deadline_ms, &all[r]);
+        if (!all[r].known)
+            continue;
+        differ |= one && one->word != all[r].word;
+        one = &all[r];
     }
+    return differ;
 }
 
 /* The smallest set of ranks that called alike, of equal ones that with the higher ranks; they are taken out of `left`. */
@@ -138,22 +148,20 @@ static void name_calls(const tt_group *group, const said *all, char *text, size_
 }
 
 /* A rank that is gone can't be asked; but one that failed before it went has told the whole story. */
-static bool told_by_another(tt_work *work, const said *all) {
-    const tt_group *group = work->group;
+static bool told_by_another(const tt_group *group, const said *all) {
     bool known = true;
     for (int r = 0; r < group->size; r++)
         known &= all[r].known;
     for (int r = 0; r < group->size && !known; r++)
-        if (r != group->rank && tt__check_rank(work, r) == TT_ERR_MISMATCH)
+        if (r != group->rank && tt__check_failed(group, r) == TT_ERR_MISMATCH)
             return true;
     return false;
 }
 
-/* A rank sent something else than this one expects. The lock is given back meanwhile. */
-static tt_status fail_mismatch(tt_work *work) {
-    tt_group *group = work->group;
+/* Where ranks made calls in which they need not meet, they may have differed a while before anybody sees it. */
+tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
     tt__world *world = group->world;
-    uint32_t seq = work->seq;
+    uint32_t at = seq;
     char text[1024], name[192];
     said *all = calloc((size_t)group->size, sizeof *all);
     if (!all)
@@ -161,17 +169,58 @@ static tt_status fail_mismatch(tt_work *work) {
     int64_t deadline_ms = tt__deadline_ms(ASK_ALL_MS);
     world->asking++;
     group->asking = true;
-    for (int r = 0; r < group->size; r++)
-        ask(work, r, deadline_ms, &all[r]);
+    while (!ask_all(group, at, deadline_ms, all) && at > 1 && at + CALLS_BACK > seq && tt__left_ms(deadline_ms))
+        at--;
     group->asking = false;
     world->asking--;
-    bool told = told_by_another(work, all);
+    bool told = told_by_another(group, all);
     name_calls(group, all, text, sizeof text);
     free(all);
     if (told)
         return TT_ERR_MISMATCH;
     return tt__fail(TT_ERR_MISMATCH, "call %u of %s differs: %s. All ranks must make the same calls in the same order.",
-                    seq, tt__group_text(group, name, sizeof name), text);
+                    at, tt__group_text(group, name, sizeof name), text);
+}
+
+/* ---- what others called */
+
+void tt__hear_word(tt_group *group, uint32_t seq, uint32_t word) {
+    const tt__begun *begun = &group->begun[seq % TT__BEGUN];
+    tt_group *top = group->parent ? group->parent : group;
+    if (begun->seq == seq && begun->word != word && !top->differs)
+        top->differs = begun->top_seq;
+}
+
+void tt__note_begun(tt_work *work) {
+    tt_group *group = work->group;
+    uint32_t seq = work->seq, top_seq = work->parent ? work->parent->seq : seq;
+    group->begun[seq % TT__BEGUN] = (tt__begun){seq, work->word, top_seq};
+    tt__messages_compare(group->world->messages, group->ranks, group->size,
+                         &(tt__key){.group = group->id, .seq = seq, .word = work->word});
+}
+
+void tt__look_at_calls(const tt_work *work) {
+    while (work->parent)
+        work = work->parent;
+    tt_group *group = work->group;
+    const tt__world *world = group->world;
+    char text[256];
+    uint32_t word;
+    if (group->shared || !work->seq)
+        return;
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && world->peers[group->ranks[r]].local &&
+            tt__find_call(world, group->ranks[r], group->id, work->seq, text, sizeof text, &word))
+            tt__hear_word(group, work->seq, word);
+}
+
+/* ---- messages that failed */
+
+static tt_status fail_mismatch(const tt_work *work) {
+    const tt_work *top = work;
+    while (top->parent)
+        top = top->parent;
+    return tt__fail_differing(top->group, top->seq);
 }
 
 static tt_status fail_message(tt_work *work, const tt__message *message) {

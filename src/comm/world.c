@@ -83,7 +83,7 @@ bool tt__world_progress(tt__world *world) {
         world->moves++;
     for (tt_group *group = world->groups, *next; group; group = next) {
         next = group->next_group;
-        if (atomic_load_explicit(&group->works, memory_order_relaxed))
+        if (group->differs || atomic_load_explicit(&group->works, memory_order_relaxed))
             tt__group_advance(group);
         left |= atomic_load_explicit(&group->works, memory_order_relaxed) != 0;
     }

@@ -23,10 +23,14 @@ static int64_t advance(void *arg) {
 
 static bool call_text(void *arg, uint32_t id, uint32_t seq, char *text, size_t size, uint32_t *word) {
     const tt__world *world = arg;
-    for (const tt_group *group = world->groups; group; group = group->next_group)
+    return tt__find_call(world, world->rank, id, seq, text, size, word);
+}
+
+static void hear_word(void *arg, uint32_t id, uint32_t seq, uint32_t word) {
+    tt__world *world = arg;
+    for (tt_group *group = world->groups; group; group = group->next_group)
         if (group->id == id)
-            return tt__find_call(group, group->rank, seq, text, size, word);
-    return false;
+            tt__hear_word(group, seq, word);
 }
 
 /* Ranks of this host are numbered as they are in the job. */
@@ -83,6 +87,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .hostnames = world->hostnames,
                                         .advance = advance,
                                         .call_text = call_text,
+                                        .hear_word = hear_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
                                         .ring_peer = ring_peer,
                                         .ring_memory = ring_memory,

@@ -34,6 +34,7 @@ typedef struct player {
     int sizes[GROUPS];     /* of the groups as the program knows them; the parities'
                         is the smaller one */
     int rank, world;
+    int tags; /* of receives from any source so far: a rank may be ahead by a call */
     uint64_t shared, own;
     size_t slot_bytes;
     unsigned char *symmetric, *plain; /* (SLOTS, 2, slot_bytes) each */
@@ -171,7 +172,7 @@ static void draw_messages(player *p, posted *messages, size_t n, int world) {
         *m = (posted){.from = (int)storm_below(&p->shared, (size_t)world),
                       .to = (int)storm_below(&p->shared, (size_t)world)};
         m->any = storm_below(&p->shared, 4) == 0;
-        m->tag = m->any ? 100 + (int)i : (int)storm_below(&p->shared, 3);
+        m->tag = m->any ? 100 + p->tags++ : (int)storm_below(&p->shared, 3);
         m->content = drawn_call(&p->shared, world, MAX_BYTES);
     }
 }

@@ -27,15 +27,6 @@ static inline bool hosts_wanted(enum hosts hosts) {
     return !only || !*only || !strcmp(only, short_names[hosts]);
 }
 
-/* The same for what is known to fail there: played only when asked for, and said so. */
-static inline bool hosts_asked_for(enum hosts hosts, const char *what_fails) {
-    const char *only = getenv("TT_STORM_HOSTS");
-    if (only && *only)
-        return hosts_wanted(hosts);
-    fprintf(stderr, "skipped on %s: %s\n", hosts_name(hosts), what_fails);
-    return false;
-}
-
 /* In a rank, before it joins. */
 static inline void hosts_enter(enum hosts hosts, int rank) {
     char id[32];

@@ -164,12 +164,12 @@ static void test_what_is_waited_for(void **state) {
     (void)state;
     tt__waiting waiting;
     assert_false(tt__recorder_waiting(recorder, &waiting));
-    tt__recorder_wait(recorder, 7, 12, 2, 40, 99);
+    tt__recorder_wait(recorder, &(tt__waiting){.group = 7, .seq = 12, .whom = 2, .record = 40, .since = 99});
     assert_true(tt__recorder_waiting(recorder, &waiting));
     assert_int_equal(waiting.whom, 2);
     assert_int_equal(waiting.seq, 12);
     assert_int_equal(waiting.since, 99);
-    tt__recorder_wait(recorder, 0, 0, 0, 0, 0);
+    tt__recorder_wait(recorder, &(tt__waiting){.since = 0});
     assert_false(tt__recorder_waiting(recorder, &waiting));
 }
 

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 
 /* Groups of which one peer's news are kept, and how long the last bytes may take when we leave. */
-enum { NEWS_MAX = 4096, LEAVE_MS = 500 };
+enum { NEWS_MAX = 4096, LEAVE_MS = 500, MOMENT_MS = 80, WAITS_MS = 200 };
 
 static int64_t realtime_ns(void) {
     struct timespec t;
@@ -34,6 +34,7 @@ static void fill_waiting(const tt__waiting *waiting, tt__beat *beat) {
     beat->seq = waiting->seq;
     beat->whom = waiting->whom;
     beat->record = waiting->record;
+    beat->word = waiting->word;
     beat->waits = waiting->since != 0;
     atomic_thread_fence(memory_order_acquire);
     if (version & 1 || atomic_load_explicit(&waiting->version, memory_order_relaxed) != version)
@@ -55,15 +56,31 @@ static void forgive_after_a_stop(tt__messages *messages, int64_t now) {
     messages->looked_ms = now;
 }
 
-int64_t tt__beats(tt__messages *messages, int64_t now_ms) {
-    forgive_after_a_stop(messages, now_ms);
-    if (now_ms < messages->beat_due_ms)
-        return messages->beat_due_ms;
+static void send_beats(tt__messages *messages, int64_t now_ms) {
     for (tt__link *link = messages->active; link; link = link->next)
         if (link->tcp && !link->ended)
             send_beat(link);
     messages->beat_due_ms = now_ms + (messages->config.heartbeat_ms + 3) / 4;
+}
+
+int64_t tt__beats(tt__messages *messages, int64_t now_ms) {
+    forgive_after_a_stop(messages, now_ms);
+    if (now_ms < messages->beat_due_ms)
+        return messages->beat_due_ms;
+    send_beats(messages, now_ms);
     return messages->beat_due_ms;
+}
+
+void tt__tell_waiting(tt__messages *messages) {
+    const tt__waiting *waiting = messages->config.waiting;
+    int64_t now = tt__now_ms();
+    bool waits = waiting && waiting->since;
+    if (!waits || !messages->waits_ms)
+        messages->waits_ms = waits ? now : 0;
+    if (waits ? now - messages->waits_ms < MOMENT_MS || now - messages->told_ms < WAITS_MS : !messages->told_ms)
+        return;
+    messages->told_ms = waits ? now : 0;
+    send_beats(messages, now);
 }
 
 /* Until the year 2043, so that differences don't overflow. */
@@ -76,6 +93,8 @@ void tt__hear_beat(tt__link *link, const tt__beat *beat) {
         return;
     link->beat = *beat;
     link->beat_at_ns = now;
+    if (beat->waits && beat->seq && link->messages->config.hear_word)
+        link->messages->config.hear_word(link->messages->config.world, beat->group, beat->seq, beat->word);
     if (first)
         send_beat(link); /* so that both soon know the difference of their clocks */
     if (!beat->echo_ns)

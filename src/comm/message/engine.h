@@ -64,7 +64,8 @@ typedef struct tt__beat {
     int64_t echo_ns, echo_at_ns; /* that of the last beat it had received, and when it had; 0: none yet */
     uint32_t group, seq, record; /* what it waits for */
     int32_t whom;
-    uint64_t waits; /* 0: for nothing */
+    uint32_t word;  /* of the call's signature */
+    uint32_t waits; /* 0: for nothing */
 } tt__beat;
 
 typedef struct tt__news_body {
@@ -201,6 +202,7 @@ struct tt__messages {
     int callers;                /* threads in tt__messages_wait() */
     bool handed_over;           /* the last caller went away with something under way */
     int64_t polled_ms, now_ms, beat_due_ms, looked_ms;
+    int64_t waits_ms, told_ms; /* since when this rank waits, and when the others were last told so; 0: not */
     pthread_cond_t changed, thread_wanted;
 };
 

@@ -40,6 +40,23 @@ static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes)
     }
 }
 
+static void hear_word(tt__messages *messages, const tt__key *key) {
+    if (key->seq && messages->config.hear_word)
+        messages->config.hear_word(messages->config.world, key->group, key->seq, key->word);
+}
+
+void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key) {
+    for (int i = 0; i < count; i++) {
+        const tt__link *link = messages->links[ranks[i]];
+        for (const tt__arrival *a = link ? link->arrivals : NULL; a; a = a->next)
+            if (tt__contradicts(&a->key, key))
+                hear_word(messages, &a->key);
+        for (const tt__readiness *r = link ? link->readies : NULL; r; r = r->next)
+            if (tt__contradicts(&r->key, key))
+                hear_word(messages, &r->key);
+    }
+}
+
 tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t bytes) {
     tt__message *m = first_for(&link->posted, key), *any = key->seq ? NULL : first_for(&link->messages->any, key);
     if (!m && !any) {
@@ -135,6 +152,7 @@ tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_
 }
 
 void tt__arrival_keep(tt__link *link, tt__arrival *arrival) {
+    hear_word(link->messages, &arrival->key);
     *link->arrivals_end = arrival;
     link->arrivals_end = &arrival->next;
     link->arrival_count++;
@@ -190,6 +208,7 @@ void tt__ready_keep(tt__link *link, const tt__frame *frame) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for what a peer waits for");
         return;
     }
+    hear_word(link->messages, &frame->key);
     *ready = (tt__readiness){.key = frame->key, .bytes = frame->bytes, .id = frame->id};
     *link->readies_end = ready;
     link->readies_end = &ready->next;

@@ -109,6 +109,13 @@ bool tt__link_silent(tt__messages *messages, int rank);
 /* What rank `rank` waits for, as of its last heartbeat; false if for nothing. group, seq, whom: as in tt__waiting. */
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record);
 
+/* What this rank waits for, or that it does not any more, may have changed: tell the others, if it has waited for more than a moment, and every now and
+ * then while it does. */
+void tt__tell_waiting(tt__messages *messages);
+
+/* A call of this key's group, seq and word begins: hear_word() tells of what ranks have sent for another one already. */
+void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key);
+
 /* This host's realtime minus that of `rank`'s host, in ns, from the fastest exchange so far; false while there was none. */
 bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 
@@ -133,6 +140,10 @@ typedef struct tt__messages_config {
 
     /* What this rank called as number `seq` of `group`: its text and word, or false. May be NULL. */
     bool (*call_text)(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word);
+
+    /* A rank has called something with this word as number `seq` of `group`; told of messages that have no receive, and of ranks that wait.
+     * May be NULL. */
+    void (*hear_word)(void *world, uint32_t group, uint32_t seq, uint32_t word);
 
     /* What this rank waits for, told with heartbeats. May be NULL. */
     const tt__waiting *waiting;
