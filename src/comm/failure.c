@@ -147,11 +147,25 @@ tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
                     (long long)(now - peer->stopped_ms));
 }
 
+/* A connection tells that a rank is gone; how it ended, its launcher. */
+static tt_status check_link(tt__world *world, int r) {
+    char end[80];
+    tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;
+    if (status == TT_ERR_PEER && tt__link_is_gone(world->messages, r)) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", tt_last_error());
+        if (*tt__launcher_end_of(&world->launcher, r, end, sizeof end))
+            return tt__fail(status, "rank %d ended with %s: %s", r, end, why);
+        return tt__fail(status, "%s", why);
+    }
+    return status;
+}
+
 static tt_status check_process(const tt_work *work, int r, int64_t now) {
     tt__world *world = work->group->world;
     char text[400], who[48], end[80];
     if (!world->peers[r].local)
-        return world->messages ? tt__link_check(world->messages, r) : TT_OK;
+        return check_link(world, r);
     if (has_ended(&world->peers[r])) {
         tt__launcher_end_of(&world->launcher, r, end, sizeof end);
         return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", name_of(world, r, who, sizeof who), *end ? " with " : "", end,

@@ -44,6 +44,22 @@ static void a_killed_rank_is_the_first_failure(void **state) {
     }
 }
 
+/* Over TCP only the connection's end is seen; how the process ended, the launcher knows. */
+static void a_killed_rank_over_tcp_is_told_with_its_signal(void **state) {
+    (void)state;
+    char program[4096];
+    setenv("TT_TRANSPORT", "tcp", 1);
+    process *p = start_job(program, sizeof program);
+    unsetenv("TT_TRANSPORT");
+    kill(pid_of(p, 1), SIGKILL);
+    process_finish(p);
+    const char *other = strstr(p->text[1], "tutti run: rank 0: exit code 1, because of another rank: ");
+    assert_non_null(other);
+    assert_contains(other, "rank 1 ended with signal 9 (SIGKILL): ");
+    assert_int_equal(p->code, 137);
+    process_free(p);
+}
+
 /* Nobody ended of itself but the rank that noticed, so its text is the report, and names the frozen one. */
 static void a_frozen_rank_is_named(void **state) {
     (void)state;
@@ -66,6 +82,7 @@ static void a_frozen_rank_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
+        cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_frozen_rank_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,11 @@ tt_status tt__link_check(tt__messages *messages, int rank) {
                     name_of(link, who, sizeof who), (long long)(tt__now_ms() - link->heard_ms));
 }
 
+bool tt__link_is_gone(const tt__messages *messages, int rank) {
+    const tt__link *link = messages->links[rank];
+    return link && link->tcp && link->ended && !link->left && link->status == TT_ERR_PEER;
+}
+
 static int unsent(const tt__link *link) {
     int bytes = 0;
     if (link->ended)

@@ -106,6 +106,9 @@ tt_status tt__link_check(tt__messages *messages, int rank);
 /* Is there a TCP link to `rank` on which nothing has come for too long? */
 bool tt__link_silent(tt__messages *messages, int rank);
 
+/* The TCP link to `rank` ended, and not because either said goodbye or broke the protocol: the process behind it is gone. */
+bool tt__link_is_gone(const tt__messages *messages, int rank);
+
 /* What rank `rank` waits for, as of its last heartbeat; false if for nothing. group, seq, whom: as in tt__waiting. */
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record);
 
