@@ -221,11 +221,14 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
-/* A rank that froze while joining is waited for by those that it has no link to yet, who can't know: those that have one look. */
-static tt_status check_joining(const tt__world *world) {
-    for (int r = 0; r < world->size; r++)
+/* A rank that froze while joining is waited for by those that it has no link to yet, who can't know: those that have one, or share memory, look. */
+static tt_status check_joining(tt__world *world, int64_t now) {
+    for (int r = 0; r < world->size; r++) {
+        if (world->peers[r].local && r != world->rank)
+            TT__TRY(tt__check_stopped(world, r, now));
         if (world->messages && tt__link_silent(world->messages, r))
-            return tt__link_check(world->messages, r);
+            TT__TRY(tt__link_check(world->messages, r));
+    }
     return TT_OK;
 }
 
@@ -243,7 +246,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (waited_for ? (status || said) && still_waits_for(work, r) && !does_without(work, r) : said && !left)
             return said ? said : status;
     }
-    return processes && work->group->world->joining ? check_joining(work->group->world) : TT_OK;
+    return processes && work->group->world->joining ? check_joining(work->group->world, now) : TT_OK;
 }
 
 /* ---- the end of the group */
