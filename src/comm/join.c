@@ -90,12 +90,11 @@ static bool all_on_one_host(const tt__world *world, const tt__card *cards) {
 
 tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms) {
     tt__card *cards = calloc((size_t)world->size, sizeof *cards), *mine = cards + world->rank;
-    int listener = -1;
     if (!cards)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
     tt_status status = tt__card_make(mine, world->size, member->transport, world->rank ? NULL : member->algorithms);
     if (!status)
-        status = tt__listen(&listener, world->size, mine);
+        status = tt__listen(&world->listener, world->size, mine);
     if (!status)
         status = tt__cards_exchange(member->store, member->prefix, world->rank, world->size, deadline_ms, cards);
     if (!status) {
@@ -103,13 +102,15 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
         status = check_hosts(world, cards);
     }
     if (!status)
-        status = tt__connect_all(world, listener, cards, deadline_ms);
+        status = tt__connect_all(world, world->listener, cards, deadline_ms);
     if (!status && world->hosts > 1)
         status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
     else if (!status)
         status = tt__tuning_force(world, cards[0].algorithms);
-    if (listener >= 0)
-        close(listener);
+    if (!status) {
+        close(world->listener);
+        world->listener = -1;
+    }
     free(cards);
     return status;
 }

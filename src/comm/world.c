@@ -26,6 +26,7 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
                          .peers = peers,
                          .launcher = *launcher,
                          .memory_fd = -1,
+                         .listener = -1,
                          .watched = -1};
     pthread_mutex_init(&world->lock, NULL);
     *out = world;
@@ -67,6 +68,8 @@ void tt__world_end(tt__world *world) {
     }
     if (world->memory_fd >= 0)
         close(world->memory_fd);
+    if (world->listener >= 0)
+        close(world->listener);
     if (world->watched >= 0)
         close(world->watched);
     free(world->hostnames);

@@ -57,9 +57,10 @@ typedef struct tt__world {
     tt__launcher launcher;
     int memory_fd;
     tt__heap heap;
-    tt__messages *messages;   /* NULL until needed */
-    const char **hostnames;   /* (size), for the messages' texts */
-    int watched;              /* the launcher's socket, which learns by its end that this process is gone; -1: none */
+    tt__messages *messages; /* NULL until needed */
+    const char **hostnames; /* (size), for the messages' texts */
+    int listener; /* where local ranks call while joining; open until the others know why it failed, if it does; or -1 */
+    int watched;  /* the launcher's socket, which learns by its end that this process is gone; -1: none */
     struct tt_group *groups;  /* all of this process, linked by ->next_group */
     struct tt_group *retired; /* destroyed ones whose memory peers may still read */
     tt__tuning *tuning;       /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
