@@ -100,7 +100,7 @@ static void share_memory(tt_group *local, const tt_group *group, const int *memb
 }
 
 tt_status tt__make_inner_groups(tt_group *group) {
-    int most, each = ranks_a_host(group, &most), members[TT__MAX_RANKS], n = 0;
+    int most, each = ranks_a_host(group, &most), members[TT__MAX_RANKS] = {0}, n = 0;
     if (group->shared || most == 1)
         return TT_OK;
     for (int r = 0; r < group->size; r++)

@@ -74,7 +74,7 @@ static int collect(const tt_group *group, const entry *all, int color, int *memb
 }
 
 static void form(const tt_group *group, tt_group *made, const entry *all, int color) {
-    int members[TT__MAX_RANKS], ranks[TT__MAX_RANKS];
+    int members[TT__MAX_RANKS] = {0}, ranks[TT__MAX_RANKS];
     uint64_t offsets[TT__MAX_RANKS];
     int n = collect(group, all, color, members);
     for (int i = 0; i < n; i++) {

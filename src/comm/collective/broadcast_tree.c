@@ -32,11 +32,11 @@ static int child_of(const tt_work *work, int v, int i) {
         return v ? ranks : i + 1;
     if (is_chain(work))
         return i ? ranks : v + 1;
-    int bit = v ? __builtin_ctz((unsigned)v) - 1 : tt__log2_ceil(ranks) - 1;
+    int bit = v > 0 ? __builtin_ctz((unsigned)v) - 1 : tt__log2_ceil(ranks) - 1;
     while (bit >= 0 && v + (1 << bit) >= ranks)
         bit--;
     bit -= i;
-    return bit < 0 ? ranks : v + (1 << bit);
+    return bit < 0 || bit > 30 ? ranks : v + (1 << bit);
 }
 
 static tt_status plan(tt_work *work) {

@@ -73,7 +73,7 @@ static bool number(const char **text, uint64_t max, uint64_t *value) {
 
 static tt_status parse_span(const char *column, const char *text, tt__span_of *span) {
     const char *at = text;
-    uint64_t from, to;
+    uint64_t from = 0, to;
     *span = (tt__span_of){0, UINT32_MAX};
     if (!strcmp(text, "*"))
         return TT_OK;
