@@ -320,7 +320,7 @@ static cost cost_of(const tt__algorithm *a, int N, double b) {
     if (a == &tt__scatter_binomial)
         return (cost){ceil, others * b};
     if (a == &tt__all_to_all_bruck)
-        return (cost){ceil, ceil * (N / 2) * b};
+        return (cost){ceil, ceil * (N >> 1) * b};
     return (cost){-1, 0};
 }
 
