@@ -183,7 +183,7 @@ static int works_body(tt_store *store, int rank, int world, void *arg) {
             CHECK(tt_work_is_completed(works[w]) && tt_work_source_rank(works[w]) == -1);
             CHECK_OK(tt_work_wait(works[w]));
             if (w % 3)
-                CHECK(x[w][N - 1] == (float)(world * (world - 1) / 2 + world * w));
+                CHECK(x[w][N - 1] == (float)((world * (world - 1) >> 1) + world * w));
         }
         CHECK_OK(tt_work_wait_all(works, WORKS));
         for (int i = 0; i < WORKS; i++) {

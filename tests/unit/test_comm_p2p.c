@@ -92,7 +92,7 @@ static void shift(tt_group *group, int rank, int world) {
         CHECK(tt_work_source_rank(works[1]) == -1);
         for (int i = 0; i < N; i++)
             CHECK(in[i] == (float)(before * 1000 + round + i % 7));
-        CHECK(sum[999] == (float)(world * (world - 1) / 2 * world));
+        CHECK(sum[999] == (float)((world * (world - 1) >> 1) * world));
         tt_work_free(works[0]);
         tt_work_free(works[1]);
     }
