@@ -53,12 +53,14 @@ static int help(void) {
         "  --role NAME                  ROLE_NAME (default \"default\")\n"
         "\n"
         "Where they meet:\n"
-        "  --standalone                 on any free port: several jobs can run side by side\n"
+        "  --standalone                 on any free port, under an id of its own: several jobs can run side by side\n"
         "  --master-addr ADDRESS        MASTER_ADDR, an address of node 0 (default 127.0.0.1)\n"
         "  --master-port PORT           MASTER_PORT, 0 = any free one (default %d)\n"
         "  --rdzv-backend static|c10d   c10d: as --standalone, on this host\n"
         "  --rdzv-endpoint HOST[:PORT]  static: the same as --master-addr and --master-port\n"
-        "  --rdzv-id ID                 TORCHELASTIC_RUN_ID\n"
+        "  --rdzv-id ID                 the job's name: TORCHELASTIC_RUN_ID, and what tutti top and tutti trace find "
+        "it "
+        "by\n"
         "  --rdzv-conf K=V,...          timeout=SECONDS: how long to wait for other nodes (default 600);\n"
         "                               heartbeat=SECONDS: a node that is silent for so long is lost (default 5)\n"
         "\n"
@@ -74,9 +76,12 @@ static int help(void) {
         "  --secret-file FILE           the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, "
         "TT_SECRET_FILE, or a\n"
         "                               new one for each job on one node, handed to the ranks in their environment)\n"
-        "  --store-auth WHO             who may use the store without proving the secret: local (default) PyTorch's "
-        "clients on\n"
-        "                               node 0; required: nobody; none: all, from anywhere\n"
+        "  --store-auth WHO             who may use the store without proving the secret: local (default) any process "
+        "on "
+        "node 0,\n"
+        "                               as PyTorch's clients; required: nobody; none: all, from anywhere. Launchers of "
+        "other nodes\n"
+        "                               must have the secret unless it is none\n"
         "\n"
         "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
         "PET_NPROC_PER_NODE and so on give\n"
@@ -324,7 +329,7 @@ static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
 }
 
 /* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same secret each for itself. */
-static tt_status hand_down_secret(const tt__job *job, const tt__run_flags *flags) {
+static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
     tt_status status = TT_OK;
@@ -334,7 +339,8 @@ static tt_status hand_down_secret(const tt__job *job, const tt__run_flags *flags
         status = tt__secret_make(text);
     if (!status && *text && setenv("TT_SECRET", text, 1))
         status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
-    if (!status && !*text && !present.set && !job->node)
+    job->has_secret = *text || present.set;
+    if (!status && !job->has_secret && !job->node)
         fprintf(stderr,
                 "tutti run: the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same "
                 "on all nodes, keeps others out)\n",
@@ -370,6 +376,16 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
     return exit_code;
 }
 
+/* torchrun's --standalone overrides them as well. */
+static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
+    bool id = flags->rdzv_id && *flags->rdzv_id, endpoint = flags->rdzv_endpoint && *flags->rdzv_endpoint;
+    if (!flags->standalone || !(id || endpoint))
+        return;
+    fprintf(stderr, "tutti run: --standalone makes its own id, %s, on any free port; not used:%s%s%s%s\n", job->run_id,
+            id ? " --rdzv-id=" : "", id ? flags->rdzv_id : "", endpoint ? " --rdzv-endpoint=" : "",
+            endpoint ? flags->rdzv_endpoint : "");
+}
+
 /* Whom the store refused, above all. */
 static void print_log(tt_log_level level, const char *line, void *user) {
     (void)user;
@@ -393,6 +409,7 @@ int tt__cmd_run(int argc, char **argv) {
         return tt__cli_usage_error("run", "expected a program to run");
     if (hand_down_secret(&job, &flags))
         return fail(TT__EXIT_FAILED);
+    tell_overridden(&job, &flags);
     tt_set_log(print_log, NULL);
     return run(&job, &flags, argv + program, argc - program);
 }

@@ -185,7 +185,7 @@ static bool is_meant(const char *socket, const char *job) {
     tt__snapshot snapshot;
     if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
         return false;
-    bool same = !strcmp(snapshot.info.run_id, job);
+    bool same = !strncmp(snapshot.info.run_id, job, sizeof snapshot.info.run_id - 1); /* as much as was told */
     tt__snapshot_free(&snapshot);
     return same;
 }

@@ -29,6 +29,7 @@ typedef struct tt__job {
     const char *bind_addr;   /* node 0: the address to serve the store on */
     int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
+    bool has_secret;      /* in its environment */
     const char *role;     /* ROLE_NAME */
     const char *run_id;   /* TORCHELASTIC_RUN_ID */
     int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */

@@ -74,15 +74,18 @@ tt_status tt__launcher_watch(launcher *l) {
 
 tt_status tt__launcher_join(launcher *l) {
     const tt__job *job = l->job;
-    return tt__nodes_start(&l->nodes, &(tt__nodes_member){.node = job->node,
-                                                          .nodes = job->nodes,
-                                                          .host = job->node ? job->master_addr : job->bind_addr,
-                                                          .port = job->master_port,
-                                                          .run_id = job->run_id,
-                                                          .workers = job->workers,
-                                                          .wants_trace = job->at_end != NULL,
-                                                          .join_ms = job->join_ms,
-                                                          .heartbeat_ms = job->heartbeat_ms});
+    return tt__nodes_start(&l->nodes,
+                           &(tt__nodes_member){.node = job->node,
+                                               .nodes = job->nodes,
+                                               .host = job->node ? job->master_addr : job->bind_addr,
+                                               .port = job->master_port,
+                                               .run_id = job->run_id,
+                                               .workers = job->workers,
+                                               .wants_trace = job->at_end != NULL,
+                                               .has_secret = job->has_secret,
+                                               .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
+                                               .join_ms = job->join_ms,
+                                               .heartbeat_ms = job->heartbeat_ms});
 }
 
 static void put_note(launcher *l, const char *key, const char *text) {

@@ -24,6 +24,8 @@ typedef struct tt__nodes_member {
     const char *run_id;
     int workers;      /* on this node */
     bool wants_trace; /* what all ranks did last */
+    bool has_secret;  /* of the job's, */
+    bool demands_it;  /* and does not go on with a node that has none */
     int64_t join_ms;  /* how long to wait for the others */
     int64_t heartbeat_ms;
 } tt__nodes_member;

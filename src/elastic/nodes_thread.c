@@ -87,17 +87,23 @@ static void key_of(char key[TT__NODES_KEY], const char *what, int node) {
 
 /* ---- joining */
 
+static json_t *card_of(const tt__nodes_member *m) {
+    char hostname[64] = "";
+    gethostname(hostname, sizeof hostname - 1);
+    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}", "version", tt_version(), "run_id", m->run_id, "nodes",
+                     m->nodes, "workers", m->workers, "trace", (int)m->wants_trace, "has_secret", (int)m->has_secret,
+                     "demands_it", (int)m->demands_it, "hostname", hostname);
+}
+
 static tt_status put_card(talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    char key[TT__NODES_KEY], hostname[64] = "";
+    char key[TT__NODES_KEY];
     int64_t claims;
     key_of(key, "claim", m->node);
     TT__TRY(tt_store_add(t->store, key, 1, &claims));
     if (claims != 1)
         return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", m->node);
-    gethostname(hostname, sizeof hostname - 1);
-    json_t *card = json_pack("{s:s, s:s, s:i, s:i, s:b, s:s}", "version", tt_version(), "run_id", m->run_id, "nodes",
-                             m->nodes, "workers", m->workers, "trace", (int)m->wants_trace, "hostname", hostname);
+    json_t *card = card_of(m);
     char *text = card ? json_dumps(card, JSON_COMPACT) : NULL;
     json_decref(card);
     if (!text)
@@ -134,35 +140,51 @@ static bool connect_store(talk *t) {
     return !status;
 }
 
-static tt_status check_card(const tt__nodes_member *m, int k, const char *version, const char *run_id, int nodes,
-                            int workers) {
+/* Whom the store serves without a proof, as PyTorch's clients on its own machine, is not yet a member of the job. */
+static tt_status check_secret(const tt__nodes_member *own, int k, const tt__nodes_member *other) {
+    bool lacks = own->demands_it && !other->has_secret;
+    if (!lacks && (!other->demands_it || own->has_secret))
+        return TT_OK;
+    return tt__fail(TT_ERR_AUTH,
+                    "node %d has no job secret, but node %d has one: start all nodes with the same --secret-file, "
+                    "TT_SECRET or TT_SECRET_FILE (or with --store-auth=none, to do without)",
+                    lacks ? k : own->node, lacks ? own->node : k);
+}
+
+static tt_status check_card(const tt__nodes_member *m, int k, const char *version, const tt__nodes_member *other) {
     if (strcmp(version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", k, version, tt_version());
-    if (strcmp(run_id, m->run_id) != 0)
+    if (strcmp(other->run_id, m->run_id) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", k,
-                        run_id, m->run_id);
-    if (nodes != m->nodes)
-        return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%d, this one with --nnodes=%d", k, nodes,
-                        m->nodes);
-    if (workers < 1)
-        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", k, workers);
-    return TT_OK;
+                        other->run_id, m->run_id);
+    if (other->nodes != m->nodes)
+        return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%d, this one with --nnodes=%d", k,
+                        other->nodes, m->nodes);
+    if (other->workers < 1)
+        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", k, other->workers);
+    return check_secret(m, k, other);
 }
 
 static tt_status take_card(talk *t, int k, const char *text) {
     tt__node *node = &t->nodes->of[k];
-    const char *version, *run_id, *hostname;
-    int nodes, trace;
+    tt__nodes_member other = {.node = k};
+    const char *version, *hostname;
+    int trace, has_secret, demands_it;
     json_t *card = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:s}", "version", &version, "run_id", &run_id, "nodes",
-                             &nodes, "workers", &node->workers, "trace", &trace, "hostname", &hostname))
+    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}", "version", &version, "run_id",
+                             &other.run_id, "nodes", &other.nodes, "workers", &other.workers, "trace", &trace,
+                             "has_secret", &has_secret, "demands_it", &demands_it, "hostname", &hostname))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", k, text);
-    if (!status)
-        status = check_card(&t->nodes->member, k, version, run_id, nodes, node->workers);
+    if (!status) {
+        other.has_secret = has_secret;
+        other.demands_it = demands_it;
+        status = check_card(&t->nodes->member, k, version, &other);
+    }
     if (!status) {
         snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
         t->nodes->want_final = t->nodes->want_final || trace;
+        node->workers = other.workers;
         node->here = true;
         node->beat_ms = tt__now_ms();
     }

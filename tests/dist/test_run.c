@@ -111,6 +111,13 @@ static void what_people_paste_for_one_node(void **state) {
     assert_int_equal(p->code, 0);
     assert_string_equal(p->text[0], "localhost\n");
     process_free(p);
+    p = run_tutti("run", "--standalone", "--rdzv-id=mine", "sh", "-c", "echo $TORCHELASTIC_RUN_ID");
+    assert_int_equal(p->code, 0);
+    assert_int_equal(strlen(p->text[0]), 37);
+    assert_non_null(strstr(p->text[1], "not used: --rdzv-id=mine\n"));
+    p->text[0][36] = '\0';
+    assert_non_null(strstr(p->text[1], p->text[0]));
+    process_free(p);
     p = run_tutti("run", "--nproc-per-node=auto", "--standalone", "sh", "-c", "echo $WORLD_SIZE $RANK");
     assert_int_equal(p->code, 0);
     assert_int_equal(count_of(p->text[0], "\n"), atoi(p->text[0]));

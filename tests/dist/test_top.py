@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -169,6 +170,15 @@ class Top(unittest.TestCase):
         self.assertIn("no such job", done.stderr)
         self.assertEqual(tutti("top", "a", "--pid=3", check=False).returncode, 2)
         self.assertEqual(tutti("top", "--interval=0", check=False).returncode, 2)
+
+    def test_a_standalone_job_says_its_id(self):
+        with Job("away", 0, flags=["--standalone", "--rdzv-id=mine"]) as job:
+            job.top(waits(1, 2))
+            for line in job.process.stderr:
+                if said := re.search(r"--standalone makes its own id, ([0-9a-f-]{36}), .* not used: --rdzv-id=mine$", line):
+                    break
+            self.assertIn("ranks 1-2 wait for rank 0", tutti("top", "--once", said[1]).stdout)
+            self.assertNotEqual(tutti("top", "--once", "mine", check=False).returncode, 0)
 
     def test_lines_until_the_job_ends(self):
         with Job("away", 0) as job:

@@ -192,6 +192,19 @@ class Secrets(unittest.TestCase):
             self.assertNotIn(self.text, out + err)
             self.assertNotIn("has no secret", err)
 
+    def test_a_launcher_without_it_on_the_same_machine_is_refused(self):
+        """The store lets it in, as it would PyTorch's clients; the launchers don't."""
+        for without in (0, 1):
+            job = Job("echo started", flags=["--rdzv-conf=timeout=2"],
+                      per_node={1 - without: [f"--secret-file={self.secret}"]})
+            results = job.end()
+            self.assertEqual([results[node][:2] for node in (0, 1)], [(1, ""), (1, "")], results)
+            self.assertRegex(results[without][2] + results[1 - without][2],
+                             f"node {without} has no job secret, but node {1 - without} has one|the other side has none")
+        job = Job("echo started", flags=["--store-auth=none"], per_node={0: [f"--secret-file={self.secret}"]})
+        for code, out, err in job.end().values():
+            self.assertEqual((code, out), (0, "started\nstarted\n"), err)
+
     def test_a_launcher_without_it_is_refused(self):
         job = Job("true", flags=["--rdzv-conf=timeout=2"],
                   per_node={0: [f"--secret-file={self.secret}", "--store-auth=required"]})
