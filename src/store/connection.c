@@ -47,7 +47,7 @@ static void close_connection(connection *c) {
 }
 
 static void refuse(connection *c, const char *why) {
-    tt__gate_log(&c->hall->gate, c->peer, why);
+    tt__refusals_log(&c->hall->gate.refusals, "store", "refused %s: %s", c->peer, why);
     close_connection(c);
 }
 
@@ -299,9 +299,16 @@ static connection *connection_of(tt__newcomer *newcomer) {
     return (connection *)(void *)((char *)newcomer - offsetof(connection, newcomer));
 }
 
+bool tt__hall_make_room(tt__hall *hall) {
+    tt__newcomer *first = tt__gate_oldest(&hall->gate);
+    if (first)
+        refuse(connection_of(first), "descriptors are short, and it has not proved anything");
+    return first != NULL;
+}
+
 static void on_timer(uv_timer_t *timer) {
     tt__hall *hall = timer->data;
-    tt__gate_tell(&hall->gate);
+    tt__refusals_tell(&hall->gate.refusals, "store");
     tt__hall_see_to_gate(hall);
 }
 

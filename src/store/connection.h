@@ -27,6 +27,9 @@ bool tt__connection_open(tt__hall *hall, int fd);
 /* See those out that must go. */
 void tt__hall_see_to_gate(tt__hall *hall);
 
+/* Show out the one that has proved nothing for the longest time; false: there is none. */
+bool tt__hall_make_room(tt__hall *hall);
+
 /* Close all; they are freed when the loop runs once more. */
 void tt__hall_close(tt__hall *hall);
 

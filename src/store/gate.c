@@ -6,14 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum {
-    TIMEOUT_MS = 10000,
-    /* Refusals logged: this many lines in each window. */
-    LINES = 10,
-    WINDOW_MS = 10000,
-    FIRST_BYTE_OF_TLS = 0x16,
-    MANY_DESCRIPTORS = 1 << 16
-};
+enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16 };
 
 /* Newcomers may take half of the descriptors. */
 static size_t max_pending(void) {
@@ -93,40 +86,22 @@ void tt__gate_release(tt__gate *gate, tt__newcomer *newcomer) {
     gate->pending_count--;
 }
 
-static tt__newcomer *oldest(const tt__gate *gate) {
+tt__newcomer *tt__gate_oldest(const tt__gate *gate) {
     return tt__link_alone(&gate->pending)
                ? NULL
                : (tt__newcomer *)(void *)((char *)gate->pending.next - offsetof(tt__newcomer, link));
 }
 
 tt__newcomer *tt__gate_overdue(tt__gate *gate) {
-    tt__newcomer *first = oldest(gate);
+    tt__newcomer *first = tt__gate_oldest(gate);
     bool must_go = first && (gate->pending_count > gate->max_pending || first->deadline_ms <= tt__now_ms());
     return must_go ? first : NULL;
 }
 
 int64_t tt__gate_next_ms(const tt__gate *gate) {
-    const tt__newcomer *first = oldest(gate);
-    int64_t tell_ms = gate->suppressed ? gate->window_ms + WINDOW_MS : -1;
+    const tt__newcomer *first = tt__gate_oldest(gate);
+    int64_t tell_ms = tt__refusals_next_ms(&gate->refusals);
     if (!first || (tell_ms >= 0 && tell_ms < first->deadline_ms))
         return tell_ms;
     return first->deadline_ms;
-}
-
-void tt__gate_tell(tt__gate *gate) {
-    int64_t now_ms = tt__now_ms();
-    if (now_ms - gate->window_ms < WINDOW_MS)
-        return;
-    if (gate->suppressed)
-        tt__log(TT_LOG_WARNING, "store: refused %d more connections within %d s", gate->suppressed, WINDOW_MS / 1000);
-    gate->window_ms = now_ms;
-    gate->lines = gate->suppressed = 0;
-}
-
-void tt__gate_log(tt__gate *gate, const char *peer, const char *why) {
-    tt__gate_tell(gate);
-    if (gate->lines++ < LINES)
-        tt__log(TT_LOG_WARNING, "store: refused %s: %s", peer, why);
-    else
-        gate->suppressed++;
 }

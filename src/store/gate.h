@@ -4,6 +4,7 @@
 #ifndef TT_STORE_GATE_H
 #define TT_STORE_GATE_H
 
+#include "net/refusals.h"
 #include "net/stream.h"
 #include "store/table.h"
 
@@ -18,8 +19,7 @@ typedef struct tt__gate {
     tt__link pending;   /* of tt__newcomer.link, the oldest first */
     size_t pending_count;
     bool warned;
-    int64_t window_ms; /* since when the lines below are counted */
-    int lines, suppressed;
+    tt__refusals refusals;
 } tt__gate;
 
 /* A connection's part. Zeroed = not at the gate. */
@@ -51,11 +51,9 @@ void tt__gate_release(tt__gate *gate, tt__newcomer *newcomer);
 
 /* One that must go: its time is up, or there are too many; NULL if none. */
 tt__newcomer *tt__gate_overdue(tt__gate *gate);
+/* The one that has waited longest; NULL if none. */
+tt__newcomer *tt__gate_oldest(const tt__gate *gate);
 /* When the next one's time is up (or lines are to be told of); -1: never. */
 int64_t tt__gate_next_ms(const tt__gate *gate);
-
-/* Log a refusal, or only count it when there are too many; what was counted is told later, by the same or by tt__gate_tell(). */
-void tt__gate_log(tt__gate *gate, const char *peer, const char *why);
-void tt__gate_tell(tt__gate *gate);
 
 #endif

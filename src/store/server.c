@@ -43,7 +43,7 @@ static void listen_again(uv_timer_t *timer) {
 
 /* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have gone. */
 static void pause_listening(tt_store_server *server, const char *why) {
-    tt__log(TT_LOG_WARNING, "store: could not accept a connection: %s", why);
+    tt__refusals_log(&server->hall.gate.refusals, "store", "could not accept a connection: %s", why);
     for (size_t i = 0; i < server->listener_count; i++)
         uv_poll_stop(&server->listeners[i].poll);
     uv_timer_start(&server->accept_again, listen_again, ACCEPT_AGAIN_MS, 0);
@@ -58,7 +58,8 @@ static void on_client(uv_poll_t *poll, int error, int events) {
     (void)events;
     for (int i = 0; !error && i < ACCEPT_AT_ONCE; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && gone_already(errno))
+        if (fd < 0 &&
+            (gone_already(errno) || ((errno == EMFILE || errno == ENFILE) && tt__hall_make_room(&l->server->hall))))
             continue;
         if (fd < 0) {
             if (errno != EAGAIN && errno != EWOULDBLOCK)

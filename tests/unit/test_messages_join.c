@@ -157,6 +157,35 @@ static void strangers_disturb_nobody(void **state) {
     close(web);
 }
 
+static _Atomic int refusals;
+
+static void count_refusals(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    refusals += level == TT_LOG_WARNING && strstr(line, "refused");
+}
+
+/* More than rank 0 serves at a time; none of them says a word. They came first, so they go first, and fill no log. */
+static void a_crowd_keeps_no_rank_out(void **state) {
+    (void)state;
+    enum { CROWD = 300 };
+    static int crowd[CROWD];
+    make(NODES);
+    for (int i = 0; i < CROWD; i++)
+        crowd[i] = call(port_of(0));
+    refusals = 0;
+    tt_set_log(count_refusals, NULL);
+    int64_t start_ms = tt__now_ms();
+    join_all(NODES);
+    tt_set_log(NULL, NULL);
+    all_joined(NODES);
+    assert_true(tt__now_ms() - start_ms < 4000);
+    assert_in_range(refusals, 2, 12);
+    pass(3, 0, 1000);
+    unmake(NODES);
+    for (int i = 0; i < CROWD; i++)
+        close(crowd[i]);
+}
+
 /* Put an address before the others of rank r: "4711/<number>/127.0.0.9,127.0.0.1". The port is everybody's. */
 static void insert_address(int r, const char *address) {
     char rest[TT__ADDRESSES_SIZE], *list = strrchr(tokens[r], '/') + 1;
@@ -357,6 +386,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_pairs_are_joined),
         cmocka_unit_test(strangers_disturb_nobody),
+        cmocka_unit_test(a_crowd_keeps_no_rank_out),
         cmocka_unit_test(a_silent_address_does_not_hold_up_the_next),
         cmocka_unit_test(who_cannot_be_reached_is_named_with_all_addresses),
         cmocka_unit_test(who_is_frozen_is_named_with_all_addresses),

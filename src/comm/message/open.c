@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/message/connect.h"
+#include "net/refusals.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -25,7 +27,8 @@ enum {
     PAUSE_MS = 200,    /* with a pause between them, */
     TRY_MS = 5000,     /* and no new one after so long */
     CALLED_MS = 15000, /* within which all higher ranks have called: more than they need to find that they can't */
-    STRANGERS = 256    /* callers at a time beside those that are expected */
+    CALLS_AT_ONCE = 64,
+    STRANGERS = 256 /* callers at a time beside those that are expected, if there are four times as many descriptors */
 };
 
 /* All that is going on while joining. */
@@ -36,7 +39,8 @@ typedef struct joining {
     tt__target *targets;
     int target_count;
     tt__attempt *attempts;
-    int answering; /* attempts that others began */
+    int answering, strangers; /* attempts that others began; beside those expected there may be so many */
+    tt__refusals refusals;
     struct pollfd *fds;
     size_t room;
     int64_t start_ms, deadline_ms, called_ms;
@@ -177,6 +181,32 @@ static tt_status start_calls(joining *j, int64_t now) {
 
 /* ---- callers */
 
+static void refuse(joining *j, tt__attempt *attempt, const char *why) {
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
+    tt__refusals_log(&j->refusals, who, "a connection from %s is refused: %s", attempt->where, why);
+}
+
+static void forget(joining *j, tt__attempt **at) {
+    tt__attempt *attempt = *at;
+    j->answering -= !attempt->target;
+    *at = attempt->following;
+    tt__attempt_free(attempt);
+}
+
+/* Hang up on the caller that has proved nothing for the longest time: the last of them in the list. False: there is none. */
+static bool make_room(joining *j) {
+    tt__attempt **oldest = NULL;
+    for (tt__attempt **at = &j->attempts; *at; at = &(*at)->following)
+        if (!(*at)->target && (*at)->step < TT__CHOOSING)
+            oldest = at;
+    if (!oldest)
+        return false;
+    refuse(j, *oldest, "too many connections that have not proved anything");
+    forget(j, oldest);
+    return true;
+}
+
 /* Errors of the caller's connection are its own matter; those of this process stay. */
 static tt_status fail_accept(const joining *j, int errnum) {
     if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
@@ -186,17 +216,17 @@ static tt_status fail_accept(const joining *j, int errnum) {
 }
 
 static tt_status take_calls(joining *j) {
-    for (;;) {
+    for (int i = 0; i < CALLS_AT_ONCE; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
         int fd = accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && make_room(j))
+            continue;
         if (fd < 0)
             return fail_accept(j, errno);
         tt__net_unmap(&from);
-        if (j->answering >= j->expected + STRANGERS) {
-            close(fd);
-            continue;
-        }
+        if (j->answering >= j->expected + j->strangers)
+            make_room(j);
         tt__attempt *attempt = tt__attempt_answer(j->messages, &j->secret, fd, &from);
         if (!attempt)
             return tt_last_status();
@@ -204,6 +234,7 @@ static tt_status take_calls(joining *j) {
         j->attempts = attempt;
         j->answering++;
     }
+    return TT_OK;
 }
 
 /* Which rank an attempt has come to; -1: none that is expected. */
@@ -234,12 +265,6 @@ static tt_status link_up(joining *j, tt__attempt *attempt) {
     return tt__link_add_tcp(messages, rank, stream, attempt->where);
 }
 
-static void log_refusal(const joining *j, const tt__attempt *attempt) {
-    if (!attempt->target)
-        tt__log(TT_LOG_WARNING, "rank %d: a connection from %s is refused: %s", j->messages->config.rank,
-                attempt->where, attempt->why);
-}
-
 /* Link what is through; free what is through, broken, late, or not needed any more. */
 static tt_status sort_out(joining *j, int64_t now) {
     tt_status status = TT_OK;
@@ -258,13 +283,12 @@ static tt_status sort_out(joining *j, int64_t now) {
         if (needed && attempt->step == TT__LINKED && !status)
             status = link_up(j, attempt);
         if (needed && attempt->step == TT__BROKEN) {
-            log_refusal(j, attempt);
             if (attempt->target)
                 note_failure(attempt);
+            else
+                refuse(j, attempt, attempt->why);
         }
-        j->answering -= !attempt->target;
-        *at = attempt->following;
-        tt__attempt_free(attempt);
+        forget(j, at);
     }
     return status;
 }
@@ -406,8 +430,23 @@ void tt__messages_stop_joining(tt__messages *messages) {
     messages->listener = -1;
 }
 
+/* As many as leave descriptors for all else. */
+static int count_strangers(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 >= STRANGERS)
+        return STRANGERS;
+    return limit.rlim_cur > 16 ? (int)limit.rlim_cur / 4 : 4;
+}
+
+static void tell_refusals(joining *j) {
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
+    tt__refusals_end(&j->refusals, who);
+}
+
 tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
     joining j = {.messages = messages,
+                 .strangers = count_strangers(),
                  .start_ms = tt__now_ms(),
                  .deadline_ms = deadline_ms,
                  .called_ms = tt__deadline_ms(CALLED_MS)};
@@ -418,6 +457,7 @@ tt_status tt__messages_open(tt__messages *messages, const char *const *addresses
     if (!status)
         status = run(&j, addresses);
     messages->unfinished = j.attempts;
+    tell_refusals(&j);
     free(j.targets);
     free(j.fds);
     tt__secret_wipe(&j.secret);
