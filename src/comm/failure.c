@@ -174,12 +174,17 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
     return tt__check_stopped(world, r, now);
 }
 
-/* What rank r did before it went may still be on its way to be seen. */
-static bool still_waits_for(const tt_work *work, int r) {
+/* What a rank did before it went may still be on its way to be seen. */
+static tt__rankset still_waits_for(const tt_work *work) {
     tt__rankset set = {0};
     if (work->group->world->messages)
         tt__messages_progress(work->group->world->messages);
     tt__work_waits_for(work, &set);
+    return set;
+}
+
+static bool still_waits_for_rank(const tt_work *work, int r) {
+    tt__rankset set = still_waits_for(work);
     return tt__rankset_has(&set, r);
 }
 
@@ -221,13 +226,17 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
-/* A rank that froze while joining is waited for by those that it has no link to yet, who can't know: those that have one, or share memory, look. */
-static tt_status check_joining(tt__world *world, int64_t now) {
-    for (int r = 0; r < world->size; r++) {
-        if (world->peers[r].local && r != world->rank)
-            TT__TRY(tt__check_stopped(world, r, now));
-        if (world->messages && tt__link_silent(world->messages, r))
-            TT__TRY(tt__link_check(world->messages, r));
+/* Who is lost while joining is waited for by those that have no link to it yet, and can't know; and they by those that have one, or share its memory. So these
+ * look after all ranks, which have the same numbers in the first group as in the job. */
+static tt_status check_joining(const tt_work *work, int64_t now) {
+    const tt_group *top = work->group->parent ? work->group->parent : work->group;
+    for (int r = 0; r < top->size; r++) {
+        tt_status status = r == top->rank || has_left(top, r) ? TT_OK : check_process(work, r, now);
+        if (!status || has_left(top, r))
+            continue;
+        tt__rankset set = still_waits_for(work);
+        if (tt__rankset_count(&set))
+            return status;
     }
     return TT_OK;
 }
@@ -243,10 +252,10 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
             continue;
         tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
         tt_status said = check_state(work, r, &left); /* knows more than the process's end */
-        if (waited_for ? (status || said) && still_waits_for(work, r) && !does_without(work, r) : said && !left)
+        if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
             return said ? said : status;
     }
-    return processes && work->group->world->joining ? check_joining(work->group->world, now) : TT_OK;
+    return processes && work->group->world->joining ? check_joining(work, now) : TT_OK;
 }
 
 /* ---- the end of the group */

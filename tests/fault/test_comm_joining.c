@@ -1,0 +1,129 @@
+/* A rank that is lost while joining, when it has met one of the others: those that have not met it can only wait for it, and that one waits for them. It is the
+ * only one to know, so it must tell. */
+#include "support/ranks.h"
+
+#include "base/clock.h"
+#include "comm/transport/connect.h"
+
+enum { WORLD = 4, MET = 2, LOST = 3, JOIN_MS = 20000, HEARTBEAT_MS = 1500, TOLD_MS = 1000 };
+
+typedef struct scene {
+    bool same_host; /* the two that meet share memory; else a connection joins them */
+    bool frozen;    /* else it ends */
+} scene;
+
+static void set_up(const scene *scene, int rank) {
+    char id[32];
+    snprintf(id, sizeof id, "test-host-%d", scene->same_host && rank == LOST ? MET : rank);
+    CHECK(!setenv("TT_HOST_ID", id, 1));
+}
+
+/* ---- the one that is lost: joining, as far as it comes */
+
+static tt__world *first_half(tt_store *store, const scene *scene, tt__card cards[WORLD]) {
+    tt__world *world;
+    CHECK_OK(tt__world_make(&world, LOST, WORLD, HEARTBEAT_MS, &(tt__launcher){0}));
+    CHECK_OK(tt__world_make_memory(world, WORLD));
+    CHECK_OK(tt__card_make(&cards[LOST], WORLD, "auto", NULL));
+    CHECK_OK(tt__listen(&world->listener, WORLD, &cards[LOST]));
+    CHECK_OK(tt__cards_exchange(store, "tutti/0/1", LOST, WORLD, tt__deadline_ms(JOIN_MS), cards));
+    world->hosts = scene->same_host ? WORLD - 1 : WORLD;
+    for (int r = 0; r < WORLD; r++) {
+        world->peers[r].host = scene->same_host && r == LOST ? MET : r;
+        world->peers[r].local = r == LOST || (scene->same_host && r == MET);
+    }
+    return world;
+}
+
+static void meet_one(tt_store *store, const scene *scene, tt__world *world, const tt__card *cards) {
+    static char texts[WORLD][TT__ADDRESSES_SIZE];
+    const char *addresses[WORLD] = {0};
+    CHECK_OK(tt__connect_all(world, world->listener, cards, tt__deadline_ms(JOIN_MS)));
+    CHECK_OK(tt__world_messages(world));
+    CHECK_OK(tt__messages_listen(world->messages, true, texts[LOST]));
+    CHECK_OK(tt__texts_exchange(store, "tutti/0/1", "net", LOST, WORLD, tt__deadline_ms(JOIN_MS), sizeof texts[0],
+                                texts[0]));
+    if (scene->same_host)
+        return;
+    addresses[MET] = texts[MET];
+    CHECK_OK(tt__messages_open(world->messages, addresses, tt__deadline_ms(JOIN_MS)));
+}
+
+/* Does the one it has met wait for the others? Then it has looked at this one, and found nothing wrong. */
+static bool is_waited_for(tt__world *world, const scene *scene) {
+    uint32_t group, seq, record;
+    int whom;
+    tt__waiting waiting;
+    if (scene->same_host)
+        return tt__recorder_waiting(&world->peers[MET].control->recorder, &waiting);
+    tt__world_lock(world);
+    tt__messages_wait(world->messages, 10);
+    bool waits = tt__remote_waiting(world->messages, MET, &group, &seq, &whom, &record);
+    tt__world_unlock(world);
+    return waits;
+}
+
+static void be_lost(tt_store *store, const scene *scene) {
+    tt__card cards[WORLD] = {0};
+    tt__world *world = first_half(store, scene, cards);
+    meet_one(store, scene, world, cards);
+    while (!is_waited_for(world, scene))
+        sched_yield();
+    int64_t now = tt__now_ms();
+    CHECK_OK(tt_store_set(store, "lost", &now, sizeof now));
+    if (scene->frozen)
+        raise(SIGSTOP);
+    _exit(0);
+}
+
+/* ---- the others */
+
+static int body(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    tt_group *group = NULL;
+    tt_store_value lost;
+    set_up(scene, rank);
+    if (rank == LOST)
+        be_lost(store, scene);
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = JOIN_MS,
+                                .heartbeat_ms = HEARTBEAT_MS) == TT_ERR_PEER);
+    int64_t now = tt__now_ms(), then;
+    CHECK(!group);
+    CHECK_TEXT("rank 3 (");
+    CHECK_OK(tt_store_get(store, "lost", &lost));
+    memcpy(&then, lost.data, sizeof then);
+    tt_store_value_free(&lost);
+    CHECK(now - then < TOLD_MS + (scene->frozen ? HEARTBEAT_MS : 0));
+    return 0;
+}
+
+static void play(scene scene) {
+    ranks ranks;
+    start_ranks(&ranks, WORLD, body, &scene);
+    for (int r = 0; r < WORLD; r++)
+        if (r != LOST)
+            assert_int_equal(end_of_rank(&ranks, r), 0);
+    kill(ranks.pid[LOST], SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, LOST), scene.frozen ? 128 + SIGKILL : 0);
+    tt_store_server_free(ranks.server);
+}
+
+static void its_connection_tells(void **state) {
+    (void)state;
+    play((scene){.same_host = false, .frozen = false});
+    play((scene){.same_host = false, .frozen = true});
+}
+
+static void its_host_tells(void **state) {
+    (void)state;
+    play((scene){.same_host = true, .frozen = false});
+    play((scene){.same_host = true, .frozen = true});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(its_connection_tells),
+        cmocka_unit_test(its_host_tells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
