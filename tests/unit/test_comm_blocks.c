@@ -352,6 +352,21 @@ static int unequal_lists_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* Offsets at which no memory can be are refused before anything is sent; where nothing goes they don't count. */
+static int offsets_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    size_t of[2] = {1, 1}, nothing[2] = {0, 0}, at[2] = {0, 1}, beyond[2] = {0, SIZE_MAX};
+    int16_t send[2] = {0}, recv[2];
+    CHECK(tt_all_gather_v(group, send, recv, of, beyond, TT_I16) == TT_ERR_INVALID);
+    CHECK(tt_all_to_all_v(group, send, of, beyond, recv, of, at, TT_I16) == TT_ERR_INVALID);
+    CHECK(tt_all_to_all_v(group, send, of, at, recv, of, beyond, TT_I16) == TT_ERR_INVALID);
+    CHECK_TEXT("all_to_all_v: offset 18446744073709551615, of rank 1, is beyond what memory can hold");
+    CHECK(tt_all_gather_v(group, NULL, NULL, nothing, beyond, TT_I16) == TT_OK);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
 static void blocks_arrive(void **state) {
     (void)state;
     static const int worlds[] = {1, 2, 3, 4, 8};
@@ -384,6 +399,11 @@ static void unequal_blocks_are_named(void **state) {
     with_ranks(2, unequal_lists_body, NULL);
 }
 
+static void impossible_offsets_are_refused(void **state) {
+    (void)state;
+    with_ranks(2, offsets_body, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_arrive),
@@ -391,6 +411,7 @@ int main(void) {
         cmocka_unit_test(types_and_ops_reduce_everywhere),
         cmocka_unit_test(works_of_different_operations_queue),
         cmocka_unit_test(unequal_blocks_are_named),
+        cmocka_unit_test(impossible_offsets_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

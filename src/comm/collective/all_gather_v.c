@@ -5,7 +5,7 @@ tt_status tt_all_gather_v_with(const tt_all_gather_v_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_gather_v_args, a);
     if (a->work)
         *a->work = NULL;
-    TT__TRY(tt__check_counts(a->group, "all_gather_v", a->recv, a->counts, a->dtype));
+    TT__TRY(tt__check_counts(a->group, "all_gather_v", a->recv, a->counts, a->offsets, a->dtype));
     TT__TRY(tt__check_call(a->group, "all_gather_v", a->send, a->counts[a->group->rank], a->dtype, TT_SUM, 0));
     const size_t *offsets = a->offsets ? a->offsets : tt__offsets_of(a->group, 0, a->counts);
     if (!offsets)

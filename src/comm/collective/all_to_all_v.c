@@ -5,8 +5,8 @@ tt_status tt_all_to_all_v_with(const tt_all_to_all_v_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_to_all_v_args, a);
     if (a->work)
         *a->work = NULL;
-    TT__TRY(tt__check_counts(a->group, "all_to_all_v", a->send, a->send_counts, a->dtype));
-    TT__TRY(tt__check_counts(a->group, "all_to_all_v", a->recv, a->recv_counts, a->dtype));
+    TT__TRY(tt__check_counts(a->group, "all_to_all_v", a->send, a->send_counts, a->send_offsets, a->dtype));
+    TT__TRY(tt__check_counts(a->group, "all_to_all_v", a->recv, a->recv_counts, a->recv_offsets, a->dtype));
     const size_t *send_offsets = a->send_offsets ? a->send_offsets : tt__offsets_of(a->group, 0, a->send_counts);
     const size_t *recv_offsets = a->recv_offsets ? a->recv_offsets : tt__offsets_of(a->group, 1, a->recv_counts);
     if (!send_offsets || !recv_offsets)

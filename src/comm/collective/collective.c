@@ -31,7 +31,18 @@ tt_status tt__check_call(tt_group *group, const char *name, const void *buf, siz
     return refusal ? tt__fail(TT_ERR_UNSUPPORTED, "%s: %s", name, refusal) : TT_OK;
 }
 
-tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, tt_dtype dtype) {
+static tt_status check_offsets(const tt_group *group, const char *name, const size_t *counts, const size_t *offsets,
+                               tt_dtype dtype) {
+    size_t most = PTRDIFF_MAX / tt_dtype_size(dtype);
+    for (int i = 0; i < group->size; i++)
+        if (counts[i] && offsets[i] > most - counts[i])
+            return tt__fail(TT_ERR_INVALID, "%s: offset %zu, of rank %d, is beyond what memory can hold", name,
+                            offsets[i], i);
+    return TT_OK;
+}
+
+tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts,
+                           const size_t *offsets, tt_dtype dtype) {
     size_t sum = 0;
     TT__TRY(tt__group_usable(group));
     if (!counts)
@@ -42,7 +53,9 @@ tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, c
             return tt__fail(TT_ERR_INVALID, "%s: the counts' sum is more than memory can hold", name);
     }
     TT__TRY(tt__check_call(group, name, buf, sum / (size_t)group->size, dtype, TT_SUM, 0));
-    return buf || !sum ? TT_OK : tt__fail(TT_ERR_INVALID, "%s: the buffer of %zu elements is NULL", name, sum);
+    if (!buf && sum)
+        return tt__fail(TT_ERR_INVALID, "%s: the buffer of %zu elements is NULL", name, sum);
+    return offsets ? check_offsets(group, name, counts, offsets, dtype) : TT_OK;
 }
 
 const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {

@@ -19,8 +19,9 @@
 tt_status tt__check_call(tt_group *group, const char *name, const void *buf, size_t count, tt_dtype dtype,
                          tt_reduce_op op, int root);
 
-/* The same for a list of counts, one of each rank: it is there, and their sum fits memory. */
-tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts, tt_dtype dtype);
+/* The same for a list of counts, one of each rank: it is there, and their sum fits memory. `offsets`: NULL, or one of each rank, too. */
+tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts,
+                           const size_t *offsets, tt_dtype dtype);
 
 /* Every list of offsets that the caller left out, one after the other, in room of the group's: `which` 0 or 1. NULL: no memory. */
 const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts);
