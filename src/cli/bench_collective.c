@@ -145,7 +145,7 @@ static int list_algorithms(const char *op) {
 
 /* ---- measuring */
 
-/* What served the last call: a name that is forced is passed over where it can't. "auto": the engine is not ours to look into. */
+/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours to look into. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->world ? &tt__world_control(group->world)->recorder : NULL;
     tt__record record = {0};
@@ -168,11 +168,15 @@ static const char *algorithm_of(const settings *s, const tt_group *group) {
 
 static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
     double median = usec[TT__BENCH_REPETITIONS / 2];
+    const char *algorithm = algorithm_of(s, b->group);
+    if (*s->algorithm && strcmp(s->algorithm, algorithm) != 0)
+        fprintf(stderr, "tutti bench %s: %s can't serve %zu bytes here; this is %s\n", s->call->name, s->algorithm,
+                bytes, algorithm);
     printf("{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
            "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"algorithm\":\"%s\"",
            s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
            s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
-           *s->transport ? s->transport : "auto", algorithm_of(s, b->group));
+           *s->transport ? s->transport : "auto", algorithm);
     if (s->call->reduces)
         printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
     printf("%s}\n", s->async ? ",\"async\":true" : "");

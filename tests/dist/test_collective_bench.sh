@@ -26,6 +26,13 @@ out=$("$TUTTI" bench all_reduce --world 2 --sizes 64 --dtype bf16 --op max --ite
 echo "$out" | grep -q '"dtype":"bf16".*"op":"max"}$' || fail "max of bf16: $out"
 [ "$("$TUTTI" bench barrier --world 3 --iterations 5 | grep -c '"bench":"barrier".*"bytes":0')" = 1 ] || fail "barrier"
 
+# An algorithm is forced; where it can't serve, as one on messages among ranks that share memory, a line says so.
+out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport tcp --algorithm ring --iterations 5 2>&1)
+echo "$out" | grep -q '"transport":"tcp","algorithm":"ring"' || fail "ring: $out"
+echo "$out" | grep -q "can't serve" && fail "ring did serve: $out"
+out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport shm --algorithm ring --iterations 5 2>&1)
+echo "$out" | grep -q "^tutti bench all_reduce: ring can't serve 1024 bytes here; this is " || fail "ring on shared memory: $out"
+
 for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" "--iterations -1" "--nothing" "word" "--dtype x" "--op y" "--transport pigeon" "--algorithm none"; do
     code=0
     # shellcheck disable=SC2086  # words of flags
