@@ -60,15 +60,17 @@ typedef struct tt_call {
     int root; /* root; peer of a send or receive (TT_ANY_SOURCE); 0 where there is none */
     int tag;  /* of a send or receive: >= 0 the program's; < 0 Tutti's own, which never meet those of the program */
     double factor; /* of TT_PREMUL_SUM */
-    uint64_t
-        count; /* elements: as in comm.h; of uneven ones this rank's own; bytes of an allocation; serial number of what is freed */
+
+    /* Elements: as in comm.h; of uneven ones this rank's own. Of an allocation its bytes; of what is freed its serial number. */
+    uint64_t count;
     const void *send;
     void *recv;
-    const size_t *send_counts,
-        *send_offsets; /* (world_size) elements; of all_to_all_v. Never NULL where the op has them */
-    const size_t *recv_counts, *recv_offsets; /* (world_size) elements; of all_to_all_v and all_gather_v */
-    void *const *bufs;                        /* of all_reduce_coalesced, with recv_counts: (buffers) */
-    const tt_p2p_op *ops;                     /* of batch_isend_irecv: (buffers) */
+
+    /* (world_size) elements each; the first two of all_to_all_v, the others also of all_gather_v. Never NULL where the op has them. */
+    const size_t *send_counts, *send_offsets;
+    const size_t *recv_counts, *recv_offsets;
+    void *const *bufs;    /* of all_reduce_coalesced, with recv_counts: (buffers) */
+    const tt_p2p_op *ops; /* of batch_isend_irecv: (buffers) */
     size_t buffers;
     int64_t timeout_ms; /* > 0 */
     const char *file;
@@ -100,9 +102,10 @@ typedef struct tt_backend_host {
 /* What a back end is told when a group begins. */
 typedef struct tt_backend_member {
     int rank, world_size;
-    tt_store *
-        store; /* to meet through, under a prefix of its own, until open() returns; NULL: the engine finds its ranks itself
-                           (.finds_ranks), or a world of one */
+
+    /* To meet through, under a prefix of its own, until open() returns. NULL: the engine finds its ranks itself (.finds_ranks), or a world
+     * of one. */
+    tt_store *store;
     int64_t timeout_ms; /* of joining */
 } tt_backend_member;
 

@@ -45,23 +45,27 @@ TT_API const char *tt_reduce_op_name(tt_reduce_op op);
 
 typedef struct tt_init_process_group_args {
     tt_group **out; /* required: receives the group */
-    const char
-        *backend; /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h */
-    const char *
-        init_method; /* NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); or "tcp://host:port", or "file:///path"
-                                (a file that all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves the store at
-                                that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it) */
+
+    /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h. */
+    const char *backend;
+
+    /* How the ranks meet: NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); "tcp://host:port", or "file:///path" (a file that
+     * all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves the store at that address, unless
+     * TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it). */
+    const char *init_method;
     tt_store *store;      /* meet through this store instead; borrowed for the life of the group */
     int rank;             /* used if world_size is not 0; they override the environment's */
     int world_size;       /* 0 = from init_method */
-    int64_t timeout_ms;   /* of the rendezvous and of every later call; 0 = TT_DEFAULT_TIMEOUT_MS */
+    int64_t timeout_ms;   /* of the rendezvous and of every later call; 0 or less = TT_DEFAULT_TIMEOUT_MS */
     int64_t heartbeat_ms; /* a frozen rank or a cut link is named within this time; 0 = 5000 */
-    const char *
-        transport; /* native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an
-                                error), "tcp" (also inside a host). NULL looks at TT_TRANSPORT first */
-    const char *
-        algorithms; /* native: which algorithm serves which call, "all_reduce=ring,broadcast=binomial"; NULL = what rank 0's table
-                                says (docs/collectives.md). NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all */
+
+    /* Native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an error), "tcp" (also inside
+     * a host). NULL looks at TT_TRANSPORT first. */
+    const char *transport;
+
+    /* Native: which algorithm serves which call, "all_reduce=ring,broadcast=binomial"; NULL = what rank 0's table says (docs/collectives.md).
+     * NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all. */
+    const char *algorithms;
     char tt_end; /* not an option: see base.h */
 } tt_init_process_group_args;
 
@@ -101,10 +105,11 @@ TT_API int tt_get_world_size(const tt_group *group);
 TT_API int tt_get_global_rank(const tt_group *group, int group_rank);
 TT_API int tt_get_group_rank(const tt_group *group, int global_rank);
 
-/* "native", "mpi", ...: who runs the group's calls. */
+/* "native", "mpi", ...: who runs the group's calls; "?" for NULL. The text lives as long as the group. */
 TT_API const char *tt_get_backend(const tt_group *group);
 
-/* The group's timeout of a call, in ms. Set it alike on all ranks. */
+/* The group's timeout of a call, in ms; -1 for NULL. Set it alike on all ranks; 0 or less = TT_DEFAULT_TIMEOUT_MS. It holds for calls that begin
+ * later. */
 TT_API int64_t tt_group_timeout_ms(const tt_group *group);
 TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 
@@ -114,7 +119,7 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
  * In C++: zero the struct, fill it, and pass offsetof(tt_..._args, tt_end). */
 #define TT_CALL_OPTIONS                                                                                         \
     tt_work **work;     /* not NULL: asynchronous. Receives the work; buffers stay borrowed until it is done */ \
-    int64_t timeout_ms; /* of this call, from its beginning; 0 = the group's */                                 \
+    int64_t timeout_ms; /* of this call, from its beginning; 0 or less = the group's */                         \
     const char *file;                                                                                           \
     int line;                                                                                                   \
     char tt_end /* not an option: see base.h */

@@ -9,10 +9,9 @@ TT_BEGIN_DECLS
 typedef struct tt_optimizer tt_optimizer;
 
 typedef struct tt_sgd_args {
-    tt_named_tensors
-        params;      /* required: borrowed tensors, which must outlive the optimizer; the list itself is copied */
-    double lr;       /* required: > 0 or 0 */
-    double momentum; /* >= 0 */
+    tt_named_tensors params; /* required: borrowed tensors, which must outlive the optimizer; the list is copied */
+    double lr;               /* required: > 0 or 0 */
+    double momentum;         /* >= 0 */
     double dampening;
     double weight_decay; /* >= 0 */
     bool nesterov;       /* needs momentum > 0 and no dampening */

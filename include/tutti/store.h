@@ -88,12 +88,10 @@ TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 TT_API tt_status tt_hash_store(tt_store **out, int64_t timeout_ms);
 
 typedef struct tt_file_store_args {
-    tt_store **out; /* required: receives the store, the caller's to free */
-    const char *
-        path; /* required: a file on a file system that all its users share and that has locks (flock); made if it is missing */
-    int world_size; /* > 0: the last of so many stores to be freed removes the file; 0: nobody does */
-    bool
-        fresh; /* what is in the file comes from an earlier job, unless somebody with .fresh uses it right now: then forget it */
+    tt_store **out;     /* required: receives the store, the caller's to free */
+    const char *path;   /* required: a file that all users see, on a file system with flock(); made if it is missing */
+    int world_size;     /* > 0: the last of so many stores to be freed removes the file; 0: nobody does */
+    bool fresh;         /* forget what an earlier job left in the file, unless somebody with .fresh uses it right now */
     int64_t timeout_ms; /* of each call; 0 = 300000 */
     char tt_end;        /* not an option: see base.h */
 } tt_file_store_args;

@@ -12,8 +12,7 @@ typedef struct tt__bench_buffers {
     unsigned char *send, *recv;   /* the same where the operation works in place */
     size_t *counts, *send_counts; /* (world): of uneven ones, for the present size */
     bool plain;
-    unsigned
-        calls; /* so far: roots take turns, so that a call can't begin before the one before has come to its root */
+    unsigned calls; /* so far: roots take turns, so that a call can't begin before the one before it came to its root */
 } tt__bench_buffers;
 
 typedef struct tt__bench_call {

@@ -26,8 +26,9 @@ typedef enum tt__next { TT__NEXT_DONE, TT__NEXT_WAIT, TT__NEXT_FAILED, TT__NEXT_
 typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */
-    const void *
-        symmetric; /* a buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is plain */
+
+    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is plain. */
+    const void *symmetric;
     size_t extent;
 } tt__offer;
 

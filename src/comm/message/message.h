@@ -34,8 +34,9 @@ typedef struct tt__key {
     uint32_t group; /* id */
     uint32_t seq;   /* of the call in the group; 0: point to point */
     uint32_t step;  /* the algorithm's own numbering, or the tag */
-    uint32_t
-        word; /* hash of the call's signature; a receive whose message has another ends with TT_ERR_MISMATCH. Not part of what is matched */
+
+    /* Hash of the call's signature; a receive whose message has another ends with TT_ERR_MISMATCH. Not part of what is matched. */
+    uint32_t word;
 } tt__key;
 
 /* One message on its way; the poster's memory until `done`. Zero it, fill in the first part. */
@@ -48,10 +49,9 @@ typedef struct tt__message {
 
     /* Filled in. */
     bool done;
-    tt_status
-        status; /* TT_OK; TT_ERR_MISMATCH other word or size; TT_ERR_PEER the link's end; TT_ERR_ABORTED cancelled */
-    int source; /* of a receive: who sent */
-    size_t got; /* of a mismatch: the bytes that the sender has, */
+    tt_status status; /* TT_OK; TT_ERR_MISMATCH word or size differ; TT_ERR_PEER link ended; TT_ERR_ABORTED cancelled */
+    int source;       /* of a receive: who sent */
+    size_t got;       /* of a mismatch: the bytes that the sender has, */
     uint32_t got_word; /* and its word */
     /* The engine's own. */
     struct tt__message *next, *previous;
