@@ -1,7 +1,6 @@
-/* A rank that waits leaves its CPU to others: beyond the first 10 ms it uses
- * less than 5 % of a core, whatever it waits on. Processor time is measured,
- * not the clock, so other load doesn't matter. TT_STORM_SECONDS=N waits longer.
- */
+/* A rank that waits leaves its CPU to others: beyond the first 10 ms it uses less than 5 % of a core, whatever
+ * it waits on. Processor time is measured, not the clock, so other load doesn't matter. TT_STORM_SECONDS=N
+ * waits longer. */
 #include "support/hosts.h"
 #include "support/ranks.h"
 #include "support/storm.h"

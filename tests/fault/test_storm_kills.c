@@ -1,11 +1,8 @@
-/* A storm of deaths: a rank is killed or frozen, aborts the group or leaves it
- * too early, or a host is cut off, at a random moment. Every survivor's call
- * must end with an error that names who it was: after a freeze or a cut within
- * the heartbeat, else within a moment. Nothing may be left: no process,
- * listening socket or file.
+/* A storm of deaths: a rank is killed or frozen, aborts the group or leaves it too early, or a host is cut off, at a
+ * random moment. Every survivor's call must end with an error that names who it was: after a freeze or a cut within
+ * the heartbeat, else within a moment. Nothing may be left: no process, listening socket or file.
  *
- * Each case prints nothing; a storm prints how long it took survivors to learn
- * of it. */
+ * Each case prints nothing; a storm prints how long it took survivors to learn of it. */
 #include "support/calls.h"
 #include "support/hosts.h"
 #include "support/netlab.h"
@@ -174,8 +171,7 @@ static bool ended_badly(ranks *ranks, int r) {
     return end != 0;
 }
 
-/* Reap everybody. A frozen victim stays until the others are through with it.
- */
+/* Reap everybody. A frozen victim stays until the others are through with it. */
 static int reap(scene *scene, ranks *ranks) {
     int bad = 0;
     for (int r = 0; r < scene->world; r++)
@@ -200,8 +196,7 @@ static bool names_rank(const char *text, int rank) {
     return strstr(text, alone) || strstr(text, first);
 }
 
-/* Survivors name the victim. Where a host is cut off, each side names somebody
- * of the other. */
+/* Survivors name the victim. Where a host is cut off, each side names somebody of the other. */
 static bool names_right(const scene *scene, int rank, const char *text) {
     if (scene->fault != CUT)
         return names_rank(text, scene->victim);
@@ -288,8 +283,7 @@ static bool play(scene *scene, long number, uint64_t *state, latencies all[FAULT
 
 /* ---- what is left */
 
-/* Listening sockets and abstract names in this network name space. In a lab
- * nobody else has any. */
+/* Listening sockets and abstract names in this network name space. In a lab nobody else has any. */
 static int lines_with(const char *path, const char *what) {
     FILE *file = fopen(path, "r");
     char line[512];

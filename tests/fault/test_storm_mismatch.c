@@ -1,11 +1,9 @@
-/* A storm of disagreements: in a random legal program one rank at one step
- * calls something else. Every rank must learn of it within a second of the
- * first moment at which it and the odd rank differ, by an error that names the
- * odd rank.
+/* A storm of disagreements: in a random legal program one rank at one step calls something else. Every rank must
+ * learn of it within a second of the first moment at which it and the odd rank differ, by an error that names the odd
+ * rank.
  *
- * The program goes on with legal calls after the odd step, and ends with a
- * barrier, so whoever is not told in the odd call itself (the root of a
- * broadcast may be through with it) is told in its next. */
+ * The program goes on with legal calls after the odd step, and ends with a barrier, so whoever is not told in the odd
+ * call itself (the root of a broadcast may be through with it) is told in its next. */
 #include "support/calls.h"
 #include "support/hosts.h"
 #include "support/ranks.h"
@@ -205,8 +203,7 @@ static void explain(const scene *scene, long number) {
     }
 }
 
-/* How long after the first moment of difference rank r learned of it; -1 if it
- * told something else. */
+/* How long after the first moment of difference rank r learned of it; -1 if it told something else. */
 static int64_t judged_ns(const scene *scene, int r) {
     const testimony *told = &scene->told[r];
     bool right = (told->status == TT_ERR_MISMATCH || told->status == TT_ERR_PEER) && names(told->text, scene->odd_rank);

@@ -1,12 +1,10 @@
-/* A storm of legal traffic: every collective on the job and on groups of some
- * of its ranks, synchronous and asynchronous, sends and receives across them,
- * buffers of either kind, ranks late by chance. Every result is checked, and
- * nothing may be taken for a failure.
+/* A storm of legal traffic: every collective on the job and on groups of some of its ranks, synchronous and
+ * asynchronous, sends and receives across them, buffers of either kind, ranks late by chance. Every result is
+ * checked, and nothing may be taken for a failure.
  *
- * Ranks draw one program from the seed. What is one's own affair differs
- * between ranks: when to come, where buffers lie, in which order works of
- * different groups are begun, and in which any are waited for.
- * TT_STORM_SECONDS=N makes each storm that long. */
+ * Ranks draw one program from the seed. What is one's own affair differs between ranks: when to come, where buffers
+ * lie, in which order works of different groups are begun, and in which any are waited for. TT_STORM_SECONDS=N makes
+ * each storm that long. */
 #include "support/calls.h"
 #include "support/hosts.h"
 #include "support/ranks.h"
@@ -29,10 +27,8 @@ typedef struct member {
 } member;
 
 typedef struct player {
-    member groups[GROUPS]; /* the job, its twin, those of my parity, some of the
-                            ranks */
-    int sizes[GROUPS];     /* of the groups as the program knows them; the parities'
-                        is the smaller one */
+    member groups[GROUPS]; /* the job, its twin, those of my parity, some of the ranks */
+    int sizes[GROUPS];     /* of the groups as the program knows them; the parities' is the smaller one */
     int rank, world;
     int tags; /* of receives from any source so far: a rank may be ahead by a call */
     uint64_t shared, own;
@@ -48,8 +44,7 @@ static void be_late(player *p) {
         sched_yield();
 }
 
-/* Buffer `which` (0 send, 1 recv) of a slot: symmetric or plain as this rank
- * likes. */
+/* Buffer `which` (0 send, 1 recv) of a slot: symmetric or plain as this rank likes. */
 static void *place(player *p, size_t slot, size_t which) {
     unsigned char *base = storm_below(&p->own, 2) ? p->symmetric : p->plain;
     return base + (slot * 2 + which) * p->slot_bytes + 8 * storm_below(&p->own, 8);
@@ -84,8 +79,7 @@ static void verify(const begun *b) {
     }
 }
 
-/* Draw one for any group. Parity groups may have different sizes; calls are
- * drawn so that they suit both. */
+/* Draw one for any group. Parity groups may have different sizes; calls are drawn so that they suit both. */
 static begun draw_begun(player *p, size_t slot) {
     begun b = {.group = storm_below(&p->shared, GROUPS)};
     b.call = drawn_call(&p->shared, p->sizes[b.group], MAX_BYTES);
@@ -185,8 +179,8 @@ static void post(const member *g, posted *m, bool receives) {
         CHECK_OK(tt_isend(&m->work, g->group, m->buf, m->content.count, m->content.dtype, m->to, m->tag));
 }
 
-/* Sends and receives of one pair and tag keep their order; sends may all come
- * before receives, or the other way round. */
+/* Sends and receives of one pair and tag keep their order; sends may all come before receives, or the other way
+ * round. */
 static void play_messages(player *p) {
     size_t which = storm_below(&p->shared, 2), n = 1 + storm_below(&p->shared, MESSAGES), order[2 * MESSAGES],
            count = 0;
