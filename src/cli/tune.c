@@ -100,10 +100,9 @@ static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_t
             times->bytes[times->sizes++] = (s->sizes[i] + 3) & ~(size_t)3;
 }
 
-static tt_status measure_op(tt_group *group, const settings *s, const tt__bench_call *call, const tt__tuning *usual,
+static tt_status measure_op(tt_group *group, const tt__bench_call *call, const tt__tuning *usual,
                             tt__tune_times *times) {
     tt__bench_buffers b = {.group = group, .dtype = TT_F32, .op = TT_SUM, .plain = true};
-    fill_sizes(s, call, times);
     tt_status status = tt__bench_buffers_make(&b, call, times->bytes[times->sizes - 1]);
     for (int i = 0; i < times->sizes && !status; i++)
         status = measure_size(&b, call, usual, times, i);
@@ -130,6 +129,23 @@ static bool listed(const char *list, const char *name) {
     return !*list;
 }
 
+static bool has_algorithms(const char *name, size_t length) {
+    for (size_t i = 0; i < tt__algorithm_count; i++) {
+        const char *op = tt_op_name(tt__algorithms[i]->op);
+        if (!tt__algorithms[i]->shared && strlen(op) == length && !memcmp(op, name, length))
+            return true;
+    }
+    return false;
+}
+
+/* Whether `list` is one of operations that have algorithms on messages. */
+static bool all_have_algorithms(const char *list) {
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (!has_algorithms(at, strcspn(at, ",")))
+            return false;
+    return *list;
+}
+
 /* All operations that have a choice: their rules into `text`. */
 static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text, bool measured[TT_OPS]) {
     tt__tuning *usual = malloc(sizeof *usual);
@@ -142,9 +158,10 @@ static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text
         if (!listed(s->only, call->name) || find_op(call->name, &times.op))
             continue;
         find_algorithms(group, &times);
-        if (times.algorithms < 2)
+        fill_sizes(s, call, &times);
+        if (times.algorithms < 2 || !times.sizes)
             continue;
-        status = measure_op(group, s, call, usual, &times);
+        status = measure_op(group, call, usual, &times);
         measured[times.op] = true;
         tt__tune_put_rules(text, &times);
     }
@@ -255,7 +272,7 @@ static int parse_flag(int c, const char *value, settings *s) {
         return (strcmp(value, "auto") && strcmp(value, "tcp")) ||
                snprintf(s->transport, sizeof s->transport, "%s", value) >= (int)sizeof s->transport;
     case 'o':
-        return snprintf(s->only, sizeof s->only, "%s", value) >= (int)sizeof s->only;
+        return snprintf(s->only, sizeof s->only, "%s", value) >= (int)sizeof s->only || !all_have_algorithms(s->only);
     case 'p':
         return snprintf(s->out, sizeof s->out, "%s", value) >= (int)sizeof s->out;
     default: /* 's' */

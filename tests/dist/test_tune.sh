@@ -19,13 +19,17 @@ TT_TUNING=$dir/new/table "$TUTTI" tune --world 2 --only all_gather_v --sizes 8 >
 [ "$(grep -c '^all_gather_v  *2  *2 ' "$dir/new/table")" = 1 ] || fail "two rules: $(cat "$dir/new/table")"
 TT_TUNING=$dir/new/table "$TUTTI" bench all_gather_v --transport tcp --sizes 8 --iterations 5 | grep -q all_gather_v || fail "bench with the table"
 
+# Blocks as long as that are not measured: the rules stay.
+TT_TUNING=$dir/new/table "$TUTTI" tune --world 2 --only all_gather_v --sizes 4M >/dev/null || fail "no size"
+[ "$(grep -c '^all_gather_v  *2  *2 ' "$dir/new/table")" = 1 ] || fail "rules are gone: $(cat "$dir/new/table")"
+
 echo nonsense >"$dir/bad"
 code=0
 text=$(TT_TUNING=$dir/bad "$TUTTI" bench barrier --transport tcp --iterations 5 2>&1) || code=$?
 [ $code = 1 ] || fail "a bad table: exit code $code"
 echo "$text" | grep -q "$dir/bad, line 1: expected 5 columns" || fail "a bad table: $text"
 
-for flags in "--world 1" "--transport shm" "--sizes 8,4" "--sizes x" "--nothing" "word"; do
+for flags in "--world 1" "--transport shm" "--sizes 8,4" "--sizes x" "--nothing" "word" "--only none" "--only barrier,none" "--only send_recv" "--only ,"; do
     code=0
     # shellcheck disable=SC2086  # words of flags
     "$TUTTI" tune $flags >/dev/null 2>&1 || code=$?
