@@ -51,6 +51,7 @@ void tt__group_free(tt_group *group) {
     free(group->alone.messages);
     free(group->alone.lists);
     free(group->offsets);
+    free(group->by_host);
     free(group->areas);
     free(group->bases);
     free(group->ranks);

@@ -21,6 +21,13 @@ static int count_on_host(const tt_group *group, int r, int end) {
     return n;
 }
 
+static int first_on_host(const tt_group *group, int r) {
+    int first = 0;
+    while (host_of(group, first) != host_of(group, r))
+        first++;
+    return first;
+}
+
 /* Ranks on every host, 0 if they differ; *most: on the fullest. */
 static int ranks_a_host(const tt_group *group, int *most) {
     int each = count_on_host(group, 0, group->size);
@@ -59,11 +66,26 @@ static bool blocks_are_subtrees(int n, int each) {
     return !memcmp(whole, composed, (size_t)n * sizeof *whole);
 }
 
-static bool hosts_are_blocks(const tt_group *group, int each) {
+/* by_host and place, of `each` ranks a host. */
+static tt_status order_by_host(tt_group *group, int each) {
+    int n = group->size, hosts = 0;
+    if (!(group->by_host = calloc(2 * (size_t)n, sizeof *group->by_host)))
+        return tt__fail(TT_ERR_MEMORY, "no memory for the hosts of %d ranks", n);
+    group->place = group->by_host + n;
+    for (int r = 0; r < n; r++) {
+        int number = count_on_host(group, r, r), first = first_on_host(group, r);
+        group->place[r] = number ? group->place[first] + number : hosts++ * each;
+        group->by_host[group->place[r]] = r;
+    }
+    return TT_OK;
+}
+
+/* Numbered host by host. */
+static bool hosts_are_blocks(const tt_group *group) {
+    bool blocks = true;
     for (int r = 0; r < group->size; r++)
-        if (host_of(group, r) != host_of(group, r / each * each))
-            return false;
-    return true;
+        blocks &= group->place[r] == r;
+    return blocks;
 }
 
 static tt_group *make_inner(tt_group *group, uint32_t bit, const int *members, int n) {
@@ -111,14 +133,13 @@ tt_status tt__make_inner_groups(tt_group *group) {
     share_memory(group->local, group, members);
     if (!each)
         return TT_OK;
-    int mine = count_on_host(group, group->rank, group->rank);
+    TT__TRY(order_by_host(group, each));
     n = 0;
-    for (int r = 0; r < group->size; r++)
-        if (count_on_host(group, r, r) == mine)
-            members[n++] = r;
+    for (int at = group->place[group->rank] % each; at < group->size; at += each)
+        members[n++] = group->by_host[at];
     if (!(group->cross = make_inner(group, CROSS_BIT, members, n)))
         return tt_last_status();
     group->cross->spin = group->local->spin;
-    group->subtrees = hosts_are_blocks(group, each) && blocks_are_subtrees(group->size, each);
+    group->subtrees = hosts_are_blocks(group) && blocks_are_subtrees(group->size, each);
     return TT_OK;
 }

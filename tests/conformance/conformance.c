@@ -1,6 +1,7 @@
 /* The conformance suite's program: conformance BACKEND TRANSPORT [WORLD...]
  *
- * TRANSPORT is shm, tcp, or both: shared memory inside two pretended hosts, TCP between them. Other back ends take "-". */
+ * TRANSPORT is shm, tcp, both: shared memory inside two pretended hosts, TCP between them, or interleaved: the same, where ranks alternate between
+ * the hosts. Other back ends take "-". */
 #include "conformance.h"
 
 #include <time.h>
@@ -37,14 +38,14 @@ static unsigned char *memory(void) {
 
 static ctx open_ctx(tt_store *store, int rank, int world) {
     ctx c = {.rank = rank, .world = world, .native = !strcmp(backend, "native")};
-    if (!strcmp(transport, "both")) {
-        CHECK(!setenv("TT_HOST_ID", rank < (world + 1) / 2 ? "left" : "right", 1));
-    }
+    bool interleaved = !strcmp(transport, "interleaved"), hosts = interleaved || !strcmp(transport, "both");
+    bool left = interleaved ? rank % 2 : rank < (world + 1) / 2;
+    CHECK(!hosts || !setenv("TT_HOST_ID", left ? "left" : "right", 1));
     CHECK_OK(tt_init_process_group(&c.group, .backend = backend, .store = store, .rank = rank, .world_size = world,
                                    .timeout_ms = 40000,
-                                   .transport = !c.native                    ? NULL
-                                                : !strcmp(transport, "both") ? "auto"
-                                                                             : transport));
+                                   .transport = !c.native ? NULL
+                                                : hosts   ? "auto"
+                                                          : transport));
     CHECK(tt_get_rank(c.group) == rank && tt_get_world_size(c.group) == world);
     CHECK(!strncmp(backend, tt_get_backend(c.group), strlen(tt_get_backend(c.group))));
     for (int i = 0; i < 2; i++) {

@@ -42,6 +42,7 @@ static struct {
     tt__peer peers[MAX_RANKS];
     int all[MAX_RANKS];
     tt_group groups[MAX_RANKS], local[MAX_RANKS], cross[MAX_RANKS];
+    int by_host[MAX_RANKS], place[MAX_RANKS];
     int local_ranks[MAX_RANKS][MAX_RANKS], cross_ranks[MAX_RANKS][MAX_RANKS];
     tt_work *works[MAX_WORKS]; /* not done */
     int work_count;
@@ -278,6 +279,8 @@ static void make_world(int ranks, int hosts, bool in_turn) {
     for (int r = 0; r < ranks; r++) {
         sim.all[r] = r;
         sim.peers[r].host = in_turn ? r % hosts : r / each;
+        sim.place[r] = in_turn ? r % hosts * each + r / hosts : r;
+        sim.by_host[sim.place[r]] = r;
         make_group(&sim.groups[r], r, ranks, sim.all, 1);
     }
     for (int r = 0; r < ranks && hosts > 1; r++) {
@@ -290,6 +293,8 @@ static void make_world(int ranks, int hosts, bool in_turn) {
         make_group(&sim.cross[r], host, hosts, sim.cross_ranks[r], 300 + (uint32_t)number);
         sim.groups[r].local = &sim.local[r];
         sim.groups[r].cross = &sim.cross[r];
+        sim.groups[r].by_host = sim.by_host;
+        sim.groups[r].place = sim.place;
         sim.groups[r].subtrees = !in_turn && (each & (each - 1)) == 0;
     }
 }

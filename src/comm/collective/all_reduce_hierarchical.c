@@ -6,8 +6,8 @@
  *                          what does not divide by L goes with the last part
  *   steps between hosts    those of the all_reduce among H
  *   bytes between hosts    what that sends for n, a host; not L times as much
- * Only where the one summation order joins the ranks of a host first (group->subtrees). Averages scale the leaves before anything is joined. Not for f16 and bf16: they would be
- * rounded twice. */
+ * Only where the one summation order joins the ranks of a host first (group->subtrees). Averages scale the leaves before anything is joined. f16 and bf16
+ * are all_reduce_hierarchical_halves.c's. */
 #include "comm/collective/hierarchical.h"
 #include "comm/collective/message_algorithms.h"
 #include "comm/collective/partial.h"
@@ -99,6 +99,8 @@ static int stage_after(const tt_work *work) {
 }
 
 static tt__next next(tt_work *work) {
+    if (work->call.dtype == TT_F16 || work->call.dtype == TT_BF16)
+        return tt__all_reduce_hierarchical_halves(work);
     if (work->stage == BEGIN && begin(work))
         return TT__NEXT_FAILED;
     if (work->stage >= END)
@@ -109,9 +111,5 @@ static tt__next next(tt_work *work) {
     return step;
 }
 
-static bool serves(const tt_group *group, const tt_call *call) {
-    return tt__has_hosts(group) && group->subtrees && call->dtype != TT_F16 && call->dtype != TT_BF16;
-}
-
-const tt__algorithm tt__all_reduce_hierarchical = {"hierarchical", TT_OP_ALL_REDUCE, .children = true, .serves = serves,
-                                                   .next = next};
+const tt__algorithm tt__all_reduce_hierarchical = {"hierarchical", TT_OP_ALL_REDUCE, .children = true,
+                                                   .serves = tt__serves_subtrees, .next = next};

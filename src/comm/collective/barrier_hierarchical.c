@@ -16,10 +16,5 @@ static tt__next next(tt_work *work) {
     return stage <= LEAVE ? tt__leg(work, work->group->local, barrier) : TT__NEXT_DONE;
 }
 
-static bool serves(const tt_group *group, const tt_call *call) {
-    (void)call;
-    return tt__has_hosts(group);
-}
-
-const tt__algorithm tt__barrier_hierarchical = {"hierarchical", TT_OP_BARRIER, .children = true, .serves = serves,
-                                                .next = next};
+const tt__algorithm tt__barrier_hierarchical = {"hierarchical", TT_OP_BARRIER, .children = true,
+                                                .serves = tt__serves_hosts, .next = next};

@@ -25,10 +25,5 @@ static tt__next next(tt_work *work) {
     }
 }
 
-static bool serves(const tt_group *group, const tt_call *call) {
-    (void)call;
-    return tt__has_hosts(group);
-}
-
-const tt__algorithm tt__broadcast_hierarchical = {"hierarchical", TT_OP_BROADCAST, .children = true, .serves = serves,
-                                                  .next = next};
+const tt__algorithm tt__broadcast_hierarchical = {"hierarchical", TT_OP_BROADCAST, .children = true,
+                                                  .serves = tt__serves_hosts, .next = next};

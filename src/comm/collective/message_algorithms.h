@@ -10,13 +10,13 @@ enum { TT__DIRECT_RANKS = 64 };
 extern const tt__algorithm tt__barrier_dissemination, tt__barrier_hierarchical;
 extern const tt__algorithm tt__all_reduce_direct, tt__all_reduce_slices, tt__all_reduce_halving_doubling,
     tt__all_reduce_ring, tt__all_reduce_hierarchical, tt__all_reduce_coalesced_packed;
-extern const tt__algorithm tt__reduce_direct, tt__reduce_slices, tt__reduce_binomial;
-extern const tt__algorithm tt__reduce_scatter_direct, tt__reduce_scatter_halving;
+extern const tt__algorithm tt__reduce_direct, tt__reduce_slices, tt__reduce_binomial, tt__reduce_hierarchical;
+extern const tt__algorithm tt__reduce_scatter_direct, tt__reduce_scatter_halving, tt__reduce_scatter_hierarchical;
 extern const tt__algorithm tt__broadcast_direct, tt__broadcast_binomial, tt__broadcast_chain, tt__broadcast_scatter,
     tt__broadcast_hierarchical;
 extern const tt__algorithm tt__all_gather_direct, tt__all_gather_ring, tt__all_gather_bruck, tt__all_gather_doubling,
     tt__all_gather_hierarchical;
-extern const tt__algorithm tt__all_gather_v_direct, tt__all_gather_v_ring;
+extern const tt__algorithm tt__all_gather_v_direct, tt__all_gather_v_ring, tt__all_gather_v_hierarchical;
 extern const tt__algorithm tt__gather_direct, tt__gather_binomial, tt__scatter_direct, tt__scatter_binomial;
 extern const tt__algorithm tt__all_to_all_direct, tt__all_to_all_pairwise, tt__all_to_all_bruck;
 extern const tt__algorithm tt__all_to_all_v_direct, tt__all_to_all_v_pairwise;
