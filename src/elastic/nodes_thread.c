@@ -169,7 +169,7 @@ static tt_status take_card(talk *t, int k, const char *text) {
     tt__node *node = &t->nodes->of[k];
     tt__nodes_member other = {.node = k};
     const char *version, *hostname;
-    int trace, has_secret, demands_it;
+    int trace = 0, has_secret = 0, demands_it = 0;
     json_t *card = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
     if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}", "version", &version, "run_id",

@@ -11,10 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    SPIN_NS = 50 * 1000,
-    RECORD = 16 * 1024 /* the most that one TLS record holds */
-};
+enum { SPIN_NS = 50 * 1000 };
 
 tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server) {
     *stream = (tt__stream){.fd = fd, .ssl = tls ? tt__tls_connection(tls, fd, server) : NULL};
@@ -54,31 +51,10 @@ tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got)
     return TT__IO_FAILED;
 }
 
-/* Small pieces go into one record together. */
-static tt__io write_encrypted(tt__stream *stream, const struct iovec *pieces, int n, size_t *put) {
-    uint8_t record[RECORD];
-    size_t size = 0;
-    while (n && !pieces->iov_len) {
-        pieces++;
-        n--;
-    }
-    if (!n)
-        return TT__IO_DONE;
-    if (n == 1 || pieces->iov_len >= RECORD)
-        return tt__tls_write(stream->ssl, pieces->iov_base, pieces->iov_len, put);
-    for (int i = 0; i < n && size < RECORD; i++) {
-        size_t part = pieces[i].iov_len < RECORD - size ? pieces[i].iov_len : RECORD - size;
-        if (part)
-            memcpy(record + size, pieces[i].iov_base, part);
-        size += part;
-    }
-    return tt__tls_write(stream->ssl, record, size, put);
-}
-
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put) {
     *put = 0;
     if (stream->ssl)
-        return write_encrypted(stream, pieces, n, put);
+        return tt__tls_write(stream->ssl, pieces, n, put);
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)n};
     ssize_t sent;
     while ((sent = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR)
@@ -93,7 +69,16 @@ tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, s
     return TT__IO_FAILED;
 }
 
-size_t tt__stream_pending(const tt__stream *stream) { return stream->ssl ? tt__tls_pending(stream->ssl) : 0; }
+tt__io tt__stream_flush(tt__stream *stream) { return stream->ssl ? tt__tls_flush(stream->ssl) : TT__IO_DONE; }
+
+bool tt__stream_unsent(const tt__stream *stream) { return stream->ssl && tt__tls_unsent(stream->ssl); }
+
+bool tt__stream_pending(const tt__stream *stream) { return stream->ssl && tt__tls_pending(stream->ssl); }
+
+void tt__stream_hold(tt__stream *stream, bool on) {
+    if (stream->ssl)
+        tt__tls_hold(stream->ssl, on);
+}
 
 void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]) {
     memset(channel, 0, TT__MAC_SIZE);
@@ -154,6 +139,9 @@ tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t siz
         if (io != TT__IO_DONE)
             TT__TRY(go_on(stream, io, 0, deadline_ms));
     }
+    tt__io io;
+    while ((io = tt__stream_flush(stream)) != TT__IO_DONE)
+        TT__TRY(go_on(stream, io, 0, deadline_ms));
     return TT_OK;
 }
 

@@ -47,11 +47,20 @@ tt__io tt__stream_begin(tt__stream *stream);
 /* Read up to `size` bytes; *got > 0 if done. */
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got);
 
-/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. After TT__IO_WANT_WRITE the next call must begin with the same bytes. */
+/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. What an encrypted stream has taken may still be on its way:
+ * tt__stream_flush() until nothing is unsent. */
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put);
 
-/* Bytes that were received but not yet read, of which poll() knows nothing: read until this is 0 before waiting for the socket. */
-size_t tt__stream_pending(const tt__stream *stream);
+/* Go on sending what was taken. TT__IO_DONE: nothing is unsent; TT__IO_WANT_WRITE: again when the socket can be written to. */
+tt__io tt__stream_flush(tt__stream *stream);
+bool tt__stream_unsent(const tt__stream *stream);
+
+/* An encrypted stream may have received more than was read, of which poll() knows nothing: read until TT__IO_WANT_READ before waiting for the socket,
+ * or until nothing is pending. */
+bool tt__stream_pending(const tt__stream *stream);
+
+/* While on, reads take nothing more from the socket: what was received is soon read up. For who has read enough for now. */
+void tt__stream_hold(tt__stream *stream, bool on);
 
 /* A number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if plain. */
 void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);

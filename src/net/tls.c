@@ -17,28 +17,86 @@ struct tt__tls {
     uint8_t key[TT__MAC_SIZE];
 };
 
-/* ---- OpenSSL's view of a socket: its own raises SIGPIPE */
+/* ---- OpenSSL's view of a socket: its own raises SIGPIPE, and would be asked twice for each record of 16 KiB
+ *
+ * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits here. OpenSSL reads ahead as much.
+ * Only TLS's handshake writes straight to the socket. */
 
-static int fd_of(BIO *bio) { return (int)(intptr_t)BIO_get_data(bio); }
+enum {
+    RECORD = 16 * 1024, /* the most that a record holds, */
+    AROUND = 64,        /* and more than it has around that */
+    BURST = 8 * RECORD, /* what is encrypted or read at a time */
+    BURST_SIZE = BURST + 8 * AROUND
+};
+
+typedef struct wire {
+    int fd;
+    bool collects, held;
+    uint8_t *out; /* [at, size): unsent; NULL: nothing is */
+    size_t at, size, room;
+} wire;
 
 static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
 
+static wire *wire_of(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
+
+/* Room for `size` bytes more. */
+static bool make_room(wire *w, size_t size) {
+    if (w->size + size <= w->room)
+        return true;
+    uint8_t *more = realloc(w->out, w->size + size);
+    if (more) {
+        w->out = more;
+        w->room = w->size + size;
+    }
+    return more;
+}
+
+static void drop_sent(wire *w) {
+    free(w->out);
+    w->out = NULL;
+    w->at = w->size = w->room = 0;
+}
+
 static int socket_write(BIO *bio, const char *data, int size) {
-    ssize_t n = send(fd_of(bio), data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    wire *w = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
+    if (w->collects) {
+        if (!make_room(w, (size_t)size)) {
+            errno = ENOMEM;
+            return -1;
+        }
+        memcpy(w->out + w->size, data, (size_t)size);
+        w->size += (size_t)size;
+        return size;
+    }
+    ssize_t n = send(w->fd, data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && again(errno))
         BIO_set_retry_write(bio);
     return (int)n;
 }
 
 static int socket_read(BIO *bio, char *data, int size) {
-    ssize_t n = recv(fd_of(bio), data, (size_t)size, MSG_DONTWAIT);
+    const wire *w = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
+    if (w->held) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    ssize_t n = recv(w->fd, data, (size_t)size, MSG_DONTWAIT);
     if (n == 0)
         BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
     else if (n < 0 && again(errno))
         BIO_set_retry_read(bio);
     return (int)n;
+}
+
+static int socket_free(BIO *bio) {
+    wire *w = BIO_get_data(bio);
+    if (w)
+        free(w->out);
+    free(w);
+    return 1;
 }
 
 static long socket_control(BIO *bio, int command, long number, void *pointer) {
@@ -52,7 +110,8 @@ static long socket_control(BIO *bio, int command, long number, void *pointer) {
 static bool make_socket_method(tt__tls *tls) {
     tls->socket = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
     return tls->socket && BIO_meth_set_write(tls->socket, socket_write) &&
-           BIO_meth_set_read(tls->socket, socket_read) && BIO_meth_set_ctrl(tls->socket, socket_control);
+           BIO_meth_set_read(tls->socket, socket_read) && BIO_meth_set_ctrl(tls->socket, socket_control) &&
+           BIO_meth_set_destroy(tls->socket, socket_free);
 }
 
 /* ---- by secret */
@@ -153,8 +212,9 @@ static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
         return tt__fail(TT_ERR_MEMORY, "TLS: OpenSSL can't be set up: %s", openssl_reason());
     SSL_CTX_set_app_data(tls->context, tls);
     SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION);
-    SSL_CTX_set_mode(tls->context,
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_mode(tls->context, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(tls->context, 1);
+    SSL_CTX_set_default_read_buffer_len(tls->context, BURST_SIZE);
     /* Our protocols know themselves whether all was said, so an end without TLS's goodbye is an end like any other. */
     SSL_CTX_set_options(tls->context, SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
@@ -197,11 +257,14 @@ void *tt__tls_connection(tt__tls *tls, int fd, bool server) {
     ERR_clear_error();
     SSL *ssl = SSL_new(tls->context);
     BIO *bio = ssl ? BIO_new(tls->socket) : NULL;
-    if (!bio) {
+    wire *w = bio ? calloc(1, sizeof *w) : NULL;
+    if (!w) {
+        BIO_free(bio);
         SSL_free(ssl);
         return NULL;
     }
-    BIO_set_data(bio, (void *)(intptr_t)fd);
+    w->fd = fd;
+    BIO_set_data(bio, w);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl, bio, bio);
     if (server)
@@ -257,6 +320,7 @@ tt__io tt__tls_begin(void *ssl) {
     /* A side that does not speak TLS may leave so, too; but one that is just ending does, and another try may find its successor. */
     if (io == TT__IO_FAILED && errnum == ECONNRESET)
         return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
+    wire_of(ssl)->collects = io == TT__IO_DONE;
     return io;
 }
 
@@ -267,18 +331,97 @@ tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got) {
     return outcome(ssl, result, errno);
 }
 
-tt__io tt__tls_write(void *ssl, const void *data, size_t size, size_t *put) {
-    ERR_clear_error();
-    errno = 0;
-    int result = SSL_write_ex(ssl, data, size, put);
-    tt__io io = outcome(ssl, result, errno);
-    if (io != TT__IO_END)
-        return io;
-    tt__fail_errno(TT_ERR_NET, EPIPE, "writing to the connection");
-    return TT__IO_FAILED;
+tt__io tt__tls_flush(void *ssl) {
+    wire *w = wire_of(ssl);
+    while (w->at < w->size) {
+        ssize_t n = send(w->fd, w->out + w->at, w->size - w->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && again(errno))
+            return TT__IO_WANT_WRITE;
+        if (n < 0) {
+            tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");
+            return TT__IO_FAILED;
+        }
+        w->at += (size_t)n;
+    }
+    drop_sent(w);
+    return TT__IO_DONE;
 }
 
-size_t tt__tls_pending(const void *ssl) { return (size_t)SSL_pending(ssl); }
+/* Encrypt the next record of the pieces, from `*at` of the first on. Small pieces go into one record together. Returns how many bytes it holds. */
+static size_t next_record(const struct iovec **pieces, int *n, size_t *at, uint8_t together[RECORD],
+                          const void **data) {
+    size_t size = 0;
+    while (*n && size < RECORD) {
+        const char *from = (*pieces)->iov_base;
+        size_t left = (*pieces)->iov_len - *at, part = left < RECORD - size ? left : RECORD - size;
+        if (!size && (part == RECORD || *n == 1)) {
+            *data = from + *at;
+        } else if (part) {
+            memcpy(together + size, from + *at, part);
+            *data = together;
+        }
+        size += part;
+        *at += part;
+        if (part == left) {
+            ++*pieces;
+            --*n;
+            *at = 0;
+        }
+    }
+    return size;
+}
+
+static size_t size_of(const struct iovec *pieces, int n) {
+    size_t size = 0;
+    for (int i = 0; i < n; i++)
+        size += pieces[i].iov_len;
+    return size;
+}
+
+static tt__io encrypt(SSL *ssl, const struct iovec *pieces, int n, size_t *put) {
+    uint8_t together[RECORD];
+    const void *data = NULL;
+    for (size_t at = 0, size, written; *put < BURST; *put += size) {
+        if (!(size = next_record(&pieces, &n, &at, together, &data)))
+            break;
+        ERR_clear_error();
+        errno = 0;
+        int result = SSL_write_ex(ssl, data, size, &written);
+        int errnum = errno;
+        if (result == 1)
+            continue;
+        if (outcome(ssl, result, errnum) != TT__IO_FAILED)
+            tt__fail_errno(TT_ERR_NET, EPIPE, "writing to the connection");
+        return TT__IO_FAILED;
+    }
+    return TT__IO_DONE;
+}
+
+tt__io tt__tls_write(void *ssl, const struct iovec *pieces, int n, size_t *put) {
+    wire *w = wire_of(ssl);
+    *put = 0;
+    tt__io io = tt__tls_flush(ssl);
+    if (io != TT__IO_DONE)
+        return io;
+    size_t size = size_of(pieces, n), burst = size < BURST ? size : BURST;
+    if (!burst)
+        return TT__IO_DONE;
+    if (!make_room(w, burst + (burst / RECORD + 1) * AROUND)) {
+        tt__fail(TT_ERR_MEMORY, "no memory to encrypt %zu bytes", burst);
+        return TT__IO_FAILED;
+    }
+    if (encrypt(ssl, pieces, n, put) || tt__tls_flush(ssl) == TT__IO_FAILED)
+        return TT__IO_FAILED;
+    return TT__IO_DONE;
+}
+
+bool tt__tls_unsent(const void *ssl) { return wire_of(ssl)->out; }
+
+bool tt__tls_pending(const void *ssl) { return SSL_has_pending(ssl); }
+
+void tt__tls_hold(void *ssl, bool on) { wire_of(ssl)->held = on; }
 
 void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]) {
     static const char label[] = "EXPORTER-Channel-Binding"; /* RFC 9266 */

@@ -8,11 +8,14 @@
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);
 void tt__tls_connection_free(void *ssl);
 
-/* As tt__stream_begin(), _read() and _write() of one piece. */
+/* As the calls of streams. */
 tt__io tt__tls_begin(void *ssl);
 tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got);
-tt__io tt__tls_write(void *ssl, const void *data, size_t size, size_t *put);
-size_t tt__tls_pending(const void *ssl);
+tt__io tt__tls_write(void *ssl, const struct iovec *pieces, int n, size_t *put);
+tt__io tt__tls_flush(void *ssl);
+bool tt__tls_unsent(const void *ssl);
+bool tt__tls_pending(const void *ssl);
+void tt__tls_hold(void *ssl, bool on);
 void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]);
 
 #endif

@@ -78,7 +78,12 @@ static void flush(connection *c) {
         }
         c->sent += put;
     }
-    bool all = c->sent == out->size;
+    tt__io io = tt__stream_flush(&c->stream);
+    if (io == TT__IO_FAILED) {
+        close_connection(c);
+        return;
+    }
+    bool all = c->sent == out->size && io == TT__IO_DONE;
     if (all && out->size) {
         tt__bytes_clear(out, IDLE_BUFFER);
         c->sent = 0;
@@ -145,7 +150,8 @@ static bool say(connection *c) {
     tt__handshake *h = c->handshake;
     struct iovec words = {h->out, h->out_size};
     size_t put = 0;
-    bool said = !h->out_size || (tt__stream_write(&c->stream, &words, 1, &put) == TT__IO_DONE && put == h->out_size);
+    bool said = !h->out_size || (tt__stream_write(&c->stream, &words, 1, &put) == TT__IO_DONE && put == h->out_size &&
+                                 !tt__stream_unsent(&c->stream));
     h->out_size = 0;
     return said;
 }

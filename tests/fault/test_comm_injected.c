@@ -222,17 +222,19 @@ static int lives(tt_store *store, int rank, int world, void *arg) {
 
 enum { MEMORY = INJECT_MEMORY | INJECT_MAPPINGS, SOCKETS = INJECT_SOCKETS | INJECT_SYSTEM };
 
-static void play(scene scene) {
-    if (!hosts_wanted(scene.hosts))
+static void act(scene *scene, int (*body)(tt_store *store, int rank, int world, void *arg)) {
+    if (!hosts_wanted(scene->hosts))
         return;
-    if (scene.tls) {
+    if (scene->tls) {
         setenv("TT_TLS", "1", 1);
         setenv("TT_SECRET", "the secret of this test's job", 1);
     }
-    with_ranks(scene.world, lives, &scene);
+    with_ranks(scene->world, body, scene);
     unsetenv("TT_TLS");
     unsetenv("TT_SECRET");
 }
+
+static void play(scene scene) { act(&scene, lives); }
 
 static void on_one_host(void **state) {
     (void)state;
@@ -266,7 +268,7 @@ static void on_two_hosts(void **state) {
 static int whole_life(tt_store *store, int rank, int world, void *arg) {
     float *plain = calloc(LARGE, sizeof *plain);
     CHECK(plain);
-    hosts_enter(*(const enum hosts *)arg, rank);
+    hosts_enter(((const scene *)arg)->hosts, rank);
     inject_interruptions(3);
     tt_group *group = join_group(store, rank, world);
     for (int i = 0; i < LARGE; i++)
@@ -288,10 +290,9 @@ static int whole_life(tt_store *store, int rank, int world, void *arg) {
 
 static void pieces_and_interruptions_are_no_failures(void **state) {
     (void)state;
-    enum hosts played[] = {HOSTS_ONE, HOSTS_TCP};
-    for (int i = 0; i < 2; i++)
-        if (hosts_wanted(played[i]))
-            with_ranks(2, whole_life, &played[i]);
+    scene scenes[] = {{HOSTS_ONE, 2, false, 0, 0, 0}, {HOSTS_TCP, 2, false, 0, 0, 0}, {HOSTS_TCP, 2, true, 0, 0, 0}};
+    for (int i = 0; i < 3; i++)
+        act(&scenes[i], whole_life);
 }
 
 int main(void) {

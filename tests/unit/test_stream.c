@@ -84,6 +84,9 @@ static void *write_large(void *arg) {
         s->status = io == TT__IO_DONE ? TT_OK : TT_ERR_NET;
         done += a + b ? put : 0;
     }
+    for (tt__io io = TT__IO_WANT_WRITE; io == TT__IO_WANT_WRITE && !s->status;)
+        io = tt__stream_flush(&s->stream);
+    assert_false(tt__stream_unsent(&s->stream));
     return NULL;
 }
 
@@ -245,9 +248,9 @@ static const char make_certificates[] =
     "exec >log 2>&1; command -v openssl || exit 77; set -e\n"
     "new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2'\n"
     "for ca in ca other; do openssl req -x509 $new -subj /CN=$ca -keyout $ca.key -out $ca.pem; done\n"
-    "for who in ca:a ca:b other:c; do name=${who#*:} ca=${who%:*}\n"
+    "for who in ca:a:2 ca:b:2 other:c:2 ca:late:-1; do IFS=: read -r ca name days <<-.\n$who\n.\n"
     "  openssl req $new -subj /CN=$name -keyout $name.key -out $name.csr\n"
-    "  openssl x509 -req -in $name.csr -CA $ca.pem -CAkey $ca.key -CAcreateserial -days 2 -out $name.pem\n"
+    "  openssl x509 -req -in $name.csr -CA $ca.pem -CAkey $ca.key -CAcreateserial -days $days -out $name.pem\n"
     "done\n";
 
 static tt__tls *tls_with(const char *name) {
@@ -276,7 +279,7 @@ static void encrypted_by_certificates(void **state) {
         skip();
     }
     assert_int_equal(made, 0);
-    tt__tls *a = tls_with("a"), *b = tls_with("b"), *c = tls_with("c");
+    tt__tls *a = tls_with("a"), *b = tls_with("b"), *c = tls_with("c"), *late = tls_with("late");
     carries(a, b);
     side client, server;
     open_pair(&client, c, &server, a); /* of another CA */
@@ -288,6 +291,15 @@ static void encrypted_by_certificates(void **state) {
     both_greet(&client, &server);
     says(&client, TT_ERR_AUTH, "certificate");
     close_pair(&client, &server);
+    open_pair(&client, late, &server, a);
+    both_greet(&client, &server);
+    says(&server, TT_ERR_AUTH, "certificate has expired");
+    close_pair(&client, &server);
+    open_pair(&client, a, &server, late);
+    both_greet(&client, &server);
+    says(&client, TT_ERR_AUTH, "certificate has expired");
+    close_pair(&client, &server);
+    tt__tls_free(late);
     tt__tls *by_secret = tls_of(&ours);
     open_pair(&client, by_secret, &server, a);
     both_greet(&client, &server);

@@ -130,7 +130,7 @@ static bool say(tt__attempt *attempt) {
             return false;
         tt__handshake_sent(handshake, n);
     }
-    return true;
+    return !waits(attempt, tt__stream_flush(&attempt->stream));
 }
 
 static bool greet(tt__attempt *attempt) {

@@ -135,7 +135,6 @@ struct tt__link {
     tt__message *chunk;     /* NULL: none prepared */
     tt__frame chunk_header; /* written: chunk_sent of header and data */
     size_t chunk_sent, chunk_bytes;
-    bool chunk_tried; /* TLS was given its beginning, and wants the same bytes again */
     tt__readiness *readies, **readies_end;
     uint32_t ready_count;
     uint32_t eager_out; /* sent and not yet given back */

@@ -81,6 +81,12 @@ bool tt__link_pump(tt__link *link) {
     link->drained = false;
     while (!link->ended && n && moved < PUMP_MAX)
         moved += n = step(link);
+    if (n && tt__stream_pending(&link->stream)) { /* of which epoll will say nothing */
+        tt__stream_hold(&link->stream, true);
+        while (!link->ended && n)
+            moved += n = step(link);
+        tt__stream_hold(&link->stream, false);
+    }
     if (moved)
         link->heard_ms = link->messages->now_ms;
     return moved;

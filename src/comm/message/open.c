@@ -262,7 +262,10 @@ static tt_status link_up(joining *j, tt__attempt *attempt) {
     j->missing--;
     if (!attempt->target)
         j->expected--;
-    return tt__link_add_tcp(messages, rank, stream, attempt->where);
+    TT__TRY(tt__link_add_tcp(messages, rank, stream, attempt->where));
+    tt__link_flush(messages->links[rank]); /* what TLS has yet to send, or received already */
+    tt__link_pump(messages->links[rank]);
+    return TT_OK;
 }
 
 /* Link what is through; free what is through, broken, late, or not needed any more. */
@@ -319,7 +322,8 @@ static size_t gather(joining *j) {
         j->fds[n++] = (struct pollfd){.fd = a->stream.fd, .events = a->events};
     for (const tt__link *link = j->messages->active; link; link = link->next)
         if (link->tcp)
-            j->fds[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
+            j->fds[n++] = (struct pollfd){.fd = link->stream.fd,
+                                          .events = POLLIN | POLLRDHUP | (tt__link_wants_write(link) ? POLLOUT : 0)};
     return n;
 }
 
@@ -329,8 +333,11 @@ static tt_status act(joining *j) {
         if (j->fds[i++].revents)
             tt__attempt_go_on(a);
     for (tt__link *link = j->messages->active; link; link = link->next)
-        if (link->tcp && j->fds[i++].revents)
+        if (link->tcp && j->fds[i++].revents) {
             tt__link_pump(link);
+            if (tt__link_wants_write(link))
+                tt__link_flush(link);
+        }
     return j->fds[0].revents ? take_calls(j) : TT_OK;
 }
 

@@ -18,7 +18,7 @@ static void queue(tt__link *link, const void *data, size_t bytes) {
 }
 
 /* The chunk was begun: it has to be finished before anything else. */
-static bool inside_chunk(const tt__link *link) { return link->chunk && (link->chunk_sent || link->chunk_tried); }
+static bool inside_chunk(const tt__link *link) { return link->chunk && link->chunk_sent; }
 
 static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
 
@@ -57,7 +57,6 @@ static void prepare_chunk(tt__link *link) {
     size_t left = message->bytes - message->moved;
     link->chunk = message;
     link->chunk_sent = 0;
-    link->chunk_tried = false;
     link->chunk_bytes = left < TT__CHUNK ? left : TT__CHUNK;
     link->chunk_header = (tt__frame){.magic = TT__FRAME_MAGIC,
                                      .type = TT__FRAME_DATA,
@@ -130,7 +129,7 @@ static size_t write_once(tt__link *link) {
         n = queue_parts(link, parts);
         n += chunk_parts(link, parts + n);
     }
-    ssize_t sent = n ? link->ops->send(link, parts, n) : 0;
+    ssize_t sent = n || tt__stream_unsent(&link->stream) ? link->ops->send(link, parts, n) : 0;
     if (sent < 0) {
         break_off(link);
         return 0;
@@ -141,12 +140,12 @@ static size_t write_once(tt__link *link) {
     rest = advance_queue(link, rest);
     if (!chunk_first)
         advance_chunk(link, rest);
-    link->chunk_tried = link->stream.ssl && link->out_at == link->out.size;
     return (size_t)sent;
 }
 
 static bool something_waits(const tt__link *link) {
-    return !link->broken && (link->chunk || link->sending.first || link->out_at < link->out.size);
+    return !link->broken &&
+           (link->chunk || link->sending.first || link->out_at < link->out.size || tt__stream_unsent(&link->stream));
 }
 
 bool tt__link_flush(tt__link *link) {
