@@ -6,6 +6,7 @@
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
   sizes     no function above 80 lines, no file above 600
+  settings  the manual names every environment variable TT_* that is read
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries are read)
 """
@@ -137,6 +138,14 @@ def check_leftovers(name, text):
             yield name, number, "unfinished business belongs into an issue, not into the code"
 
 
+def check_settings(name, text, manual):
+    """Variables stand in the sources as strings of their own, however they are read."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for variable in re.findall(r'"(TT_[A-Z_]+)"', line):
+            if not variable.startswith("TT_ERR_") and not re.search(rf"\b{variable}\b", manual):
+                yield name, number, f"no manual page names {variable}"
+
+
 def public_functions(text):
     return set(re.findall(r"^TT_API\b[^;]*?\b(tt_\w+)\s*\(", strip_comments(text), flags=re.M))
 
@@ -168,7 +177,11 @@ def source_findings():
         if path.stem != "tutti":
             yield from check_layers(name, text, LAYER_OF_HEADER.get(path.stem, path.stem))
         yield from check_documents(name, text)
-    for pattern in ("tests/**/*.c", "examples/*.c", "bench/**/*.c"):
+    manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
+    for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
+        for path in sorted(ROOT.glob(pattern)):
+            yield from check_settings(str(path.relative_to(ROOT)), path.read_text(), manual)
+    for pattern in ("plugins/**/*.c", "plugins/**/*.cc", "tests/**/*.c", "examples/**/*.c", "bench/**/*.c"):
         for path in sorted(ROOT.glob(pattern)):
             name, text = str(path.relative_to(ROOT)), path.read_text()
             yield from check_sizes(name, text)

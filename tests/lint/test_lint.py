@@ -52,6 +52,12 @@ class Quiet(unittest.TestCase):
         self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [5])
 
 
+class Settings(unittest.TestCase):
+    def test_a_variable_must_be_in_the_manual(self):
+        text = 'x = getenv("TT_ONE");\ny = option(a, "TT_TWO");\nfail("TT_THREE is wrong");\nname("TT_ERR_PEER");\n'
+        self.assertEqual(lines(lint.check_settings("x", text, ".BR TT_ONE \" \" TT_TWO_TIMES")), [2])
+
+
 class Documents(unittest.TestCase):
     def test_one_comment_covers_its_paragraph(self):
         text = "/* Both. */\nTT_API int tt_a(void);\nTT_API int tt_b(void);\n\nTT_API int tt_c(void);\n"
