@@ -21,12 +21,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 4096, MAX_NODES = 4096, SETTLE_MS = 1000, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 /* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
 enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
 
-static const double default_grace_s = 30;
+static const double default_settle_s = 1, default_grace_s = 30;
 
 static int help(void) {
     printf(
@@ -68,6 +68,7 @@ static int help(void) {
         "  -m, --module                 PROGRAM is a Python module\n"
         "  --no-python                  never start PROGRAM with python3\n"
         "  --max-restarts 0             restarts are not supported yet\n"
+        "  --settle-period SECONDS      from a rank's failure to the others' SIGTERM (default %g)\n"
         "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
         "  --trace FILE                 when the job ends, write the last calls of every rank as a trace for "
         "Perfetto\n"
@@ -87,10 +88,10 @@ static int help(void) {
         "PET_NPROC_PER_NODE and so on give\n"
         "defaults. A script NAME.py without its run bit is started with python3 -u ($PYTHON_EXEC chooses another).\n"
         "\n"
-        "When a rank fails, the others have a second to end by themselves, then get SIGTERM and at last SIGKILL. "
+        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. "
         "The report on stderr\n"
         "names the rank that failed first and why; the exit code is that rank's, 128 + N for signal N.\n",
-        TT_STORE_DEFAULT_PORT, default_grace_s);
+        TT_STORE_DEFAULT_PORT, default_settle_s, default_grace_s);
     return TT__EXIT_OK;
 }
 
@@ -274,16 +275,18 @@ static tt_status name_job(tt__job *job, struct meeting_place *place, const tt__r
     return TT_OK;
 }
 
-static tt_status read_grace(tt__job *job, const tt__run_flags *flags) {
-    double seconds = default_grace_s;
-    if (flags->grace_period)
-        TT__TRY(tt__parse_f64("--grace-period", flags->grace_period, &seconds));
+static tt_status read_period(const char *name, const char *text, double seconds, int64_t *ms) {
+    if (text)
+        TT__TRY(tt__parse_f64(name, text, &seconds));
     if (seconds < 0 || seconds > 86400)
-        return tt__fail(TT_ERR_INVALID, "--grace-period: expected seconds from 0 to 86400, got \"%s\"",
-                        flags->grace_period);
-    job->grace_ms = (int64_t)(seconds * 1000);
-    job->settle_ms = SETTLE_MS;
+        return tt__fail(TT_ERR_INVALID, "%s: expected seconds from 0 to 86400, got \"%s\"", name, text);
+    *ms = (int64_t)(seconds * 1000);
     return TT_OK;
+}
+
+static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
+    TT__TRY(read_period("--settle-period", flags->settle_period, default_settle_s, &job->settle_ms));
+    return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
 }
 
 static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
@@ -304,7 +307,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
     TT__TRY(find_meeting_place(job, place, flags));
-    TT__TRY(read_grace(job, flags));
+    TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
     if (flags->module && flags->no_python)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");

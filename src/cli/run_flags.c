@@ -34,6 +34,7 @@ static const struct flag flags_table[] = {
     {"rdzv-conf", 0, VALUE, FIELD(rdzv_conf), NULL},
     {"max-restarts", 0, VALUE, FIELD(max_restarts), NULL},
     {"role", 0, VALUE, FIELD(role), NULL},
+    {"settle-period", 0, VALUE, FIELD(settle_period), NULL},
     {"grace-period", 0, VALUE, FIELD(grace_period), NULL},
     {"trace", 0, VALUE, FIELD(trace), NULL},
     {"secret-file", 0, VALUE, FIELD(secret_file), NULL},
