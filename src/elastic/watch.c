@@ -21,10 +21,10 @@ typedef struct seat {
 
 /* A connection. */
 typedef struct caller {
-    int fd;                                  /* -1: free */
-    int seat;                                /* of a rank; -1: a reader */
-    enum { LISTENS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
-    int next;                                /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
+    int fd;                                        /* -1: free */
+    int seat;                                      /* of a rank; -1: a reader */
+    enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
+    int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
 } caller;
 
 struct tt__watch {
@@ -222,9 +222,11 @@ static void hang_up(tt__watch *watch, int which) {
     close_fd(&c->fd);
 }
 
-static void take_callers(tt__watch *watch) {
+/* Whether anybody came. */
+static bool take_callers(tt__watch *watch) {
     int fd;
-    while ((fd = tt__job_socket_accept(watch->listener)) >= 0) {
+    bool any = false;
+    for (; (fd = tt__job_socket_accept(watch->listener)) >= 0; any = true) {
         int which = 0;
         while (which < MAX_CALLERS && watch->callers[which].fd >= 0)
             which++;
@@ -234,6 +236,7 @@ static void take_callers(tt__watch *watch) {
         }
         watch->callers[which] = (caller){.fd = fd, .seat = -1};
     }
+    return any;
 }
 
 /* One packet; false if the connection is over. */
@@ -248,19 +251,19 @@ static bool hear(tt__watch *watch, int which) {
     close_fd(&memory);
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)
         return false;
-    c->reader = WAITS;
-    if (!watch->job.asked || watch->job.asked(watch->job.user))
-        begin_answer(watch, which);
+    c->reader = ASKS;
     return true;
 }
 
-void tt__watch_serve(tt__watch *watch) {
+/* False: somebody new came, who may have said something already. */
+static bool hear_all(tt__watch *watch) {
     struct epoll_event events[64];
+    bool all = true;
     int n = epoll_wait(watch->epoll, events, sizeof events / sizeof *events, 0);
     for (int i = 0; i < n; i++) {
         int which = (int)events[i].data.u32;
         if (which == LISTENER) {
-            take_callers(watch);
+            all = !take_callers(watch);
             continue;
         }
         if (watch->callers[which].fd >= 0 && events[i].events & EPOLLOUT)
@@ -268,4 +271,17 @@ void tt__watch_serve(tt__watch *watch) {
         if (events[i].events & ~(uint32_t)EPOLLOUT && !hear(watch, which))
             hang_up(watch, which);
     }
+    return all;
+}
+
+/* First everybody is heard: a rank that has ended has handed in its memory before, and a reader is to see both. */
+void tt__watch_serve(tt__watch *watch) {
+    while (!hear_all(watch))
+        ;
+    for (int i = 0; i < MAX_CALLERS; i++)
+        if (watch->callers[i].fd >= 0 && watch->callers[i].reader == ASKS) {
+            watch->callers[i].reader = WAITS;
+            if (!watch->job.asked || watch->job.asked(watch->job.user))
+                begin_answer(watch, i);
+        }
 }
