@@ -94,6 +94,7 @@ endfunction()
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
+# `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one takes.
 # Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder), TT_TIMEOUT (seconds until they are ended).
 function(tt_test_folder label timeout)
   file(GLOB programs CONFIGURE_DEPENDS *.c)

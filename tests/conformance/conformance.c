@@ -42,7 +42,7 @@ static ctx open_ctx(tt_store *store, int rank, int world) {
     bool left = interleaved ? rank % 2 : rank < (world + 1) / 2;
     CHECK(!hosts || !setenv("TT_HOST_ID", left ? "left" : "right", 1));
     CHECK_OK(tt_init_process_group(&c.group, .backend = backend, .store = store, .rank = rank, .world_size = world,
-                                   .timeout_ms = 40000,
+                                   .timeout_ms = 2 * PATIENCE_MS, .heartbeat_ms = CALM_MS,
                                    .transport = !c.native ? NULL
                                                 : hosts   ? "auto"
                                                           : transport));

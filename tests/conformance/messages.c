@@ -133,7 +133,7 @@ void test_batch(ctx *c) {
 }
 
 void test_monitored_barrier(ctx *c) {
-    CHECK_OK(tt_monitored_barrier(c->group, .timeout_ms = 20000));
+    CHECK_OK(tt_monitored_barrier(c->group, .timeout_ms = PATIENCE_MS));
     CHECK_OK(tt_barrier(c->group));
     CHECK_OK(tt_monitored_barrier(c->group));
 }

@@ -8,7 +8,7 @@ int main(int argc, char **argv) {
     tt_group *group = NULL, *odd = NULL;
     float sum = 1;
     int rc = EXIT_FAILURE;
-    if (argc != 2 || tt_init_process_group(&group, .backend = argv[1], .timeout_ms = 30000))
+    if (argc != 2 || tt_init_process_group(&group, .backend = argv[1], .timeout_ms = 100000))
         goto out;
     if (tt_all_reduce(group, &sum, 1, TT_F32, TT_SUM) || tt_group_split(group, tt_get_rank(group) % 2, 0, &odd) ||
         tt_barrier(odd))

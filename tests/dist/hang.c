@@ -2,7 +2,7 @@
  *   stop     stops itself
  *   kill     kills itself
  *   away     never calls
- *   late     comes to each of CALLS more calls a millisecond late; then as "away"
+ *   late     comes to each of CALLS more calls some milliseconds late; then as "away"
  *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
  *   finish   nothing: all end well
  * A rank whose call fails stays for the grace period. */
@@ -50,7 +50,7 @@ static tt_status run(tt_group *world, int calls, const char *what, int rank) {
     if (!status)
         status = call(world, calls, 0);
     if (!status && !strcmp(what, "late"))
-        status = call(world, calls, mine ? 1000 : 0);
+        status = call(world, calls, mine ? 4000 : 0);
     if (!status)
         status = mine ? misbehave(world, pair, what) : call(world, 1, 0);
     tt_destroy_process_group(pair);

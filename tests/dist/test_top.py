@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import random
 import re
 import signal
 import socket
@@ -14,8 +15,20 @@ import unittest
 
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
-DEADLINE = 15
+DEADLINE = 0.4 * float(os.environ["TT_TIMEOUT"])
 CALLS = 1500
+
+
+def free_port():
+    """Below the ports that the system gives to whoever asks for any, which may be taken again at once."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 def tutti(*argv, check=True):
@@ -144,7 +157,7 @@ class Top(unittest.TestCase):
             look = job.top(waits(0, 2, after=400))
             group = look["groups"][0]
             self.assertEqual((group["ranks"], group["last_rank"]), ("0-2", 1))
-            self.assertGreater(group["last_count"], 190)
+            self.assertGreater(group["last_count"], 100)  # who loses the CPU for longer than rank 1 is late is the last, and rightly named
             self.assertGreater(group["late_usec"], 200)
             self.assertRegex(job.text(), r"group 0-2: rank 1 came last in \d+ of the last \d+ calls")
 
@@ -162,9 +175,10 @@ class Top(unittest.TestCase):
         self.assertIn("shares no memory", done.stderr)
 
     def test_which_job(self):
-        with Job("away", 0, flags=["--rdzv-id=some-job-of-mine"]) as job:
+        name = f"job-{os.getpid()}"
+        with Job("away", 0, flags=[f"--rdzv-id={name}"]) as job:
             job.top(waits(1, 2))
-            self.assertIn("ranks 1-2 wait for rank 0", tutti("top", "--once", "some-job-of-mine").stdout)
+            self.assertIn("ranks 1-2 wait for rank 0", tutti("top", "--once", name).stdout)
         done = tutti("top", "--once", "no such job", check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such job", done.stderr)
@@ -218,9 +232,7 @@ class Nodes(unittest.TestCase):
     """Two launchers on one host are two nodes: each shows the ranks of both."""
 
     def start(self, what, rank, per_node=((), ())):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         argv = [TUTTI, "run", "--nnodes=2", "--nproc-per-node=2", f"--master-port={port}", "--grace-period=0.2"]
         self.launchers = [subprocess.Popen([*argv, f"--node-rank={node}", *per_node[node], HANG, str(CALLS), what,
                                             str(rank)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -291,8 +303,8 @@ class Trace(unittest.TestCase):
             tutti("trace", str(job.process.pid), "-o", self.path)
         events, _ = self.read(3)
         self.assertGreater(len(events["s"]), 400)
-        # Rank 0 is a millisecond late; who loses the CPU for longer than that is the last then, and rightly named.
-        self.assertGreater(sum(e["pid"] == 0 for e in events["s"]), 0.6 * len(events["s"]))
+        # As above.
+        self.assertGreater(sum(e["pid"] == 0 for e in events["s"]), 0.5 * len(events["s"]))
 
     def test_when_the_job_ends(self):
         job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", f"--trace={self.path}", HANG,

@@ -77,7 +77,7 @@ def run_on_a_terminal(*flags):
     except OSError:  # how a terminal says end of file
         pass
     os.close(parent)
-    return out, done.wait(60)
+    return out, done.wait(PATIENCE)
 
 
 def works_alone_with_a_progress_bar():

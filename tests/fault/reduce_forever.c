@@ -1,13 +1,16 @@
-/* A rank that reduces until something fails, for test_run_ranks.c. */
+/* A rank that reduces until something fails, for test_run_ranks.c: reduce_forever HEARTBEAT_MS */
 #include <tutti/comm.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-int main(void) {
+int main(int argc, char **argv) {
     tt_group *world = NULL;
     float x = 1;
-    tt_status status = tt_init_process_group(&world, .timeout_ms = 60000, .heartbeat_ms = 500);
+    if (argc != 2)
+        return 2;
+    tt_status status = tt_init_process_group(&world, .timeout_ms = 60000, .heartbeat_ms = atoi(argv[1]));
     if (!status && !(status = tt_barrier(world))) {
         printf("rank %d is pid %d.\n", tt_get_rank(world), (int)getpid());
         fflush(stdout);

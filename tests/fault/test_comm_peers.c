@@ -17,7 +17,7 @@ typedef struct scene {
 
 static tt_group *join_watchful(tt_store *store, int rank, int world) {
     tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 30000,
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                    .heartbeat_ms = HEARTBEAT_MS));
     return group;
 }
@@ -48,7 +48,7 @@ static void be_victim(tt_store *store, tt_group *group, const scene *scene, floa
     CHECK_OK(tt_store_set(store, "victim", "", 0));
     if (scene->fault == KILLED_WITH_CHILD) {
         static const char *const over[] = {"learned/0"};
-        tt_store_wait(store, over, 1, 10000);
+        tt_store_wait(store, over, 1, PATIENCE_MS);
         _exit(0);
     }
     if (scene->fault == EXITED)
@@ -94,6 +94,8 @@ static int64_t learned_ns(tt_store *store, int rank) {
     return ns;
 }
 
+static int64_t limit_ms(fault fault) { return (fault == STOPPED ? HEARTBEAT_MS + 500 : 1000) + leeway_ms(); }
+
 /* Strike, and see when the others learned of it. */
 static void play(int world, scene scene) {
     static const char *const under_way[] = {"victim"};
@@ -101,9 +103,9 @@ static void play(int world, scene scene) {
     tt_store *store = NULL;
     start_ranks(&ranks, world, body, &scene);
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
-    assert_int_equal(tt_store_wait(store, under_way, 1, 20000), TT_OK);
+    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
     pid_t victim = ranks.pid[scene.victim];
-    int64_t struck = tt__now_ns(), limit = (scene.fault == STOPPED ? HEARTBEAT_MS + 500 : 1000) * INT64_C(1000000);
+    int64_t struck = tt__now_ns(), limit = limit_ms(scene.fault) * 1000000;
     if (scene.fault != EXITED)
         kill(victim, scene.fault == STOPPED ? SIGSTOP : SIGKILL);
     for (int r = 0; r < world; r++)
@@ -149,7 +151,7 @@ static void frozen_ranks_are_named(void **state) {
 /* A pause shorter than the heartbeat is none of our business. */
 static int paused_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
-    tt_group *group = join_watchful(store, rank, world);
+    tt_group *group = join_group(store, rank, world); /* with a long heartbeat: the pause may last longer than meant */
     if (rank == 1) {
         char pid[24];
         int n = snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -213,10 +215,11 @@ static int joining_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = NULL;
     if (rank == world - 1) {
         static const char *const keys[] = {"tutti/0/1/rank/0"};
-        CHECK_OK(tt_store_wait(store, keys, 1, 10000));
+        CHECK_OK(tt_store_wait(store, keys, 1, PATIENCE_MS));
         _exit(0);
     }
-    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 700) ==
+    CHECK_OK(tt_store_barrier(store, "both", world - 1, PATIENCE_MS)); /* so that neither is late for the other */
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 2000) ==
           TT_ERR_TIMEOUT);
     CHECK_TEXT("rank 2 of 3 did not join within");
     CHECK(!group);
@@ -255,11 +258,11 @@ static int doorstep_body(tt_store *store, int rank, int world, void *arg) {
             raise(SIGSTOP);
         _exit(0);
     }
-    CHECK_OK(tt_store_wait(store, go, 1, 20000));
+    CHECK_OK(tt_store_wait(store, go, 1, PATIENCE_MS));
     int64_t start = tt__now_ms();
-    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                 .heartbeat_ms = HEARTBEAT_MS) == TT_ERR_PEER);
-    CHECK(!group && tt__now_ms() - start < (scene->fault == STOPPED ? HEARTBEAT_MS + 500 : 1000));
+    CHECK(!group && tt__now_ms() - start < limit_ms(scene->fault));
     snprintf(who, sizeof who, "rank %d (pid ", scene->victim);
     CHECK_TEXT(who);
     CHECK_TEXT(scene->fault == STOPPED ? "is frozen" : "ended while joining");
@@ -273,7 +276,7 @@ static void play_doorstep(doorstep scene) {
     tt_store *store = NULL;
     start_ranks(&ranks, WORLD, doorstep_body, &scene);
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
-    assert_int_equal(tt_store_wait(store, under_way, 1, 20000), TT_OK);
+    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
     siginfo_t info;
     int how = scene.fault == STOPPED ? WSTOPPED : WEXITED;
     assert_int_equal(waitid(P_PID, (id_t)ranks.pid[scene.victim], &info, how | (scene.reaped ? 0 : WNOWAIT)), 0);

@@ -14,8 +14,7 @@
 enum {
     WORLD = 3,
     VICTIM = 2,
-    HEARTBEAT_MS = 800,
-    JOIN_MS = 20000,
+    HEARTBEAT_MS = 2500, /* where silence is what is tested */
     SLACK_MS = 1000,
     MAX_BYTES = 100000,
     CALM_BYTES = 1000
@@ -33,6 +32,7 @@ typedef struct testimony {
 typedef struct scene {
     int relay_port;
     int calls; /* then leave; 0: until one fails */
+    int64_t heartbeat_ms;
     bool tls;
     size_t max_bytes;
     uint64_t state;
@@ -66,7 +66,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
         CHECK(!setenv("TT_TLS", "1", 1) && !setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1));
     inject_relay(scene->relay_port, tt_store_port(store), rank);
     tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
-                                             .timeout_ms = JOIN_MS, .heartbeat_ms = HEARTBEAT_MS);
+                                             .timeout_ms = PATIENCE_MS, .heartbeat_ms = scene->heartbeat_ms);
     if (!status)
         status = tt_barrier(group);
     atomic_store(&mine->under_way, 1);
@@ -125,14 +125,14 @@ static bool rightly_named(const scene *scene, int64_t struck, int64_t limit_ms) 
         const testimony *told = &scene->told[r];
         bool named = r == VICTIM ? strstr(told->text, "rank 0 ") || strstr(told->text, "rank 1 ")
                                  : strstr(told->text, "rank 2 ") != NULL;
-        if (told->status != TT_ERR_PEER || !named || told->returned_ns - struck > limit_ms * 1000000)
+        if (told->status != TT_ERR_PEER || !named || told->returned_ns - struck > (limit_ms + leeway_ms()) * 1000000)
             return false;
     }
     return true;
 }
 
 static scene new_scene(long number) {
-    scene scene = {.max_bytes = MAX_BYTES, .state = storm_case(number)};
+    scene scene = {.max_bytes = MAX_BYTES, .heartbeat_ms = CALM_MS, .state = storm_case(number)};
     scene.told = mmap(NULL, WORLD * sizeof *scene.told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene.told != MAP_FAILED);
     return scene;
@@ -176,6 +176,8 @@ static void broken_is_named(relay_how how, long fallback, int64_t limit_ms) {
         scene scene = new_scene(i);
         if (storm_skips(i))
             continue;
+        if (how == RELAY_STALL)
+            scene.heartbeat_ms = HEARTBEAT_MS;
         int64_t struck = play(&scene, RELAY_FORWARD, how, VICTIM, amount);
         if (!rightly_named(&scene, struck, limit_ms)) {
             print_testimony(&scene, struck);
@@ -206,6 +208,7 @@ static void wrong_bits(void **state) {
         scene scene = new_scene(i);
         scene.tls = i % 2;
         scene.calls = 40;
+        scene.heartbeat_ms = HEARTBEAT_MS;
         if (storm_skips(i))
             continue;
         int64_t struck = play(&scene, RELAY_FORWARD, RELAY_FLIP, VICTIM, (int64_t)storm_below(&random, 2000));

@@ -94,7 +94,7 @@ static void signals_are_passed_on(void **state) {
 static void ctrl_c_comes_once(void **state) {
     (void)state;
     static const char script[] =
-        "trap 'echo caught' INT; echo ready; i=0; while test $i -lt 20; do i=$((i+1)); sleep 0.02; done";
+        "trap 'echo caught; c=1' INT; echo ready; i=0; while test $i -lt 20; do i=$((i+${c:-0})); sleep 0.02; done";
     process *p = calloc(1, sizeof *p);
     assert_non_null(p);
     p->fds[1] = -1;
@@ -166,8 +166,10 @@ static void ignored_signals_stay_ignored(void **state) {
 
 static void survivors_are_stopped(void **state) {
     (void)state;
-    process *p = start_job("--grace-period=0.1",
-                           "if test $RANK = 1; then exit 9; fi; trap '' TERM; while :; do sleep 1000; done");
+    process *p =
+        start_job("--grace-period=0.1",
+                  "if test $RANK = 1; then while ! rm $TMPDIR/deaf 2>/dev/null; do sleep 0.02; done; exit 9; fi; "
+                  "trap '' TERM; : >$TMPDIR/deaf; while :; do sleep 1000; done");
     process_finish(p);
     assert_contains(p->text[1], "rank 1 failed first: exit code 9");
     assert_contains(p->text[1], "rank 0: killed by SIGKILL (signal 9), after tutti sent SIGKILL");
@@ -177,8 +179,10 @@ static void survivors_are_stopped(void **state) {
 
 static void survivors_may_end_by_themselves(void **state) {
     (void)state;
+    setenv("PET_SETTLE_PERIOD", "60", 1);
     process *p = start_job("--grace-period=30",
                            "if test $RANK = 1; then echo $$ >&2; exit 9; fi; trap 'echo told' TERM; exit 0");
+    unsetenv("PET_SETTLE_PERIOD");
     process_finish(p);
     assert_lacks(p->text[0], "told");
     assert_contains(p->text[1], "rank 0: exit code 0");
@@ -231,7 +235,7 @@ static void strangers_are_spared(void **state) {
     pid_t stranger = number_after(p, "stranger ");
     kill(number_after(p, "parent "), SIGKILL);
     process_expect(p, 1, "was killed: ending the job", 1);
-    int64_t deadline = process_now_ms() + PROCESS_DEADLINE_MS;
+    int64_t deadline = process_now_ms() + PATIENCE_MS;
     int status;
     while (waitpid(p->pid, &status, WNOHANG) == 0 && process_now_ms() < deadline)
         poll(NULL, 0, 5);

@@ -2,6 +2,7 @@
 """tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same rank, and lose nobody unnoticed."""
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -11,13 +12,20 @@ import time
 import unittest
 
 TUTTI = os.environ["TUTTI"]
-DEADLINE = 30
+DEADLINE = 0.6 * float(os.environ["TT_TIMEOUT"])
+STRICT = os.environ.get("TT_STRICT_TIMES", "0") not in ("", "0")  # else a busy machine may hold anybody up
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the ports that the system gives to whoever asks for any, which may be taken again at once."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 class Job:
@@ -92,7 +100,7 @@ class Nodes(unittest.TestCase):
 
     def test_a_lost_launcher_ends_the_job(self):
         for lost, left in ((0, 1), (1, 0)):
-            job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=1"])
+            job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=3"])
             for node in (0, 1):
                 job.wait_for_line(node, "ready")
             job.nodes[lost].kill()
@@ -103,14 +111,14 @@ class Nodes(unittest.TestCase):
             self.assertNotIn("failed first", err)
 
     def test_a_frozen_launcher_is_lost(self):
-        job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=1"])
+        job = Job(FOREVER, flags=["--rdzv-conf=heartbeat=3"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
         job.nodes[1].send_signal(signal.SIGSTOP)
         began = time.monotonic()
         _, err = job.nodes[0].communicate(timeout=DEADLINE)
-        self.assertLess(time.monotonic() - began, 10)
-        self.assertRegex(err, r"node 1 \(.*\) is lost: its launcher has been silent for 1\.\d s")
+        self.assertLess(time.monotonic() - began, 12 if STRICT else DEADLINE)
+        self.assertRegex(err, r"node 1 \(.*\) is lost: its launcher has been silent for \d+\.\d s")
         job.nodes[1].send_signal(signal.SIGCONT)  # it finds that the others have gone on without it
         _, err = job.nodes[1].communicate(timeout=DEADLINE)
         self.assertEqual(job.nodes[1].returncode, 1)
@@ -128,10 +136,10 @@ class Nodes(unittest.TestCase):
             self.assertIn("got SIGINT: ending the workers here, too", results[1 - node][2])
 
     def test_a_node_that_never_comes(self):
-        job = Job("true", nodes=3, flags=["--rdzv-conf=timeout=1"], only=(0, 2))
+        job = Job("true", nodes=3, flags=["--rdzv-conf=timeout=3"], only=(0, 2))
         for code, out, err in job.end().values():
             self.assertEqual(code, 1)
-            self.assertRegex(err, "not all of 3 nodes came within 1 s: waiting for node 1|node 0 ended before all nodes")
+            self.assertRegex(err, "not all of 3 nodes came within 3 s: waiting for node 1|node 0 ended before all nodes")
         job = Job("true", flags=["--rdzv-conf=timeout=1"], only=(1,))
         code, _, err = job.end()[1]
         self.assertEqual(code, 1)
@@ -206,7 +214,7 @@ class Secrets(unittest.TestCase):
             self.assertEqual((code, out), (0, "started\nstarted\n"), err)
 
     def test_a_launcher_without_it_is_refused(self):
-        job = Job("true", flags=["--rdzv-conf=timeout=2"],
+        job = Job("true", flags=["--rdzv-conf=timeout=3"],
                   per_node={0: [f"--secret-file={self.secret}", "--store-auth=required"]})
         for code, _, err in job.end().values():
             self.assertEqual(code, 1, err)

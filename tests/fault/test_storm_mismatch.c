@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { MAX_BYTES = 40000, MAX_STEPS = 12, LATE_NS = 1000000000 };
+enum { MAX_BYTES = 40000, MAX_STEPS = 12, LATE_MS = 1000 };
 
 typedef enum class {
     OTHER_OP,
@@ -177,6 +177,8 @@ static int body(tt_store *store, int rank, int world, void *arg) {
 
 /* ---- judging */
 
+static int64_t late_ns(void) { return (LATE_MS + leeway_ms()) * 1000000; }
+
 static bool names(const char *text, int rank) {
     char name[16];
     snprintf(name, sizeof name, "rank %d ", rank);
@@ -231,7 +233,7 @@ static int64_t play_case(long number, enum hosts hosts) {
         int64_t ns = judged_ns(&scene, r);
         slowest = ns < 0 ? -1 : later(slowest, ns);
     }
-    if (bad || slowest < 0 || slowest > LATE_NS)
+    if (bad || slowest < 0 || slowest > late_ns())
         explain(&scene, number);
     munmap(shared, size);
     return bad ? -1 : slowest;
@@ -248,7 +250,7 @@ static void storm(enum hosts hosts, long fallback) {
         if (storm_skips(i))
             continue;
         int64_t ns = play_case(i, hosts);
-        bad += ns < 0 || ns > LATE_NS;
+        bad += ns < 0 || ns > late_ns();
         slowest = later(slowest, ns);
     }
     print_message("%ld disagreements on %s, %ld of them judged wrongly; the "

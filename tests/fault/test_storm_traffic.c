@@ -302,7 +302,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     long seconds = storm_number("TT_STORM_SECONDS", 0);
     player p = {.rank = rank, .world = world, .shared = scene->seed, .own = scene->seed + 1 + (uint64_t)rank};
     void *symmetric;
-    alarm((unsigned)seconds + 100);
+    alarm((unsigned)(seconds + test_seconds() * 3 / 4));
     hosts_enter(scene->hosts, rank);
     p.groups[0] = (member){join_group(store, rank, world), rank, world};
     p.slot_bytes = (drawn_bytes(world, MAX_BYTES) + 64 + 63) / 64 * 64;

@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
         return 2;
     bool file = argv[1][0] == '/';
     if (file)
-        NEED(tt_file_store(&store, argv[1], .world_size = 2, .timeout_ms = 20000) == TT_OK);
+        NEED(tt_file_store(&store, argv[1], .world_size = 2, .timeout_ms = 100000) == TT_OK);
     else
-        NEED(tt_tcp_store(&store, "127.0.0.1", atoi(argv[1]), .world_size = 2, .timeout_ms = 20000,
+        NEED(tt_tcp_store(&store, "127.0.0.1", atoi(argv[1]), .world_size = 2, .timeout_ms = 100000,
                           .dialect = TT_STORE_TORCH_1_13, .torch_server = true) == TT_OK);
     every_operation(store);
     NEED(tt_prefix_store(&prefix, "pre", store) == TT_OK);

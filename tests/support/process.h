@@ -4,6 +4,8 @@
 #ifndef TT_TESTS_PROCESS_H
 #define TT_TESTS_PROCESS_H
 
+#include "support/patience.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 
 #include <cmocka.h>
 
-enum { PROCESS_DEADLINE_MS = 30000, PROCESS_TEXT = 256 * 1024 };
+enum { PROCESS_TEXT = 256 * 1024 };
 
 typedef struct process {
     pid_t pid;
@@ -106,7 +108,7 @@ static inline int count_of(const char *text, const char *what) {
 
 /* Wait until stdout (stream 0) or stderr (1) holds `what` `times` times. */
 static inline void process_expect(process *p, int stream, const char *what, int times) {
-    int64_t deadline = process_now_ms() + PROCESS_DEADLINE_MS;
+    int64_t deadline = process_now_ms() + PATIENCE_MS;
     while (count_of(p->text[stream], what) < times) {
         if (p->fds[stream] < 0 || process_now_ms() > deadline) {
             kill(-p->pid, SIGKILL);
@@ -119,7 +121,7 @@ static inline void process_expect(process *p, int stream, const char *what, int 
 
 /* Wait until every process that holds stdout or stderr is gone, and reap. */
 static inline void process_finish(process *p) {
-    int64_t deadline = process_now_ms() + PROCESS_DEADLINE_MS;
+    int64_t deadline = process_now_ms() + PATIENCE_MS;
     while (p->fds[0] >= 0 || p->fds[1] >= 0) {
         if (process_now_ms() > deadline) {
             kill(-p->pid, SIGKILL);

@@ -3,6 +3,8 @@
 #ifndef TESTS_SUPPORT_RANKS_H
 #define TESTS_SUPPORT_RANKS_H
 
+#include "support/patience.h"
+
 #include <tutti/comm.h>
 #include <tutti/store.h>
 
@@ -55,11 +57,11 @@ static inline void run_rank(rank_body body, int rank, int world, void *arg, int 
     int port = 0;
     tt_store *store = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(60);
+    alarm((unsigned)test_seconds() * 3 / 4);
     one_openmp_thread();
     CHECK(read(from_parent, &port, sizeof port) == sizeof port);
     close(from_parent);
-    CHECK_OK(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = 20000));
+    CHECK_OK(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = PATIENCE_MS));
     int code = body(store, rank, world, arg);
     tt_store_free(store);
     exit(code);
@@ -123,7 +125,8 @@ static inline void with_ranks(int world, rank_body body, void *arg) {
 /* The usual beginning of a body. */
 static inline tt_group *join_group(tt_store *store, int rank, int world) {
     tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS));
     return group;
 }
 

@@ -2,6 +2,8 @@
 #ifndef TESTS_UNIT_MESSAGES_LAB_H
 #define TESTS_UNIT_MESSAGES_LAB_H
 
+#include "support/patience.h"
+
 #include "base/clock.h"
 #include "comm/message/engine.h"
 
@@ -88,7 +90,7 @@ static inline lab *lab_open(kind kind, int n) {
         pthread_mutex_init(&node->lock, NULL);
         tt__messages_config config = {.rank = r,
                                       .size = n,
-                                      .heartbeat_ms = 5000,
+                                      .heartbeat_ms = CALM_MS,
                                       .lock = &node->lock,
                                       .world = node,
                                       .waiting = &node->waiting,
@@ -132,7 +134,7 @@ static inline void settle(lab *lab) {
 }
 
 static inline void until_done(lab *lab, const tt__message *message) {
-    int64_t deadline_ms = tt__deadline_ms(20000);
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
     while (!message->done) {
         progress_all(lab);
         assert_true(tt__left_ms(deadline_ms));

@@ -13,8 +13,8 @@ static tt_group *join_by(tt_store *store, int rank, int world, way way) {
     tt_group *group = NULL;
     if (way == BOTH)
         CHECK(!setenv("TT_HOST_ID", rank < (world + 1) / 2 ? "alpha" : "beta", 1));
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
-                                   .transport = way == TCP ? "tcp" : "auto"));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .transport = way == TCP ? "tcp" : "auto"));
     return group;
 }
 
@@ -269,11 +269,11 @@ static int call_timeout_body(tt_store *store, int rank, int world, void *arg) {
         CHECK(tt_work_wait(work) == TT_ERR_TIMEOUT);
         CHECK_TEXT("rank 1");
         CHECK_TEXT("within 200 ms");
-        CHECK(tt__now_ms() - start >= 200 && tt__now_ms() - start < 2000);
+        CHECK(tt__now_ms() - start >= 200 && tt__now_ms() - start < 2000 + leeway_ms());
         tt_work_free(work);
         CHECK_OK(tt_store_set(store, keys[0], "", 0));
     } else {
-        CHECK_OK(tt_store_wait(store, keys, 1, 10000));
+        CHECK_OK(tt_store_wait(store, keys, 1, PATIENCE_MS));
         tt_status status = tt_barrier(group); /* to which rank 0 had come */
         if (!status)
             status = tt_barrier(group);
@@ -305,7 +305,7 @@ static int abort_body(tt_store *store, int rank, int world, void *arg) {
     tt_status status = TT_OK;
     if (rank == 2) { /* comes when all is over; the others are at the first barrier, but not at a second */
         static const char *const keys[] = {"aborted/0", "aborted/1"};
-        CHECK_OK(tt_store_wait(store, keys, 2, 10000));
+        CHECK_OK(tt_store_wait(store, keys, 2, PATIENCE_MS));
         status = tt_barrier(group);
     }
     if (!status)
@@ -315,7 +315,7 @@ static int abort_body(tt_store *store, int rank, int world, void *arg) {
     char key[32];
     snprintf(key, sizeof key, "aborted/%d", rank);
     CHECK_OK(tt_store_set(store, key, "", 0));
-    CHECK(tt__now_ms() - start < 5000);
+    CHECK(tt__now_ms() - start < 5000 + leeway_ms());
     CHECK(tt_barrier(group) == TT_ERR_ABORTED);
     if (rank == 1)
         pthread_join(thread, NULL);
@@ -325,7 +325,7 @@ static int abort_body(tt_store *store, int rank, int world, void *arg) {
 
 /* Rank 0 names all that are missing, and goes on; those that came learn it from rank 0, and those that come too late, too. */
 static int monitored_body(tt_store *store, int rank, int world, void *arg) {
-    static const char *const over[] = {"over"};
+    static const char *const over[] = {"over"}, *const there[] = {"there"};
     const int *way = arg;
     tt_group *group = join_by(store, rank, world, (enum way) * way);
     for (int i = 0; i < 3; i++) {
@@ -333,11 +333,15 @@ static int monitored_body(tt_store *store, int rank, int world, void *arg) {
         CHECK(sum_of(group, 1) == world);
     }
     if (rank == 1 || rank == 3)
-        CHECK_OK(tt_store_wait(store, over, 1, 10000));
+        CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
+    if (rank == 2)
+        CHECK_OK(tt_store_set(store, there[0], "", 0));
+    else
+        CHECK_OK(tt_store_wait(store, there, 1, PATIENCE_MS)); /* or rank 2 might be late, too */
     int64_t start = tt__now_ms();
-    CHECK(tt_monitored_barrier(group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
-    CHECK_TEXT("ranks 1, 3 did not come to monitored_barrier() within 200 ms");
-    CHECK(tt__now_ms() - start < 2000);
+    CHECK(tt_monitored_barrier(group, .timeout_ms = rank ? PATIENCE_MS : 1000) == TT_ERR_TIMEOUT);
+    CHECK_TEXT("ranks 1, 3 did not come to monitored_barrier() within 1000 ms");
+    CHECK(tt__now_ms() - start < 3000 + leeway_ms());
     if (rank == 0) {
         CHECK(!group->failed);
         CHECK_OK(tt_store_set(store, over[0], "", 0));
@@ -348,7 +352,7 @@ static int monitored_body(tt_store *store, int rank, int world, void *arg) {
     static const char *const all[] = {"through/0", "through/1", "through/2", "through/3"};
     snprintf(key, sizeof key, "through/%d", rank);
     CHECK_OK(tt_store_set(store, key, "", 0));
-    CHECK_OK(tt_store_wait(store, all, 4, 10000));
+    CHECK_OK(tt_store_wait(store, all, 4, PATIENCE_MS));
     tt_destroy_process_group(group);
     return 0;
 }
@@ -380,7 +384,7 @@ static int circle_body(tt_store *store, int rank, int world, void *arg) {
     int64_t start = tt__now_ms();
     tt_status status = tt_barrier(world == 2 && rank == 0 ? group : mine);
     CHECK(status == TT_ERR_MISMATCH || status == TT_ERR_PEER); /* the first to see it ends the rest */
-    CHECK(tt__now_ms() - start < (circle->way == SHM ? 1000 : 5000));
+    CHECK(tt__now_ms() - start < (circle->way == SHM ? 1000 : 5000) + leeway_ms());
     if (status == TT_ERR_MISMATCH) {
         CHECK_TEXT("ranks wait for each other");
         CHECK_TEXT("rank 0 waits for rank 1 in call");

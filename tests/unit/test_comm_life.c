@@ -16,8 +16,8 @@ static tt_group *join_by(tt_store *store, int rank, int world, const void *arg) 
     tt_group *group = NULL;
     if (*way == BOTH)
         CHECK(!setenv("TT_HOST_ID", rank < (world + 1) / 2 ? "alpha" : "beta", 1));
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
-                                   .transport = *way == TCP ? "tcp" : "auto"));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .transport = *way == TCP ? "tcp" : "auto"));
     return group;
 }
 
@@ -35,7 +35,7 @@ static void meet(tt_store *store, const char *where, int world) {
     CHECK_OK(tt_store_add(store, where, 1, &came));
     if (came == world)
         CHECK_OK(tt_store_set(store, done, "", 0));
-    CHECK_OK(tt_store_wait(store, keys, 1, 20000));
+    CHECK_OK(tt_store_wait(store, keys, 1, PATIENCE_MS));
 }
 
 /* ---- 2^32 calls */
@@ -167,11 +167,11 @@ static int behind_body(tt_store *store, int rank, int world, void *arg) {
         CHECK(tt_barrier(group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
         CHECK_TEXT("rank 1 did not");
         CHECK_TEXT("within 200 ms");
-        CHECK(tt__now_ms() - start < 5000);
+        CHECK(tt__now_ms() - start < 5000 + leeway_ms());
         tt_work_free(work);
         CHECK_OK(tt_store_set(store, over[0], "", 0));
     } else {
-        CHECK_OK(tt_store_wait(store, over, 1, 20000));
+        CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
     }
     tt_destroy_process_group(group);
     free(x);
@@ -256,11 +256,11 @@ static int every_call_body(tt_store *store, int rank, int world, void *arg) {
         CHECK_TEXT("rank 1 did not");
         CHECK_TEXT("within 60 ms");
         CHECK_TEXT(calls[i].name);
-        CHECK(tt__now_ms() - start >= 60 && tt__now_ms() - start < 5000);
+        CHECK(tt__now_ms() - start >= 60 && tt__now_ms() - start < 5000 + leeway_ms());
     }
     if (rank == 0)
         CHECK_OK(tt_store_set(store, over[0], "", 0));
-    CHECK_OK(tt_store_wait(store, over, 1, 20000));
+    CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
     for (int i = 0; i < CALLS; i++)
         tt_destroy_process_group(groups[i]);
     tt_destroy_process_group(group);
@@ -305,7 +305,7 @@ static int forked_body(tt_store *store, int rank, int world, void *arg) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (!child) {
-            alarm(20);
+            alarm(PATIENCE_MS / 1000);
             tt_destroy_process_group(group);
             _exit(work && tt_work_wait(work) == TT_ERR_STATE ? 0 : 1);
         }
@@ -314,7 +314,7 @@ static int forked_body(tt_store *store, int rank, int world, void *arg) {
         pthread_join(thread, NULL);
         CHECK_OK(tt_store_set(store, go[0], "", 0));
     } else {
-        CHECK_OK(tt_store_wait(store, go, 1, 20000));
+        CHECK_OK(tt_store_wait(store, go, 1, PATIENCE_MS));
         CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
     }
     CHECK_OK(tt_work_wait(work));

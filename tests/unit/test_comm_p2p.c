@@ -11,8 +11,8 @@ static tt_group *join(tt_store *store, int rank, int world, const char *transpor
     bool both = !strcmp(transport, "both");
     if (both)
         setenv("TT_HOST_ID", rank % 2 ? "odd" : "even", 1);
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
-                                   .transport = both ? "auto" : transport));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .transport = both ? "auto" : transport));
     return group;
 }
 

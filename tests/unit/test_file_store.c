@@ -1,4 +1,6 @@
 /* FileStore as a file: PyTorch's format, processes that die at the wrong moment, files of earlier jobs; and ranks that meet in one. */
+#include "support/patience.h"
+
 #include "base/clock.h"
 
 #include <tutti/comm.h>
@@ -19,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 20000, SHORT_MS = 50, WORLD = 3, ROUNDS = 200 };
+enum { SHORT_MS = 50, WORLD = 3, ROUNDS = 200 };
 
 static char path[64];
 
@@ -196,7 +198,7 @@ static pid_t start(int (*body)(int), int number) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm((unsigned)test_seconds() * 3 / 4);
         _exit(body(number));
     }
     return pid;

@@ -48,7 +48,7 @@ static int forced_body(tt_store *store, int rank, int world, void *arg) {
     const forced_case *what = arg;
     tt_group *group = NULL;
     float *x = NULL, *own = malloc(BIG * sizeof *own), *result = what->results[rank];
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                    .algorithms = rank ? "no such thing" : what->algorithms));
     CHECK_OK(tt_group_alloc(group, BIG * sizeof *x, (void **)&x));
     float *buffer = what->plain ? own : x;
@@ -88,7 +88,7 @@ static void the_named_algorithm_serves(void **state) {
 
 static int wrong_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = NULL;
-    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 20000,
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                 .algorithms = rank ? NULL : (const char *)arg) == TT_ERR_INVALID);
     CHECK(!group);
     CHECK_TEXT("rank 0");

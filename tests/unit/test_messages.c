@@ -413,7 +413,7 @@ static void random_traffic(kind kind, uint64_t first) {
     flight *flights = calloc(FLIGHTS, sizeof *flights);
     seed = first;
     plan(flights, NODES);
-    int64_t deadline_ms = tt__deadline_ms(30000);
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
     for (int done = 0; done < 2 * FLIGHTS;) {
         for (unsigned i = pick(50); i; i--)
             post_one(lab, flights);

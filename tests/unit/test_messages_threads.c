@@ -10,7 +10,7 @@ static void start_threads(lab *lab) {
 }
 
 static void wait_locked(node *node, const _Atomic uint32_t *pending) {
-    int64_t deadline_ms = tt__deadline_ms(20000);
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
     while (atomic_load(pending)) {
         tt__messages_wait(node->messages, 100);
         assert_true(tt__left_ms(deadline_ms));
@@ -76,7 +76,7 @@ static void the_thread_serves_who_went_away(void **state) {
     tt__message_recv(lab->nodes[1].messages, &r);
     tt__messages_leave(lab->nodes[1].messages);
     pthread_mutex_unlock(&lab->nodes[1].lock);
-    int64_t deadline_ms = tt__deadline_ms(20000);
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
     while (atomic_load_explicit(&pending, memory_order_acquire) && tt__left_ms(deadline_ms))
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     assert_int_equal(atomic_load(&pending), 0);
@@ -100,11 +100,11 @@ static void news_questions_and_what_is_waited_for(void **state) {
     lab->nodes[2].waiting.since = 1;
     start_threads(lab);
     pthread_mutex_lock(&a->lock);
-    assert_true(tt__ask_call(a->messages, 2, 7, 3, text, sizeof text, &word, 10000));
+    assert_true(tt__ask_call(a->messages, 2, 7, 3, text, sizeof text, &word, PATIENCE_MS));
     assert_string_equal(text, "call 3 of group 7 on rank 2");
     assert_int_equal(word, 77);
-    assert_false(tt__ask_call(a->messages, 2, 7, 30, text, sizeof text, &word, 10000));
-    int64_t deadline_ms = tt__deadline_ms(10000);
+    assert_false(tt__ask_call(a->messages, 2, 7, 30, text, sizeof text, &word, PATIENCE_MS));
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
     while (!tt__remote_waiting(a->messages, 2, &group, &seq, &whom, &record) ||
            !tt__clock_offset(a->messages, 2, &offset)) {
         tt__messages_wait(a->messages, 50);
@@ -113,7 +113,8 @@ static void news_questions_and_what_is_waited_for(void **state) {
     assert_int_equal(group, 4);
     assert_int_equal(seq, 12);
     assert_int_equal(whom, 1);
-    assert_true(offset > -100000000 && offset < 100000000);
+    /* One clock; who waits for a CPU in the middle of it knows it no better than to half of that time. */
+    assert_true(llabs(offset) < 100000000 + leeway_ms() * 1000000);
     assert_false(tt__remote_waiting(a->messages, 1, &group, &seq, &whom, &record));
     pthread_mutex_unlock(&a->lock);
 
@@ -146,7 +147,7 @@ static void a_silent_rank_is_named(void **state) {
     int64_t start_ms = tt__now_ms();
     while (tt__link_check(a->messages, 1) == TT_OK) {
         tt__messages_wait(a->messages, 10);
-        assert_true(tt__now_ms() - start_ms < 10000);
+        assert_true(tt__now_ms() - start_ms < PATIENCE_MS);
     }
     assert_true(tt__now_ms() - start_ms >= 140);
     assert_non_null(strstr(tt_last_error(), "rank 1 (socket) has been silent"));

@@ -1,4 +1,6 @@
 /* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them through prefixes. */
+#include "support/patience.h"
+
 #include "base/clock.h"
 
 #include <tutti/store.h>
@@ -14,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { THREADS = 4, ADDS = 50, SHORT_MS = 30, PATIENCE_MS = 20000 };
+enum { THREADS = 4, ADDS = 50, SHORT_MS = 30 };
 
 /* ---- one more user of the store that a test is about, whatever its kind */
 

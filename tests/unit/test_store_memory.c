@@ -127,11 +127,11 @@ static tt_status use(tt_store *store) {
 }
 
 static tt_status open_tcp(tt_store **store) {
-    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000);
+    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 20000);
 }
 
 static tt_status open_proven(tt_store **store) {
-    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 5000, .auth = TT_STORE_AUTH_REQUIRED,
+    return tt_tcp_store(store, "127.0.0.1", 0, .is_server = true, .timeout_ms = 20000, .auth = TT_STORE_AUTH_REQUIRED,
                         .secret = "an old and well kept secret");
 }
 
@@ -145,7 +145,7 @@ static const char *file_path(void) {
 
 static tt_status open_file(tt_store **store) {
     unlink(file_path());
-    return tt_file_store(store, file_path(), .world_size = 1, .timeout_ms = 5000);
+    return tt_file_store(store, file_path(), .world_size = 1, .timeout_ms = 20000);
 }
 
 static void without_memory(tt_status (*open_store)(tt_store **)) {

@@ -1,4 +1,6 @@
 /* The server over real sockets: recorded conversations, clients that misbehave, many clients. */
+#include "support/patience.h"
+
 #include "base/clock.h"
 #include "net/net.h"
 #include "unit/store_transcript.h"
@@ -15,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 20000, MANY = 500 };
+enum { MANY = 500 };
 
 static tt_store_server *server;
 

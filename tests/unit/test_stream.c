@@ -1,4 +1,6 @@
 /* Streams over socket pairs, plain and encrypted: bytes arrive whole whatever the socket's size; strangers and wrong secrets are refused. */
+#include "support/patience.h"
+
 #include "base/clock.h"
 #include "net/stream.h"
 
@@ -16,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 20000, LARGE = 1 << 20 };
+enum { LARGE = 1 << 20 };
 
 static const char job_secret[] = "an old and well kept secret";
 static tt__secret ours, theirs;
