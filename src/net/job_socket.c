@@ -1,25 +1,14 @@
 #include "net/job_socket.h"
 
 #include "base/error.h"
+#include "net/local_socket.h"
 #include "net/secret.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static const uint64_t MAGIC = UINT64_C(0x31626f4a74747554); /* "TuttJob1" */
-
-static socklen_t abstract_address(struct sockaddr_un *address, const char *name) {
-    size_t n = strlen(name), room = sizeof address->sun_path - 2;
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    n = n < room ? n : room;
-    memcpy(address->sun_path + 1, name, n);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
 
 static bool same_user(int fd) {
     struct ucred user;
@@ -36,7 +25,7 @@ tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
 
 tt_status tt__job_socket_listen(int *fd, const char *name) {
     struct sockaddr_un address;
-    socklen_t length = abstract_address(&address, name);
+    socklen_t length = tt__abstract_address(&address, name);
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd >= 0 && !bind(*fd, (struct sockaddr *)&address, length) && !listen(*fd, 128))
         return TT_OK;
@@ -58,7 +47,7 @@ int tt__job_socket_accept(int listener) {
 tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) {
     struct sockaddr_un address;
     struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
-    socklen_t length = abstract_address(&address, name);
+    socklen_t length = tt__abstract_address(&address, name);
     int s = *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
@@ -79,54 +68,13 @@ tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) 
 bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attached) {
     packet->magic = MAGIC;
     packet->kind = kind;
-    struct iovec part = {packet, sizeof *packet};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (attached >= 0) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &attached, sizeof attached);
-    }
-    ssize_t n;
-    while ((n = sendmsg(fd, &message, MSG_NOSIGNAL)) < 0 && errno == EINTR)
-        ;
-    return n == (ssize_t)sizeof *packet;
-}
-
-/* The first descriptor of a packet; any others are closed. */
-static int take_attached(struct msghdr *message) {
-    int fd = -1;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; i++) {
-            int attached;
-            memcpy(&attached, CMSG_DATA(head) + i * sizeof(int), sizeof attached);
-            if (fd < 0)
-                fd = attached;
-            else
-                close(attached);
-        }
-    }
-    return fd;
+    return tt__send_packet(fd, packet, sizeof *packet, attached);
 }
 
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
-    struct iovec part = {packet, sizeof *packet};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t n;
-    *attached = -1;
-    while ((n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-        ;
+    ssize_t n = tt__receive_packet(fd, packet, sizeof *packet, 0, attached);
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
-    *attached = take_attached(&message);
     if (n == (ssize_t)sizeof *packet && packet->magic == MAGIC)
         return 1;
     if (*attached >= 0)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/transport/connect.h"
+#include "net/local_socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +18,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 typedef struct hello {
@@ -30,13 +30,6 @@ static const char MAGIC[8] = "tutti-1";
 
 /* A rank says hello as soon as it is connected; who doesn't is none. */
 enum { HELLO_MS = 1000 };
-
-static socklen_t abstract_address(struct sockaddr_un *address, const char *name) {
-    size_t length = strlen(name);
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(address->sun_path + 1, name, length);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
-}
 
 static tt_status random_hex(char text[33]) {
     unsigned char bytes[16];
@@ -56,7 +49,7 @@ tt_status tt__listen(int *fd, int world, tt__card *card) {
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
-    if (bind(listener, (struct sockaddr *)&address, abstract_address(&address, card->socket)) ||
+    if (bind(listener, (struct sockaddr *)&address, tt__abstract_address(&address, card->socket)) ||
         listen(listener, world)) {
         tt_status status = tt__fail_errno(TT_ERR_SYSTEM, errno, "can't listen on the Unix socket @%s", card->socket);
         close(listener);
@@ -84,47 +77,13 @@ static tt_status send_hello(const tt__world *world, int r, const tt__card *cards
     hello text = {.rank = world->rank};
     memcpy(text.magic, MAGIC, sizeof MAGIC);
     memcpy(text.nonce, cards[r].nonce, sizeof text.nonce);
-    struct iovec part = {&text, sizeof text};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &world->memory_fd, sizeof(int));
-    if (sendmsg(socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof text)
-        return fail_hung_up(r, cards);
-    return TT_OK;
-}
-
-/* The descriptor attached to a packet, or -1; any further ones are closed. */
-static int attached_fd(struct msghdr *message) {
-    int fd = -1;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; i++) {
-            int attached;
-            memcpy(&attached, CMSG_DATA(head) + i * sizeof(int), sizeof attached);
-            if (fd < 0)
-                fd = attached;
-            else
-                close(attached);
-        }
-    }
-    return fd;
+    return tt__send_packet(socket, &text, sizeof text, world->memory_fd) ? TT_OK : fail_hung_up(r, cards);
 }
 
 /* Read a hello, without waiting. Returns the sender's rank and its memory, or -1 if this is no rank of ours. */
 static int receive_hello(int socket, const char *nonce, int world, int *fd) {
     hello text;
-    struct iovec part = {&text, sizeof text};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    *fd = n < 0 ? -1 : attached_fd(&message);
+    ssize_t n = tt__receive_packet(socket, &text, sizeof text, MSG_DONTWAIT, fd);
     struct ucred user;
     socklen_t size = sizeof user;
     if (n == (ssize_t)sizeof text && *fd >= 0 && !memcmp(text.magic, MAGIC, sizeof MAGIC) &&
@@ -156,7 +115,7 @@ static tt_status adopt(tt__world *world, int r, int socket, int fd) {
 
 static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
     struct sockaddr_un address;
-    socklen_t length = abstract_address(&address, cards[r].socket);
+    socklen_t length = tt__abstract_address(&address, cards[r].socket);
     int left = tt__left_ms(deadline_ms);
     struct timeval limit = {left / 1000, left % 1000 * 1000 + 1};
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
