@@ -4,6 +4,7 @@
  * a rank waits for the words of call k, a peer's slot k mod 2 holds call k or call k-2, never k+2. What belongs to call k
  * (payload, offset) therefore stays until everybody has arrived at k+1, which a rank does when it is through with k. */
 #include "base/error.h"
+#include "comm/collective/p2p.h"
 #include "comm/group.h"
 #include "comm/signature.h"
 
@@ -177,6 +178,16 @@ bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, 
         return true;
     }
     return false;
+}
+
+bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size) {
+    const tt__control *control = world->peers[r].control;
+    tt__record record;
+    if (!control || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
+        !tt__is_p2p((tt_op)record.op))
+        return false;
+    tt__record_text(&control->recorder, &record, text, size);
+    return true;
 }
 
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set) {

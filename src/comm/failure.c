@@ -196,6 +196,11 @@ tt_status tt__check_rank(tt_work *work, int r) {
     return said ? said : status;
 }
 
+tt_status tt__check_member(const tt_work *work, int r) {
+    bool left = false;
+    return check_state(work, r, &left);
+}
+
 /* Left, not failed. */
 static bool has_left(const tt_group *group, int r) {
     const tt__area *area = group->areas[r];

@@ -154,6 +154,9 @@ const char *tt__group_list(const tt_group *group, char *text, size_t size);
 bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
                    uint32_t *word);
 
+/* What rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in `group`. False: too long ago. */
+bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size);
+
 /* The job's ranks of a set of the group's. */
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
 
@@ -248,6 +251,9 @@ tt_status tt__check_peers(tt_work *work, bool processes);
 
 /* Has rank r said that the group failed? Its error, recorded. */
 tt_status tt__check_failed(const tt_group *group, int r);
+
+/* Has rank r of the group left it, or failed? TT_ERR_PEER or its error, recorded. */
+tt_status tt__check_member(const tt_work *work, int r);
 
 /* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */
 tt_status tt__check_rank(tt_work *work, int r);

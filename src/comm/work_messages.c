@@ -25,7 +25,7 @@ tt_status tt__work_messages(tt_work *work, size_t n) {
 
 static tt__message *prepare(tt_work *work, size_t slot, int peer, uint32_t step, void *data, size_t bytes) {
     tt__message *message = &work->messages[slot];
-    *message = (tt__message){.key = {work->group->id, work->seq, step, work->word},
+    *message = (tt__message){.key = {.group = work->group->id, .seq = work->seq, .step = step, .word = work->word},
                              .peer = work->group->ranks[peer],
                              .data = data,
                              .bytes = bytes,
@@ -227,7 +227,7 @@ static tt_status fail_message(tt_work *work, const tt__message *message) {
     int r = rank_in_group(work->group, message->peer);
     char call[256];
     if (message->status == TT_ERR_MISMATCH)
-        return work->seq ? fail_mismatch(work) : tt__p2p_mismatch(work, message);
+        return work->seq ? fail_mismatch(work) : tt__p2p_mismatch(work, *message);
     tt_status status = r < 0 || r == work->group->rank ? TT_OK : tt__check_rank(work, r);
     if (status)
         return status;

@@ -26,6 +26,11 @@ static bool call_text(void *arg, uint32_t id, uint32_t seq, char *text, size_t s
     return tt__find_call(world, world->rank, id, seq, text, size, word);
 }
 
+static bool record_text(void *arg, uint32_t id, uint32_t record, char *text, size_t size) {
+    const tt__world *world = arg;
+    return tt__find_p2p(world, world->rank, id, record, text, size);
+}
+
 static void hear_word(void *arg, uint32_t id, uint32_t seq, uint32_t word) {
     tt__world *world = arg;
     for (tt_group *group = world->groups; group; group = group->next_group)
@@ -87,6 +92,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .hostnames = world->hostnames,
                                         .advance = advance,
                                         .call_text = call_text,
+                                        .record_text = record_text,
                                         .hear_word = hear_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
                                         .ring_peer = ring_peer,

@@ -39,7 +39,8 @@ static const tt__link_ops PLAYED[2] = {{true, swallow, feed, end}, {false, swall
 static void post(tt__messages *messages, tt__message *m, unsigned char *data, int i) {
     static const size_t sizes[] = {0, 4, TT__EAGER_MAX, TT__EAGER_MAX + 1, BUFFER};
     bool any = i == 3, send = i % 2;
-    *m = (tt__message){.key = {1, i < 4 ? 0 : (uint32_t)i / 2, (uint32_t)i / 4, 1}, .bytes = sizes[i % 5]};
+    *m = (tt__message){.key = {.group = 1, .seq = i < 4 ? 0 : (uint32_t)i / 2, .step = (uint32_t)i / 4, .word = 1},
+                       .bytes = sizes[i % 5]};
     m->peer = any && !send ? TT_ANY_SOURCE : 1;
     m->data = data;
     if (send)

@@ -151,11 +151,13 @@ static inline void recv_it(lab *lab, tt__message *m, int at, int from, tt__key k
     tt__message_recv(lab->nodes[at].messages, m);
 }
 
-static inline tt__key tag(uint32_t n) { return (tt__key){.group = 1, .step = n, .word = 5}; }
-
-static inline tt__key collective(uint32_t seq, uint32_t step) {
-    return (tt__key){.group = 1, .seq = seq, .step = step, .word = 9};
+static inline tt__key key_of(uint32_t seq, uint32_t step, uint32_t word) {
+    return (tt__key){.group = 1, .seq = seq, .step = step, .word = word};
 }
+
+static inline tt__key tag(uint32_t n) { return key_of(0, n, 5); }
+
+static inline tt__key collective(uint32_t seq, uint32_t step) { return key_of(seq, step, 9); }
 
 static inline void fill(unsigned char *data, size_t bytes, unsigned seed) {
     for (size_t i = 0; i < bytes; i++)

@@ -257,11 +257,13 @@ static void other_type(tt_group *group, int rank, int world) {
     (void)world;
     if (rank == 1) {
         CHECK_OK(tt_send(group, i, 8, TT_I32, 0, .tag = 7));
-        return;
+        CHECK(tt_barrier(group) == TT_ERR_MISMATCH); /* rank 0 says why */
+    } else {
+        CHECK(tt_recv(group, f, 4, TT_F32, 1, .tag = 7) == TT_ERR_MISMATCH);
     }
-    CHECK(tt_recv(group, f, 4, TT_F32, 1, .tag = 7) == TT_ERR_MISMATCH);
     CHECK_TEXT("rank 1 sends i32 x 8 with tag 7 to rank 0, which receives f32 x 4");
-    CHECK_TEXT("recv(f32 x 4, from 1, tag 7) at test_comm_p2p.c:");
+    CHECK_TEXT("Rank 1 called send(i32 x 8, to 0, tag 7) at test_comm_p2p.c:");
+    CHECK_TEXT("Rank 0 called recv(f32 x 4, from 1, tag 7) at test_comm_p2p.c:");
 }
 
 static void other_size(tt_group *group, int rank, int world) {
@@ -272,12 +274,53 @@ static void other_size(tt_group *group, int rank, int world) {
     else
         CHECK(tt_recv(group, large, LARGE - 1, TT_U8, 1) == TT_ERR_MISMATCH);
     CHECK_TEXT("rank 1 sends u8 x 5242880 with tag 0 to rank 0, which receives u8 x 5242879");
+    CHECK_TEXT("Rank 1 called send(u8 x 5242880, to 0, tag 0) at test_comm_p2p.c:");
+    CHECK_TEXT("Rank 0 called recv(u8 x 5242879, from 1, tag 0) at test_comm_p2p.c:");
+}
+
+/* The second of several operations, whose peer makes one call; the whole call is named. */
+static void other_size_in_a_batch(tt_group *group, int rank, int world) {
+    static unsigned char large[2][LARGE];
+    const tt_p2p_op ops[] = {{true, large[0], 10, TT_U8, 1, 1}, {true, large[1], LARGE, TT_U8, 1, 2}};
+    (void)world;
+    if (rank == 1) {
+        CHECK_OK(tt_send(group, large[0], 10, TT_U8, 0, .tag = 1));
+        CHECK(tt_send(group, large[1], LARGE / 4, TT_I32, 0, .tag = 2) == TT_ERR_MISMATCH);
+    } else {
+        CHECK(tt_batch_isend_irecv(group, ops, 2) == TT_ERR_MISMATCH);
+    }
+    CHECK_TEXT("rank 1 sends i32 x 1310720 with tag 2 to rank 0, which receives u8 x 5242880");
+    CHECK_TEXT("Rank 1 called send(i32 x 1310720, to 0, tag 2) at test_comm_p2p.c:");
+    CHECK_TEXT("Rank 0 called batch_isend_irecv(2 operations) at test_comm_p2p.c:");
 }
 
 static void both_sides_of_a_mismatch_are_named(void **state) {
     (void)state;
     over_all_transports(2, other_type);
     over_all_transports(2, other_size);
+    over_all_transports(2, other_size_in_a_batch);
+}
+
+/* Nobody will receive there any more, however small the message. */
+static void send_to_who_left(tt_group *group, int rank, int world) {
+    tt_group *pair = NULL;
+    int32_t value = 1;
+    (void)world;
+    CHECK_OK(tt_new_group(group, (const int[]){0, 1}, 2, &pair));
+    if (rank == 1)
+        tt_destroy_process_group(pair);
+    CHECK_OK(tt_barrier(group));
+    if (rank == 0) {
+        CHECK(tt_send(pair, &value, 1, TT_I32, 1) == TT_ERR_PEER);
+        CHECK_TEXT("rank 1 left the group after call 0, while rank 0 waits for it in send(i32 x 1, to 1, tag 0) at ");
+        tt_destroy_process_group(pair);
+    }
+    CHECK_OK(tt_barrier(group));
+}
+
+static void a_send_to_who_left_is_an_error(void **state) {
+    (void)state;
+    over_all_transports(2, send_to_who_left);
 }
 
 static void nobody_sends(tt_group *group, int rank, int world) {
@@ -358,6 +401,7 @@ int main(void) {
         cmocka_unit_test(a_rank_sends_to_itself),
         cmocka_unit_test(groups_have_messages_of_their_own),
         cmocka_unit_test(both_sides_of_a_mismatch_are_named),
+        cmocka_unit_test(a_send_to_who_left_is_an_error),
         cmocka_unit_test(a_timeout_names_the_peer),
         cmocka_unit_test(a_dead_peer_is_named),
         cmocka_unit_test(impossible_calls_are_refused),

@@ -109,6 +109,90 @@ static void the_window_bounds_what_is_kept(void **state) {
     }
 }
 
+/* What nobody will ever receive takes nothing of the window, before and after its group has ended. */
+static void a_group_that_ended_keeps_no_window(void **state) {
+    (void)state;
+    enum { COUNT = 4 * TT__EAGER_WINDOW / TT__EAGER_MAX };
+    for (int k = 0; k < KIND_COUNT; k++) {
+        lab *lab = lab_open(KINDS[k], 2);
+        tt__message s, large, r;
+        for (int i = 0; i < COUNT; i++) {
+            send_it(lab, &s, 0, 1, tag(1), source, TT__EAGER_MAX);
+            assert_true(s.done); /* it went at once */
+            settle(lab);
+            if (i == 10)
+                tt__messages_forget(lab->nodes[1].messages, 1);
+        }
+        assert_true(lab->nodes[0].messages->links[1]->eager_out <= TT__EAGER_WINDOW / 2);
+        send_it(lab, &large, 0, 1, tag(2), source, LARGEST);
+        settle(lab);
+        assert_int_equal(lab->nodes[1].messages->links[0]->arrival_count, 0);
+        tt__message_cancel(lab->nodes[0].messages, &large, TT_ERR_PEER);
+        /* A later group of the same name. */
+        tt__messages_expect(lab->nodes[1].messages, 1);
+        send_it(lab, &s, 0, 1, tag(1), "abc", 4);
+        settle(lab);
+        recv_it(lab, &r, 1, 0, tag(1), target, 4);
+        until_done(lab, &r);
+        assert_int_equal(r.status, TT_OK);
+        lab_close(lab);
+    }
+}
+
+/* Of messages with one key each gets the receive that was posted in its turn, whether from this source or any, told early or not. */
+static void in_turn(kind kind, unsigned variant) {
+    enum { COUNT = 24 };
+    static unsigned char in[COUNT][40000], out[COUNT][40000];
+    lab *lab = lab_open(kind, 2);
+    tt__message s[COUNT], r[COUNT];
+    for (unsigned i = 0, sent = 0, posted = 0; i < 2 * COUNT; i++) {
+        bool receive = sent == COUNT || (posted < COUNT && (i * 7 + variant) % 5 < variant % 4 + 1);
+        unsigned n = receive ? posted++ : sent++;
+        size_t bytes = (n + variant) % 3 ? 40000 : 400;
+        fill(out[n], bytes, n);
+        if (receive)
+            recv_it(lab, &r[n], 1, (n * 5 + variant) % 4 ? 0 : TT_ANY_SOURCE, tag(1), in[n], bytes);
+        else
+            send_it(lab, &s[n], 0, 1, tag(1), out[n], bytes);
+        for (unsigned steps = (i + variant) % 3; steps; steps--)
+            tt__messages_progress(lab->nodes[(steps + variant) % 2].messages);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        until_done(lab, &r[i]);
+        until_done(lab, &s[i]);
+        assert_int_equal(r[i].status, TT_OK);
+        assert_memory_equal(in[i], out[i], r[i].bytes);
+    }
+    lab_close(lab);
+}
+
+static void any_source_takes_its_turn(void **state) {
+    (void)state;
+    for (int k = 0; k < KIND_COUNT; k++)
+        for (unsigned variant = 0; variant < 60; variant++)
+            in_turn(KINDS[k], variant);
+}
+
+/* A receiver that is there first costs the sender no announcement. */
+static void whoever_waits_is_sent_to_at_once(void **state) {
+    (void)state;
+    for (int k = 0; k < KIND_COUNT; k += 2) {
+        lab *lab = lab_open(KINDS[k], 2);
+        tt__message s, r;
+        fill(source, 100000, 5);
+        recv_it(lab, &r, 1, 0, tag(1), target, 100000);
+        settle(lab);
+        send_it(lab, &s, 0, 1, tag(1), source, 100000);
+        while (tt__messages_progress(lab->nodes[1].messages)) /* only the receiver moves */
+            ;
+        assert_true(r.done);
+        assert_int_equal(r.source, 0);
+        assert_memory_equal(source, target, 100000);
+        until_done(lab, &s);
+        lab_close(lab);
+    }
+}
+
 static void messages_to_itself(void **state) {
     (void)state;
     lab *lab = lab_open(SOCKETS, 2);
@@ -174,8 +258,8 @@ static void one_mismatch(kind kind, const mismatch *c, bool receive_first) {
 
 static void mismatches_are_told_to_both(void **state) {
     (void)state;
-    const tt__key call = collective(3, 1), other = {1, 3, 1, 10}, other_step = {1, 3, 8, 10}, typed = {1, 0, 2, 6},
-                  plain = {1, 0, 2, 5};
+    const tt__key call = collective(3, 1), other = key_of(3, 1, 10), other_step = key_of(3, 8, 10),
+                  typed = key_of(0, 2, 6), plain = key_of(0, 2, 5);
     const mismatch cases[] = {{call, other, 8, 8},           {call, other, 100000, 100000},
                               {call, call, 8, 16},           {call, call, 100000, 100001},
                               {call, call, 8, 100000},       {call, call, 100000, 8},
@@ -448,6 +532,9 @@ int main(void) {
         cmocka_unit_test(sizes_both_ways_round),
         cmocka_unit_test(messages_of_a_tag_keep_their_order),
         cmocka_unit_test(the_window_bounds_what_is_kept),
+        cmocka_unit_test(a_group_that_ended_keeps_no_window),
+        cmocka_unit_test(any_source_takes_its_turn),
+        cmocka_unit_test(whoever_waits_is_sent_to_at_once),
         cmocka_unit_test(messages_to_itself),
         cmocka_unit_test(mismatches_are_told_to_both),
         cmocka_unit_test(messages_are_taken_back),

@@ -80,6 +80,8 @@ static void enlist(tt_group *group) {
             continue;
         groups[i]->next_group = world->groups;
         world->groups = groups[i];
+        if (world->messages)
+            tt__messages_expect(world->messages, groups[i]->id);
     }
 }
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { ASK_MS = 100 };
+
 /* ---- calls */
 
 static tt_status check_op(tt_group *group, const char *name, const tt_p2p_op *op) {
@@ -93,7 +95,10 @@ static void post(tt_work *work, size_t i) {
     const tt_group *group = work->group;
     const tt_p2p_op op = op_of(work, i);
     tt__message *message = &work->messages[i];
-    *message = (tt__message){.key = {group->id, 0, (uint32_t)op.tag, (uint32_t)op.dtype + 1},
+    *message = (tt__message){.key = {.group = group->id,
+                                     .step = (uint32_t)op.tag,
+                                     .word = (uint32_t)op.dtype + 1,
+                                     .record = work->record_number},
                              .peer = op.peer == TT_ANY_SOURCE ? TT_ANY_SOURCE : group->ranks[op.peer],
                              .data = op.buf,
                              .bytes = op.count * tt_dtype_size(op.dtype),
@@ -103,6 +108,16 @@ static void post(tt_work *work, size_t i) {
         tt__message_recv(group->world->messages, message);
     else
         tt__message_send(group->world->messages, message);
+}
+
+/* Who has left will not receive any more. */
+static tt_status check_receivers(const tt_work *work, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const tt_p2p_op op = op_of(work, i);
+        if (!op.is_recv && op.peer != work->group->rank)
+            TT__TRY(tt__check_member(work, op.peer));
+    }
+    return TT_OK;
 }
 
 static int rank_in_group(const tt_group *group, int job_rank) {
@@ -119,7 +134,7 @@ static tt__next run(tt_work *work) {
             work->source = rank_in_group(work->group, work->messages[0].source);
         return TT__NEXT_DONE;
     }
-    if (tt__work_messages(work, n))
+    if (check_receivers(work, n) || tt__work_messages(work, n))
         return TT__NEXT_FAILED;
     for (size_t i = 0; i < n; i++)
         post(work, i);
@@ -136,18 +151,38 @@ static const char *data_text(uint32_t word, size_t bytes, char *text, size_t siz
     return text;
 }
 
-tt_status tt__p2p_mismatch(const tt_work *work, const tt__message *message) {
-    char call[256], mine[48], other[48];
-    int rank = work->group->world->rank, peer = message->is_recv ? message->source : message->peer;
-    tt__work_text(work, call, sizeof call);
-    data_text(message->key.word, message->bytes, mine, sizeof mine);
-    data_text(message->got_word, message->got, other, sizeof other);
-    return tt__fail(
-        TT_ERR_MISMATCH,
-        "rank %d sends %s with tag %u to rank %d, which receives %s: both must name the same count and type "
-        "(rank %d in %s)",
-        message->is_recv ? peer : rank, message->is_recv ? other : mine, message->key.step,
-        message->is_recv ? rank : peer, message->is_recv ? mine : other, rank, call);
+static bool find_call(tt__world *world, int rank, uint32_t group, uint32_t record, char *text, size_t size) {
+    if (world->peers[rank].control)
+        return tt__find_p2p(world, rank, group, record, text, size);
+    return record && tt__ask_record(world->messages, rank, group, record, text, size, ASK_MS);
+}
+
+/* "Rank 1 called send(f32 x 4, to 0, tag 7) at train.c:88" */
+static const char *call_of(tt_group *group, int rank, uint32_t record, char *text, size_t size) {
+    char call[256];
+    group->world->asking++;
+    group->asking = true;
+    if (find_call(group->world, rank, group->id, record, call, sizeof call))
+        snprintf(text, size, "Rank %d called %s.", rank, call);
+    else
+        snprintf(text, size, "What rank %d called is not known any more.", rank);
+    group->asking = false;
+    group->world->asking--;
+    return text;
+}
+
+tt_status tt__p2p_mismatch(const tt_work *work, tt__message m) {
+    char sent[48], received[48], sender_call[320], receiver_call[320];
+    tt_group *group = work->group;
+    int rank = group->world->rank, sender = m.is_recv ? m.source : rank, receiver = m.is_recv ? rank : m.peer;
+    data_text(m.is_recv ? m.got_word : m.key.word, m.is_recv ? m.got : m.bytes, sent, sizeof sent);
+    data_text(m.is_recv ? m.key.word : m.got_word, m.is_recv ? m.bytes : m.got, received, sizeof received);
+    call_of(group, sender, m.is_recv ? m.got_record : m.key.record, sender_call, sizeof sender_call);
+    call_of(group, receiver, m.is_recv ? m.key.record : m.got_record, receiver_call, sizeof receiver_call);
+    return tt__fail(TT_ERR_MISMATCH,
+                    "rank %d sends %s with tag %u to rank %d, which receives %s: both must name the same count and "
+                    "type. %s %s",
+                    sender, sent, m.key.step, receiver, received, sender_call, receiver_call);
 }
 
 const tt__algorithm tt__send_message = {.name = "message", .op = TT_OP_SEND, .next = run};

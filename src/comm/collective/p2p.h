@@ -13,7 +13,8 @@ static inline bool tt__by_messages(tt_op op) { return tt__is_p2p(op) || op == TT
 
 extern const tt__algorithm tt__send_message, tt__recv_message, tt__batch_messages;
 
-/* A message of this work differs from what the other side has: record both. */
-tt_status tt__p2p_mismatch(const tt_work *work, const tt__message *message);
+/* `message` of this work differs from what the other side has: record both. The lock is held, and given back while another host is asked; the
+ * work may have ended then. */
+tt_status tt__p2p_mismatch(const tt_work *work, tt__message message);
 
 #endif

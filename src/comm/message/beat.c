@@ -294,9 +294,12 @@ void tt__hear_question(tt__link *link) {
     const tt__messages_config *config = &link->messages->config;
     char text[TT__CONTROL_MAX] = "";
     tt__frame answer = {.type = TT__FRAME_ANSWER, .id = link->frame.id};
-    if (config->call_text && config->call_text(config->world, link->frame.key.group, link->frame.key.seq, text,
-                                               sizeof text, &answer.key.word))
-        answer.flags = 1;
+    const tt__key *key = &link->frame.key;
+    bool known = key->seq ? config->call_text && config->call_text(config->world, key->group, key->seq, text,
+                                                                   sizeof text, &answer.key.word)
+                          : config->record_text &&
+                                config->record_text(config->world, key->group, key->record, text, sizeof text);
+    answer.flags = known;
     answer.bytes = strlen(text);
     tt__send_frame(link, &answer, text, (size_t)answer.bytes);
 }
@@ -313,14 +316,14 @@ void tt__hear_answer(tt__link *link, size_t bytes) {
     }
 }
 
-bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
-                  uint32_t *word, int64_t ms) {
+static bool ask(tt__messages *messages, int rank, const tt__key *key, char *text, size_t size, uint32_t *word,
+                int64_t ms) {
     tt__link *link = messages->links[rank];
     int64_t deadline_ms = tt__deadline_ms(ms);
     if (!link || !link->tcp || link->ended)
         return false;
     tt__question question = {.next = messages->questions, .id = ++messages->last_id};
-    tt__frame frame = {.type = TT__FRAME_ASK, .key = {.group = group, .seq = seq}, .id = question.id};
+    tt__frame frame = {.type = TT__FRAME_ASK, .key = *key, .id = question.id};
     messages->questions = &question;
     tt__send_frame(link, &frame, NULL, 0);
     while (!question.answered && !link->ended && tt__left_ms(deadline_ms))
@@ -334,4 +337,15 @@ bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq
     snprintf(text, size, "%s", question.text);
     *word = question.word;
     return true;
+}
+
+bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
+                  uint32_t *word, int64_t ms) {
+    return ask(messages, rank, &(tt__key){.group = group, .seq = seq}, text, size, word, ms);
+}
+
+bool tt__ask_record(tt__messages *messages, int rank, uint32_t group, uint32_t record, char *text, size_t size,
+                    int64_t ms) {
+    uint32_t word;
+    return ask(messages, rank, &(tt__key){.group = group, .record = record}, text, size, &word, ms);
 }

@@ -1,9 +1,9 @@
 /* The message engine from inside: links, what travels on them, what waits on them.
  *
- *   frame    a header of 40 bytes and what follows it. Every byte on a link belongs to one
+ *   frame    a header of 48 bytes and what follows it. Every byte on a link belongs to one
  *   posted   a receive that has no message yet
  *   arrival  a message, or the announcement of one, that has no receive yet
- *   ready    a receiver's word that it waits for a collective's message which was not posted here yet
+ *   ready    a receiver's word that it waits for a message which was not posted here yet
  *   credit   bytes of the eager window that the receiver has given back; travels in every header
  *
  * Files: messages.c life, progress and waiting; post.c what posting does; match.c receives and arrivals find each other; outgoing.c and incoming.c
@@ -20,14 +20,14 @@
 
 typedef enum tt__frame_type {
     TT__FRAME_EAGER = 1, /* key; `bytes` of data follow */
-    TT__FRAME_ANNOUNCE,  /* key, id of the send, its bytes */
+    TT__FRAME_ANNOUNCE,  /* key, id of the send, its bytes; other: the receive that gets it, if it is ready, or 0 */
     TT__FRAME_READY,     /* key, id of the receive, its bytes; other: the send that was announced, 0 if none was */
     TT__FRAME_DATA,      /* other: the receive; `bytes` of data follow */
     TT__FRAME_REFUSE,    /* a message will not be: see TT__REFUSE_... */
     TT__FRAME_CREDIT,
     TT__FRAME_BEAT,   /* tt__beat */
     TT__FRAME_NEWS,   /* tt__news_body, text */
-    TT__FRAME_ASK,    /* id; group and seq of the key */
+    TT__FRAME_ASK,    /* id; of the key group and seq, or, seq 0, group and record */
     TT__FRAME_ANSWER, /* id; flags 1: known, then word of the key, text */
     TT__FRAME_GOODBYE,
     TT__FRAMES
@@ -44,11 +44,11 @@ typedef struct tt__frame {
     uint8_t type, flags;
     uint32_t credit;
     tt__key key;
-    uint32_t id, other;
+    uint32_t id, other, unused;
     uint64_t bytes;
 } tt__frame;
 
-_Static_assert(sizeof(tt__frame) == 40, "the header has no padding");
+_Static_assert(sizeof(tt__frame) == 48, "the header has no padding");
 
 enum {
     TT__FRAME_MAGIC = 0x5474,
@@ -57,6 +57,7 @@ enum {
     TT__READ_AHEAD = 64 << 10,  /* read from a socket at a time */
     TT__EAGER_COST = 64,        /* of an eager message beside its bytes: so small ones count, too */
     TT__ARRIVALS_MAX = 1 << 20, /* announcements, or readies, of one link that nobody asked for */
+    TT__FORGOTTEN = 1024,       /* a power of two */
 };
 
 typedef struct tt__beat {
@@ -184,7 +185,10 @@ struct tt__messages {
     uint32_t spare_count;
     tt__question *questions;
     unsigned char *discard; /* where unwanted bytes go */
-    tt__ring_board *board;  /* this rank's, and its number on the host; NULL: not asked for yet */
+    /* Groups that have ended here, plus 1, by hash; a later one may take the place of an earlier. What comes for one that is not there any more
+     * is kept as if the group were still to come. */
+    uint32_t forgotten[TT__FORGOTTEN];
+    tt__ring_board *board; /* this rank's, and its number on the host; NULL: not asked for yet */
     int number;
 
     /* Between threads. */
@@ -239,6 +243,9 @@ enum {
     TT__PHASE_SENDING    /* send: in link->sending */
 };
 
+/* So large that it is never sent unasked. */
+static inline bool tt__is_large(const tt__message *m) { return m->bytes > TT__EAGER_MAX; }
+
 static inline bool tt__same_key(const tt__key *a, const tt__key *b) {
     return a->group == b->group && a->seq == b->seq && a->step == b->step;
 }
@@ -270,6 +277,9 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
 /* Send a frame whose body is `bytes` at `body`: at once or, what the link does not take, later. */
 void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes);
 
+/* The same of a frame without body, with whatever is written next. */
+void tt__queue_frame(tt__link *link, tt__frame *frame);
+
 /* Write what waits to be written; whether anything was. */
 bool tt__link_flush(tt__link *link);
 
@@ -300,6 +310,9 @@ void tt__frame_end(tt__link *link);
 
 /* ---- match.c */
 
+/* The first message of the list with this key, or NULL. */
+tt__message *tt__first_for(const tt__message_list *list, const tt__key *key);
+
 /* The posted receive for a message with this key from link->peer, taken out of its list and put into link->arriving; NULL: none. Receives of the
  * same collective under another word end with a mismatch. */
 tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t bytes);
@@ -325,8 +338,11 @@ void tt__ready_drop(tt__link *link, tt__readiness **at);
 /* Keep a receiver's word for later. */
 void tt__ready_keep(tt__link *link, const tt__frame *frame);
 
-/* End a receive or send with TT_ERR_MISMATCH: the other side has `word` and `bytes`. */
-void tt__mismatch(tt__messages *messages, tt__message *message, uint32_t word, uint64_t bytes);
+/* Has the group ended here? */
+bool tt__is_forgotten(const tt__messages *messages, uint32_t group);
+
+/* End a receive or send with TT_ERR_MISMATCH: the other side has `key` and `bytes`. */
+void tt__mismatch(tt__messages *messages, tt__message *message, const tt__key *key, uint64_t bytes);
 bool tt__fits(const tt__message *message, const tt__key *key, uint64_t bytes);
 
 /* ---- open.c */

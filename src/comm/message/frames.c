@@ -17,7 +17,7 @@ static void finish(tt__link *link, tt__message *receive, tt_status status) {
 
 static void finish_mismatch(tt__link *link, tt__message *receive, const tt__key *key, uint64_t bytes) {
     tt__list_remove(&link->arriving, receive);
-    tt__mismatch(link->messages, receive, key->word, bytes);
+    tt__mismatch(link->messages, receive, key, bytes);
 }
 
 /* ---- data */
@@ -40,6 +40,8 @@ static bool begin_eager(tt__link *link) {
         link->into = receive->data;
         return true;
     }
+    if (tt__is_forgotten(link->messages, frame->key.group))
+        return true;
     link->keeping = tt__arrival_new(link->messages, &frame->key, frame->bytes, 0);
     if (!link->keeping) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for a message of %llu bytes", (unsigned long long)frame->bytes);
@@ -79,6 +81,13 @@ static void end_eager(tt__link *link) {
     tt__give_back(link, link->frame.bytes);
 }
 
+static void begin_arriving(tt__link *link, tt__message *receive) {
+    tt__list_remove(&link->posted, receive);
+    tt__list_append(&link->arriving, receive);
+    receive->phase = TT__PHASE_ARRIVING;
+    receive->source = link->peer;
+}
+
 static bool begin_data(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (!frame->bytes || frame->bytes > TT__CHUNK)
@@ -89,12 +98,8 @@ static bool begin_data(tt__link *link) {
     bool told = receive->phase == TT__PHASE_READY || receive->phase == TT__PHASE_ARRIVING;
     if (!told || frame->bytes > receive->bytes - receive->moved)
         return bad(link, "more data than was asked for");
-    if (receive->phase == TT__PHASE_READY) {
-        tt__list_remove(&link->posted, receive);
-        tt__list_append(&link->arriving, receive);
-        receive->phase = TT__PHASE_ARRIVING;
-        receive->source = link->peer;
-    }
+    if (receive->phase == TT__PHASE_READY)
+        begin_arriving(link, receive);
     link->receiving = receive;
     link->into = (unsigned char *)receive->data + receive->moved;
     return true;
@@ -112,6 +117,8 @@ static void end_data(tt__link *link) {
 /* ---- who wants what */
 
 static void keep_announcement(tt__link *link, const tt__frame *frame) {
+    if (tt__is_forgotten(link->messages, frame->key.group))
+        return; /* the sender is told that this rank has left the group */
     if (link->arrival_count >= TT__ARRIVALS_MAX) {
         bad(link, "more announcements than can be kept");
         return;
@@ -123,10 +130,23 @@ static void keep_announcement(tt__link *link, const tt__frame *frame) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for an announcement");
 }
 
+/* The data of send `id` are for a receive that is ready: nothing that comes before them is. */
+static void hear_claim(tt__link *link, uint32_t receive_id, uint32_t id) {
+    tt__message *receive = tt__find_receive(link, receive_id);
+    if (!receive || receive->phase != TT__PHASE_READY)
+        return; /* taken back meanwhile */
+    begin_arriving(link, receive);
+    receive->peer_id = id;
+}
+
 static void hear_announcement(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (!frame->id) {
         bad(link, "an announcement without a number");
+        return;
+    }
+    if (frame->other) {
+        hear_claim(link, frame->other, frame->id);
         return;
     }
     tt__message *receive = tt__match_receive(link, &frame->key, frame->bytes);
@@ -146,16 +166,21 @@ static void hear_announcement(tt__link *link) {
         tt__refuse_announcement(link, receive, frame->id, &frame->key, frame->bytes);
 }
 
+/* Whether a receiver that has not heard of it means this message. */
+static bool is_meant(const tt__message *m, const tt__key *key) {
+    return tt__same_key(&m->key, key) && (key->seq || tt__is_large(m));
+}
+
 /* The announced message that a ready is about, or all that contradict it ended. */
 static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
     for (tt__message *m = link->announced.first, *next; m; m = next) {
         next = m->next;
-        if (frame->other ? m->id == frame->other : tt__same_key(&m->key, &frame->key))
+        if (frame->other ? m->id == frame->other : is_meant(m, &frame->key))
             return m;
         if (!frame->other && tt__contradicts(&m->key, &frame->key)) {
             tt__list_remove(&link->announced, m);
             tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, m, frame->id);
-            tt__mismatch(link->messages, m, frame->key.word, frame->bytes);
+            tt__mismatch(link->messages, m, &frame->key, frame->bytes);
         }
     }
     return NULL;
@@ -163,7 +188,7 @@ static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
 
 static void hear_ready(tt__link *link) {
     const tt__frame frame = link->frame;
-    if (!frame.id || (!frame.other && !frame.key.seq)) {
+    if (!frame.id) {
         bad(link, "a receive without a number");
         return;
     }
@@ -171,7 +196,7 @@ static void hear_ready(tt__link *link) {
     if (!send) {
         if (!frame.other && link->ready_count >= TT__ARRIVALS_MAX)
             bad(link, "more receives than can be kept");
-        else if (!frame.other)
+        else if (!frame.other && !tt__is_forgotten(link->messages, frame.key.group))
             tt__ready_keep(link, &frame);
         return;
     }
@@ -180,7 +205,7 @@ static void hear_ready(tt__link *link) {
         tt__begin_sending(link, send, frame.id);
     } else {
         tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, send, frame.id);
-        tt__mismatch(link->messages, send, frame.key.word, frame.bytes);
+        tt__mismatch(link->messages, send, &frame.key, frame.bytes);
     }
 }
 
@@ -205,7 +230,7 @@ static void receive_refused(tt__link *link, const tt__frame *frame) {
     tt__list_remove(receive->phase == TT__PHASE_ARRIVING ? &link->arriving : &link->posted, receive);
     receive->source = link->peer;
     if (frame->flags & TT__REFUSE_MISMATCH)
-        tt__mismatch(link->messages, receive, frame->key.word, frame->bytes);
+        tt__mismatch(link->messages, receive, &frame->key, frame->bytes);
     else
         tt__message_done(link->messages, receive, TT_ERR_ABORTED);
 }
@@ -233,7 +258,7 @@ static void send_refused(tt__link *link, const tt__frame *frame) {
     else
         tt__list_remove(&link->announced, send);
     if (frame->flags & TT__REFUSE_MISMATCH)
-        tt__mismatch(link->messages, send, frame->key.word, frame->bytes);
+        tt__mismatch(link->messages, send, &frame->key, frame->bytes);
     else
         tt__message_done(link->messages, send, TT_ERR_ABORTED);
 }

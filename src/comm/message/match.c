@@ -11,7 +11,7 @@ enum { SMALL = 464, SPARE_MAX = 64 };
 
 static bool older(const tt__message *a, const tt__message *b) { return (int32_t)(a->id - b->id) < 0; }
 
-static tt__message *first_for(const tt__message_list *list, const tt__key *key) {
+tt__message *tt__first_for(const tt__message_list *list, const tt__key *key) {
     tt__message *m = list->first;
     while (m && !tt__same_key(&m->key, key))
         m = m->next;
@@ -22,8 +22,9 @@ bool tt__fits(const tt__message *message, const tt__key *key, uint64_t bytes) {
     return message->key.word == key->word && message->bytes == bytes;
 }
 
-void tt__mismatch(tt__messages *messages, tt__message *message, uint32_t word, uint64_t bytes) {
-    message->got_word = word;
+void tt__mismatch(tt__messages *messages, tt__message *message, const tt__key *key, uint64_t bytes) {
+    message->got_word = key->word;
+    message->got_record = key->record;
     message->got = bytes;
     tt__message_done(messages, message, TT_ERR_MISMATCH);
 }
@@ -36,7 +37,7 @@ static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes)
             continue;
         tt__list_remove(&link->posted, m);
         m->source = link->peer;
-        tt__mismatch(link->messages, m, key->word, bytes);
+        tt__mismatch(link->messages, m, key, bytes);
     }
 }
 
@@ -58,7 +59,8 @@ void tt__messages_compare(tt__messages *messages, const int *ranks, int count, c
 }
 
 tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t bytes) {
-    tt__message *m = first_for(&link->posted, key), *any = key->seq ? NULL : first_for(&link->messages->any, key);
+    tt__message *m = tt__first_for(&link->posted, key),
+                *any = key->seq ? NULL : tt__first_for(&link->messages->any, key);
     if (!m && !any) {
         if (key->seq)
             end_contradicted(link, key, bytes);
@@ -193,7 +195,19 @@ static void forget_readies(tt__link *link, uint32_t group) {
             at = &(*at)->next;
 }
 
+static uint32_t place_of(uint32_t group) { return (group * UINT32_C(0x9e3779b1)) / (UINT32_MAX / TT__FORGOTTEN + 1); }
+
+bool tt__is_forgotten(const tt__messages *messages, uint32_t group) {
+    return messages->forgotten[place_of(group)] == group + 1;
+}
+
+void tt__messages_expect(tt__messages *messages, uint32_t group) {
+    if (tt__is_forgotten(messages, group))
+        messages->forgotten[place_of(group)] = 0;
+}
+
 void tt__messages_forget(tt__messages *messages, uint32_t group) {
+    messages->forgotten[place_of(group)] = group + 1;
     for (int r = 0; r < messages->config.size; r++) {
         if (!messages->links[r])
             continue;

@@ -5,9 +5,10 @@
  *
  *   small (up to TT__EAGER_MAX)  header and data at once. A receiver that has not asked yet keeps a copy, up to TT__EAGER_WINDOW a peer that the
  *                                sender counts; beyond it small ones go as large ones do.
- *   large                        the sender announces itself; the receiver says "ready"; then the data come, straight to where they belong. Keys of
- *                                collectives are unique, so there a receiver says "ready" as soon as it has posted, and a sender that
- *                                knows it needs not announce.
+ *   large                        the sender announces itself; the receiver says "ready"; then the data come, straight to where they belong. A
+ *                                receiver that knows which message will be its own says "ready" as soon as it has posted, and a sender
+ *                                that knows it needs not announce. Keys of collectives are unique; of large sends and receives with one
+ *                                tag the first belongs to the first, unless a receive from any source comes between.
  * So nobody buffers more than the window, and no message that nobody asked for stands in the way of others.
  *
  * Threads. The engine (tt__messages) is guarded by one lock, the world's: every function here is called with it held. Where there are TCP links, a
@@ -35,8 +36,9 @@ typedef struct tt__key {
     uint32_t seq;   /* of the call in the group; 0: point to point */
     uint32_t step;  /* the algorithm's own numbering, or the tag */
 
-    /* Hash of the call's signature; a receive whose message has another ends with TT_ERR_MISMATCH. Not part of what is matched. */
-    uint32_t word;
+    /* Not part of what is matched: */
+    uint32_t word;   /* hash of the call's signature; a receive whose message has another ends with TT_ERR_MISMATCH */
+    uint32_t record; /* number of a send's or receive's call in its process's recorder, for error texts; 0: not told */
 } tt__key;
 
 /* One message on its way; the poster's memory until `done`. Zero it, fill in the first part. */
@@ -52,7 +54,7 @@ typedef struct tt__message {
     tt_status status; /* TT_OK; TT_ERR_MISMATCH word or size differ; TT_ERR_PEER link ended; TT_ERR_ABORTED cancelled */
     int source;       /* of a receive: who sent */
     size_t got;       /* of a mismatch: the bytes that the sender has, */
-    uint32_t got_word; /* and its word */
+    uint32_t got_word, got_record; /* and its word and record */
     /* The engine's own. */
     struct tt__message *next, *previous;
     size_t moved;
@@ -69,8 +71,11 @@ void tt__message_recv(tt__messages *messages, tt__message *message);
 /* Take a message that is not done back: it is done then, with `status`. What the peer already sent for it is dropped when it comes. */
 void tt__message_cancel(tt__messages *messages, tt__message *message, tt_status status);
 
-/* `group` is destroyed: what was sent to it and never received is dropped, and its senders' windows are given back. */
+/* `group` is destroyed: what was sent to it and never received is dropped, and its senders' windows are given back; so is what still comes. */
 void tt__messages_forget(tt__messages *messages, uint32_t group);
+
+/* `group` is made. Names come again after a million groups. */
+void tt__messages_expect(tt__messages *messages, uint32_t group);
 
 /* Move what can be moved without waiting. Returns whether anything happened. */
 bool tt__messages_progress(tt__messages *messages);
@@ -127,6 +132,10 @@ bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
                   uint32_t *word, int64_t ms);
 
+/* The same of a send or receive, by its record's number. */
+bool tt__ask_record(tt__messages *messages, int rank, uint32_t group, uint32_t record, char *text, size_t size,
+                    int64_t ms);
+
 /* ---- life */
 
 /* What the engine asks of the rest of comm. `world` is handed back. Called with the lock held; none may wait. */
@@ -143,6 +152,9 @@ typedef struct tt__messages_config {
 
     /* What this rank called as number `seq` of `group`: its text and word, or false. May be NULL. */
     bool (*call_text)(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word);
+
+    /* The text of this rank's send or receive in `group` with this record, or false. May be NULL. */
+    bool (*record_text)(void *world, uint32_t group, uint32_t record, char *text, size_t size);
 
     /* A rank has called something with this word as number `seq` of `group`; told of messages that have no receive, and of ranks that wait.
      * May be NULL. */

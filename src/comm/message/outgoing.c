@@ -25,12 +25,23 @@ static bool nothing_waits(const tt__link *link) { return link->out_at == link->o
 /* Nothing more goes out. What the peer said before may still have to be read: the link ends when that is done. */
 static void break_off(tt__link *link) { link->broken = true; }
 
-void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
-    if (link->ended || link->broken)
-        return;
+static void seal(tt__link *link, tt__frame *frame) {
     frame->magic = TT__FRAME_MAGIC;
     frame->credit = link->credit;
     link->credit = 0;
+}
+
+void tt__queue_frame(tt__link *link, tt__frame *frame) {
+    if (link->ended || link->broken)
+        return;
+    seal(link, frame);
+    queue(link, frame, sizeof *frame);
+}
+
+void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
+    if (link->ended || link->broken)
+        return;
+    seal(link, frame);
     size_t sent = 0;
     if (nothing_waits(link)) {
         const struct iovec parts[2] = {{frame, sizeof *frame}, {(void *)(uintptr_t)body, bytes}};

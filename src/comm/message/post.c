@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { LOOK_BACK = 64 }; /* posted receives that a new one looks at */
+
 static void start(tt__messages *messages, tt__message *message, bool is_recv) {
     message->done = false;
     message->status = TT_OK;
@@ -39,6 +41,8 @@ static void announce(tt__link *link, tt__message *message) {
 
 /* The receiver's word for this message, or for another step of what should be the same collective. */
 static bool take_ready(tt__link *link, const tt__message *message, tt__readiness *found) {
+    if (!message->key.seq && !tt__is_large(message))
+        return false; /* it is not meant */
     for (tt__readiness **at = &link->readies; *at; at = &(*at)->next) {
         tt__readiness *ready = *at;
         if (!tt__same_key(&ready->key, &message->key) && !tt__contradicts(&ready->key, &message->key))
@@ -50,15 +54,38 @@ static bool take_ready(tt__link *link, const tt__message *message, tt__readiness
     return false;
 }
 
+/* What is sent next may pass the data: so that it is not taken for this message, whose key it may have, the receiver is told whose the data are. */
+static void claim(tt__link *link, const tt__message *message, uint32_t receive_id) {
+    tt__frame frame = {.type = TT__FRAME_ANNOUNCE,
+                       .key = message->key,
+                       .id = message->id,
+                       .other = receive_id,
+                       .bytes = message->bytes};
+    tt__queue_frame(link, &frame);
+}
+
+/* What has come and was not read yet costs less to look at than an announcement costs to send. */
+static bool is_awaited(tt__link *link, const tt__message *message, tt__readiness *ready) {
+    return take_ready(link, message, ready) || (tt__link_pump(link) && take_ready(link, message, ready));
+}
+
 static void send_large(tt__link *link, tt__message *message) {
     tt__readiness ready;
-    if (!take_ready(link, message, &ready)) {
+    bool awaited = is_awaited(link, message, &ready);
+    if (link->ended) {
+        tt__message_done(link->messages, message, link->status);
+    } else if (!awaited) {
         announce(link, message);
     } else if (tt__fits(message, &ready.key, ready.bytes)) {
-        tt__begin_sending(link, message, ready.id);
+        if (!message->key.seq)
+            claim(link, message, ready.id);
+        if (link->ended)
+            tt__message_done(link->messages, message, link->status);
+        else
+            tt__begin_sending(link, message, ready.id);
     } else {
         tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, message, ready.id);
-        tt__mismatch(link->messages, message, ready.key.word, ready.bytes);
+        tt__mismatch(link->messages, message, &ready.key, ready.bytes);
     }
 }
 
@@ -70,14 +97,14 @@ static void send_small(tt__link *link, tt__message *message) {
 }
 
 static bool window_takes(const tt__link *link, const tt__message *message) {
-    return message->bytes <= TT__EAGER_MAX && link->eager_out + message->bytes + TT__EAGER_COST <= TT__EAGER_WINDOW;
+    return !tt__is_large(message) && link->eager_out + message->bytes + TT__EAGER_COST <= TT__EAGER_WINDOW;
 }
 
 /* To a receive of this rank that waits for it. */
 static void copy_over(tt__messages *messages, tt__message *receive, const tt__key *key, const void *data,
                       size_t bytes) {
     if (!tt__fits(receive, key, bytes)) {
-        tt__mismatch(messages, receive, key->word, bytes);
+        tt__mismatch(messages, receive, key, bytes);
         return;
     }
     if (bytes)
@@ -88,7 +115,7 @@ static void copy_over(tt__messages *messages, tt__message *receive, const tt__ke
 static void send_to_self(tt__link *self, tt__message *message) {
     tt__messages *messages = self->messages;
     tt__message *receive = tt__match_receive(self, &message->key, message->bytes);
-    bool small = message->bytes <= TT__EAGER_MAX;
+    bool small = !tt__is_large(message);
     if (receive) {
         tt__list_remove(&self->arriving, receive);
         copy_over(messages, receive, &message->key, message->data, message->bytes);
@@ -154,9 +181,9 @@ void tt__refuse_announcement(tt__link *link, tt__message *message, uint32_t send
     } else {
         tt__message *send = tt__find_send(link, send_id);
         tt__list_remove(&link->announced, send);
-        tt__mismatch(link->messages, send, message->key.word, message->bytes);
+        tt__mismatch(link->messages, send, &message->key, message->bytes);
     }
-    tt__mismatch(link->messages, message, key->word, bytes);
+    tt__mismatch(link->messages, message, key, bytes);
 }
 
 /* A message was there before its receive. */
@@ -176,6 +203,24 @@ static void take(tt__link *link, tt__message *message, tt__arrival *arrival) {
     tt__arrival_free(link->messages, arrival);
 }
 
+/* Of sends and receives with one key that are large, the first belongs to the first. So all receives before this one must be told, too. */
+static bool is_in_turn(const tt__link *link, const tt__message *message) {
+    int looked = 0;
+    if (tt__first_for(&link->messages->any, &message->key))
+        return false;
+    for (const tt__message *m = link->posted.last; m; m = m->previous) {
+        if (tt__same_key(&m->key, &message->key) && tt__is_large(m))
+            return m->phase == TT__PHASE_READY;
+        if (++looked == LOOK_BACK)
+            return false;
+    }
+    return true;
+}
+
+static bool knows_its_message(const tt__link *link, const tt__message *message) {
+    return link->ops && tt__is_large(message) && (message->key.seq || is_in_turn(link, message));
+}
+
 void tt__message_recv(tt__messages *messages, tt__message *message) {
     tt__link *link = NULL;
     start(messages, message, true);
@@ -191,11 +236,11 @@ void tt__message_recv(tt__messages *messages, tt__message *message) {
     }
     if (!(link = link_for(messages, message)))
         return;
-    tt__list_append(&link->posted, message);
-    if (message->key.seq && message->bytes > TT__EAGER_MAX && link->ops) {
+    if (knows_its_message(link, message))
         message->phase = TT__PHASE_READY;
+    tt__list_append(&link->posted, message);
+    if (message->phase == TT__PHASE_READY)
         say_ready(link, message, 0);
-    }
 }
 
 /* ---- taking back */
