@@ -8,7 +8,7 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp all_reduce_hosts all_reduce_hosts_1gbit step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts all_reduce_hosts_1gbit step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -109,9 +109,12 @@ def mlp_limit(out, world, steps):
     return run([program, world, steps], dict(os.environ, OMP_NUM_THREADS="1"))
 
 
-def mpi(out, world, sizes, flags=()):
+MPI_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+
+
+def mpi(out, world, sizes, flags=(), source="mpi_allreduce.c"):
     """Open MPI; with more ranks than CPUs told so, as its manual asks."""
-    program = compiled(out, "mpicc.openmpi", "mpi_allreduce.c", "-O2")
+    program = compiled(out, "mpicc.openmpi", source, "-O2")
     env = dict(os.environ)
     if os.geteuid() == 0:
         env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -274,7 +277,14 @@ def tcp_sections(out, quick):
     yield Section("all_reduce_tcp", f"all_reduce f32 over loopback TCP, {WORLD} ranks", "us", "less", {
         "tutti": lambda: tutti("all_reduce", "--world", str(WORLD), "--sizes", comma, *tcp),
         "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
-        "Open MPI": lambda: mpi(out, WORLD, sizes, ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")),
+        "Open MPI": lambda: mpi(out, WORLD, sizes, MPI_TCP),
+    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size, [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
+
+    some = [size for size in sizes if size <= 1 << 22]
+    yield Section("send_recv_tcp", "send and recv over loopback TCP, half a round trip", "us", "less", {
+        "tutti": lambda: tutti("send_recv", "--world", str(WORLD), "--sizes", ",".join(map(str, some)), *tcp),
+        "PyTorch gloo": lambda: torch(WORLD, "torch_send_recv.py", *some),
+        "Open MPI": lambda: mpi(out, WORLD, some, MPI_TCP, "mpi_send_recv.c"),
     }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size, [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
 
     most = 1 << 20  # an all_reduce of 16 MiB takes a second at 1 Gbit/s
