@@ -58,14 +58,13 @@ struct tt_group {
     tt_group *local,
         *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
                               hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */
-    int *
-        by_host, /* (size): with `cross`, the ranks host by host, those of a host by number; hosts by their first rank */
-        *place;  /* (size): rank r is by_host[place[r]] */
-    bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
-    uint32_t seq;     /* calls published so far */
-    uint32_t step;    /* pieces of work planned so far, by all calls that were agreed on */
-    bool spin;        /* ranks and CPUs are such that a short busy wait pays */
-    bool at_once;     /* all_reduce_at_once.c may serve: all share memory and spin, no table names an algorithm */
+    int *by_host;  /* (size): with `cross`, the ranks host by host (by first rank), those of a host by number */
+    int *place;    /* (size): rank r is by_host[place[r]] */
+    bool subtrees; /* hosts are subtrees of the one summation order, so hosts may reduce first */
+    uint32_t seq;  /* calls published so far */
+    uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
+    bool spin;     /* ranks and CPUs are such that a short busy wait pays */
+    bool at_once;  /* all_reduce_at_once.c may serve: all share memory and spin, no table names an algorithm */
     uint8_t turns[TT__MAX_WORLD]; /* the order in which this rank turns to the others, itself last: tt__turns() */
     bool turns_known, turns_by_place;
     _Atomic uintptr_t user;     /* the thread that used it last; 0: none yet */

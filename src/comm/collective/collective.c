@@ -58,6 +58,22 @@ tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, c
     return offsets ? check_offsets(group, name, counts, offsets, dtype) : TT_OK;
 }
 
+static tt_status check_blocks(tt_group *group, const tt_call *call, const void *buf) {
+    return tt__check_call(group, tt_op_name(call->op), buf, call->count, call->dtype, TT_SUM, call->root);
+}
+
+/* First the buffer that every rank has, then the one that may be the root's alone. */
+tt_status tt__submit_blocks(tt_group *group, tt_call *call, tt_work **work) {
+    bool has_root = call->op == TT_OP_GATHER || call->op == TT_OP_SCATTER, from_root = call->op == TT_OP_SCATTER;
+    if (work)
+        *work = NULL;
+    TT__TRY(check_blocks(group, call, from_root ? call->recv : call->send));
+    if (!has_root || group->rank == call->root)
+        TT__TRY(check_blocks(group, call, from_root ? call->send : call->recv));
+    call->timeout_ms = tt__timeout_of(group, call->timeout_ms);
+    return tt__submit(group, call, work);
+}
+
 const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
     size_t n = (size_t)group->size;
     if (!group->offsets && !(group->offsets = calloc(2 * n, sizeof *group->offsets)))

@@ -31,6 +31,10 @@ static inline tt_status tt__submit(tt_group *group, const tt_call *call, tt_work
     return group->engine->submit(group, call, work);
 }
 
+/* Check and hand over a call of even blocks: gather, scatter, all_gather or all_to_all. Its timeout is still the caller's option. *work is NULL after
+ * an error. */
+tt_status tt__submit_blocks(tt_group *group, tt_call *call, tt_work **work);
+
 static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {
     return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
 }

@@ -17,8 +17,10 @@ extern const tt__algorithm tt__broadcast_direct, tt__broadcast_binomial, tt__bro
 extern const tt__algorithm tt__all_gather_direct, tt__all_gather_ring, tt__all_gather_bruck, tt__all_gather_doubling,
     tt__all_gather_hierarchical;
 extern const tt__algorithm tt__all_gather_v_direct, tt__all_gather_v_ring, tt__all_gather_v_hierarchical;
-extern const tt__algorithm tt__gather_direct, tt__gather_binomial, tt__scatter_direct, tt__scatter_binomial;
-extern const tt__algorithm tt__all_to_all_direct, tt__all_to_all_pairwise, tt__all_to_all_bruck;
+extern const tt__algorithm tt__gather_direct, tt__gather_binomial, tt__gather_hierarchical, tt__scatter_direct,
+    tt__scatter_binomial, tt__scatter_hierarchical;
+extern const tt__algorithm tt__all_to_all_direct, tt__all_to_all_pairwise, tt__all_to_all_bruck,
+    tt__all_to_all_hierarchical;
 extern const tt__algorithm tt__all_to_all_v_direct, tt__all_to_all_v_pairwise;
 
 #endif
