@@ -4,31 +4,20 @@ import json
 import os
 import pathlib
 import pty
-import random
 import re
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE, free_port  # noqa: E402
+
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
-DEADLINE = 0.4 * float(os.environ["TT_TIMEOUT"])
 CALLS = 1500
-
-
-def free_port():
-    """Below the ports that the system gives to whoever asks for any, which may be taken again at once."""
-    while True:
-        port = random.randrange(10000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 def tutti(*argv, check=True):

@@ -1,4 +1,6 @@
-/* A rank that reduces until something fails, for test_run_ranks.c: reduce_forever HEARTBEAT_MS */
+/* A rank that reduces until something fails, for tests that end or disturb it: reduce_forever [HEARTBEAT_MS] */
+#include "support/patience.h"
+
 #include <tutti/comm.h>
 
 #include <stdio.h>
@@ -8,9 +10,8 @@
 int main(int argc, char **argv) {
     tt_group *world = NULL;
     float x = 1;
-    if (argc != 2)
-        return 2;
-    tt_status status = tt_init_process_group(&world, .timeout_ms = 60000, .heartbeat_ms = atoi(argv[1]));
+    tt_status status =
+        tt_init_process_group(&world, .timeout_ms = 60000, .heartbeat_ms = argc > 1 ? atoi(argv[1]) : CALM_MS);
     if (!status && !(status = tt_barrier(world))) {
         printf("rank %d is pid %d.\n", tt_get_rank(world), (int)getpid());
         fflush(stdout);

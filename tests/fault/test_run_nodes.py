@@ -2,30 +2,17 @@
 """tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same rank, and lose nobody unnoticed."""
 import os
 import pathlib
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE, STRICT, free_port  # noqa: E402
+
 TUTTI = os.environ["TUTTI"]
-DEADLINE = 0.6 * float(os.environ["TT_TIMEOUT"])
-STRICT = os.environ.get("TT_STRICT_TIMES", "0") not in ("", "0")  # else a busy machine may hold anybody up
-
-
-def free_port():
-    """Below the ports that the system gives to whoever asks for any, which may be taken again at once."""
-    while True:
-        port = random.randrange(10000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 class Job:

@@ -27,7 +27,7 @@ static void a_killed_rank_is_the_first_failure(void **state) {
     (void)state;
     for (int rank = 0; rank < 2; rank++) {
         char program[4096], text[128];
-        process *p = start_job(program, sizeof program, "--settle-period=30", "40000");
+        process *p = start_job(program, sizeof program, "--settle-period=30", NULL);
         int64_t start = process_now_ms();
         kill(pid_of(p, rank), SIGKILL);
         process_finish(p);
@@ -50,7 +50,7 @@ static void a_killed_rank_over_tcp_is_told_with_its_signal(void **state) {
     (void)state;
     char program[4096];
     setenv("TT_TRANSPORT", "tcp", 1);
-    process *p = start_job(program, sizeof program, "--settle-period=30", "40000");
+    process *p = start_job(program, sizeof program, "--settle-period=30", NULL);
     unsetenv("TT_TRANSPORT");
     kill(pid_of(p, 1), SIGKILL);
     process_finish(p);

@@ -8,10 +8,11 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+from patience import DEADLINE, STRICT  # noqa: E402
+
 TUTTI, BUILD = os.environ["TUTTI"], os.environ["TT_BUILD"]
 TRAINER = os.path.join(BUILD, "examples", "mnist_trainer")
-DEADLINE = 0.3 * float(os.environ["TT_TIMEOUT"])
-STRICT = os.environ.get("TT_STRICT_TIMES", "0") not in ("", "0")  # else a busy machine may hold the survivor up
 
 
 def fail(text):
