@@ -2,11 +2,11 @@
  * ranks, asynchronous works waited for in any order, ranks late by chance. Every rank draws the same program from the seed and knows
  * what all ranks pass, so each checks its own results, and that nothing else was written. TT_RANDOM_CALLS=N makes the programs longer,
  * TT_RANDOM_SEED=N others. */
+#include "support/calls.h"
 #include "support/ranks.h"
 
 #include "comm/group.h"
 
-#include <math.h>
 #include <sched.h>
 #include <time.h>
 
@@ -24,73 +24,22 @@ typedef struct player {
     unsigned call;
 } player;
 
-static uint64_t draw(uint64_t *state) {
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-static size_t below(uint64_t *state, size_t n) { return (size_t)(draw(state) % n); }
-
 /* Small whole numbers, so that sums and products are exact in any order. */
 static int64_t element(unsigned call, int rank, size_t i) {
     uint64_t state = (uint64_t)call << 40 ^ (uint64_t)rank << 34 ^ i;
-    return (int64_t)(draw(&state) % 7) - 3;
+    return (int64_t)(storm_draw(&state) % 7) - 3;
 }
-
-static void put(void *buf, size_t i, tt_dtype dtype, int64_t x) {
-    switch (dtype) {
-    case TT_F32:
-        ((float *)buf)[i] = (float)x;
-        break;
-    case TT_F64:
-        ((double *)buf)[i] = (double)x;
-        break;
-    case TT_I32:
-        ((int32_t *)buf)[i] = (int32_t)x;
-        break;
-    case TT_I64:
-        ((int64_t *)buf)[i] = x;
-        break;
-    case TT_U8:
-        ((uint8_t *)buf)[i] = (uint8_t)x;
-        break;
-    default:
-        CHECK(!"an element type of this test");
-    }
-}
-
-static double get(const void *buf, size_t i, tt_dtype dtype) {
-    switch (dtype) {
-    case TT_F32:
-        return (double)((const float *)buf)[i];
-    case TT_F64:
-        return ((const double *)buf)[i];
-    case TT_I32:
-        return (double)((const int32_t *)buf)[i];
-    case TT_I64:
-        return (double)((const int64_t *)buf)[i];
-    case TT_U8:
-        return (double)((const uint8_t *)buf)[i];
-    default:
-        return NAN;
-    }
-}
-
-/* What is reduced when u8 wraps: the elements as that type holds them. */
-static int64_t held(int64_t x, tt_dtype dtype) { return dtype == TT_U8 ? (uint8_t)x : x; }
 
 static double reduced(unsigned call, int world, size_t i, tt_dtype dtype, tt_reduce_op op) {
-    int64_t all = held(element(call, 0, i), dtype);
+    int64_t all = drawn_held(element(call, 0, i), dtype);
     for (int r = 1; r < world; r++) {
-        int64_t x = held(element(call, r, i), dtype);
+        int64_t x = drawn_held(element(call, r, i), dtype);
         all = op == TT_PRODUCT ? all * x
               : op == TT_MIN   ? (x < all ? x : all)
               : op == TT_MAX   ? (x > all ? x : all)
                              /* TT_SUM, TT_AVG */
                              : all + x;
-        all = held(all, dtype);
+        all = drawn_held(all, dtype);
     }
     return op == TT_AVG ? (double)all / world : (double)all;
 }
@@ -98,20 +47,20 @@ static double reduced(unsigned call, int world, size_t i, tt_dtype dtype, tt_red
 static void check_reduced(const player *p, unsigned call, const void *buf, size_t n, tt_dtype dtype, tt_reduce_op op) {
     size_t stride = n > 4096 ? 61 : 1; /* the first, the last, and enough between */
     for (size_t i = 0; i < n; i = i + stride < n || i == n - 1 ? i + stride : n - 1) {
-        double want = reduced(call, p->world, i, dtype, op), have = get(buf, i, dtype);
+        double want = reduced(call, p->world, i, dtype, op), have = drawn_get(buf, i, dtype);
         CHECK(op == TT_AVG ? fabs(want - have) < 1e-5 : want == have);
     }
 }
 
 static void fill(const player *p, unsigned call, void *buf, size_t n, tt_dtype dtype) {
     for (size_t i = 0; i < n; i++)
-        put(buf, i, dtype, element(call, p->rank, i));
+        drawn_put(buf, i, dtype, element(call, p->rank, i));
 }
 
 static void check_own(const player *p, unsigned call, int rank, const void *buf, size_t n, tt_dtype dtype) {
     (void)p;
-    for (size_t i = 0; i<n; i += n> 4096 ? 61 : 1)
-        CHECK(get(buf, i, dtype) == (double)held(element(call, rank, i), dtype));
+    for (size_t i = 0; i < n; i += (n > 4096 ? 61 : 1))
+        CHECK(drawn_get(buf, i, dtype) == (double)drawn_held(element(call, rank, i), dtype));
 }
 
 /* Bytes before and after a buffer that nobody may write. */
@@ -128,39 +77,40 @@ static void check_guard(const unsigned char *buf, size_t bytes) {
 /* Where this rank's buffer lies is its own affair: symmetric or plain, in either area of a half, at any multiple of 8. `kind`: 0 symmetric, 1
  * plain, 2 either. */
 static unsigned char *place(player *p, size_t kind, size_t half) {
-    size_t plain = kind == 2 ? below(&p->own, 2) : kind, area = AREAS / 2 * half + below(&p->own, AREAS / 2);
-    return (plain ? p->plain : p->symmetric) + area * AREA_BYTES + GUARD + 8 * below(&p->own, 64);
+    size_t plain = kind == 2 ? storm_below(&p->own, 2) : kind,
+           area = AREAS / 2 * half + storm_below(&p->own, AREAS / 2);
+    return (plain ? p->plain : p->symmetric) + area * AREA_BYTES + GUARD + 8 * storm_below(&p->own, 64);
 }
 
 static void be_late(player *p) {
-    size_t how = below(&p->own, 40);
+    size_t how = storm_below(&p->own, 40);
     if (how == 0)
-        nanosleep(&(struct timespec){.tv_nsec = (long)below(&p->own, 3000000)}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = (long)storm_below(&p->own, 3000000)}, NULL);
     else if (how < 6)
         sched_yield();
 }
 
 static size_t draw_bytes(player *p) {
     static const size_t borders[] = {0, 8, 48, 56, 4088, 4096, 4104, 65536, 262144, 262152, 524288, 524296};
-    size_t how = below(&p->shared, 10);
+    size_t how = storm_below(&p->shared, 10);
     if (how < 4)
-        return below(&p->shared, 5000);
+        return storm_below(&p->shared, 5000);
     if (how < 8)
-        return borders[below(&p->shared, sizeof borders / sizeof *borders)];
-    return below(&p->shared, 600000);
+        return borders[storm_below(&p->shared, sizeof borders / sizeof *borders)];
+    return storm_below(&p->shared, 600000);
 }
 
 static tt_reduce_op draw_op(player *p, tt_dtype dtype) {
-    tt_reduce_op op = (tt_reduce_op)below(&p->shared, 5);
+    tt_reduce_op op = (tt_reduce_op)storm_below(&p->shared, 5);
     return op == TT_AVG && dtype != TT_F32 && dtype != TT_F64 ? TT_SUM : op;
 }
 
 static void play_reduction(player *p, bool to_all) {
-    tt_dtype dtype = (tt_dtype)below(&p->shared, 5);
+    tt_dtype dtype = (tt_dtype)storm_below(&p->shared, 5);
     tt_reduce_op op = draw_op(p, dtype);
     size_t n = draw_bytes(p) / tt_dtype_size(dtype), bytes = n * tt_dtype_size(dtype);
-    int root = (int)below(&p->shared, (size_t)p->world);
-    unsigned char *buf = place(p, below(&p->shared, 3), below(&p->own, 2));
+    int root = (int)storm_below(&p->shared, (size_t)p->world);
+    unsigned char *buf = place(p, storm_below(&p->shared, 3), storm_below(&p->own, 2));
     guard(buf, bytes);
     fill(p, p->call, buf, n, dtype);
     be_late(p);
@@ -176,26 +126,26 @@ static void play_reduction(player *p, bool to_all) {
 }
 
 static void play_broadcast(player *p) {
-    tt_dtype dtype = (tt_dtype)below(&p->shared, 5);
+    tt_dtype dtype = (tt_dtype)storm_below(&p->shared, 5);
     size_t n = draw_bytes(p) / tt_dtype_size(dtype), bytes = n * tt_dtype_size(dtype);
-    int root = (int)below(&p->shared, (size_t)p->world);
-    unsigned char *buf = place(p, below(&p->shared, 3), below(&p->own, 2));
+    int root = (int)storm_below(&p->shared, (size_t)p->world);
+    unsigned char *buf = place(p, storm_below(&p->shared, 3), storm_below(&p->own, 2));
     guard(buf, bytes);
     fill(p, p->call, buf, n, dtype);
     be_late(p);
     CHECK_OK(tt_broadcast(p->group, buf, n, dtype, root));
     check_own(p, p->call, root, buf, n, dtype);
     check_guard(buf, bytes);
-    if (below(&p->own, 2)) /* the buffer is mine again, whoever still reads what I sent */
+    if (storm_below(&p->own, 2)) /* the buffer is mine again, whoever still reads what I sent */
         memset(buf, 0x5a, bytes);
 }
 
 static void play_all_gather(player *p) {
-    tt_dtype dtype = (tt_dtype)below(&p->shared, 5);
+    tt_dtype dtype = (tt_dtype)storm_below(&p->shared, 5);
     size_t share = draw_bytes(p) / (size_t)p->world, n = share / tt_dtype_size(dtype), bytes = n * tt_dtype_size(dtype);
-    unsigned char *recv = place(p, below(&p->shared, 3), 0), *send = recv + (size_t)p->rank * bytes;
-    size_t kind = below(&p->shared, 3);
-    bool in_place = below(&p->own, 2);
+    unsigned char *recv = place(p, storm_below(&p->shared, 3), 0), *send = recv + (size_t)p->rank * bytes;
+    size_t kind = storm_below(&p->shared, 3);
+    bool in_place = storm_below(&p->own, 2);
     if (!in_place)
         send = place(p, kind, 1);
     guard(recv, (size_t)p->world * bytes);
@@ -209,7 +159,7 @@ static void play_all_gather(player *p) {
     check_guard(recv, (size_t)p->world * bytes);
     if (!in_place)
         check_own(p, p->call, p->rank, send, n, dtype);
-    if (below(&p->own, 2))
+    if (storm_below(&p->own, 2))
         memset(send, 0x5a, bytes);
 }
 
@@ -217,20 +167,20 @@ static void play_all_gather(player *p) {
 static void play_works(player *p) {
     tt_work *works[WORKS];
     unsigned char *bufs[WORKS];
-    size_t counts[WORKS], n = 1 + below(&p->shared, WORKS);
+    size_t counts[WORKS], n = 1 + storm_below(&p->shared, WORKS);
     tt_reduce_op ops[WORKS];
     for (size_t w = 0; w < n; w++) {
-        counts[w] = below(&p->shared, 2) ? below(&p->shared, 30000) : below(&p->shared, 900);
-        ops[w] = (tt_reduce_op)below(&p->shared, 5);
+        counts[w] = storm_below(&p->shared, 2) ? storm_below(&p->shared, 30000) : storm_below(&p->shared, 900);
+        ops[w] = (tt_reduce_op)storm_below(&p->shared, 5);
         bufs[w] = p->symmetric + (AREAS + w) * (size_t)AREA_BYTES / 4 + GUARD;
         guard(bufs[w], counts[w] * 4);
         fill(p, p->call + (unsigned)w, bufs[w], counts[w], TT_F32);
         be_late(p);
         CHECK_OK(tt_all_reduce(p->group, bufs[w], counts[w], TT_F32, ops[w], .work = &works[w]));
-        if (below(&p->own, 2))
+        if (storm_below(&p->own, 2))
             CHECK_OK(tt__group_progress(p->group));
     }
-    switch (below(&p->shared, 5)) {
+    switch (storm_below(&p->shared, 5)) {
     case 0:
         CHECK_OK(tt_barrier(p->group));
         break;
@@ -243,7 +193,7 @@ static void play_works(player *p) {
     default:
         break;
     }
-    for (size_t first = below(&p->own, n), i = 0; i < n; i++) {
+    for (size_t first = storm_below(&p->own, n), i = 0; i < n; i++) {
         size_t w = (first + i) % n;
         be_late(p);
         CHECK_OK(tt_work_wait(works[w]));
@@ -256,7 +206,7 @@ static void play_works(player *p) {
 }
 
 static void play_alloc(player *p) {
-    size_t bytes = below(&p->shared, 100000), n = bytes / 8;
+    size_t bytes = storm_below(&p->shared, 100000), n = bytes / 8;
     void *a, *b;
     CHECK_OK(tt_group_alloc(p->group, bytes, &a));
     CHECK_OK(tt_group_alloc(p->group, 10000, &b));
@@ -265,13 +215,13 @@ static void play_alloc(player *p) {
     fill(p, p->call, a, n, TT_I64);
     CHECK_OK(tt_all_reduce(p->group, a, n, TT_I64, TT_SUM));
     check_reduced(p, p->call, a, n, TT_I64, TT_SUM);
-    bool first = below(&p->shared, 2);
+    bool first = storm_below(&p->shared, 2);
     CHECK_OK(tt_group_free(p->group, first ? a : b));
     CHECK_OK(tt_group_free(p->group, first ? b : a));
 }
 
 static void play(player *p) {
-    switch (below(&p->shared, 10)) {
+    switch (storm_below(&p->shared, 10)) {
     case 0:
         be_late(p);
         CHECK_OK(tt_barrier(p->group));
@@ -292,7 +242,7 @@ static void play(player *p) {
         play_works(p);
         break;
     case 8:
-        if (below(&p->shared, 4) == 0)
+        if (storm_below(&p->shared, 4) == 0)
             play_alloc(p);
         break;
     default:
