@@ -1,5 +1,7 @@
 #include "base/cpu.h"
 
+#include "base/error.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -32,12 +34,15 @@ static tt__cpu_level detect(void) {
 static tt__cpu_level choose(void) {
     tt__cpu_level best = detect();
     const char *want = getenv("TT_CPU_LEVEL");
-    if (!want)
+    if (!want || !*want)
         return best;
     static const char *const names[TT__CPU_LEVELS] = {"base", "avx2", "avx512"};
     for (int level = 0; level <= (int)best; level++)
         if (!strcmp(want, names[level]))
             return (tt__cpu_level)level;
+    tt__log(TT_LOG_WARNING,
+            "TT_CPU_LEVEL: expected base, avx2 or avx512, as far as this CPU goes, got \"%.40s\"; using %s", want,
+            names[best]);
     return best;
 }
 

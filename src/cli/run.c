@@ -336,9 +336,11 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
     tt_status status = TT_OK;
-    if (flags->secret_file)
+    if (flags->secret_file) {
         status = tt__secret_read_file(flags->secret_file, text);
-    else if (!(status = tt__secret_load(&present)) && !present.set && job->nodes == 1)
+        if (status)
+            tt__fail_prefix("--secret-file");
+    } else if (!(status = tt__secret_load(&present)) && !present.set && job->nodes == 1)
         status = tt__secret_make(text);
     if (!status && *text && setenv("TT_SECRET", text, 1))
         status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");

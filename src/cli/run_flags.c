@@ -85,6 +85,8 @@ static int read_environment(tt__run_flags *flags) {
             continue;
         if (flag->kind == UNSUPPORTED_VALUE || flag->kind == UNSUPPORTED_SWITCH)
             return refuse(name, flag);
+        if (is_switch && strcmp(value, "1") != 0)
+            return tt__cli_usage_error("run", "%s: expected 1 or 0, got \"%s\"", name, value);
         *field(flags, flag) = is_switch ? "1" : value;
     }
     return 0;

@@ -38,6 +38,9 @@ void tt__secret_wipe(tt__secret *secret) { explicit_bzero(secret, sizeof *secret
 static tt_status check_size(const char *where, size_t size) {
     if (size >= TT__SECRET_MIN && size <= TT__SECRET_MAX)
         return TT_OK;
+    if (size > TT__SECRET_MAX)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a job secret of %d to %d bytes, but it is longer. " HOW, where,
+                        TT__SECRET_MIN, TT__SECRET_MAX);
     return tt__fail(TT_ERR_INVALID, "%s: expected a job secret of %d to %d bytes, but it has %zu. " HOW, where,
                     TT__SECRET_MIN, TT__SECRET_MAX, size);
 }
@@ -48,7 +51,8 @@ static tt_status check_file(int fd, const char *path) {
     if (fstat(fd, &info))
         return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
     if (!S_ISREG(info.st_mode))
-        return tt__fail(TT_ERR_IO, "secret file %s: expected a regular file", path);
+        return tt__fail(TT_ERR_IO, "secret file %s: expected a regular file, but it is %s", path,
+                        S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
     if (info.st_mode & 077)
         return tt__fail(TT_ERR_IO, "secret file %s: others may read it (mode %03o). Run: chmod 600 %s", path,
                         (unsigned)info.st_mode & 0777, path);
@@ -69,7 +73,9 @@ static tt_status read_text(int fd, const char *path, char text[TT__SECRET_MAX + 
     }
     while (size && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r'))
         size--;
-    tt_status status = check_size(path, size);
+    char where[300];
+    snprintf(where, sizeof where, "secret file %s", path);
+    tt_status status = check_size(where, size);
     if (!status && memchr(bytes, '\0', size))
         status = tt__fail(TT_ERR_INVALID, "secret file %s: expected text, but there is a zero byte. " HOW, path);
     if (!status) {
@@ -82,6 +88,10 @@ static tt_status read_text(int fd, const char *path, char text[TT__SECRET_MAX + 
 
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return tt__fail(TT_ERR_IO,
+                        "secret file %s: there is no such file. Make it with: (umask 077; openssl rand -hex 32 >FILE)",
+                        path);
     if (fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
     tt_status status = check_file(fd, path);
@@ -108,7 +118,11 @@ tt_status tt__secret_load(tt__secret *secret) {
         TT__TRY(check_size("TT_SECRET", strlen(text)));
         tt__secret_from(secret, text, strlen(text));
     } else if (path && *path) {
-        TT__TRY(tt__secret_read_file(path, from_file));
+        tt_status status = tt__secret_read_file(path, from_file);
+        if (status) {
+            tt__fail_prefix("TT_SECRET_FILE");
+            return status;
+        }
         tt__secret_from(secret, from_file, strlen(from_file));
         explicit_bzero(from_file, sizeof from_file);
     }

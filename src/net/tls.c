@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -166,6 +167,12 @@ static const char *openssl_reason(void) {
     return reason ? reason : "no reason given";
 }
 
+/* What went wrong first, in the system or in OpenSSL; what was then given up because of it comes later. */
+static const char *first_reason(void) {
+    unsigned long code = ERR_peek_error();
+    return ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : openssl_reason();
+}
+
 static tt_status use_certificates(tt__tls *tls, const char *certificate, const char *key, const char *ca) {
     const char *variable = "TT_TLS_CERT", *path = certificate;
     bool good = SSL_CTX_use_certificate_chain_file(tls->context, certificate) == 1;
@@ -180,7 +187,7 @@ static tt_status use_certificates(tt__tls *tls, const char *certificate, const c
         good = SSL_CTX_load_verify_locations(tls->context, ca, NULL) == 1;
     }
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    return good ? TT_OK : tt__fail(TT_ERR_IO, "TLS: %s=%s can't be used: %s", variable, path, openssl_reason());
+    return good ? TT_OK : tt__fail(TT_ERR_IO, "TLS: %s=%s can't be used: %s", variable, path, first_reason());
 }
 
 /* ---- settings */
@@ -223,9 +230,21 @@ static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
     return choose_credentials(tls, secret);
 }
 
+/* Who names certificates believes to be encrypted. */
+static void warn_of_plain(void) {
+    static _Atomic bool warned;
+    if ((is_set(getenv("TT_TLS_CERT")) || is_set(getenv("TT_TLS_KEY")) || is_set(getenv("TT_TLS_CA"))) &&
+        !atomic_exchange(&warned, true))
+        tt__log(TT_LOG_WARNING,
+                "nothing is encrypted: certificates are named (TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA), but "
+                "TT_TLS=1 is not set (TT_TLS=0: no warning)");
+}
+
 tt_status tt__tls_load(tt__tls **out, const tt__secret *secret) {
     const char *asked = getenv("TT_TLS");
     *out = NULL;
+    if (!is_set(asked))
+        warn_of_plain();
     if (!is_set(asked) || !strcmp(asked, "0"))
         return TT_OK;
     if (strcmp(asked, "1") != 0)

@@ -24,18 +24,21 @@ static void read_line(const char *path, char *text, size_t size) {
 }
 
 /* One token without spaces, also where the system says nothing. */
-static void host_id(char *text, size_t size) {
+static tt_status host_id(char *text, size_t size) {
     const char *given = getenv("TT_HOST_ID");
     char boot[48];
     struct stat net;
     if (given && *given) {
+        if (strlen(given) >= size || given[strcspn(given, " \t\n\v\f\r")])
+            return tt__fail(TT_ERR_INVALID, "TT_HOST_ID: expected at most %zu characters and no space, got \"%.100s\"",
+                            size - 1, given);
         snprintf(text, size, "%s", given);
-        text[strcspn(text, " \n\t")] = '\0';
-        return;
+        return TT_OK;
     }
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     unsigned long long inode = stat("/proc/self/ns/net", &net) ? 0 : (unsigned long long)net.st_ino;
     snprintf(text, size, "%s/%llu", *boot ? boot : "?", inode);
+    return TT_OK;
 }
 
 static void drop_spaces(const char *from, char *to, size_t size) {
@@ -49,7 +52,7 @@ static void drop_spaces(const char *from, char *to, size_t size) {
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms) {
     struct stat pid_space;
     *card = (tt__card){.world = world, .pid = (long)getpid()};
-    host_id(card->host_id, sizeof card->host_id);
+    TT__TRY(host_id(card->host_id, sizeof card->host_id));
     snprintf(card->transport, sizeof card->transport, "%s", transport);
     drop_spaces(algorithms ? algorithms : "", card->algorithms, sizeof card->algorithms);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",

@@ -3,6 +3,7 @@
 #include "base/parse.h"
 #include "comm/rendezvous/rendezvous.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,17 @@ static tt_status from_env(const char *name, int64_t min, int64_t max, int64_t *v
     return TT_OK;
 }
 
+/* Letters of other alphabets are left to the resolver. "host:port" is no address, "::1" is. */
+static bool may_be_host(const char *host) {
+    const char *first = strchr(host, ':');
+    if (first && strchr(host, ':') == strrchr(host, ':'))
+        return false;
+    for (const unsigned char *c = (const unsigned char *)host; *c; c++)
+        if (*c < 0x80 && !isalnum(*c) && !strchr("-_.:%", *c))
+            return false;
+    return true;
+}
+
 static tt_status address_from_env(tt__meeting *meeting) {
     const char *host = getenv("MASTER_ADDR");
     int64_t port = 0;
@@ -37,6 +49,10 @@ static tt_status address_from_env(tt__meeting *meeting) {
                         !host    ? "not set"
                         : !*host ? "empty"
                                  : "too long");
+    if (!may_be_host(host))
+        return tt__fail(
+            TT_ERR_INVALID,
+            NEEDS ": MASTER_ADDR: expected a host name or address (its port is MASTER_PORT), got \"%.100s\"", host);
     TT__TRY(from_env("MASTER_PORT", 0, 65535, &port));
     if (!port && meeting->world > 1)
         return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
@@ -51,7 +67,7 @@ tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool h
         TT__TRY(from_env("RANK", 0, INT32_MAX, &r));
         TT__TRY(from_env("WORLD_SIZE", 1, INT32_MAX, &n));
     }
-    TT__TRY(tt__meeting_check("env://", r, n));
+    TT__TRY(tt__meeting_check(world ? "env://" : "env://: RANK and WORLD_SIZE", r, n));
     *meeting = (tt__meeting){.rank = (int)r, .world = (int)n, .serves = r == 0 && !tt__agent_serves_store()};
     return has_store ? TT_OK : address_from_env(meeting);
 }

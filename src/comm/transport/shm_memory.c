@@ -31,12 +31,11 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
     n -= suffix != NULL;
     int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
-    if (n >= sizeof digits)
-        return tt__fail(TT_ERR_INVALID, "%s: expected a number of bytes, got \"%.100s\"", what, text);
-    memcpy(digits, text, n);
-    digits[n] = '\0';
     int64_t value = 0;
-    TT__TRY(tt__parse_i64(what, digits, TT__PAGE >> (shift < 12 ? shift : 12), (INT64_C(1) << 46) >> shift, &value));
+    snprintf(digits, sizeof digits, "%.*s", (int)(n < sizeof digits ? n : 0), text);
+    if (tt__parse_i64(what, digits, TT__PAGE >> (shift < 12 ? shift : 12), (INT64_C(1) << 46) >> shift, &value))
+        return tt__fail(TT_ERR_INVALID, "%s: expected bytes from 4096 to 64T, such as 64M or 2G, got \"%.100s\"", what,
+                        text);
     *bytes = (size_t)value << shift;
     return TT_OK;
 }
