@@ -6,6 +6,7 @@
 #define TT_COMM_GROUP_H
 
 #include "comm/backend/engine.h"
+#include "comm/reduce_tree.h"
 #include "comm/work.h"
 #include "comm/world.h"
 
@@ -77,7 +78,14 @@ struct tt_group {
     bool asking;                /* a thread asks the peers why they differ, and then fails the group */
     uint32_t monitored;         /* monitored barriers so far */
     bool said;                  /* this process has told the others that it left or failed */
+
+    /* all_reduce_at_once.c's kernels for two ranks, and the calls they are for; 0: none yet */
+    tt__reduce_pair pair;
+    uint32_t pair_kind;
 };
+
+/* The calling thread; not 0. */
+static inline uintptr_t tt__this_thread(void) { return (uintptr_t)&tt__record_numbers; }
 
 /* ---- group.c: what all engines share */
 

@@ -352,7 +352,7 @@ static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **o
 
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **out) {
     tt__world *world = group->world;
-    atomic_store_explicit(&group->user, (uintptr_t)pthread_self(), memory_order_relaxed);
+    atomic_store_explicit(&group->user, tt__this_thread(), memory_order_relaxed);
     if (!out && group->shared && !tt__by_messages(call->op) &&
         !atomic_load_explicit(&group->works, memory_order_acquire))
         return run_alone(group, call);

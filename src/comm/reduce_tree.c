@@ -177,7 +177,8 @@ static void reduce_two(void *const *dst, int dsts, const void *const *src, const
 
 tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op) {
     tt__pair_op pair = op == TT_AVG ? TT__PAIR_SCALE_BOTH : pair_ops[op];
-    return (tt__reduce_pair){TT__LEVEL_CHOOSE(tt__pair_kernels)->of[dtype][pair].pair_two};
+    const tt__pair_kernel *kernel = &TT__LEVEL_CHOOSE(tt__pair_kernels)->of[dtype][pair];
+    return (tt__reduce_pair){kernel->pair, kernel->pair_two};
 }
 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,

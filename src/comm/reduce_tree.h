@@ -18,16 +18,13 @@ void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* What tt__reduce_tree() does with two leaves and two destinations, to be looked up beforehand; for all types but 16-bit floats. */
+/* What tt__reduce_tree() does with two leaves and one destination, or two, to be looked up beforehand; for all types but 16-bit floats. The scales
+ * are 0.5, which counts in averages only. */
 typedef struct tt__reduce_pair {
-    void (*kernel)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);
+    void (*one)(void *dst, const void *a, const void *b, size_t n, double scale_a, double scale_b);
+    void (*two)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);
 } tt__reduce_pair;
 tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op);
-
-static inline void tt__reduce_pair_run(tt__reduce_pair pair, void *dst, void *dst_2, const void *a, const void *b,
-                                       size_t count) {
-    pair.kernel(dst, dst_2, a, b, count, 0.5, 0.5); /* the scale of an average */
-}
 
 /* NULL if elements of `dtype` can be reduced by `op`; else why not, "an average of i32 would have to round; ...". */
 const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op);

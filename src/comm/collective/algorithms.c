@@ -141,7 +141,7 @@ static bool reads_in_place(const tt_work *work, size_t bytes) {
     const tt__algorithm *wanted = wanted_on_shared_memory(work);
     if (wanted && bytes <= TT__INLINE_MAX)
         return strcmp(wanted->name, "inline") != 0;
-    return bytes > TT__NEAR_MAX && work->group->spin;
+    return !tt__rides(work->group, bytes) && work->group->spin;
 }
 
 static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer) {

@@ -1,11 +1,12 @@
 /* all_reduce: op over all ranks, to all. On shared memory
  *
- *   symmetric on all ranks            reduce_symmetric.c  2 synchronisations, no copy
+ *   symmetric on all ranks, and more
+ *   than TT__RIDE_MAX bytes           reduce_symmetric.c  2 synchronisations, no copy
  *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank reduces all
  *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
  *
- * A few bytes go inline whatever the buffer. Small symmetric buffers do, too, where ranks share CPUs, since a synchronisation costs more there than
- * reducing everything everywhere. all_reduce_at_once.c is a short way through the first two. */
+ * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs more there than reducing
+ * everything everywhere. all_reduce_at_once.c is a short way through the first two. */
 #include "comm/collective/collective.h"
 
 tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {

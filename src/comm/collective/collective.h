@@ -45,6 +45,11 @@ typedef struct tt__slice {
 } tt__slice;
 tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r);
 
+/* Elements to be reduced that ride with the arrival word even where they lie in symmetric memory. */
+static inline bool tt__rides(const tt_group *group, size_t bytes) {
+    return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
+}
+
 tt_call tt__all_reduce_call(const tt_all_reduce_args *args);
 
 /* Do the whole call, if it is of the kind that can be done so: all_reduce_at_once.c. Otherwise nothing has happened. */

@@ -17,9 +17,10 @@
 #include <sys/types.h>
 
 enum {
-    TT__MAX_WORLD = 64,          /* ranks of a host, so of a group in shared memory */
-    TT__INLINE_MAX = 4096,       /* bytes that travel with the arrival word */
-    TT__NEAR_MAX = 32,           /* those that do so in its own cache line */
+    TT__MAX_WORLD = 64,    /* ranks of a host, so of a group in shared memory */
+    TT__INLINE_MAX = 4096, /* bytes that travel with the arrival word */
+    TT__NEAR_MAX = 32,     /* those that do so in its own cache line */
+    TT__RIDE_MAX = 1024,   /* bytes of all peers together up to which reading copies of them beats meeting twice */
     TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */
     TT__STAGE_DEPTH = 3,         /* pieces on their way at a time */
     TT__PAGE = 4096,
@@ -32,10 +33,10 @@ typedef struct tt__slot {
     _Alignas(128) _Atomic uint64_t word;
     uint64_t offset; /* of the buffer in the rank's memory, if symmetric */
     double factor;   /* of TT_PREMUL_SUM */
-    uint32_t record; /* number of the call's record */
-    uint32_t unused;
+    uint64_t unused;
     unsigned char near[TT__NEAR_MAX]; /* data that fits here travels in the word's own cache line */
     unsigned char far[TT__INLINE_MAX];
+    uint32_t record; /* number of the call's record: told after the word, so not in a line that peers wait for */
 } tt__slot;
 
 /* What became of the rank as a member of the group. */
