@@ -48,14 +48,16 @@ static void merge(tt__extent *extent) {
     }
 }
 
-/* No peer can look into the group's memory any more: all have left it, too. A failed group's may still be written by a late one. */
+/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A failed group's may still be
+ * written by a late one. */
 static bool is_over(const tt_group *group) {
     if (group->failed)
         return false;
     for (int r = 0; r < group->size; r++) {
         const tt__area *area = group->areas[r];
         uint32_t state = area ? atomic_load_explicit(&area->state, memory_order_acquire) : TT__LEFT;
-        if (area && area->group == group->id && state == TT__MEMBER)
+        uint32_t id = area ? atomic_load_explicit(&area->group, memory_order_acquire) : 0;
+        if (area && state == TT__MEMBER && (id == group->id || id == TT__FORMING))
             return false;
     }
     return true;

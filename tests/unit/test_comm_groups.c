@@ -438,6 +438,27 @@ static void abort_ends_every_wait(void **state) {
     by_every_way(3, abort_body);
 }
 
+/* One rank leaves as soon as it is in, and is on its way into the next group while the other may still be entering. */
+static int hasty_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    tt_group *job = join_by(store, rank, world, (enum way) * way), *made = NULL;
+    for (int round = 0; round < 40; round++) {
+        CHECK_OK(tt_new_group(job, (int[]){0, 1}, 2, &made));
+        if (rank == 1) {
+            CHECK(tt_barrier(made) == TT_ERR_PEER);
+            CHECK_TEXT("rank 0 left the group after call 0");
+        }
+        tt_destroy_process_group(made);
+    }
+    tt_destroy_process_group(job);
+    return 0;
+}
+
+static void who_leaves_at_once_is_named(void **state) {
+    (void)state;
+    by_every_way(3, hasty_body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_subset_is_a_group),
@@ -452,6 +473,7 @@ int main(void) {
         cmocka_unit_test(a_monitored_barrier_names_all_missing),
         cmocka_unit_test(ranks_that_wait_for_each_other_are_named),
         cmocka_unit_test(threads_with_groups_of_their_own_are_no_circle),
+        cmocka_unit_test(who_leaves_at_once_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
