@@ -3,14 +3,16 @@
 import os
 import pathlib
 import re
-import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE, free_port  # noqa: E402
+
 TUTTI = os.environ["TUTTI"]
 RANK = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "reduce_forever")
-DEADLINE = 60
 WHO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -51,12 +53,6 @@ SETTINGS_ALONE = [
     ({"TT_SYMMETRIC_HEAP": "9" * 40}, "TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T"),
     ({"TT_ALGORITHMS": "%n%s"}, 'TT_ALGORITHMS.*: expected OP=ALGORITHM, got "%n%s"'),
 ]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def environment(changes):

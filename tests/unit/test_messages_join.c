@@ -181,8 +181,8 @@ static void a_crowd_keeps_no_rank_out(void **state) {
     join_all(NODES);
     tt_set_log(NULL, NULL);
     all_joined(NODES);
-    assert_true(tt__now_ms() - start_ms < 4000);
-    assert_in_range(refusals, 2, 12);
+    assert_true(tt__now_ms() - start_ms < 4000 + leeway_ms());
+    assert_in_range(refusals, 2, CROWD / 6); /* some lines in ten seconds, however many those are on a busy machine */
     pass(3, 0, 1000);
     unmake(NODES);
     for (int i = 0; i < CROWD; i++)
