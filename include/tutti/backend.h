@@ -150,6 +150,10 @@ typedef struct tt_backend {
      * may touch their buffers after close(). */
     void (*abort)(void *engine);
 
+    /* Move what may move without a request of its own, such as a message that was sent already. Called again and again while this rank waits for others to
+     * come to a call. NULL: nothing needs it. */
+    void (*progress)(void *engine);
+
     bool serial;      /* at most one collective at a time, begun when the one before is done */
     bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */
     tt_status (*ranks)(int *rank, int *world_size);

@@ -63,14 +63,24 @@ void Engine::start_own(Request *request) {
     request->thread = std::thread([this, request] { run(request); });
 }
 
-Engine::~Engine() {
-    {
-        std::lock_guard<std::mutex> lock(mutex);
-        closing = true;
-        begun.notify_all();
-    }
-    if (runner.joinable())
+void Engine::run_queue_to_end() {
+    run_queue();
+    std::lock_guard<std::mutex> lock(mutex);
+    idle = true;
+    ended.notify_all();
+}
+
+bool Engine::stop(std::chrono::milliseconds limit) {
+    std::unique_lock<std::mutex> lock(mutex);
+    closing = true;
+    begun.notify_all();
+    bool stopped = ended.wait_for(lock, limit, [this] { return idle && messages.empty(); });
+    lock.unlock();
+    if (stopped)
         runner.join();
+    else
+        runner.detach();
+    return stopped;
 }
 
 namespace {
@@ -140,7 +150,7 @@ tt_status open_engine(void **out, const tt_backend_member *member) {
         auto store = make_store(member->store);
         engine->context->connectFullMesh(*store, device);
         host->log(TT_LOG_INFO, "gloo: rank %d of %d uses %s", engine->rank, engine->size, device->str().c_str());
-        engine->runner = std::thread([e = engine.get()] { e->run_queue(); });
+        engine->runner = std::thread([e = engine.get()] { e->run_queue_to_end(); });
         *out = engine.release();
         return TT_OK;
     });
@@ -165,8 +175,15 @@ void abort_engine(void *engine) {
     }
 }
 
-// By now nothing is under way, or it was aborted.
-void close_engine(void *engine) { delete static_cast<Engine *>(engine); }
+// By now nothing is under way, or it was aborted. gloo may forget a send when its connection breaks, and wait for it until its own deadline: then the
+// engine is left to the thread that waits.
+void close_engine(void *engine) {
+    auto e = static_cast<Engine *>(engine);
+    if (e->stop(std::chrono::seconds(1)))
+        delete e;
+    else
+        host->log(TT_LOG_INFO, "gloo: a connection broke in a call; a thread stays behind until gloo gives it up");
+}
 
 tt_status begin(void *engine, const tt_call *call, void **out) {
     auto e = static_cast<Engine *>(engine);

@@ -12,6 +12,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -46,16 +47,17 @@ struct Engine {
     std::condition_variable begun, ended;
     std::deque<Request *> queue;                                        // collectives to be run
     std::set<std::shared_ptr<gloo::transport::UnboundBuffer>> messages; // under way
-    bool closing = false;
+    bool closing = false, idle = false;                                 // told to end; the runner has
     std::atomic<bool> aborted{false};
     std::thread runner;
 
-    ~Engine();
-    void start(Request *request);     // in the engine's thread
-    void start_own(Request *request); // in a thread of its own
+    bool stop(std::chrono::milliseconds limit); // end the runner; false: it waits in gloo, and is left alone
+    void start(Request *request);               // in the engine's thread
+    void start_own(Request *request);           // in a thread of its own
     void finish(Request *request, tt_status status, const std::string &error);
     void run(Request *request);
     void run_queue();
+    void run_queue_to_end();
 };
 
 // What a collective of `call` does: it blocks until done, and throws.

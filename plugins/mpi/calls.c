@@ -188,3 +188,13 @@ tt_status mpi_test(void *engine, void *request, bool *done, int *source) {
         free(r);
     return status;
 }
+
+/* Messages that were handed to MPI, and are done as far as the sender is concerned, may still wait in it for a call. */
+void mpi_progress(void *engine) {
+    const mpi_engine *e = engine;
+    int flag = 0;
+    mpi_lock();
+    if (mpi_usable() == TT_OK)
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, e->messages, &flag, MPI_STATUS_IGNORE);
+    mpi_unlock();
+}

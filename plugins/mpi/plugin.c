@@ -24,6 +24,7 @@ static const tt_backend backend = {
     .test = mpi_test,
     .new_group = mpi_new_group,
     .abort = mpi_abort,
+    .progress = mpi_progress,
     .finds_ranks = true,
     .ranks = mpi_ranks,
 };

@@ -64,5 +64,6 @@ tt_status mpi_reduce_op(MPI_Op *out, tt_dtype dtype, tt_reduce_op op);
 /* Any op. */
 tt_status mpi_begin(void *engine, const tt_call *call, void **request);
 tt_status mpi_test(void *engine, void *request, bool *done, int *source);
+void mpi_progress(void *engine);
 
 #endif

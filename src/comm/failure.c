@@ -161,16 +161,20 @@ static tt_status check_link(tt__world *world, int r) {
     return status;
 }
 
+static tt_status fail_ended(const tt__world *world, int r, const char *doing) {
+    char who[48], end[80];
+    tt__launcher_end_of(&world->launcher, r, end, sizeof end);
+    return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", name_of(world, r, who, sizeof who), *end ? " with " : "", end,
+                    doing);
+}
+
 static tt_status check_process(const tt_work *work, int r, int64_t now) {
     tt__world *world = work->group->world;
-    char text[400], who[48], end[80];
+    char text[400];
     if (!world->peers[r].local)
         return check_link(world, r);
-    if (has_ended(&world->peers[r])) {
-        tt__launcher_end_of(&world->launcher, r, end, sizeof end);
-        return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", name_of(world, r, who, sizeof who), *end ? " with " : "", end,
-                        meanwhile(work, text, sizeof text));
-    }
+    if (has_ended(&world->peers[r]))
+        return fail_ended(world, r, meanwhile(work, text, sizeof text));
     return tt__check_stopped(world, r, now);
 }
 
@@ -215,6 +219,18 @@ static bool has_left(const tt_group *group, int r) {
     return group->world->messages &&
            tt__news_of(group->world->messages, group->ranks[r], group->id, &news, &status, &seq, text, sizeof text) &&
            news == TT__NEWS_LEFT;
+}
+
+tt_status tt__check_gone(const tt_group *group, int r, bool may_leave, const char *doing) {
+    tt__world *world = group->world;
+    int whom = group->ranks[r];
+    TT__TRY(tt__check_failed(group, r));
+    if (has_left(group, r))
+        return may_leave ? TT_OK : tt__fail(TT_ERR_PEER, "rank %d left the group%s", whom, doing);
+    if (!world->peers[whom].local)
+        return check_link(world, whom);
+    return has_ended(&world->peers[whom]) ? fail_ended(world, whom, doing)
+                                          : tt__check_stopped(world, whom, tt__now_ms());
 }
 
 /* A receive from any source does without a rank that has left, as long as another is there. */

@@ -59,13 +59,14 @@ struct tt_group {
     tt_group *local,
         *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
                               hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */
-    int *by_host;  /* (size): with `cross`, the ranks host by host (by first rank), those of a host by number */
-    int *place;    /* (size): rank r is by_host[place[r]] */
-    bool subtrees; /* hosts are subtrees of the one summation order, so hosts may reduce first */
-    uint32_t seq;  /* calls published so far */
-    uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
-    bool spin;     /* ranks and CPUs are such that a short busy wait pays */
-    bool at_once;  /* all_reduce_at_once.c may serve: all share memory and spin, no table names an algorithm */
+    int *by_host;     /* (size): with `cross`, the ranks host by host (by first rank), those of a host by number */
+    int *place;       /* (size): rank r is by_host[place[r]] */
+    bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
+    uint32_t seq;     /* calls published so far */
+    uint32_t step;    /* pieces of work planned so far, by all calls that were agreed on */
+    bool only_agrees; /* it stands behind another engine's group (backend/plugin_control.c): collectives move nothing */
+    bool spin;        /* ranks and CPUs are such that a short busy wait pays */
+    bool at_once;     /* all_reduce_at_once.c may serve: all share memory and spin, no table names an algorithm */
     uint8_t turns[TT__MAX_WORLD]; /* the order in which this rank turns to the others, itself last: tt__turns() */
     bool turns_known, turns_by_place;
     _Atomic uintptr_t user;     /* the thread that used it last; 0: none yet */
@@ -223,6 +224,10 @@ tt_status tt__wait_alone(tt_work *work);
 /* Wait until the work, which is queued, is done. The lock is held, and released while waiting. */
 void tt__wait_done(tt_work *work);
 
+/* For whoever polls a queued work instead of waiting for it: look after those whom it waits for, and whether its time is up. To be called every now and
+ * then, and when the work is done. Takes the lock. */
+void tt__look_after(tt_work *work);
+
 /* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of them. */
 uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 
@@ -264,6 +269,10 @@ tt_status tt__check_member(const tt_work *work, int r);
 
 /* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */
 tt_status tt__check_rank(tt_work *work, int r);
+
+/* Of a group that stands behind another engine's: has rank r failed, ended or frozen, or left where it must not? Recorded; `doing` ends the text. Whoever
+ * asks keeps world->last_check_ms. */
+tt_status tt__check_gone(const tt_group *group, int r, bool may_leave, const char *doing);
 
 /* Has rank r of the job, of this host, been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked every now and then; whoever asks
  * keeps world->last_check_ms. */

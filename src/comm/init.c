@@ -63,42 +63,6 @@ static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
     return status;
 }
 
-/* Nothing says who this process is, but the engine can: it was started by mpirun. */
-static bool engine_finds_ranks(const tt_backend *table, const tt_init_process_group_args *args) {
-    const char *method = args->init_method;
-    return table->finds_ranks && !args->store && !args->world_size && (!method || !strcmp(method, "env://")) &&
-           !getenv("RANK");
-}
-
-static tt_status init_plugin(const tt_init_process_group_args *args) {
-    const tt_backend *table;
-    tt__meeting meeting = {0};
-    tt__plugin_member member = {.timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS};
-    char prefix[96] = "";
-    tt_status status = TT_OK;
-    TT__TRY(tt__plugin_load(&table, args->backend));
-    if (engine_finds_ranks(table, args))
-        TT__TRY(table->ranks(&meeting.rank, &meeting.world));
-    else
-        TT__TRY(find_meeting(args, &meeting));
-    member.rank = meeting.rank;
-    member.size = meeting.world;
-    member.prefix = prefix;
-    tt__set_report_rank(meeting.rank);
-    if (meeting.world > 1 && !engine_finds_ranks(table, args)) {
-        member.own_store = !args->store;
-        member.store = args->store;
-        if (member.own_store)
-            TT__TRY(open_store(&member.store, &meeting, member.timeout_ms));
-        status = choose_prefix(member.store, meeting.rank, prefix, sizeof prefix);
-    }
-    if (!status)
-        return tt__plugin_join(args->out, table, &member);
-    if (member.own_store)
-        tt_store_free(member.store);
-    return status;
-}
-
 /* An option, or the variable that stands in for it. */
 static const char *option(const char *given, const char *variable) {
     const char *text = given ? given : getenv(variable);
@@ -116,6 +80,56 @@ static tt_status check_transport(const char **transport) {
                     *transport);
 }
 
+/* But for the store and the prefix. */
+static tt_status make_member(tt__member *member, const tt_init_process_group_args *args, const tt__meeting *meeting) {
+    *member = (tt__member){.rank = meeting->rank,
+                           .world = meeting->world,
+                           .timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS,
+                           .heartbeat_ms = args->heartbeat_ms > 0 ? args->heartbeat_ms : 5000,
+                           .algorithms = option(args->algorithms, "TT_ALGORITHMS"),
+                           .transport = option(args->transport, "TT_TRANSPORT")};
+    /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
+    if (!args->store && !args->world_size && tt__agent_serves_store()) {
+        snprintf(member->launcher.host, sizeof member->launcher.host, "%s", meeting->host);
+        member->launcher.port = meeting->port;
+    }
+    return check_transport(&member->transport);
+}
+
+/* Nothing says who this process is, but the engine can: it was started by mpirun. */
+static bool engine_finds_ranks(const tt_backend *table, const tt_init_process_group_args *args) {
+    const char *method = args->init_method;
+    return table->finds_ranks && !args->store && !args->world_size && (!method || !strcmp(method, "env://")) &&
+           !getenv("RANK");
+}
+
+static tt_status init_plugin(const tt_init_process_group_args *args) {
+    const tt_backend *table;
+    tt__meeting meeting = {0};
+    tt__member member;
+    tt_status status = TT_OK;
+    bool own_store = false;
+    TT__TRY(tt__plugin_load(&table, args->backend));
+    if (engine_finds_ranks(table, args))
+        TT__TRY(table->ranks(&meeting.rank, &meeting.world));
+    else
+        TT__TRY(find_meeting(args, &meeting));
+    TT__TRY(make_member(&member, args, &meeting));
+    tt__set_report_rank(meeting.rank);
+    if (meeting.world > 1 && !engine_finds_ranks(table, args)) {
+        own_store = !args->store;
+        member.store = args->store;
+        if (own_store)
+            TT__TRY(open_store(&member.store, &meeting, member.timeout_ms));
+        status = choose_prefix(member.store, meeting.rank, member.prefix, sizeof member.prefix);
+    }
+    if (!status)
+        return tt__plugin_join(args->out, table, &member, own_store);
+    if (own_store)
+        tt_store_free(member.store);
+    return status;
+}
+
 tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
     tt_init_process_group_args full;
     tt__meeting meeting = {0};
@@ -129,18 +143,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     TT__TRY(find_meeting(&full, &meeting));
     if (meeting.world > TT__MAX_RANKS)
         return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: expected at most %d", meeting.world, TT__MAX_RANKS);
-    tt__member member = {.rank = meeting.rank,
-                         .world = meeting.world,
-                         .timeout_ms = full.timeout_ms > 0 ? full.timeout_ms : TT_DEFAULT_TIMEOUT_MS,
-                         .heartbeat_ms = full.heartbeat_ms > 0 ? full.heartbeat_ms : 5000,
-                         .algorithms = option(full.algorithms, "TT_ALGORITHMS"),
-                         .transport = option(full.transport, "TT_TRANSPORT")};
-    TT__TRY(check_transport(&member.transport));
-    /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
-    if (!full.store && !full.world_size && tt__agent_serves_store()) {
-        snprintf(member.launcher.host, sizeof member.launcher.host, "%s", meeting.host);
-        member.launcher.port = meeting.port;
-    }
+    tt__member member;
+    TT__TRY(make_member(&member, &full, &meeting));
     tt__set_report_rank(meeting.rank);
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));

@@ -360,6 +360,16 @@ void tt__wait_done(tt_work *work) {
     note_going_on(world);
 }
 
+void tt__look_after(tt_work *work) {
+    tt__world *world = work->group->world;
+    tt__world_lock(world);
+    if (work->phase != TT__DONE)
+        look_closely(work);
+    if (work->phase == TT__DONE)
+        note_going_on(world);
+    tt__world_unlock(world);
+}
+
 /* ---- steps */
 
 uint32_t tt__plan_steps(tt_group *group, uint32_t n) {

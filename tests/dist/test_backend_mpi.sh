@@ -21,7 +21,7 @@ three_ranks() {
 
 for mpi in openmpi mpich; do
     is_built mpi-$mpi || { echo "left out: the back end mpi-$mpi was not built"; continue; }
-    three_ranks "$TUTTI" run --nproc-per-node 3 "$program" mpi-$mpi
+    three_ranks "$TUTTI" run --standalone --nproc-per-node 3 "$program" mpi-$mpi
     command -v mpirun.$mpi >/dev/null || { echo "left out: there is no mpirun.$mpi"; continue; }
     oversubscribe=
     [ $mpi = mpich ] || oversubscribe=--oversubscribe

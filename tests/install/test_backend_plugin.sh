@@ -17,7 +17,7 @@ cp -r "$TT_SOURCE/examples/backend_plugin" "$work/star"
 
 # mean NAME BACKEND: three ranks average 0, 1, 2.
 mean() {
-    "$prefix/bin/tutti" run --nproc-per-node 3 "$work/build/mean" "$2" >"$work/out" 2>"$work/err" ||
+    "$prefix/bin/tutti" run --standalone --nproc-per-node 3 "$work/build/mean" "$2" >"$work/out" 2>"$work/err" ||
         { cat "$work/err"; fail "mean $2"; }
     for r in 0 1 2; do
         grep -q "^rank $r of 3: $1, mean 1\$" "$work/out" || { cat "$work/out"; fail "rank $r with $2"; }
@@ -37,7 +37,7 @@ for backend in gloo mpi; do
         echo "left out: the back end $backend was not built"
     fi
 done
-if "$prefix/bin/tutti" run --nproc-per-node 1 "$work/build/mean" nowhere >"$work/out" 2>&1; then
+if "$prefix/bin/tutti" run --standalone --nproc-per-node 1 "$work/build/mean" nowhere >"$work/out" 2>&1; then
     fail "a back end that does not exist was found"
 fi
 grep -q 'no back end "nowhere"; there are: native' "$work/out" || { cat "$work/out"; fail "no list of back ends"; }

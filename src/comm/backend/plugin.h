@@ -4,7 +4,8 @@
  * lacks of types and reduce ops is made up for around a part: its input is converted to memory of the part's own, its output back (plugin_convert.c).
  *
  * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine says `serial`, one after
- * the other; sends and receives at once. A call may begin with questions to the other ranks, whether they make the same (plugin_agree.c). They advance in whatever call comes next on the group. */
+ * the other; sends and receives at once. A collective begins with the ranks' agreement on it (plugin_control.c). They advance in whatever call comes next on the
+ * group. */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
@@ -22,6 +23,8 @@ typedef struct tt__meeting_place {
 typedef struct tt__part {
     tt_call call; /* what the engine is asked for */
     enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
+    bool agrees, refused; /* it is for the control group, not for the engine; which refused it */
+    tt_work *agreement;   /* then, while it is under way */
     tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__part *part); /* a question to the
                                   others, asked and answered before the next part is begun; NULL: none */
     void *request;
@@ -36,7 +39,7 @@ typedef struct tt__part {
 typedef struct tt__task {
     struct tt__task *next; /* among those given up */
     size_t count, begun;   /* parts; how many have been begun */
-    bool refused;          /* the engine refused to begin a part: the work fails, the group doesn't */
+    bool refused;          /* a part was refused: the work fails, the group doesn't */
     tt__part parts[];
 } tt__task;
 
@@ -48,9 +51,9 @@ typedef struct tt__plugin {
     char prefix[160];         /* of the group's keys */
     uint32_t subgroups;       /* made so far */
     tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
-    uint8_t *bytes;           /* (size): of Tutti's own messages */
-    bool unchecked;           /* TT_BACKEND_CHECK=0: ranks are trusted to make the same calls */
-    char refusal[256];        /* what the engine said last of a call that it would not begin */
+    tt_group *control;        /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
+    int64_t looked_ms;        /* after the peers, the last time */
+    int64_t gone_ms;          /* since when one of them is known to be gone; 0: all are there */
     pthread_mutex_t lock;     /* of `reason` */
     char reason[256];         /* why it was aborted */
     _Atomic bool aborted;
@@ -75,7 +78,7 @@ void tt__part_finish(const tt__part *part);
 
 enum { TT__CHECKS_MAX = 3 };
 
-/* The questions that are asked before the call: whether all ranks make the same. Appends to `parts`, counts in *n. */
+/* What comes before the engine's call: the ranks' agreement, and questions that it leaves open. Appends to `parts`, counts in *n. */
 tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" */
@@ -96,25 +99,47 @@ void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
 
+/* The work's task; NULL: it is done. */
+tt__task *tt__task_of(const tt_work *work);
+
+/* A send or receive, which waits for no other call. */
+bool tt__plugin_is_loose(tt_op op);
+
+/* ---- plugin_control.c */
+
+/* Is a group of so many ranks to have a control group? The same on all. */
+bool tt__control_wanted(int ranks);
+
+/* Make the control group, through the member's store; or through one that is met by the engine's means, without which the group does if it can't be
+ * reached. Collective. */
+tt_status tt__control_open(tt_group *group, const tt__member *member);
+tt_status tt__control_meet(tt_group *group, const tt__member *member);
+
+/* That of a group of some ranks, for tt_new_group() or split(); NULL if `group` has none, or this rank is in no new one. Collective. */
+tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ranks, int color, int key,
+                            tt_group **control);
+
+/* The group failed: tell the others why. It is left: tell them, too. */
+void tt__control_fail(const tt_group *group);
+void tt__control_leave(tt_group *group);
+
+/* Begin a part that agrees; has it ended? Both may say that the group failed. */
+tt_status tt__control_ask(const tt_group *group, tt__part *part);
+tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done);
+void tt__control_forget(tt__part *part);
+
+/* Look after those whom calls that are under way wait for, every now and then. An error ends the group. */
+tt_status tt__control_watch(tt_group *group);
+
+/* The engine failed in this call, with the thread's last error. If that is so because a rank is gone, it is the last error from here on. */
+void tt__control_explain(tt_work *work);
+
 /* ---- plugin_group.c */
 
-/* How a program's first group comes about. */
-typedef struct tt__plugin_member {
-    int rank, size;
-    int64_t timeout_ms;
-    tt_store *store; /* NULL: the engine found its ranks itself, or a world of one */
-    bool own_store;  /* handed over, also on failure */
-    const char *prefix;
-} tt__plugin_member;
-
-tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__plugin_member *member);
+/* Make a program's first group. member->store is NULL if the engine found its ranks itself, and in a world of one; own_store: it is handed over,
+ * also on failure. */
+tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store);
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
-
-/* ---- plugin_compose.c */
-
-/* A barrier whose rank 0 names who is missing. */
-tt_status tt__plugin_monitored_barrier(tt_group *group, const tt_call *call);
-
 #endif

@@ -58,8 +58,12 @@ tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
             TT__TRY(check_kind(group, call->ops[i].is_recv ? TT_OP_RECV : TT_OP_SEND, call->ops[i].dtype, TT_SUM));
         return TT_OK;
     case TT_OP_MONITORED_BARRIER:
-        TT__TRY(check_kind(group, TT_OP_SEND, TT_U8, TT_SUM));
-        return check_kind(group, TT_OP_RECV, TT_U8, TT_SUM);
+        if (group->size == 1 || tt__plugin_of(group)->control)
+            return TT_OK;
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "back end %s has no monitored_barrier where nothing watches the ranks: TT_BACKEND_CHECK is 0, "
+                        "or they can't reach each other",
+                        tt__plugin_of(group)->table->name);
     default:
         return check_kind(group, call->op, call->dtype, call->reduce_op);
     }

@@ -40,18 +40,13 @@ static tt_group *make(const tt_backend *table, tt__meeting_place *place, const c
                       const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
-    uint8_t *bytes = calloc((size_t)size, 1);
-    if (!plugin || !bytes) {
-        free(plugin);
-        free(bytes);
+    if (!plugin) {
         tt__group_free(group);
         leave_place(place);
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", size);
     }
-    *plugin = (tt__plugin){.calls = tt__plugin_engine, .table = table, .place = place, .bytes = bytes};
+    *plugin = (tt__plugin){.calls = tt__plugin_engine, .table = table, .place = place};
     plugin->calls.name = table->name;
-    const char *check = getenv("TT_BACKEND_CHECK");
-    plugin->unchecked = check && !strcmp(check, "0");
     snprintf(plugin->prefix, sizeof plugin->prefix, "%s", prefix);
     pthread_mutex_init(&plugin->lock, NULL);
     group->plugin = plugin;
@@ -66,6 +61,7 @@ static void free_allocations(tt_group *group) {
 
 static void release(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
+    tt__control_leave(group);
     if (plugin->engine)
         plugin->table->close(plugin->engine);
     while (plugin->given_up) {
@@ -75,13 +71,15 @@ static void release(tt_group *group) {
     }
     leave_place(plugin->place);
     pthread_mutex_destroy(&plugin->lock);
-    free(plugin->bytes);
     free(plugin);
     free_allocations(group);
     tt__group_free(group);
 }
 
-static void retire(tt_group *group) { tt__plugin_end_works(group, TT_ERR_STATE); }
+static void retire(tt_group *group) {
+    tt__plugin_end_works(group, TT_ERR_STATE);
+    tt__control_leave(group);
+}
 
 /* An engine that forgot to say why is helped out. */
 static tt_status explained(const tt_backend *table, tt_status status) {
@@ -126,14 +124,19 @@ static tt_status let_store_go(tt_group *group) {
     return status;
 }
 
-tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__plugin_member *member) {
+tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store) {
     tt__meeting_place *place;
+    bool wanted = tt__control_wanted(member->world);
     *out = NULL;
-    TT__TRY(take_place(&place, member->store, member->own_store));
-    tt_group *group = make(table, place, member->prefix, member->rank, member->size, NULL, member->timeout_ms);
+    TT__TRY(take_place(&place, member->store, own_store));
+    tt_group *group = make(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
     if (!group)
         return tt_last_status();
-    tt_status status = open_engine(group, member->timeout_ms);
+    tt_status status = wanted && place ? tt__control_open(group, member) : TT_OK;
+    if (!status)
+        status = open_engine(group, member->timeout_ms);
+    if (!status && wanted && !place)
+        status = tt__control_meet(group, member);
     if (!status)
         status = let_store_go(group);
     if (status)
@@ -204,14 +207,19 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
     return made;
 }
 
-/* All ranks are here. n == 0: this one is in no new group, but the engine may need it. */
-static tt_status form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group **out) {
+/* All ranks are here. n == 0: this one is in no new group, but the engine may need it. `control` is handed over. */
+static tt_status form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
+                      tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     const tt_backend *table = plugin->table;
     void *engine = NULL;
     tt_group *made = n ? make_subgroup(group, members, n, timeout_ms) : NULL;
+    if (!made)
+        tt_destroy_process_group(control);
     if (n && !made)
         return tt_last_status();
+    if (made)
+        tt__plugin_of(made)->control = control;
     tt_status status = TT_OK;
     if (table->new_group)
         status = explained(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
@@ -241,8 +249,9 @@ static tt_status fail_lists(tt_group *group, const entry *all) {
     return TT_OK;
 }
 
-static tt_status divide(tt_group *group, const tt_call *call, const entry *mine, tt_group **out) {
+static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine, tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
+    tt_group *control = NULL;
     entry *all = calloc((size_t)group->size, sizeof *all);
     int *members = calloc((size_t)group->size, sizeof *members);
     tt_status status = TT_OK;
@@ -255,13 +264,17 @@ static tt_status divide(tt_group *group, const tt_call *call, const entry *mine,
     else if (!all || !members)
         status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
     plugin->subgroups++;
+    if (!status && tt__control_split(group, call, ranks, (int)mine->color, (int)mine->key, &control))
+        status = tt__plugin_fail(group);
     if (!status)
         status = exchange(group, call, mine, all);
     if (!status)
         status = fail_lists(group, all);
     if (!status) {
         int n = mine->color < 0 ? 0 : collect(group, all, mine->color, members);
-        status = form(group, members, n, call->timeout_ms, out);
+        status = form(group, members, n, call->timeout_ms, control, out);
+    } else {
+        tt_destroy_process_group(control);
     }
     free(all);
     free(members);
@@ -269,7 +282,7 @@ static tt_status divide(tt_group *group, const tt_call *call, const entry *mine,
 }
 
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    return divide(group, call, &(entry){.color = color, .key = key}, out);
+    return divide(group, call, NULL, &(entry){.color = color, .key = key}, out);
 }
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
@@ -281,7 +294,7 @@ tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *
             mine.key = (int64_t)i;
         }
     }
-    return divide(group, call, &mine, out);
+    return divide(group, call, ranks, &mine, out);
 }
 
 /* ---- memory, which is ordinary */
@@ -328,6 +341,8 @@ static void abort_group(tt_group *group, const char *reason) {
     atomic_store(&plugin->aborted, true);
     pthread_mutex_unlock(&plugin->lock);
     atomic_store(&group->ended, true);
+    if (plugin->control)
+        tt__native_abort(plugin->control, reason);
     if (plugin->table->abort)
         plugin->table->abort(plugin->engine);
 }

@@ -12,12 +12,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { GIVE_UP_MS = 5000 /* how long an engine may take to end what was aborted */ };
+enum {
+    GIVE_UP_MS = 5000,  /* how long an engine may take to end what was aborted */
+    AGREEMENT_MS = 3000 /* how much later than the call's own an agreement's timeout may come */
+};
 
-static bool is_loose(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV; }
+bool tt__plugin_is_loose(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV; }
 
 /* The work's own variable is its task. */
-static tt__task *task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
+tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
 static void set_task(tt_work *work, const tt__task *task) { work->state[0] = (uintptr_t)task; }
 
 /* ---- tasks */
@@ -45,16 +48,17 @@ static tt_call nth_call(const tt_call *call, size_t i) {
 /* Nothing is to be moved. Messages and uneven calls tell something even if they are empty. */
 static bool is_empty(const tt_call *call) {
     return !call->count && call->op != TT_OP_BARRIER && call->op != TT_OP_ALL_GATHER_V &&
-           call->op != TT_OP_ALL_TO_ALL_V && !is_loose(call->op);
+           call->op != TT_OP_ALL_TO_ALL_V && !tt__plugin_is_loose(call->op);
 }
 
 static tt__task *make_task(const tt_group *group, const tt_call *call) {
     bool several = call->op == TT_OP_ALL_REDUCE_COALESCED || call->op == TT_OP_BATCH_ISEND_IRECV;
-    size_t n = several ? call->buffers : 1;
+    size_t n = several ? call->buffers : call->op != TT_OP_MONITORED_BARRIER;
     tt__task *task = calloc(1, sizeof *task + (n + TT__CHECKS_MAX) * sizeof task->parts[0]);
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
-    tt_status status = is_loose(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
+    tt_status status =
+        tt__plugin_is_loose(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
     for (size_t i = 0; i < n && !status; i++) {
         tt_call one = nth_call(call, i);
         if (!is_empty(&one))
@@ -78,21 +82,26 @@ void tt__task_free(tt__task *task) {
 /* May part i be begun: is what must come before it through? */
 static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
     const tt__part *before = i ? &task->parts[i - 1] : NULL;
-    if (!before || before->state == TT__PART_ENDED || is_loose(before->call.op))
+    if (!before || before->state == TT__PART_ENDED || tt__plugin_is_loose(before->call.op))
         return true;
-    return !before->check && !tt__plugin_of(group)->table->serial;
+    return !before->agrees && !before->check && !tt__plugin_of(group)->table->serial;
+}
+
+static tt_status begin_part(const tt_group *group, tt__part *part) {
+    const tt__plugin *plugin = tt__plugin_of(group);
+    if (part->agrees)
+        return tt__control_ask(group, part);
+    tt_status status = plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request);
+    part->refused = status == TT_ERR_UNSUPPORTED || status == TT_ERR_INVALID; /* alike on all ranks */
+    return status;
 }
 
 /* Begin the parts that are not and may be. */
 static tt_status begin_parts(const tt_group *group, tt__task *task) {
-    tt__plugin *plugin = tt__plugin_of(group);
     while (task->begun < task->count && is_next(group, task, task->begun)) {
         tt__part *part = &task->parts[task->begun];
-        tt_status status = plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request);
-        if (status == TT_ERR_UNSUPPORTED || status == TT_ERR_INVALID) { /* alike on all ranks */
-            task->refused = true;
-            snprintf(plugin->refusal, sizeof plugin->refusal, "%s", tt_last_error());
-        }
+        tt_status status = begin_part(group, part);
+        task->refused |= part->refused;
         TT__TRY(status);
         part->state = TT__PART_BEGUN;
         task->begun++;
@@ -103,11 +112,12 @@ static tt_status begin_parts(const tt_group *group, tt__task *task) {
 static tt_status test_part(const tt_group *group, const tt_call *whole, tt__part *part) {
     const tt__plugin *plugin = tt__plugin_of(group);
     bool ended = false;
-    tt_status status = plugin->table->test(plugin->engine, part->request, &ended, &part->source);
+    tt_status status = part->agrees ? tt__control_test(group, part, &ended)
+                                    : plugin->table->test(plugin->engine, part->request, &ended, &part->source);
     if (status || ended)
         part->state = TT__PART_ENDED;
     TT__TRY(status);
-    if (!ended)
+    if (!ended || part->agrees)
         return TT_OK;
     tt__part_finish(part);
     return part->check ? part->check(group, whole, part) : TT_OK;
@@ -120,8 +130,10 @@ static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__
         before = task->begun;
         TT__TRY(begin_parts(group, task));
         for (size_t i = ended = 0; i < task->begun; i++) {
-            if (task->parts[i].state == TT__PART_BEGUN)
-                TT__TRY(test_part(group, whole, &task->parts[i]));
+            tt_status status =
+                task->parts[i].state == TT__PART_BEGUN ? test_part(group, whole, &task->parts[i]) : TT_OK;
+            task->refused |= task->parts[i].refused;
+            TT__TRY(status);
             ended += task->parts[i].state == TT__PART_ENDED;
         }
     } while (task->begun > before && task->begun < task->count);
@@ -132,7 +144,7 @@ static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__
 /* ---- works */
 
 static void complete(tt_work *work, tt_status status) {
-    tt__task *task = task_of(work);
+    tt__task *task = tt__task_of(work);
     if (!status && task && task->count == 1 && work->call.op == TT_OP_RECV)
         work->source = task->parts[0].source;
     work->status = status;
@@ -142,16 +154,29 @@ static void complete(tt_work *work, tt_status status) {
     atomic_store_explicit(&work->done, true, memory_order_release);
 }
 
+/* The thread's last error is the work's, not the group's. */
+static void note_refusal(tt_work *work) {
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    work->refused = !tt__work_scratch(work, sizeof text);
+    if (work->refused)
+        memcpy(work->scratch, text, sizeof text);
+}
+
 /* Move one work as far as it goes. */
 static tt_status advance(tt_work *work) {
-    tt__task *task = task_of(work);
+    tt__task *task = tt__task_of(work);
     bool done = false;
     if (work->phase == TT__DONE)
         return TT_OK;
     work->phase = TT__RUNNING;
     tt_status status = advance_parts(work->group, &work->call, task, &done);
-    if (status && !task->refused)
-        return status;
+    if (status && !task->refused) {
+        tt__control_explain(work);
+        return tt_last_status();
+    }
+    if (status)
+        note_refusal(work);
     if (done || status) {
         complete(work, status);
         tt__task_free(task);
@@ -163,7 +188,7 @@ static tt_status advance(tt_work *work) {
 static bool lets_next_begin(const tt_work *work) {
     if (work->phase == TT__DONE)
         return true;
-    const tt__task *task = task_of(work);
+    const tt__task *task = tt__task_of(work);
     return task->begun == task->count && !tt__plugin_of(work->group)->table->serial;
 }
 
@@ -217,6 +242,8 @@ static tt_status progress(tt_group *group) {
     tt_status status = fail_if_aborted(group);
     if (!status)
         status = advance_all(group);
+    if (!status)
+        status = tt__control_watch(group);
     if (status)
         return tt__plugin_fail(group);
     unlink_all_done(group);
@@ -232,7 +259,8 @@ tt_status tt__plugin_progress(tt_group *group) {
 
 /* The engine was told to give up. Test a part until it has ended, at most until the deadline. */
 static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline_ms) {
-    bool ended = part->state != TT__PART_BEGUN;
+    bool ended = part->state != TT__PART_BEGUN || part->agrees;
+    tt__control_forget(part);
     while (!ended && tt__now_ms() < deadline_ms) {
         if (plugin->table->test(plugin->engine, part->request, &ended, &part->source))
             ended = true;
@@ -261,7 +289,7 @@ static void give_up(tt__plugin *plugin, tt__task *task) {
 
 static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
     for (; work; work = work->next) {
-        tt__task *task = work->phase == TT__DONE ? NULL : task_of(work);
+        tt__task *task = work->phase == TT__DONE ? NULL : tt__task_of(work);
         if (!task)
             continue;
         complete(work, status);
@@ -280,6 +308,7 @@ void tt__plugin_end_works(tt_group *group, tt_status status) {
 
 tt_status tt__plugin_fail(tt_group *group) {
     tt__group_note_failure(group);
+    tt__control_fail(group);
     tt__plugin_end_works(group, group->failed);
     return tt__fail(group->failed, "%s", group->failure_text);
 }
@@ -288,9 +317,9 @@ tt_status tt__plugin_fail(tt_group *group) {
 
 /* The first request of a work that the engine has not ended; NULL if there is none. */
 static void *request_of(const tt_work *work) {
-    const tt__task *task = task_of(work);
+    const tt__task *task = tt__task_of(work);
     for (size_t i = 0; task && i < task->begun; i++)
-        if (task->parts[i].state == TT__PART_BEGUN)
+        if (task->parts[i].state == TT__PART_BEGUN && !task->parts[i].agrees)
             return task->parts[i].request;
     return NULL;
 }
@@ -310,17 +339,26 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
 
 static tt_status fail_timeout(tt_work *work) {
     char text[256];
+    bool agreed = tt__plugin_of(work->group)->control && !tt__plugin_is_loose(work->call.op);
     tt__fail(TT_ERR_TIMEOUT,
-             "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: some "
-             "rank ended, hangs, or made another call",
+             "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: %s",
              tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
-             (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name);
+             (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name,
+             agreed ? "all ranks came to the call, and none has ended, so one hangs or the network does"
+                    : "some rank ended, hangs, or made another call");
     return tt__plugin_fail(work->group);
+}
+
+/* The ranks' agreement on this work, or on one before it, is not complete: it has the better text. */
+static bool agrees_first(const tt_work *work) {
+    const tt_work *first = tt__plugin_is_loose(work->call.op) || !work->group->queue ? work : work->group->queue;
+    const tt__task *task = tt__task_of(first);
+    return task && task->begun && task->parts[task->begun - 1].agreement;
 }
 
 /* Nothing moved: wait a little for the work, unless its time is over. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
-    if (tt__now_ms() > work->deadline_ms)
+    if (tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0))
         return fail_timeout(work);
     pause_a_moment(work, since_ms);
     return TT_OK;
@@ -333,8 +371,6 @@ static tt_status wait_done(tt_work *work) {
         if (work->phase != TT__DONE)
             TT__TRY(wait_a_moment(work, since_ms));
     }
-    if (work->status == TT_ERR_UNSUPPORTED || work->status == TT_ERR_INVALID)
-        return tt__fail(work->status, "%s", tt__plugin_of(work->group)->refusal);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -360,7 +396,7 @@ tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
 static void enqueue(tt_group *group, tt_work *work) {
     atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
     work->next = NULL;
-    if (is_loose(work->call.op)) {
+    if (tt__plugin_is_loose(work->call.op)) {
         work->next = group->loose;
         group->loose = work;
     } else if (group->queue_end) {
@@ -400,15 +436,12 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
         *out = NULL;
     TT__TRY(progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
-    if (call->op == TT_OP_MONITORED_BARRIER)
-        return tt__plugin_monitored_barrier(group, call);
-    if (!out && !is_loose(call->op))
+    if (!out && !tt__plugin_is_loose(call->op))
         TT__TRY(drain(group, call->timeout_ms));
     tt_work *work = begin(group, call);
     if (!work)
         return tt_last_status();
-    bool refused = work->phase == TT__DONE && (work->status == TT_ERR_UNSUPPORTED || work->status == TT_ERR_INVALID);
-    if (!out || refused)
+    if (!out || work->refused)
         return wait_and_forget(work);
     group->owned++;
     *out = work;

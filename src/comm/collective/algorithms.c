@@ -116,7 +116,17 @@ static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
     return NULL;
 }
 
+/* A collective that another engine carries out: that all ranks have come is enough. */
+static bool only_agrees(const tt_work *work) { return work->group->only_agrees && work->call.op < TT_OP_NEW_GROUP; }
+
+static const tt__algorithm *choose_barrier(const tt_group *group) {
+    return group->shared ? &tt__barrier_words
+                         : tt__choose_on_messages(group, &(tt_call){.op = TT_OP_BARRIER, .dtype = TT_U8});
+}
+
 const tt__algorithm *tt__choose(const tt_work *work) {
+    if (__builtin_expect(only_agrees(work) && !tt__by_messages(work->call.op), 0))
+        return choose_barrier(work->group);
     const tt__algorithm *chosen = work->group->shared ? named(work) : tt__choose_on_messages(work->group, &work->call);
     for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
         if (serves(tt__algorithms[i], work))
@@ -155,6 +165,8 @@ static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer)
 void tt__offer_of(const tt_work *work, tt__offer *offer, void *room) {
     const tt_call *call = &work->call;
     size_t bytes = call->count * tt_dtype_size(call->dtype);
+    if (__builtin_expect(only_agrees(work), 0))
+        return;
     switch (call->op) {
     case TT_OP_ALL_REDUCE:
     case TT_OP_REDUCE:

@@ -1,0 +1,291 @@
+/* The group that stands behind a plug-in's: native, of the same ranks. It moves no data; it knows what other engines don't.
+ *
+ * Before an engine's collective the ranks agree on the call there, as native calls do: who calls something else, stays away, leaves, hangs in a deadlock is
+ * named (engines don't ask: gloo ends the process of a rank that gets more than it expects, MPICH may hand out wrong sums). While the engine
+ * works, processes and links are watched, so that a rank that dies or freezes is named. A failure or abort is told to all ranks.
+ *
+ * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/kept_error.h"
+#include "comm/backend/plugin.h"
+#include "comm/rendezvous/rendezvous.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    LOOK_MS = 20,       /* between looks at the peers, while calls are under way */
+    IN_FLIGHT_MS = 250, /* what a rank sent before it ended may still arrive */
+    EXPLAIN_MS = 2000   /* an engine may see that a rank ended before the kernel or the launcher tells */
+};
+
+/* ---- beginning */
+
+bool tt__control_wanted(int ranks) {
+    const char *check = getenv("TT_BACKEND_CHECK");
+    return ranks > 1 && ranks <= TT__MAX_RANKS && !(check && !strcmp(check, "0"));
+}
+
+static void begin(tt_group *group, tt_group *control) {
+    control->only_agrees = true;
+    tt__plugin_of(group)->control = control;
+}
+
+tt_status tt__control_open(tt_group *group, const tt__member *member) {
+    tt__member own = *member;
+    tt_group *control;
+    int64_t before = tt_store_timeout_ms(member->store);
+    snprintf(own.prefix, sizeof own.prefix, "%.80s/control", member->prefix);
+    own.algorithms = NULL;
+    tt_store_set_timeout_ms(member->store, member->timeout_ms);
+    tt_status status = tt__native_join(&control, &own);
+    tt_store_set_timeout_ms(member->store, before);
+    if (!status)
+        begin(group, control);
+    return status;
+}
+
+/* Where rank 0 serves a store, known to all by the engine's means; the text is empty if it can't. */
+typedef struct place {
+    char host_id[128], hostname[72];
+    int32_t port;
+} place;
+
+static tt_status combine(tt_group *group, void *buf, size_t count, tt_reduce_op op, int64_t timeout_ms) {
+    const tt_call call = {.op = TT_OP_ALL_REDUCE,
+                          .dtype = TT_U8,
+                          .reduce_op = op,
+                          .count = count,
+                          .send = buf,
+                          .recv = buf,
+                          .timeout_ms = timeout_ms,
+                          .file = "tt_init_process_group"};
+    return tt__plugin_submit(group, &call, NULL);
+}
+
+static tt_status serve(tt_store **store, place *at, const tt__card *card, int64_t timeout_ms) {
+    TT__TRY(tt_tcp_store(store, "localhost", 0, .is_server = true, .timeout_ms = timeout_ms));
+    snprintf(at->host_id, sizeof at->host_id, "%s", card->host_id);
+    snprintf(at->hostname, sizeof at->hostname, "%s", card->hostname);
+    at->port = tt_store_port(*store);
+    return TT_OK;
+}
+
+static tt_status meet(tt_group *group, const tt__member *member, const place *at, const tt__card *card,
+                      tt_store *served) {
+    tt__member own = *member;
+    tt_store *reached = NULL;
+    const char *host = strcmp(at->host_id, card->host_id) != 0 ? at->hostname : "localhost";
+    if (!at->port)
+        return tt__fail(TT_ERR_NET, "rank 0 can't serve a store");
+    if (!served)
+        TT__TRY(tt_tcp_store(&reached, host, at->port, .timeout_ms = member->timeout_ms));
+    own.store = served ? served : reached;
+    snprintf(own.prefix, sizeof own.prefix, "tutti/engine");
+    tt_status status = tt__control_open(group, &own);
+    tt_store_free(reached);
+    return status;
+}
+
+tt_status tt__control_meet(tt_group *group, const tt__member *member) {
+    enum { PATIENCE_MS = 60000 };
+    tt__plugin *plugin = tt__plugin_of(group);
+    tt__member own = *member;
+    tt_store *served = NULL;
+    tt__card card;
+    place at = {.port = 0};
+    uint8_t all_are_in = 0;
+    if (own.timeout_ms > PATIENCE_MS)
+        own.timeout_ms = PATIENCE_MS;
+    TT__TRY(tt__card_make(&card, member->world, member->transport, NULL));
+    if (member->rank == 0 && serve(&served, &at, &card, own.timeout_ms))
+        tt__log(TT_LOG_WARNING, "back end %s: %s", plugin->table->name, tt_last_error());
+    tt_status status = combine(group, &at, sizeof at, TT_MAX, member->timeout_ms);
+    if (!status && meet(group, &own, &at, &card, served))
+        tt__log(TT_LOG_WARNING, "back end %s: the ranks' calls are not compared, nor is who ends named: %s",
+                plugin->table->name, tt_last_error());
+    tt_group *control = plugin->control;
+    plugin->control = NULL; /* until all are known to have one */
+    all_are_in = control != NULL;
+    if (!status)
+        status = combine(group, &all_are_in, 1, TT_MIN, member->timeout_ms);
+    if (!status && all_are_in)
+        plugin->control = control;
+    else
+        tt_destroy_process_group(control);
+    tt_store_free(served);
+    return status;
+}
+
+tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ranks, int color, int key,
+                            tt_group **control) {
+    tt_group *whole = tt__plugin_of(group)->control;
+    *control = NULL;
+    if (!whole)
+        return TT_OK;
+    tt_status status = call->op == TT_OP_NEW_GROUP ? tt__native_new_group(whole, call, ranks, call->count, control)
+                                                   : tt__native_split(whole, call, color, key, control);
+    if (*control)
+        (*control)->only_agrees = true;
+    return status;
+}
+
+/* ---- the end */
+
+void tt__control_fail(const tt_group *group) {
+    tt_group *control = tt__plugin_of(group)->control;
+    if (!control)
+        return;
+    tt__world_lock(control->world);
+    if (!control->failed) {
+        tt__fail(group->failed, "%s", group->failure_text);
+        tt__group_fail(control);
+    }
+    tt__world_unlock(control->world);
+}
+
+void tt__control_leave(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    tt_destroy_process_group(plugin->control);
+    plugin->control = NULL;
+}
+
+/* ---- agreeing */
+
+tt_status tt__control_ask(const tt_group *group, tt__part *part) {
+    tt_group *control = tt__plugin_of(group)->control;
+    if (control->failed)
+        return tt__fail(control->failed, "%s", control->failure_text);
+    return tt__native_submit(control, &part->call, &part->agreement);
+}
+
+tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
+    const tt__plugin *plugin = tt__plugin_of(group);
+    tt_work *agreement = part->agreement;
+    tt_status status = TT_OK;
+    tt__world_lock(plugin->control->world);
+    tt__world_progress(plugin->control->world);
+    tt__world_unlock(plugin->control->world);
+    *done = atomic_load_explicit(&agreement->done, memory_order_acquire);
+    if (!*done) {
+        if (plugin->table->progress)
+            plugin->table->progress(plugin->engine);
+        return TT_OK;
+    }
+    if (agreement->looked_ms)
+        tt__look_after(agreement);
+    if (agreement->status) {
+        part->refused = agreement->refused;
+        status = tt__work_error(agreement);
+    }
+    tt__control_forget(part);
+    return status;
+}
+
+void tt__control_forget(tt__part *part) {
+    tt_work_free(part->agreement);
+    part->agreement = NULL;
+}
+
+/* ---- watching */
+
+static bool waits_for(const tt_group *group, const tt__task *task, int r, bool engine_failed) {
+    bool any = false;
+    for (size_t i = 0; i < task->begun; i++) {
+        const tt__part *part = &task->parts[i];
+        bool message = part->call.op == TT_OP_SEND || part->call.op == TT_OP_RECV;
+        if (part->state == TT__PART_BEGUN || engine_failed)
+            any = any || !message || part->call.root == TT_ANY_SOURCE || part->call.root == r;
+    }
+    return any && r != group->rank;
+}
+
+/* ", while rank 0 waits for it in all_reduce(f32 x 512, sum) at train.c:88" */
+static const char *meanwhile(const tt_work *work, char *text, size_t size) {
+    char call[256];
+    snprintf(text, size, ", while rank %d waits for it in %s", work->group->ranks[work->group->rank],
+             tt__plugin_call_text(&work->call, call, sizeof call));
+    return text;
+}
+
+/* Whom the engine waits for in this call: has one of them failed, or is it gone? What is gone may be so because it is through. */
+static tt_status look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
+    const tt_group *group = work->group;
+    const tt_group *control = tt__plugin_of(group)->control;
+    bool collective = !tt__plugin_is_loose(work->call.op);
+    tt_status status = TT_OK;
+    char doing[400];
+    meanwhile(work, doing, sizeof doing);
+    tt__world_lock(control->world);
+    tt__world_progress(control->world);
+    for (int r = 0; r < group->size && !status; r++)
+        status = r == group->rank ? TT_OK : tt__check_failed(control, r);
+    *said = status;
+    for (int r = 0; r < group->size && !status; r++)
+        if (waits_for(group, task, r, engine_failed))
+            status = tt__check_gone(control, r, collective && !engine_failed, doing);
+    control->world->last_check_ms = tt__now_ms();
+    tt__world_unlock(control->world);
+    return status;
+}
+
+static tt_status watch_one(tt_work *work, const tt__task *task, int64_t now) {
+    tt__plugin *plugin = tt__plugin_of(work->group);
+    tt_work *agreement = task->begun ? task->parts[task->begun - 1].agreement : NULL;
+    bool said;
+    if (agreement) {
+        if (agreement->call.timeout_ms > work->call.timeout_ms) { /* a later call has less time */
+            agreement->deadline_ms = work->deadline_ms;
+            agreement->call.timeout_ms = work->call.timeout_ms;
+        }
+        tt__look_after(agreement);
+        return TT_OK;
+    }
+    tt_status status = look(work, task, false, &said);
+    if (!status)
+        plugin->gone_ms = 0;
+    else if (!plugin->gone_ms)
+        plugin->gone_ms = now;
+    return status && (said || now - plugin->gone_ms >= IN_FLIGHT_MS) ? status : TT_OK;
+}
+
+static bool is_slow(const tt_work *work, int64_t now) {
+    return work && now - (work->deadline_ms - work->call.timeout_ms) >= LOOK_MS;
+}
+
+tt_status tt__control_watch(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    int64_t now = tt__now_ms();
+    tt_work *first = group->queue ? group->queue : group->loose;
+    if (!plugin->control || now - plugin->looked_ms < LOOK_MS || !is_slow(first, now))
+        return TT_OK;
+    plugin->looked_ms = now;
+    tt_work *lists[] = {group->queue, group->loose};
+    for (int i = 0; i < 2; i++)
+        for (tt_work *work = lists[i]; work; work = work->next)
+            if (tt__task_of(work) && tt__task_of(work)->begun)
+                TT__TRY(watch_one(work, tt__task_of(work), now));
+    return TT_OK;
+}
+
+void tt__control_explain(tt_work *work) {
+    const tt_group *group = work->group;
+    const tt_group *control = tt__plugin_of(group)->control;
+    tt_status status = tt_last_status();
+    int64_t deadline_ms = tt__deadline_ms(EXPLAIN_MS);
+    tt__kept_error engines;
+    bool said;
+    if (!control || control->failed || (status != TT_ERR_PEER && status != TT_ERR_NET))
+        return;
+    tt__error_keep(&engines);
+    while (!look(work, tt__task_of(work), true, &said)) {
+        if (tt__now_ms() >= deadline_ms) {
+            tt__error_restore(&engines);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
