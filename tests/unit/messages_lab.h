@@ -1,4 +1,5 @@
-/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, and rings. */
+/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, and rings; or apart, for a test that joins
+ * them itself. */
 #ifndef TESTS_UNIT_MESSAGES_LAB_H
 #define TESTS_UNIT_MESSAGES_LAB_H
 
@@ -22,7 +23,7 @@
 
 enum { NODES = 4, ARENA = 8 << 20 };
 
-typedef enum kind { SOCKETS, TINY, RINGS } kind;
+typedef enum kind { SOCKETS, TINY, RINGS, APART } kind;
 
 typedef struct node {
     struct lab *lab;
@@ -105,7 +106,7 @@ static inline lab *lab_open(kind kind, int n) {
         }
         assert_int_equal(tt__messages_new(&node->messages, &config), TT_OK);
     }
-    for (int a = 0; a < n && kind != RINGS; a++)
+    for (int a = 0; a < n && (kind == SOCKETS || kind == TINY); a++)
         for (int b = a + 1; b < n; b++)
             join_by_sockets(lab, a, b);
     return lab;
