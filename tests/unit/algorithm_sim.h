@@ -52,6 +52,7 @@ static struct {
     bool timed;
     long now;
     size_t sent[MAX_RANKS]; /* bytes */
+    size_t left[MAX_RANKS]; /* bytes that a host sent to others */
     uint32_t random;
 } sim;
 
@@ -104,6 +105,7 @@ static void post_end(tt_work *work, size_t slot, int peer, uint32_t step, void *
     assert_int_not_equal(e->from, e->to);
     if (is_send) {
         sim.sent[self] += bytes;
+        sim.left[sim.peers[self].host] += sim.peers[self].host == sim.peers[e->to].host ? 0 : bytes;
         if (sim.timed || draw(2)) { /* done at once, as small messages and those in a socket's buffer are */
             e->data = malloc(bytes + 1);
             if (bytes)

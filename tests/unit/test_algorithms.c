@@ -360,14 +360,60 @@ static void test_steps_and_bytes(void **state) {
                 check_cost(tt__algorithms[a], worlds[i]);
 }
 
+/* What the host that sends most sends to others: H hosts of L ranks, buffers (or blocks) of b bytes; w: of the same as partial results. */
+static double left_of(const tt__algorithm *a, double H, double L, double b, double w) {
+    if (a == &tt__all_reduce_hierarchical)
+        return (H - 1) / H * (w + b);
+    if (a == &tt__reduce_hierarchical)
+        return w;
+    if (a == &tt__reduce_scatter_hierarchical)
+        return (H - 1) * L * w;
+    if (a == &tt__all_gather_hierarchical || a == &tt__scatter_hierarchical)
+        return (H - 1) * L * b;
+    if (a == &tt__gather_hierarchical)
+        return L * b;
+    if (a == &tt__all_to_all_hierarchical)
+        return (H - 1) * L * L * b;
+    return -1;
+}
+
+static void check_left(const tt__algorithm *algorithm, int hosts, int each, kind k) {
+    size_t count = algorithm->op == TT_OP_ALL_REDUCE || algorithm->op == TT_OP_REDUCE ? 1 << 15 : 1 << 10;
+    double bytes = (double)(tt_dtype_size(k.dtype) * count), most = 0;
+    double expected =
+        left_of(algorithm, hosts, each, bytes, (double)(tt_dtype_size(tt__partial_dtype(k.dtype)) * count));
+    const tt_call call = {.op = algorithm->op, .dtype = k.dtype};
+    make_world(hosts * each, hosts, false);
+    if (expected < 0 || !algorithm->serves(&sim.groups[0], &call))
+        return;
+    run_case(algorithm, 0, count, k);
+    for (int h = 0; h < hosts; h++)
+        most = (double)sim.left[h] > most ? (double)sim.left[h] : most;
+    if (most != expected)
+        fail_msg("%s %s of %s, %d hosts of %d: %.0f bytes from one to others; its file says %.0f",
+                 tt_op_name(algorithm->op), algorithm->name, tt_dtype_name(k.dtype), hosts, each, most, expected);
+}
+
+static void test_bytes_between_hosts(void **state) {
+    static const int shapes[][2] = {{2, 2}, {2, 4}, {4, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t a = 0; a < tt__algorithm_count; a++) {
+            check_left(tt__algorithms[a], shapes[i][0], shapes[i][1], (kind){TT_F32, TT_SUM});
+            if (reduces(tt__algorithms[a]->op))
+                check_left(tt__algorithms[a], shapes[i][0], shapes[i][1], (kind){TT_F16, TT_SUM});
+        }
+}
+
 static int load_default(void **state) {
     (void)state;
     return (int)tt__tuning_parse(&tuning, tt__tuning_default(), "the built-in table");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_worlds), cmocka_unit_test(test_many_ranks),
-                                       cmocka_unit_test(test_long_buffers), cmocka_unit_test(test_hosts),
-                                       cmocka_unit_test(test_steps_and_bytes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_worlds),          cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_long_buffers),    cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_steps_and_bytes), cmocka_unit_test(test_bytes_between_hosts)};
     return cmocka_run_group_tests(tests, load_default, NULL);
 }
