@@ -4,7 +4,7 @@
  * H hosts of L ranks, blocks of m bytes; ranks may be numbered in any order.
  *   steps between hosts   those of an all_gather_v among H
  *   bytes between hosts   (H-1) L m sent a host; flat algorithms send up to L times as much
- *   calls inside          H */
+ *   calls inside          H; 1 up to TT__PACK_MAX bytes in all, which are packed and copied to where they belong at the end */
 #include "comm/collective/blocks.h"
 #include "comm/collective/hierarchical.h"
 #include "comm/collective/message_algorithms.h"
@@ -12,42 +12,110 @@
 
 #include "base/error.h"
 
-static size_t count_of(const tt_call *call, int r) { return call->recv_counts ? call->recv_counts[r] : call->count; }
+typedef struct state {
+    size_t *counts, *offsets;  /* of a leg, elements */
+    unsigned char *mine, *all; /* packed: (H) what has this rank's number; (L, H). NULL: not packed */
+} state;
 
-static size_t offset_of(const tt_call *call, int r) {
-    return call->recv_offsets ? call->recv_offsets[r] : (size_t)r * call->count;
+static size_t count_of(const tt_work *work, int host, int local) {
+    int r = tt__rank_on(work->group, host, local);
+    return work->call.recv_counts ? work->call.recv_counts[r] : work->call.count;
 }
 
-/* Gather among the ranks of `on`, rank i of which is ranks[i] of the group: everybody's block to where it belongs. */
-static tt__next leg(tt_work *work, tt_group *on, const int *ranks, int stride, const void *send) {
-    size_t *counts = (size_t *)(void *)tt__machine_memory(work), *offsets = counts + on->size;
-    for (int i = 0; i < on->size; i++) {
-        counts[i] = count_of(&work->call, ranks[i * stride]);
-        offsets[i] = offset_of(&work->call, ranks[i * stride]);
-    }
-    return tt__leg(work, on,
+static size_t offset_of(const tt_work *work, int host, int local) {
+    int r = tt__rank_on(work->group, host, local);
+    return work->call.recv_offsets ? work->call.recv_offsets[r] : (size_t)r * work->call.count;
+}
+
+/* Bytes of all blocks with a number. */
+static size_t bytes_of(const tt_work *work, int local) {
+    size_t count = 0;
+    for (int h = 0; h < work->group->cross->size; h++)
+        count += count_of(work, h, local);
+    return count * tt_dtype_size(work->call.dtype);
+}
+
+static tt_status plan(tt_work *work) {
+    state *s = TT__STATE(state, work);
+    const tt_group *local = work->group->local, *cross = work->group->cross;
+    size_t most = (size_t)(local->size > cross->size ? local->size : cross->size);
+    size_t lists = TT__ALIGN_UP(2 * most * sizeof *s->counts, 64), all = 0, mine = bytes_of(work, local->rank);
+    for (int l = 0; l < local->size; l++)
+        all += bytes_of(work, l);
+    bool packed = all <= TT__PACK_MAX;
+    TT__TRY(tt__machine_scratch(work, lists + (packed ? mine + all : 0)));
+    unsigned char *memory = tt__machine_memory(work);
+    s->counts = (size_t *)(void *)memory;
+    s->offsets = s->counts + most;
+    s->mine = packed ? memory + lists : NULL;
+    s->all = packed ? s->mine + mine : NULL;
+    return TT_OK;
+}
+
+/* Gather among the ranks of `group` blocks that s->counts and s->offsets tell. */
+static tt__next leg(tt_work *work, const state *s, tt_group *group, const void *send, void *recv) {
+    return tt__leg(work, group,
                    (tt_call){.op = TT_OP_ALL_GATHER_V,
-                             .count = counts[on->rank],
+                             .count = s->counts[group->rank],
                              .send = send,
-                             .recv = work->call.recv,
-                             .recv_counts = counts,
-                             .recv_offsets = offsets});
+                             .recv = recv,
+                             .recv_counts = s->counts,
+                             .recv_offsets = s->offsets});
+}
+
+static tt__next between(tt_work *work, const state *s) {
+    int mine = work->group->local->rank;
+    size_t at = 0;
+    for (int h = 0; h < work->group->cross->size; at += s->counts[h++]) {
+        s->counts[h] = count_of(work, h, mine);
+        s->offsets[h] = s->mine ? at : offset_of(work, h, mine);
+    }
+    return leg(work, s, work->group->cross, work->call.send, s->mine ? s->mine : work->call.recv);
+}
+
+/* The blocks of host h, in place. */
+static tt__next inside(tt_work *work, const state *s, int h) {
+    tt_group *local = work->group->local;
+    for (int l = 0; l < local->size; l++) {
+        s->counts[l] = count_of(work, h, l);
+        s->offsets[l] = offset_of(work, h, l);
+    }
+    int self = tt__rank_on(work->group, h, local->rank);
+    return leg(work, s, local, tt__recv_block(&work->call, self).data, work->call.recv);
+}
+
+/* All blocks. */
+static tt__next inside_packed(tt_work *work, const state *s) {
+    size_t at = 0;
+    for (int l = 0; l < work->group->local->size; at += s->counts[l++]) {
+        s->counts[l] = bytes_of(work, l) / tt_dtype_size(work->call.dtype);
+        s->offsets[l] = at;
+    }
+    return leg(work, s, work->group->local, s->mine, s->all);
+}
+
+static void unpack(const tt_work *work, const state *s) {
+    const unsigned char *at = s->all;
+    for (int l = 0; l < work->group->local->size; l++)
+        for (int h = 0; h < work->group->cross->size; h++) {
+            tt__block block = tt__recv_block(&work->call, tt__rank_on(work->group, h, l));
+            tt__copy_block(block, at);
+            at += block.bytes;
+        }
 }
 
 static tt__next next(tt_work *work) {
-    tt_group *local = work->group->local, *cross = work->group->cross;
-    const int *ranks = work->group->by_host;
-    int h = work->stage++ - 1;
-    if (h < 0) {
-        size_t most = (size_t)(local->size > cross->size ? local->size : cross->size);
-        if (tt__machine_scratch(work, 2 * most * sizeof(size_t)))
-            return TT__NEXT_FAILED;
-        return leg(work, cross, ranks + local->rank, local->size, work->call.send);
-    }
-    if (h == cross->size)
-        return TT__NEXT_DONE;
-    ranks += h * local->size;
-    return leg(work, local, ranks, 1, tt__recv_block(&work->call, ranks[local->rank]).data);
+    const state *s = TT__STATE(state, work);
+    int stage = work->stage++;
+    if (!stage)
+        return plan(work) ? TT__NEXT_FAILED : between(work, s);
+    if (s->mine && stage == 1)
+        return inside_packed(work, s);
+    if (!s->mine && stage <= work->group->cross->size)
+        return inside(work, s, stage - 1);
+    if (s->mine)
+        unpack(work, s);
+    return TT__NEXT_DONE;
 }
 
 const tt__algorithm tt__all_gather_hierarchical = {"hierarchical", TT_OP_ALL_GATHER, .children = true,
