@@ -35,7 +35,7 @@ class Job:
     def start(self, node, encrypted):
         env = dict(os.environ, TT_SECRET=SECRET, TT_TLS="1" if encrypted else "0", TT_TRANSPORT="tcp")
         argv = [TUTTI, "run", "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1",
-                f"--master-port={self.port}", "--store-auth=required", "--rdzv-conf=heartbeat=20", FOREVER, "20000"]
+                f"--master-port={self.port}", "--store-auth=required", "--rdzv-conf=heartbeat=20", FOREVER]
         with open(self.logs[node], "w", encoding="utf-8") as log:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
 

@@ -81,6 +81,17 @@ static void unmake(int size) {
     }
 }
 
+static void wait_for(int node, const tt__message *message) {
+    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
+    pthread_mutex_lock(&nodes[node].lock);
+    while (!message->done) {
+        tt__messages_wait(nodes[node].messages, 100);
+        assert_true(tt__left_ms(deadline_ms));
+    }
+    pthread_mutex_unlock(&nodes[node].lock);
+    assert_int_equal(message->status, TT_OK);
+}
+
 /* A message of `bytes` from rank `a` to rank `b`. */
 static void pass(int a, int b, size_t bytes) {
     unsigned char *out = malloc(bytes), *in = calloc(1, bytes);
@@ -95,19 +106,9 @@ static void pass(int a, int b, size_t bytes) {
     pthread_mutex_unlock(&nodes[a].lock);
     pthread_mutex_lock(&nodes[b].lock);
     tt__message_recv(nodes[b].messages, &r);
-    int64_t deadline_ms = tt__deadline_ms(PATIENCE_MS);
-    while (!r.done) {
-        tt__messages_wait(nodes[b].messages, 100);
-        assert_true(tt__left_ms(deadline_ms));
-    }
     pthread_mutex_unlock(&nodes[b].lock);
-    assert_int_equal(r.status, TT_OK);
-    pthread_mutex_lock(&nodes[a].lock);
-    while (!s.done) {
-        tt__messages_wait(nodes[a].messages, 100);
-        assert_true(tt__left_ms(deadline_ms));
-    }
-    pthread_mutex_unlock(&nodes[a].lock);
+    wait_for(b, &r);
+    wait_for(a, &s);
     assert_memory_equal(out, in, bytes);
     free(in);
     free(out);
@@ -330,6 +331,48 @@ static void joined_by_tls(void **state) {
     unsetenv("TT_SECRET");
 }
 
+/* Small and large messages to sockets that are always full, so that what waits to be written changes while TLS holds a part of it. */
+static void encrypted_messages_arrive_whole_through_small_sockets(void **state) {
+    (void)state;
+    enum { MANY = 300, MOST = 120000, UNDER_WAY = 5 };
+    static tt__message s[MANY], r[MANY];
+    unsigned char *out = malloc(MOST), *in = malloc((size_t)MANY * MOST);
+    for (size_t i = 0; i < MOST; i++)
+        out[i] = (unsigned char)(i * 7 + i / 999);
+    setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1);
+    setenv("TT_TLS", "1", 1);
+    make(2);
+    join_all(2);
+    all_joined(2);
+    unsetenv("TT_TLS");
+    unsetenv("TT_SECRET");
+    for (int k = 0; k < 2; k++)
+        setsockopt(nodes[k].messages->links[1 - k]->stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+    for (int i = 0; i < MANY; i++) {
+        size_t bytes = i % 3 ? 100 + (size_t)i * 13 : 40000 + (size_t)i * 250;
+        s[i] = (tt__message){.key = {.group = 1, .step = (uint32_t)i}, .peer = 1, .data = out, .bytes = bytes};
+        r[i] = (tt__message){.key = s[i].key, .peer = 0, .data = in + (size_t)i * MOST, .bytes = bytes};
+        if (i >= UNDER_WAY)
+            wait_for(1, &r[i - UNDER_WAY]);
+        pthread_mutex_lock(&nodes[0].lock);
+        tt__message_send(nodes[0].messages, &s[i]);
+        tt__messages_leave(nodes[0].messages);
+        pthread_mutex_unlock(&nodes[0].lock);
+        pthread_mutex_lock(&nodes[1].lock);
+        tt__message_recv(nodes[1].messages, &r[i]);
+        tt__messages_leave(nodes[1].messages);
+        pthread_mutex_unlock(&nodes[1].lock);
+    }
+    for (int i = 0; i < MANY; i++) {
+        wait_for(1, &r[i]);
+        wait_for(0, &s[i]);
+        assert_memory_equal(out, in + (size_t)i * MOST, r[i].bytes);
+    }
+    unmake(2);
+    free(in);
+    free(out);
+}
+
 static void names_of_interfaces_are_chosen(void **state) {
     (void)state;
     assert_true(tt__interface_passes(NULL, "eth0"));
@@ -397,6 +440,7 @@ int main(void) {
         cmocka_unit_test(who_freezes_meanwhile_is_named),
         cmocka_unit_test(another_job_is_refused),
         cmocka_unit_test(joined_by_tls),
+        cmocka_unit_test(encrypted_messages_arrive_whole_through_small_sockets),
         cmocka_unit_test(names_of_interfaces_are_chosen),
         cmocka_unit_test(addresses_are_in_subnets),
         cmocka_unit_test(broken_descriptions_are_errors),
