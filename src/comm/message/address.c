@@ -31,7 +31,7 @@ static size_t put_address(const tt__interface *interface, char *text, size_t siz
 static tt_status fail_no_address(const char *filter) {
     if (filter && *filter)
         return tt__fail(TT_ERR_NET,
-                        "TT_SOCKET_IFNAME is \"%.100s\", but no interface that is up has such a name and an address",
+                        "TT_SOCKET_IFNAME is \"%.100s\", but no interface that is up, loopback aside, has such a name",
                         filter);
     return tt__fail(TT_ERR_NET, "this host has no address by which others could reach it (ip address shows them)");
 }
