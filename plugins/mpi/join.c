@@ -2,7 +2,6 @@
 #include "plugin.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* Wait for both communicators of a new engine. */

@@ -2,11 +2,9 @@
 #include "plugin.h"
 #include "pmi.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PMI_SUCCESS = 0, PMI_FAIL = -1 };
 

@@ -9,7 +9,6 @@
 #include "comm/group.h"
 #include "comm/reduce_tree.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>

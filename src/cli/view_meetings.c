@@ -4,7 +4,6 @@
 #include "base/error.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct entry {
     const tt__view_call *call;

@@ -13,7 +13,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 

@@ -11,8 +11,6 @@
 #include "comm/collective/p2p.h"
 #include "comm/group.h"
 
-#include <string.h>
-
 static bool on_shared_memory(const tt_work *work) { return work->group->shared && !tt__by_messages(work->call.op); }
 
 /* ---- one work */

@@ -1,7 +1,6 @@
 #include "comm/rankset.h"
 
 #include <stdio.h>
-#include <string.h>
 
 int tt__rankset_count(const tt__rankset *set) {
     int n = 0;

@@ -6,8 +6,6 @@
 #include "base/error.h"
 #include "comm/group.h"
 
-#include <stdlib.h>
-
 typedef struct entry {
     int32_t color; /* < 0: in none */
     int32_t key;

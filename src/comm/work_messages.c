@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 tt_status tt__work_messages(tt_work *work, size_t n) {
     work->message_used = n;

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* A work on shared memory is looked at so often by the thread while no caller does. */
 enum { POLL_MS = 1 };

@@ -68,8 +68,9 @@ void tt__nodes_event_free(tt__nodes_event *event);
 int tt__nodes_world(const tt__nodes *nodes);
 int tt__nodes_first_rank(const tt__nodes *nodes, int node);
 const char *tt__nodes_hostname(const tt__nodes *nodes, int node);
-bool tt__nodes_want_final(
-    const tt__nodes *nodes); /* somebody wants a trace: tt__nodes_done() needs what the ranks did */
+
+/* Whether somebody wants a trace: tt__nodes_tell_done() needs what the ranks did. */
+bool tt__nodes_want_final(const tt__nodes *nodes);
 
 /* ---- to the others; nothing waits */
 

@@ -1,5 +1,4 @@
 /* Making and freeing a reducer: compare, assign to buckets, lay out. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

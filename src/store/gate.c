@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
 enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16 };

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 
 #include <dirent.h>
-#include <sys/mman.h>
 
 /* A rank that waits for one that failed without a word waits this long. */
 enum { SHORT_MS = 250, LIMIT_MS = 8000, LARGE = 300000 };

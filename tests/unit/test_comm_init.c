@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 /* A port nobody listens on now. */
 static int free_port(void) {

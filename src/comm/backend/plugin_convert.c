@@ -4,7 +4,6 @@
 #include "comm/reduce_tree.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool is_reduction(tt_op op) {
     return op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER;

@@ -5,7 +5,6 @@
 #include "comm/collective/p2p.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { ASK_MS = 100 };
 

@@ -5,9 +5,6 @@
 #include "base/error.h"
 #include "comm/message/engine.h"
 
-#include <errno.h>
-#include <string.h>
-
 /* Bytes that one flush moves at most before others get a turn, and memory that an empty queue keeps. */
 enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };
 

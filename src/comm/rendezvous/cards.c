@@ -4,7 +4,6 @@
 #include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
