@@ -40,7 +40,8 @@ static tt_status plan(tt_work *work) {
     void *data = tt__operand_of(work).data;
     s->rounded = filled > count ? (uint16_t *)(void *)(tt__machine_memory(work) + sums) : data;
     tt__partial_leaf(&partial, s->sums, data, count);
-    memset(s->sums + count, 0, (filled - count) * sizeof *s->sums);
+    if (filled > count)
+        memset(s->sums + count, 0, (filled - count) * sizeof *s->sums);
     work->stage = count * sizeof *s->sums <= TT__PACK_MAX ? WHOLE : SCATTER;
     return TT_OK;
 }
