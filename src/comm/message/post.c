@@ -1,4 +1,5 @@
 /* Posting messages, and taking them back. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/message/engine.h"
 
@@ -66,7 +67,10 @@ static void claim(tt__link *link, const tt__message *message, uint32_t receive_i
 
 /* What has come and was not read yet costs less to look at than an announcement costs to send. */
 static bool is_awaited(tt__link *link, const tt__message *message, tt__readiness *ready) {
-    return take_ready(link, message, ready) || (tt__link_pump(link) && take_ready(link, message, ready));
+    if (take_ready(link, message, ready))
+        return true;
+    link->messages->now_ms = tt__now_ms(); /* when the peer was heard */
+    return tt__link_pump(link) && take_ready(link, message, ready);
 }
 
 static void send_large(tt__link *link, tt__message *message) {
