@@ -163,11 +163,11 @@ static size_t name_edge(tt__world *world, const edge *e, char *text, size_t size
     const tt__control *control = world->peers[e->from].control;
     const tt_group *mine = group_of(world, e->group);
     char call[256], ranks[160];
-    call_of(world, e, call, sizeof call);
     if (mine)
         tt__group_list(mine, ranks, sizeof ranks);
     else
         snprintf(ranks, sizeof ranks, "%s", control ? tt__recorder_group_ranks(&control->recorder, e->group) : "?");
+    call_of(world, e, call, sizeof call); /* gives the lock back: `mine` may go */
     int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, e->seq, ranks,
                      call);
     return (size_t)n < size ? (size_t)n : size;

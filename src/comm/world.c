@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -48,6 +49,14 @@ void tt__world_own(tt__world *world) {
     world->forked = true;
     world->asking = 0;
     pthread_mutex_init(&world->lock, NULL);
+}
+
+void tt__world_settle(tt__world *world) {
+    while (world->asking) { /* for less than a second */
+        tt__world_unlock(world);
+        sched_yield();
+        tt__world_lock(world);
+    }
 }
 
 void tt__world_end(tt__world *world) {
@@ -95,6 +104,8 @@ bool tt__world_progress(tt__world *world) {
 
 void tt__world_wake(tt__world *world) {
     tt__control *self = tt__world_control(world);
+    if (world->forked)
+        return;
     if (self && atomic_load_explicit(&self->sleepers, memory_order_relaxed))
         tt__doorbell_ring(self);
     if (world->threaded)

@@ -92,6 +92,9 @@ void tt__world_end(tt__world *world);
  * from here on links and shared memory are left alone, for they are the parent's. */
 void tt__world_own(tt__world *world);
 
+/* Wait until no thread of this process asks other ranks: it has given the lock back amid its walk through the groups. The lock is held. */
+void tt__world_settle(tt__world *world);
+
 /* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
 bool tt__world_progress(tt__world *world);
 

@@ -387,6 +387,53 @@ static void abort_meets_calls_under_way(void **state) {
     by_every_way(2, aborted_body);
 }
 
+typedef struct leaver {
+    tt_group *group;
+    _Atomic bool began, left;
+} leaver;
+
+static void *let_go(void *arg) {
+    leaver *leaver = arg;
+    leaver->began = true;
+    tt__group_let_go(leaver->group);
+    leaver->left = true;
+    return NULL;
+}
+
+static bool is_listed(const tt__world *world, const tt_group *group) {
+    const tt_group *at = world->groups;
+    while (at && at != group)
+        at = at->next_group;
+    return at;
+}
+
+/* A thread that has given the lock back to ask other ranks goes on with the next group when they have answered. */
+static void no_group_goes_while_others_are_asked(void **state) {
+    (void)state;
+    tt_group *all, *held;
+    pthread_t thread;
+    assert_int_equal(tt_init_process_group(&all, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1),
+                     TT_OK);
+    assert_int_equal(tt_group_split(all, 0, 0, &held), TT_OK);
+    tt__world *world = all->world;
+    tt__group_hold(held);
+    tt_destroy_process_group(held);
+    tt__world_lock(world);
+    world->asking++;
+    tt__world_unlock(world);
+    leaver leaver = {.group = held};
+    assert_int_equal(pthread_create(&thread, NULL, let_go, &leaver), 0);
+    for (int64_t start = tt__now_ms(); !leaver.began || tt__now_ms() - start < 20;)
+        sched_yield();
+    tt__world_lock(world);
+    assert_true(is_listed(world, held) && !leaver.left);
+    world->asking--;
+    tt__world_unlock(world);
+    pthread_join(thread, NULL);
+    assert_false(is_listed(world, held));
+    tt_destroy_process_group(all);
+}
+
 enum { THREADS = 3, ROUNDS = 150 };
 
 /* One thread's group: what the others do in theirs is nothing to it. */
@@ -438,10 +485,15 @@ static void threads_have_groups_of_their_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(abort_meets_calls_under_way),    cmocka_unit_test(threads_have_groups_of_their_own),
-        cmocka_unit_test(counters_begin_again),           cmocka_unit_test(what_nobody_heard_goes_with_its_group),
-        cmocka_unit_test(names_of_groups_are_used_again), cmocka_unit_test(a_deadline_counts_behind_other_works),
-        cmocka_unit_test(every_call_has_a_deadline),      cmocka_unit_test(a_child_ends_its_copy_only),
+        cmocka_unit_test(abort_meets_calls_under_way),
+        cmocka_unit_test(threads_have_groups_of_their_own),
+        cmocka_unit_test(counters_begin_again),
+        cmocka_unit_test(what_nobody_heard_goes_with_its_group),
+        cmocka_unit_test(names_of_groups_are_used_again),
+        cmocka_unit_test(a_deadline_counts_behind_other_works),
+        cmocka_unit_test(every_call_has_a_deadline),
+        cmocka_unit_test(a_child_ends_its_copy_only),
+        cmocka_unit_test(no_group_goes_while_others_are_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,9 @@ static void forget_messages(const tt_group *group) {
 /* Its memory is free when the peers can't read it any more: see heap.c. */
 static void release(tt_group *group) {
     tt__world *world = group->world;
+    tt__world_own(world);
     tt__world_lock(world);
+    tt__world_settle(world);
     leave_list(group);
     if (group->local)
         leave_list(group->local);
