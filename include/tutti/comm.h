@@ -12,7 +12,14 @@
  * bf16 are summed in f32 and rounded once.
  *
  * Calls on one group must not overlap: one thread at a time. Different threads may use different groups. tt_group_abort() alone may come
- * from any thread at any time. */
+ * from any thread at any time.
+ *
+ * Ranks that wait for each other in different groups, since they call them in different orders, are told so (TT_ERR_MISMATCH: who waits for whom,
+ * in which calls), unless another thread might still make the call that is missing: where threads of a process share out its groups
+ * among them, or one of its groups was never used and the process has other threads, OpenMP's included. There the calls' timeouts end it.
+ *
+ * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE), tt_group_abort() does nothing, and
+ * tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may make groups of its own. */
 #ifndef TUTTI_COMM_H
 #define TUTTI_COMM_H
 

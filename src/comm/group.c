@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = calloc(1, sizeof *group);
@@ -17,7 +18,10 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
     }
     for (int r = 0; r < size; r++)
         copy[r] = ranks ? ranks[r] : r;
+    tt__watch_forks();
     group->engine = engine;
+    group->forks = tt__forks;
+    group->owner = getpid();
     group->rank = rank;
     group->size = size;
     group->ranks = copy;
@@ -134,7 +138,7 @@ tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return work->group->engine->wait(work);
+        return tt__is_inherited(work->group) ? tt__fail_inherited(work->group) : work->group->engine->wait(work);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -163,7 +167,7 @@ tt_status tt_work_wait_all(tt_work *const *works, size_t count) {
 bool tt_work_is_completed(tt_work *work) {
     if (!work)
         return false;
-    if (!atomic_load_explicit(&work->done, memory_order_acquire))
+    if (!atomic_load_explicit(&work->done, memory_order_acquire) && !tt__is_inherited(work->group))
         work->group->engine->progress(work->group);
     return atomic_load_explicit(&work->done, memory_order_acquire);
 }
@@ -200,6 +204,8 @@ tt_status tt__group_check(tt_group *group) {
         return tt__fail(TT_ERR_INVALID, "the group is NULL");
     if (group->destroyed)
         return tt__fail(TT_ERR_STATE, "the group was destroyed; what was made on it can only be freed");
+    if (tt__is_inherited(group))
+        return tt__fail_inherited(group);
     if (!atomic_load(&group->ended)) /* first: another thread may be about to abort the group */
         return TT_OK;
     if (!group->failed)
@@ -232,7 +238,7 @@ void tt__group_let_go(tt_group *group) {
 }
 
 void tt_group_abort(tt_group *group, const char *reason) {
-    if (group)
+    if (group && !tt__is_inherited(group)) /* it is the parent's to end */
         group->engine->abort(group, reason ? reason : "no reason given");
 }
 

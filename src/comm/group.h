@@ -32,11 +32,13 @@ struct tt_group {
     const tt__engine *engine;
     void *plugin; /* a plug-in engine's own */
     int rank, size;
-    int *ranks;             /* (size): their ranks in the job */
-    uint32_t id;            /* the same on all its ranks, unique in the job */
-    int holders;            /* who still uses its memory: see tt__group_hold() */
-    bool destroyed;         /* by its owner; released when the last holder lets go */
-    _Atomic bool ended;     /* failed, aborted or destroyed: look closer */
+    int *ranks;         /* (size): their ranks in the job */
+    uint32_t id;        /* the same on all its ranks, unique in the job */
+    int holders;        /* who still uses its memory: see tt__group_hold() */
+    bool destroyed;     /* by its owner; released when the last holder lets go */
+    _Atomic bool ended; /* failed, aborted or destroyed: look closer */
+    uint32_t forks;     /* tt__forks of the process that made it: `owner` */
+    pid_t owner;
     _Atomic uint32_t works; /* not yet done */
     int64_t timeout_ms;
     tt_status failed;
@@ -88,14 +90,31 @@ struct tt_group {
 /* The calling thread; not 0. */
 static inline uintptr_t tt__this_thread(void) { return (uintptr_t)&tt__record_numbers; }
 
+/* ---- forked.c */
+
+/* How many forks lie between this process and the first of its ancestors that made a group. */
+extern uint32_t tt__forks;
+
+/* From here on forks are counted. */
+void tt__watch_forks(void);
+
+/* The group was made by a process of which this is a forked child. */
+static inline bool tt__is_inherited(const tt_group *group) { return group->forks != tt__forks; }
+
+/* TT_ERR_STATE: the call can't be made in a child. */
+tt_status tt__fail_inherited(const tt_group *group);
+
 /* ---- group.c: what all engines share */
+
+/* No further call can be made: tt__group_check() says why. */
+static inline bool tt__group_has_ended(const tt_group *group) {
+    return atomic_load_explicit(&group->ended, memory_order_relaxed) || tt__is_inherited(group);
+}
 
 /* TT_OK, or the failure that made the group unusable, recorded again. */
 tt_status tt__group_check(tt_group *group);
 static inline tt_status tt__group_usable(tt_group *group) {
-    return __builtin_expect(group && !atomic_load_explicit(&group->ended, memory_order_relaxed), 1)
-               ? TT_OK
-               : tt__group_check(group);
+    return __builtin_expect(group && !tt__group_has_ended(group), 1) ? TT_OK : tt__group_check(group);
 }
 
 /* Note the thread's last error as why the group is unusable, unless there is one already. */

@@ -378,6 +378,8 @@ tt_status tt__native_progress(tt_group *group) {
 
 void tt__native_forget(tt_work *work) {
     tt__world *world = work->group->world;
+    if (tt__is_inherited(work->group))
+        tt__world_own(world);
     tt__world_lock(world);
     work->group->owned--;
     work->owned = false;

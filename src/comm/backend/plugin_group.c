@@ -62,7 +62,7 @@ static void free_allocations(tt_group *group) {
 static void release(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt__control_leave(group);
-    if (plugin->engine)
+    if (plugin->engine && !tt__is_inherited(group))
         plugin->table->close(plugin->engine);
     while (plugin->given_up) {
         tt__task *task = plugin->given_up;

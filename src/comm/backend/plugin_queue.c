@@ -293,13 +293,16 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
         if (!task)
             continue;
         complete(work, status);
-        give_up(plugin, task);
+        if (tt__is_inherited(work->group))
+            tt__task_free(task); /* its requests are the parent's */
+        else
+            give_up(plugin, task);
     }
 }
 
 void tt__plugin_end_works(tt_group *group, tt_status status) {
     tt__plugin *plugin = tt__plugin_of(group);
-    if ((group->queue || group->loose) && plugin->table->abort)
+    if ((group->queue || group->loose) && plugin->table->abort && !tt__is_inherited(group))
         plugin->table->abort(plugin->engine);
     end_list(group->queue, plugin, status);
     end_list(group->loose, plugin, status);

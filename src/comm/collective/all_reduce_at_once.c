@@ -241,8 +241,7 @@ bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
     if (!group || !group->at_once || group->size > MOST_RANKS || args->work || !args->count ||
         !is_plain_reduction(args->dtype, args->op) || args->count >> MOST_COUNT_BITS || !args->buf ||
-        atomic_load_explicit(&group->ended, memory_order_relaxed) ||
-        atomic_load_explicit(&group->works, memory_order_acquire))
+        tt__group_has_ended(group) || atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
     at_once c = {.group = group, .args = args, .bytes = args->count * size_of[args->dtype]};
     c.own = group->areas[group->rank];

@@ -1,0 +1,24 @@
+/* A child that a rank forks has a copy of its groups, but not its threads, and shares its sockets and memory: one byte of the child's would break the
+ * parent's calls. So groups remember in which process they were made, and all the child can do with one is to end its copy. */
+#include "base/error.h"
+#include "comm/group.h"
+
+#include <unistd.h>
+
+uint32_t tt__forks;
+
+static void in_child(void) { tt__forks++; }
+
+static void watch(void) { pthread_atfork(NULL, NULL, in_child); }
+
+void tt__watch_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
+}
+
+tt_status tt__fail_inherited(const tt_group *group) {
+    return tt__fail(TT_ERR_STATE,
+                    "process %d was forked by rank %d (pid %d), and can't use the group that it inherited: fork before "
+                    "tt_init_process_group(), or make a group of the child's own",
+                    (int)getpid(), group->ranks[group->rank], (int)group->owner);
+}
