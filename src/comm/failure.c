@@ -191,12 +191,27 @@ static bool still_waits_for_rank(const tt_work *work, int r) {
     return tt__rankset_has(&set, r);
 }
 
+/* Rank r of a group that was made from another is gone. If the new one has seen no call yet, it may never have come to know of it, having failed in that other:
+ * then that is why. Returns that error, or `status`, which is recorded. */
+static tt_status why_gone(const tt_group *group, int r, tt_status status) {
+    const tt_group *top = group->parent ? group->parent : group, *origin = group->world->groups;
+    tt__world *world = group->world;
+    int rank = group->ranks[r];
+    if (!top->is_made || top->seq > 1 ||
+        (world->peers[rank].local ? !has_ended(&world->peers[rank]) : tt__link_silent(world->messages, rank)))
+        return status;
+    while (origin && origin->id != top->origin)
+        origin = origin->next_group;
+    tt_status said = origin ? tt__check_failed(origin, tt_get_group_rank(origin, rank)) : TT_OK;
+    return said ? said : status;
+}
+
 /* After a message failed: what is wrong with rank r? */
 tt_status tt__check_rank(tt_work *work, int r) {
     tt_status status = check_process(work, work->group->ranks[r], tt__now_ms());
     bool left = false;
     tt_status said = check_state(work, r, &left);
-    return said ? said : status;
+    return said ? said : status ? why_gone(work->group, r, status) : TT_OK;
 }
 
 tt_status tt__check_member(const tt_work *work, int r) {
@@ -273,7 +288,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
         tt_status said = check_state(work, r, &left); /* knows more than the process's end */
         if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
-            return said ? said : status;
+            return said ? said : why_gone(work->group, r, status);
     }
     return processes && work->group->world->joining ? check_joining(work, now) : TT_OK;
 }
@@ -363,11 +378,7 @@ static void retire(tt_group *group) {
 void tt__native_retire(tt_group *group) {
     tt__world_own(group->world);
     tt__world_lock(group->world);
-    while (group->world->asking) { /* a thread of ours is about to say why some group failed: for less than a second */
-        tt__world_unlock(group->world);
-        sched_yield();
-        tt__world_lock(group->world);
-    }
+    tt__world_settle(group->world); /* a thread of ours may be about to say why some group failed */
     retire(group);
     if (group->local)
         retire(group->local);

@@ -58,6 +58,8 @@ struct tt_group {
     tt__allocation *allocations;
     uint32_t serial;  /* allocations so far */
     tt_group *parent; /* of an inner group */
+    bool is_made;     /* by tt_new_group() or tt_group_split(), from the group of this id: */
+    uint32_t origin;
     tt_group *local,
         *cross; /* for groups over several hosts, where useful: the ranks of this host; the ranks with this local number on all
                               hosts (only if all hosts have as many ranks). Inner groups, on which algorithms make calls */

@@ -4,7 +4,10 @@
  * a name that it has given to no other group. Each new group takes its first rank's. tt_new_group() is a split with one color, its list's
  * order the key. */
 #include "base/error.h"
+#include "base/kept_error.h"
 #include "comm/group.h"
+
+#include <stdio.h>
 
 typedef struct entry {
     int32_t color; /* < 0: in none */
@@ -45,16 +48,26 @@ static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms
     return TT_OK;
 }
 
-static tt_status fail_others(const tt_group *group, const entry *all) {
-    tt__rankset failed = {0};
-    char ranks[256];
-    for (int r = 0; r < group->size; r++)
-        if (all[r].status)
-            tt__rankset_add(&failed, group->ranks[r]);
-    if (!tt__rankset_count(&failed))
+/* If a rank has no area, it tells the others why, and there is no group. One that has none either keeps its own error, which is recorded. */
+static tt_status check_all(tt_group *group, const tt_call *call, const entry *all) {
+    tt_status own = (tt_status)all[group->rank].status;
+    char why[256] = "";
+    int r = 0;
+    while (r < group->size && !all[r].status)
+        r++;
+    if (r == group->size)
         return TT_OK;
-    return tt__fail(TT_ERR_MEMORY, "%s had no memory for the new group",
-                    tt__rankset_text(&failed, ranks, sizeof ranks));
+    tt__kept_error kept;
+    tt__error_keep(&kept);
+    if (r == group->rank)
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, kept.text);
+    TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, why, sizeof why, TT_U8, r,
+                                      .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line)));
+    if (!own)
+        return tt__fail((tt_status)all[r].status, "rank %d: %s", group->ranks[r],
+                        *why ? why : "no memory for the new group"); /* where it moves nothing: group->only_agrees */
+    tt__error_restore(&kept);
+    return own;
 }
 
 /* The group's ranks of one color, by key, then by rank. Returns how many. */
@@ -85,13 +98,15 @@ static void form(const tt_group *group, tt_group *made, const entry *all, int co
 tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
     entry mine, all[TT__MAX_RANKS];
     tt_group *made = NULL;
-    tt_status own = prepare(group, color, key, call->timeout_ms, &mine, &made);
-    mine.status = (int32_t)own;
+    mine.status = (int32_t)prepare(group, color, key, call->timeout_ms, &mine, &made);
     tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
     if (!status)
-        status = own ? own : fail_others(group, all);
-    if (!status && made)
+        status = check_all(group, call, all);
+    if (!status && made) {
+        made->is_made = true;
+        made->origin = group->id;
         form(group, made, all, color);
+    }
     if (status)
         tt__native_discard(made);
     *out = status ? NULL : made;

@@ -269,6 +269,32 @@ static void on_two_hosts(void **state) {
     play((scene){HOSTS_PAIRS, 4, false, SOCKETS, 1, 10});
 }
 
+/* ---- a group that can't be made */
+
+static int memberless(tt_store *store, int rank, int world, void *arg) {
+    hosts_enter(*(const enum hosts *)arg, rank);
+    tt_group *group = join_group(store, rank, world), *made = NULL;
+    CHECK_OK(tt_barrier(group));
+    inject_arm(rank == 1 ? INJECT_MEMORY : 0, 0);
+    tt_status status = tt_group_split(group, 0, 0, &made);
+    inject_disarm();
+    CHECK(status == TT_ERR_MEMORY && !made);
+    CHECK_TEXT("no memory for a group of 3 ranks");
+    CHECK(rank == 1 || strstr(tt_last_error(), "rank 1: "));
+    CHECK_OK(tt_group_split(group, 0, 0, &made));
+    CHECK_OK(tt_barrier(made));
+    tt_destroy_process_group(made);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void who_can_not_be_in_a_new_group_says_why(void **state) {
+    (void)state;
+    for (enum hosts hosts = HOSTS_ONE; hosts <= HOSTS_PAIRS; hosts++)
+        if (hosts_wanted(hosts))
+            with_ranks(3, memberless, &hosts);
+}
+
 /* ---- no failures */
 
 static int whole_life(tt_store *store, int rank, int world, void *arg) {
@@ -307,6 +333,7 @@ int main(void) {
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(over_tls),
         cmocka_unit_test(on_two_hosts),
+        cmocka_unit_test(who_can_not_be_in_a_new_group_says_why),
         cmocka_unit_test(pieces_and_interruptions_are_no_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,28 @@ static void who_ends_because_of_another_says_so(void **state) {
     assert_non_null(strstr(text, "rank 1 (pid "));
 }
 
+/* Who failed in the group that another was made from may never have come to know of that other. */
+static int ignorant_body(tt_store *store, int rank, int world, void *arg) {
+    CHECK(!setenv("TT_TRANSPORT", arg, 1));
+    tt_group *group = join_watchful(store, rank, world), *made;
+    CHECK_OK(tt_group_split(group, 0, 0, &made));
+    if (rank == 1) {
+        tt_group_abort(group, "because");
+        _exit(0);
+    }
+    CHECK(tt_barrier(made) == TT_ERR_ABORTED);
+    CHECK_TEXT("rank 1 aborted the group: because");
+    tt_destroy_process_group(made);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void who_failed_before_a_group_began_is_asked_why(void **state) {
+    (void)state;
+    with_ranks(2, ignorant_body, "auto");
+    with_ranks(2, ignorant_body, "tcp");
+}
+
 /* A rank that dies while the others are still joining. */
 static int joining_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -309,6 +331,7 @@ int main(void) {
         cmocka_unit_test(frozen_ranks_are_named),
         cmocka_unit_test(a_short_pause_is_no_failure),
         cmocka_unit_test(who_ends_because_of_another_says_so),
+        cmocka_unit_test(who_failed_before_a_group_began_is_asked_why),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
         cmocka_unit_test(joining_does_not_wait_for_the_dead_or_frozen),
     };
