@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-enum { NOTE_MS = 200, NOTE_SIZE = 512 };
+enum { NOTE_MS = 2000, NOTE_SIZE = 512 };
 
 static const char *key_of(const char *prefix, int rank, char key[256]) {
     snprintf(key, 256, "%s/failed/%d", prefix, rank);
