@@ -367,7 +367,7 @@ static void arguments_of_tcp_store(void **state) {
 static void workers_are_waited_for(void **state) {
     (void)state;
     tt_store *store, *worker;
-    expect_error(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true, .world_size = 3, .timeout_ms = 500),
+    expect_error(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true, .world_size = 3, .timeout_ms = 3000),
                  TT_ERR_TIMEOUT, "1 of 3");
     assert_null(store);
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true, .world_size = 1), TT_OK);
