@@ -119,22 +119,22 @@ static tt_status fail_unreached(const tt__messages *messages, const tt__target *
 
 static tt_status fail_unanswered(const joining *j, const tt__target *target, int64_t now) {
     char own[160], other[160], tried[1400];
-    return tt__fail(
-        TT_ERR_TIMEOUT,
-        "%s did not answer %s within %lld ms: it failed or is frozen, or the network between is cut; tried %s",
-        name_of(j->messages, target->rank, other), name_of(j->messages, j->messages->config.rank, own),
-        (long long)(now - j->start_ms), tried_of(target, tried, sizeof tried));
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "%s did not answer %s in the %lld ms that were left: it failed or is frozen, or the network "
+                    "between is cut; tried %s",
+                    name_of(j->messages, target->rank, other), name_of(j->messages, j->messages->config.rank, own),
+                    (long long)(now - j->start_ms), tried_of(target, tried, sizeof tried));
 }
 
 static tt_status fail_uncalled(const joining *j, int rank, int64_t now) {
     const tt__messages *messages = j->messages;
     char own[160], other[160];
     const char *at = strrchr(messages->addresses, '/') + 1;
-    return tt__fail(
-        TT_ERR_NET,
-        "%s did not call %s within %lld ms: it failed, is frozen, or can't reach this host at %.300s, port %d",
-        name_of(messages, rank, other), name_of(messages, messages->config.rank, own), (long long)(now - j->start_ms),
-        at, atoi(messages->addresses));
+    return tt__fail(TT_ERR_NET,
+                    "%s did not call %s in the %lld ms that were left: it failed, is frozen, or can't reach this host "
+                    "at %.300s, port %d",
+                    name_of(messages, rank, other), name_of(messages, messages->config.rank, own),
+                    (long long)(now - j->start_ms), at, atoi(messages->addresses));
 }
 
 /* ---- calls */
