@@ -152,6 +152,14 @@ static bool write_piece(const state *s, pair *p, int i) {
     return sent > 0 || errno == EAGAIN || errno == EINTR;
 }
 
+/* One end is gone and takes nothing more; what it sent before still goes to the other, as it would without a relay. False: nothing is left. */
+static bool give_up_writing(pair *p, int i) {
+    direction *way = &p->way[i];
+    way->begin = way->end = 0;
+    way->ended = true;
+    return !p->way[!i].ended;
+}
+
 static bool full(const direction *way) { return way->begin < way->end; }
 
 /* Which events a pair waits for; the smallest time until one of its pieces is due. */
@@ -178,7 +186,7 @@ static void move(state *s, pair *p, const struct pollfd fds[2]) {
         direction *way = &p->way[i];
         bool alive = true;
         if (full(way) && fds[!i].revents && way->due_ms <= now_ms())
-            alive = write_piece(s, p, i);
+            alive = write_piece(s, p, i) || give_up_writing(p, i);
         else if (!full(way) && fds[i].revents && !way->ended && !stalled(s, p))
             alive = read_piece(s, p, i);
         if (alive && !full(way) && torn(s, p))
