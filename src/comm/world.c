@@ -83,7 +83,8 @@ void tt__world_end(tt__world *world) {
         close(world->watched);
     free(world->hostnames);
     tt__heap_end(world);
-    pthread_mutex_destroy(&world->lock);
+    if (!world->forked)
+        pthread_mutex_destroy(&world->lock); /* a forked child's may be locked for ever */
     free(world->tuning);
     free(world->peers);
     free(world);
