@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits a cost model to times of collectives on messages, says how wrong it is, and predicts worlds nobody has here.
 
-usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--table] [--chart FILE.svg]
+usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--fit-on 2] [--table] [--chart FILE.svg]
 
 Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one call:
 
@@ -201,10 +201,12 @@ def report(parameters, points):
     least = points[min(points)]
     held_out = errors(refine(fit([p[:2] for p in least[::2]]), [p[:2] for p in least[::2]]), [p[:2] for p in least[1::2]])
     print(f"\nFitted to every second time of {min(points)} ranks, the median error on the others is {statistics.median(held_out):.0%}.")
-    print("\n| ranks | times | median error | 9 of 10 within |\n| ---: | ---: | ---: | ---: |")
+    print("\n| ranks | times | median error | 9 of 10 within | from 64 KiB on: median | 9 of 10 within |\n| ---: |" + " ---: |" * 5)
     for world in sorted(points):
         found = errors(parameters, [point[:2] for point in points[world]])
-        print(f"| {world} | {len(found)} | {statistics.median(found):.0%} | {found[int(len(found) * 0.9)]:.0%} |")
+        long = errors(parameters, [point[:2] for point in points[world] if point[3] >= 64 << 10])
+        cells = [f"{statistics.median(of):.0%} | {of[int(len(of) * 0.9)]:.0%}" if of else " | " for of in (found, long)]
+        print(f"| {world} | {len(found)} | " + " | ".join(cells) + " |")
 
 
 def report_worlds(parameters, worlds):
@@ -253,13 +255,15 @@ def chart_of(points, parameters, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("times", nargs="+")
-    parser.add_argument("--cpus", type=int, default=os.cpu_count(), help="of the machine that was measured")
+    parser.add_argument("--cpus", type=int, default=os.cpu_count(),
+                        help="of the machine that was measured; many, if a link between the ranks was the limit and not they")
+    parser.add_argument("--fit-on", type=int, metavar="WORLD", help="fit to worlds of so many ranks alone: do the others follow?")
     parser.add_argument("--chart", help="where to draw the measured and the predicted times of all_reduce")
     parser.add_argument("--table", action="store_true", help="print what was measured, too")
     parser.add_argument("--worlds", default="16,256,4096")
     options = parser.parse_args()
     points = read(options.times, options.cpus)
-    everything = [point[:2] for world in points.values() for point in world]
+    everything = [point[:2] for world in points for point in points[world] if options.fit_on in (None, world)]
     if len(everything) < len(NAMES):
         raise SystemExit("model: expected JSON lines of tutti tune, got too few")
     parameters = refine(fit(everything), everything)
