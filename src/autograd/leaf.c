@@ -1,23 +1,24 @@
-/* Leaves: tensors that collect a gradient. */
-#include "autograd/node.h"
+#include "autograd/leaf.h"
 
+#include "autograd/engine.h"
 #include "base/error.h"
+#include "tensor/ops.h"
 #include "tensor/pool.h"
 
 #include <string.h>
 
-tt__leaf *tt__leaf_of(const tt_tensor *x) {
-    return x && x->history && x->history->is_leaf ? (tt__leaf *)x->history : NULL;
-}
+/* ---- making and ending */
 
 static void leaf_release(tt__history *history) {
     tt__leaf *leaf = (tt__leaf *)history;
     tt__tensor_disown(leaf->grad);
+    tt__tensor_unref(leaf->meanwhile);
     while (leaf->hooks) {
         tt__hook *hook = leaf->hooks;
         leaf->hooks = hook->next;
         tt__pool_free(hook);
     }
+    pthread_mutex_destroy(&leaf->lock);
     tt__pool_free(leaf);
 }
 
@@ -25,35 +26,43 @@ static tt_tensor *make_leaf(tt_tensor *x) {
     tt__leaf *leaf = tt__pool_alloc(sizeof *leaf);
     if (!leaf)
         return tt__tensor_fail(TT_ERR_MEMORY, "tt_requires_grad_: no memory for %s", TT__DESCRIBE(x));
-    *leaf = (tt__leaf){.history = {leaf_release, true}, .tensor = x};
+    memset(leaf, 0, sizeof *leaf);
+    leaf->history.release = leaf_release;
+    leaf->history.is_leaf = true;
+    leaf->tensor = x;
+    pthread_mutex_init(&leaf->lock, NULL);
     x->history = &leaf->history;
     x->requires_grad = true;
     return x;
 }
 
+static tt_tensor *end_leaf(tt_tensor *x) {
+    if (tt__leaf_of(x)->in_hooks)
+        return tt__tensor_fail(TT_ERR_STATE, "tt_requires_grad_: %s can't be made no leaf by its own hook",
+                               TT__DESCRIBE(x));
+    leaf_release(x->history);
+    x->history = NULL;
+    x->requires_grad = false;
+    return x;
+}
+
 tt_tensor *tt_requires_grad_(tt_tensor *x, bool requires_grad) {
-    if (!x)
+    if (!x || !tt__tensor_check("tt_requires_grad_", x))
         return NULL;
-    if (x->spent || (x->history && !x->history->is_leaf))
+    if (x->history && !x->history->is_leaf)
         return tt__tensor_fail(TT_ERR_STATE,
                                "tt_requires_grad_: %s is the result of a recorded operator; tt_detach() it first",
                                TT__DESCRIBE(x));
     if (!tt__is_float(x->dtype))
-        return tt__tensor_fail(TT_ERR_DTYPE, "tt_requires_grad_: expected f32 or f64, got %s", TT__DESCRIBE(x));
+        return tt__tensor_fail(TT_ERR_DTYPE, "tt_requires_grad_: expected floats, got %s", TT__DESCRIBE(x));
     if (requires_grad && !x->history)
         return make_leaf(x);
-    if (!requires_grad && x->history && tt__leaf_of(x)->in_hooks)
-        return tt__tensor_fail(TT_ERR_STATE, "tt_requires_grad_: %s can't be made no leaf by its own hook",
-                               TT__DESCRIBE(x));
-    if (!requires_grad && x->history) {
-        leaf_release(x->history);
-        x->history = NULL;
-        x->requires_grad = false;
-    }
-    return x;
+    return !requires_grad && x->history ? end_leaf(x) : x;
 }
 
 bool tt_requires_grad(const tt_tensor *x) { return x && x->requires_grad; }
+
+/* ---- the gradient */
 
 tt_tensor *tt_grad(const tt_tensor *x) {
     const tt__leaf *leaf = tt__leaf_of(x);
@@ -70,21 +79,92 @@ void tt_zero_grad(tt_tensor *x) {
 static tt_tensor *grad_tensor(tt__leaf *leaf) {
     if (leaf->grad)
         return leaf->grad;
-    tt_tensor *grad = tt__tensor_new("gradient", leaf->tensor->shape, leaf->tensor->dtype);
+    tt_tensor *grad = tt__empty_like("gradient", leaf->tensor);
     if (!grad || tt__tensor_adopt(grad, "a leaf"))
         return NULL;
     leaf->grad = grad;
     return grad;
 }
 
-tt__grad_to tt__leaf_grad_begin(tt__leaf *leaf) {
-    tt_tensor *grad = grad_tensor(leaf);
-    if (!grad)
-        return (tt__grad_to){.data = NULL};
-    tt__grad_to to = {.data = grad->data, .accumulate = leaf->defined};
-    leaf->defined = true;
-    return to;
+tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out) {
+    *out = NULL;
+    pthread_mutex_lock(&leaf->lock);
+    tt_status status = TT_OK;
+    if (!leaf->defined && !leaf->lender) {
+        *out = grad_tensor(leaf);
+        leaf->lender = *out ? pass : NULL;
+        status = *out ? TT_OK : tt_last_status();
+    }
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
 }
+
+/* The leaf's own tensor has values now; add what came meanwhile. */
+static tt_status end_lending(tt__leaf *leaf) {
+    tt_tensor *meanwhile = leaf->meanwhile;
+    leaf->lender = NULL;
+    leaf->meanwhile = NULL;
+    leaf->defined = true;
+    tt_status status = meanwhile ? tt__add_out("tt_backward", leaf->grad, leaf->grad, meanwhile) : TT_OK;
+    tt__tensor_unref(meanwhile);
+    return status;
+}
+
+void tt__leaf_unlend(tt__leaf *leaf, const void *pass) {
+    pthread_mutex_lock(&leaf->lock);
+    if (leaf->lender == pass) {
+        leaf->lender = NULL;
+        tt__tensor_unref(leaf->meanwhile);
+        leaf->meanwhile = NULL;
+    }
+    pthread_mutex_unlock(&leaf->lock);
+}
+
+/* Another pass writes to the gradient: keep a copy of our own aside. */
+static tt_status add_meanwhile(tt__leaf *leaf, const tt_tensor *x) {
+    if (leaf->meanwhile)
+        return tt__add_out("tt_backward", leaf->meanwhile, leaf->meanwhile, x);
+    tt_tensor *copy = tt__clone("tt_backward", x);
+    if (!copy)
+        return tt_last_status();
+    TT__TRY(tt__tensor_adopt(copy, "a leaf"));
+    leaf->meanwhile = copy;
+    return TT_OK;
+}
+
+static tt_status define_grad(tt__leaf *leaf, tt_tensor *x, bool exclusive) {
+    if (!leaf->grad && exclusive && tt__shape_is_dense(&x->shape, x->stride)) {
+        x->owner = TT__OWNER_HOLDER;
+        x->holder = "a leaf";
+        leaf->grad = tt__tensor_ref(x);
+    } else {
+        tt_tensor *grad = grad_tensor(leaf);
+        if (!grad)
+            return tt_last_status();
+        TT__TRY(tt__copy_out("tt_backward", grad, x));
+    }
+    leaf->defined = true;
+    return TT_OK;
+}
+
+static tt_status add_locked(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive) {
+    if (x == leaf->grad && leaf->lender == pass)
+        return end_lending(leaf);
+    if (leaf->lender)
+        return add_meanwhile(leaf, x);
+    if (leaf->defined)
+        return tt__add_out("tt_backward", leaf->grad, leaf->grad, x);
+    return define_grad(leaf, x, exclusive);
+}
+
+tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive) {
+    pthread_mutex_lock(&leaf->lock);
+    tt_status status = add_locked(leaf, pass, x, exclusive);
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
+}
+
+/* ---- hooks */
 
 static tt_status not_a_leaf(const char *who, const tt_tensor *x) {
     return tt__fail(TT_ERR_STATE, "%s: expected a leaf, got %s; tt_requires_grad_() makes one", who, TT__DESCRIBE(x));
@@ -104,6 +184,18 @@ tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook,
     while (*end)
         end = &(*end)->next;
     *end = added;
+    return TT_OK;
+}
+
+tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
+    tt__hook *next = NULL;
+    for (tt__hook *hook = leaf->hooks; hook; hook = next) {
+        next = hook->next; /* a hook may remove itself */
+        leaf->in_hooks = true;
+        tt_status status = hook->fn(leaf->tensor, hook->user);
+        leaf->in_hooks = false;
+        TT__TRY(status);
+    }
     return TT_OK;
 }
 
@@ -127,21 +219,38 @@ void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
     }
 }
 
+/* ---- storage of somebody else's */
+
+/* The gradient, contiguous: one in another order of memory is replaced by one with the same values. */
+static tt_tensor *contiguous_grad(tt__leaf *leaf) {
+    tt_tensor *grad = grad_tensor(leaf);
+    if (!grad || grad->contiguous)
+        return grad;
+    tt_tensor *other = tt__clone_contiguous("gradient", grad);
+    if (!other || tt__tensor_adopt(other, "a leaf"))
+        return NULL;
+    tt__tensor_disown(grad);
+    return leaf->grad = other;
+}
+
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     tt__leaf *leaf = tt__leaf_of(x);
     if (!leaf)
         return not_a_leaf("gradient storage", x);
-    tt_tensor *grad = grad_tensor(leaf);
+    if (!tt__device_is_host(tt__device_of(x)))
+        return tt__fail(TT_ERR_UNSUPPORTED, "gradient storage: expected a leaf on the host, got %s on %s", TT__DESCRIBE(x),
+                        tt__device_of(x)->name);
+    tt_tensor *grad = contiguous_grad(leaf);
     if (!grad)
         return tt_last_status();
     if (grad->data == data)
         return TT_OK;
-    tt_tensor before = *grad; /* its storage is kept until the values are moved */
-    atomic_fetch_add_explicit(&before.storage->refs, 1, memory_order_relaxed);
+    const void *values = grad->data;
+    tt__storage *before = tt__storage_ref(grad->storage); /* kept until the values are moved */
     tt_status status = tt__tensor_set_data(grad, data);
     if (!status && leaf->defined)
-        memcpy(grad->data, before.data, (size_t)grad->numel * tt_dtype_size(grad->dtype));
-    tt__storage_unref(before.storage);
+        memcpy(grad->data, values, (size_t)grad->numel * tt_dtype_size(grad->dtype));
+    tt__storage_unref(before);
     if (status && !data) { /* it can't stay where it is */
         tt__tensor_disown(grad);
         leaf->grad = NULL;

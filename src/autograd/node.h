@@ -1,90 +1,86 @@
-/* The tape: what an operator records, and how its backward gives gradients on.
+/* Records: what an operator leaves for its backward.
  *
- * A node is one recorded call. The tensor it made owns it; it holds references to the inputs it needs (and through them to their nodes), so
- * a record lives as long as its result does, or until backward has spent it, or until the scope it was recorded in ends. The nodes
- * of a thread form a list in the order of recording: the tape that backward walks from the loss to older ones. */
+ * A node is one recorded call. It points to the nodes and leaves its inputs came from (edges), never up: results hold their node, nodes hold older ones. What backward needs is saved as
+ * tensors without history, with the version their storage had. A node that was walked, or whose scope ended, is spent: edges and saved tensors are gone, the rest waits for
+ * the last result to go. Node numbers grow along every path from leaves to results, across threads. */
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
-#include "autograd/engine.h"
 #include "tensor/tensor.h"
 
-enum { TT__NODE_INPUTS = 3, TT__NODE_NUMBERS = 2 };
+#include <tutti/autograd.h>
 
-typedef struct tt__node tt__node;
+typedef struct tt__operator {
+    const char *name; /* "tt_relu" */
+    /* Read tt__grad_of(), tt__saved(), tt__state(); for each input that tt__grad_wanted(): tt__grad_give(). Runs in a scope of its own, under no_grad. */
+    tt_status (*backward)(tt_node *node);
+    void (*destroy)(void *state); /* optional */
+} tt__operator;
 
-/* An operator's backward: read node->grad, give every input that wants it its gradient through tt__grad_begin(). */
-typedef tt_status (*tt__backward_fn)(tt__node *node);
+/* Where an input came from, and what its gradient looks like. */
+typedef struct tt__edge {
+    bool wants;      /* a gradient; as it was when the call was made */
+    tt_node *node;   /* a reference, or NULL */
+    int output;      /* of that node */
+    tt_tensor *leaf; /* a reference, or NULL */
+    const tt_device *device;
+    tt_dtype dtype;
+    tt_shape shape;
+    int64_t stride[TT_MAX_DIMS];
+} tt__edge;
 
-struct tt__node {
-    tt__history history; /* first: a tensor's history points here */
-    const char *name;
-    tt__backward_fn backward;
-    tt_tensor *output;                 /* made by this call; owns the node */
-    tt_tensor *input[TT__NODE_INPUTS]; /* references; NULL: none */
-    bool wants[TT__NODE_INPUTS];       /* a gradient; as it was when the call was made */
-    tt_tensor *saved;                  /* held by the node alone, or NULL */
-    int64_t number[TT__NODE_NUMBERS];  /* what else backward needs */
-    double factor;
-    tt_tensor *grad; /* of the output, during backward: contiguous, output's shape */
-    uint64_t order;  /* of recording, in this thread */
-    bool reached;    /* by the backward pass under way */
-    tt__node *older, *newer;
+typedef struct tt__saved_tensor {
+    tt_tensor *tensor; /* without history; NULL: none */
+    uint32_t version;
+    const char *name; /* "x", for errors */
+} tt__saved_tensor;
+
+struct tt_node {
+    tt__history history; /* first: a result's history points here */
+    tt__entry entry;     /* in the scope it was recorded in */
+    _Atomic int refs;
+    const tt__operator *op;
+    uint64_t number;
+    int inputs, outputs, saved, saved_room;
+    tt__edge *edge;        /* (inputs) */
+    tt__saved_tensor *save; /* (saved_room) */
+    void *state;
+    const void *arg; /* of a user's function, in forward */
+    tt_node *next;   /* among those about to go */
 };
 
-/* Does a call on these inputs have to be recorded? */
+/* ---- recording */
+
+/* Is anything recorded in this thread? */
+bool tt__is_recording(void);
+
+/* Does a call on these inputs have to be recorded? NULLs are skipped. */
 bool tt__wants_grad(int n, tt_tensor *const *inputs);
-#define TT__WANTS_GRAD(...) \
-    tt__wants_grad((int)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), (tt_tensor *[]){__VA_ARGS__})
 
-/* Record that `output` came from these inputs. NULL and an error if memory is out (output goes with its scope or is freed here). Otherwise the
- * node, for the operator to add what its backward needs. */
-tt__node *tt__record(const char *name, tt__backward_fn backward, tt_tensor *output, int n, tt_tensor *const *inputs);
-#define TT__RECORD(name, backward, output, ...)                                                           \
-    tt__record(name, backward, output, (int)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
-               (tt_tensor *[]){__VA_ARGS__})
+/* A node for a call of `op` on `inputs`, that no result knows yet: with the caller's one reference. `saves`: how many tt__node_save() may follow. `state` (state_bytes) is copied; NULL:
+ * zeros. NULL and an error that starts with `op->name`: no memory. */
+tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves, const void *state,
+                      size_t state_bytes);
 
-/* A node keeps `x`, made by the operator for its backward alone (out of scopes, freed with the record). */
-void tt__node_save(tt__node *node, tt_tensor *x);
+/* Keep `x` (may be NULL) for backward; it is called `name` in errors. */
+tt_status tt__node_save(tt_node *node, const tt_tensor *x, const char *name);
 
-/* Drop what a node holds; its output stays, without history. */
-void tt__node_sever(tt__node *node);
+/* y is the node's result number `output`. */
+void tt__node_made(tt_node *node, int output, tt_tensor *y);
 
-/* Give up on a tensor an operator made and will not return: free it if the caller would own it. Returns NULL. */
-tt_tensor *tt__abandon(tt_tensor *x);
+void tt__node_ref(tt_node *node);
+void tt__node_unref(tt_node *node);
 
-/* ---- giving gradients on, inside a backward ---- */
+/* Drop what it holds; it can't be walked any more. */
+void tt__node_spend(tt_node *node);
 
-/* Where the gradient of an input goes: contiguous, in the input's shape. */
-typedef struct tt__grad_to {
-    void *data;      /* NULL: this input wants none, or memory is out (then the pass fails) */
-    bool accumulate; /* add to what stands there; else overwrite */
-} tt__grad_to;
+static inline bool tt__node_is_spent(const tt_node *node) {
+    return atomic_load_explicit(&node->history.spent, memory_order_relaxed);
+}
 
-bool tt__grad_wanted(const tt__node *node, int input);
-tt__grad_to tt__grad_begin(tt__node *node, int input);
-
-/* ---- leaves ---- */
-
-typedef struct tt__hook {
-    struct tt__hook *next;
-    tt_grad_hook fn;
-    void *user;
-} tt__hook;
-
-typedef struct tt__leaf {
-    tt__history history; /* first */
-    tt_tensor *tensor;
-    tt_tensor *grad; /* NULL until first needed; held */
-    bool defined;    /* grad has values */
-    tt__hook *hooks; /* in the order they were registered */
-    bool in_hooks;   /* one of them runs */
-    uint64_t pass;   /* the backward pass that counted `pending` */
-    int pending;     /* contributions still to come in it */
-} tt__leaf;
-
-/* The leaf of x, NULL if it is none. */
-tt__leaf *tt__leaf_of(const tt_tensor *x);
-tt__grad_to tt__leaf_grad_begin(tt__leaf *leaf);
+/* The node that made x, or NULL: of leaves and of what has no history. */
+static inline tt_node *tt__node_of(const tt_tensor *x) {
+    return x && x->history && !x->history->is_leaf ? (tt_node *)x->history : NULL;
+}
 
 #endif

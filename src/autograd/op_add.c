@@ -1,37 +1,28 @@
-/* y = a + b    da = g   db = g           y = a - b    da = g   db = -g           (summed over what was repeated) */
+/* y = a + b    da = g   db = g        y = a - b    da = g   db = -g        (summed over what was repeated) */
 #include "autograd/broadcast.h"
 
 #include "base/error.h"
-#include "tensor/cpu/kernels.h"
 
-static void add_f32(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y) {
-    tt__elementwise()->add(n, a, a_step, b, b_step, y);
+static tt_status give_both(tt_node *node, double b_factor) {
+    tt_tensor *g = tt__grad_of(node, 0);
+    if (tt__grad_wanted(node, 0))
+        TT__TRY(tt__broadcast_give(node, 0, g, 1));
+    return tt__grad_wanted(node, 1) ? tt__broadcast_give(node, 1, g, b_factor) : TT_OK;
 }
 
-static void sub_f32(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y) {
-    tt__elementwise()->sub(n, a, a_step, b, b_step, y);
-}
+static tt_status add_backward(tt_node *node) { return give_both(node, 1); }
 
-static double add_f64(double a, double b) { return a + b; }
+static tt_status sub_backward(tt_node *node) { return give_both(node, -1); }
 
-static double sub_f64(double a, double b) { return a - b; }
-
-static tt_status add_backward(tt__node *node) {
-    TT__TRY(tt__broadcast_backward(node, 0, 1, NULL));
-    return tt__broadcast_backward(node, 1, 1, NULL);
-}
-
-static tt_status sub_backward(tt__node *node) {
-    TT__TRY(tt__broadcast_backward(node, 0, 1, NULL));
-    return tt__broadcast_backward(node, 1, -1, NULL);
-}
+static const tt__operator add_op = {.name = "tt_add", .backward = add_backward};
+static const tt__operator sub_op = {.name = "tt_sub", .backward = sub_backward};
 
 tt_tensor *tt_add(tt_tensor *a, tt_tensor *b) {
-    static const tt__binary op = {"tt_add", add_f32, add_f64, add_backward};
-    return tt__binary_forward(&op, a, b);
+    tt_tensor *y = tt__binary_forward(add_op.name, tt__add_out, a, b);
+    return tt__recorded(&add_op, y, TT__INPUTS(a, b), TT__NO_SAVES, TT__NO_STATE);
 }
 
 tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b) {
-    static const tt__binary op = {"tt_sub", sub_f32, sub_f64, sub_backward};
-    return tt__binary_forward(&op, a, b);
+    tt_tensor *y = tt__binary_forward(sub_op.name, tt__sub_out, a, b);
+    return tt__recorded(&sub_op, y, TT__INPUTS(a, b), TT__NO_SAVES, TT__NO_STATE);
 }

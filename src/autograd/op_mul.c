@@ -2,20 +2,35 @@
 #include "autograd/broadcast.h"
 
 #include "base/error.h"
-#include "tensor/cpu/kernels.h"
 
-static void mul_f32(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y) {
-    tt__elementwise()->mul(n, a, a_step, b, b_step, y);
+static const char who[] = "tt_mul";
+
+/* d (input i) = g * other. */
+static tt_status mul_give(tt_node *node, int i, const tt_tensor *other) {
+    tt_tensor *g = tt__grad_of(node, 0);
+    if (!other)
+        return tt_last_status();
+    if (tt__shape_equal(&node->edge[i].shape, &g->shape)) {
+        TT__GIVE(node, i, d, tt__mul_out(who, d, g, other));
+        return TT_OK;
+    }
+    tt_tensor *product = tt__empty_like(who, g);
+    if (!product || tt__mul_out(who, product, g, other))
+        return tt_last_status();
+    return tt__broadcast_give(node, i, product, 1);
 }
 
-static double mul_f64(double a, double b) { return a * b; }
-
-static tt_status mul_backward(tt__node *node) {
-    TT__TRY(tt__broadcast_backward(node, 0, 1, node->input[1]));
-    return tt__broadcast_backward(node, 1, 1, node->input[0]);
+static tt_status mul_backward(tt_node *node) {
+    if (tt__grad_wanted(node, 0))
+        TT__TRY(mul_give(node, 0, tt__saved(node, 1)));
+    return tt__grad_wanted(node, 1) ? mul_give(node, 1, tt__saved(node, 0)) : TT_OK;
 }
+
+static const tt__operator mul_op = {.name = who, .backward = mul_backward};
 
 tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b) {
-    static const tt__binary op = {"tt_mul", mul_f32, mul_f64, mul_backward};
-    return tt__binary_forward(&op, a, b);
+    tt_tensor *y = tt__binary_forward(who, tt__mul_out, a, b);
+    bool save_a = y && b->requires_grad, save_b = y && a->requires_grad;
+    return tt__recorded(&mul_op, y, TT__INPUTS(a, b), TT__SAVES({save_a ? a : NULL, "a"}, {save_b ? b : NULL, "b"}),
+                        TT__NO_STATE);
 }

@@ -1,26 +1,22 @@
 /* y = x * factor    dx = g * factor */
-#include "autograd/ops.h"
+#include "autograd/record.h"
 
-static tt_status scale_backward(tt__node *node) {
-    tt__grad_to to = tt__grad_begin(node, 0);
-    if (to.data)
-        tt__ops_scale(node->grad->dtype, node->grad->numel, node->grad->data, node->factor, to);
+#include "base/error.h"
+
+static const char who[] = "tt_scale";
+
+static tt_status scale_backward(tt_node *node) {
+    const double *factor = tt__state(node);
+    TT__GIVE(node, 0, dx, tt__scale_out(who, dx, tt__grad_of(node, 0), *factor));
     return TT_OK;
 }
 
+static const tt__operator scale_op = {.name = who, .backward = scale_backward};
+
 tt_tensor *tt_scale(tt_tensor *x, double factor) {
-    if (!x || !TT__CHECK_FLOATS("tt_scale", {"x", x}))
+    if (!x || !TT__CHECK_FLOATS(who, {"x", x}))
         return NULL;
-    tt_tensor *in = tt__ops_contiguous("tt_scale", x);
-    tt_tensor *y = in ? tt__tensor_new("tt_scale", x->shape, x->dtype) : NULL;
-    if (y)
-        tt__ops_scale(x->dtype, x->numel, in->data, factor, (tt__grad_to){.data = y->data});
-    tt__ops_done(in, x);
-    if (!y || !TT__WANTS_GRAD(x))
-        return y;
-    tt__node *node = TT__RECORD("tt_scale", scale_backward, y, x);
-    if (!node)
-        return NULL;
-    node->factor = factor;
-    return y;
+    tt_tensor *y = tt__empty_like(who, x);
+    y = y ? tt__made(who, y, tt__scale_out(who, y, x, factor)) : NULL;
+    return tt__recorded(&scale_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__STATE(factor));
 }

@@ -49,3 +49,9 @@ int tt__cores(void) {
     tt__cgroup_walk("", "cpu", take_least, &cores);
     return cores;
 }
+
+static _Atomic int host_ranks = 1;
+
+int tt__host_ranks(void) { return host_ranks; }
+
+void tt__set_host_ranks(int ranks) { host_ranks = ranks < 1 ? 1 : ranks; }

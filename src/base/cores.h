@@ -6,4 +6,8 @@
  * counts as 2. At least 1. Reads /proc and /sys at each call: keep the result. Thread-safe. */
 int tt__cores(void);
 
+/* How many ranks of this process's job run on its host, and so share its CPUs: 1 until comm, joining, says otherwise. Thread-safe. */
+int tt__host_ranks(void);
+void tt__set_host_ranks(int ranks);
+
 #endif

@@ -11,6 +11,7 @@
 
 static _Thread_local struct {
     tt_status status;
+    unsigned clearings;
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
@@ -38,7 +39,10 @@ tt_status tt_last_status(void) { return last.status; }
 
 const char *tt_last_error(void) { return last.text; }
 
+unsigned tt__error_clearings(void) { return last.clearings; }
+
 void tt_clear_error(void) {
+    last.clearings++;
     last.status = TT_OK;
     last.text[0] = '\0';
 }

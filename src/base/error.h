@@ -18,6 +18,9 @@ tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
 tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 
+/* How often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
+unsigned tt__error_clearings(void);
+
 /* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
 void tt__set_report_rank(int rank);
 

@@ -2,7 +2,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static void discard(tt_tensor *x) {
 /* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't be. */
 static tt_tensor *take(tt_tensor *x) {
     if (x && !x->contiguous) {
-        tt_tensor *copy = tt__clone("tt_tensor_dataset", x);
+        tt_tensor *copy = tt__clone_contiguous("tt_tensor_dataset", x);
         discard(x);
         x = copy;
     }

@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include "base/error.h"
+#include "tensor/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,13 +112,14 @@ static tt_status update(tt_optimizer *o, size_t i, const tt_tensor *grad) {
     tt_tensor *param = o->params[i];
     tt__update u = {.dtype = param->dtype, .n = param->numel, .g = grad->data};
     TT__TRY(prepare_state(o, i, &u));
-    tt_tensor *flat = param->contiguous ? param : tt__clone("tt_optimizer_step", param);
+    tt_tensor *flat = param->contiguous ? param : tt__clone_contiguous("tt_optimizer_step", param);
     if (!flat)
         return tt_last_status();
     u.p = flat->data;
     o->cls->update(o, &u);
+    tt__storage_touch(param->storage);
     if (flat != param) {
-        tt__copy(param, flat);
+        TT__TRY(tt__copy_out("tt_optimizer_step", param, flat));
         if (flat->owner == TT__OWNER_CALLER)
             tt_tensor_free(flat);
     }
@@ -129,8 +131,12 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
         return tt__fail(TT_ERR_INVALID, "tt_optimizer_step: the optimizer is NULL");
     for (size_t i = 0; i < optimizer->count; i++) {
         const tt_tensor *grad = tt_grad(optimizer->params[i]);
-        if (grad)
-            TT__TRY(update(optimizer, i, grad));
+        if (!grad)
+            continue;
+        tt_tensor *flat = tt__contiguous_begin("tt_optimizer_step", grad);
+        tt_status status = flat ? update(optimizer, i, flat) : tt_last_status();
+        tt__contiguous_done(flat, grad);
+        TT__TRY(status);
     }
     return TT_OK;
 }
@@ -198,7 +204,7 @@ static tt_status make_slots(tt_optimizer *o, tt_named_tensors state, tt_tensor *
         made[i] = new_state(o->params[i / (size_t)o->slots]);
         if (!made[i])
             return tt_last_status();
-        tt__copy(made[i], find(state, o->names[i]));
+        TT__TRY(tt__copy_out(load, made[i], find(state, o->names[i])));
     }
     return TT_OK;
 }

@@ -1,126 +1,143 @@
-/* Copies between layouts and element types, comparison. */
+/* Copies between layouts, element types and devices. */
+#include "tensor/ops.h"
+
 #include "base/error.h"
-#include "tensor/iter.h"
-#include "tensor/tensor.h"
+#include "tensor/element.h"
 
 #include <string.h>
 
-static tt__iter iterate2(const tt_tensor *a, const tt_tensor *b) {
-    void *const p[] = {a->data, b->data};
-    const int64_t *const stride[] = {a->stride, b->stride};
-    const size_t size[] = {tt_dtype_size(a->dtype), tt_dtype_size(b->dtype)};
-    return tt__iter_begin(&a->shape, 2, p, stride, size);
+/* ---- bytes from and to the host ---- */
+
+static size_t bytes_of(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
+
+tt_status tt__tensor_read(const tt_tensor *x, void *host) {
+    const tt_device *device = tt__device_of(x);
+    if (x->numel == 0)
+        return TT_OK;
+    if (!tt__device_is_host(device))
+        return device->to_host(host, x->data, bytes_of(x));
+    memcpy(host, x->data, bytes_of(x));
+    return TT_OK;
 }
 
-/* n elements of `size` bytes; steps in elements. */
-static void copy_row(char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t n, size_t size) {
-    if (dst_step == 1 && src_step == 1) {
-        memmove(dst, src, (size_t)n * size);
-        return;
+tt_status tt__tensor_write(tt_tensor *x, const void *host) {
+    const tt_device *device = tt__device_of(x);
+    if (x->numel == 0)
+        return TT_OK;
+    if (!tt__device_is_host(device))
+        return device->from_host(x->data, host, bytes_of(x));
+    memcpy(x->data, host, bytes_of(x));
+    return TT_OK;
+}
+
+/* ---- y := x ---- */
+
+/* Both can be reached by one device's kernels. */
+static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
+    if (x->dtype == y->dtype) {
+        tt__kernel_copy run = TT__KERNEL(who, y, copy);
+        return run ? run(y, x) : tt_last_status();
     }
-#define COPY_AS(type)               \
-    for (int64_t i = 0; i < n; i++) \
-    ((type *)dst)[i * dst_step] = ((const type *)src)[i * src_step]
-    if (size == 4)
-        COPY_AS(uint32_t);
-    else if (size == 8)
-        COPY_AS(uint64_t);
-    else
-        COPY_AS(uint8_t);
-#undef COPY_AS
+    tt__kernel_convert run = TT__KERNEL(who, y, convert);
+    return run ? run(y, x) : tt_last_status();
 }
 
-void tt__copy(tt_tensor *dst, const tt_tensor *src) {
-    size_t size = tt_dtype_size(dst->dtype);
-    for (tt__iter it = iterate2(dst, src); it.more; tt__iter_next(&it))
-        copy_row(it.p[0], it.step[0], it.p[1], it.step[1], it.n, size);
+/* y, on the host, from a device. */
+static tt_status copy_from_device(const char *who, tt_tensor *y, const tt_tensor *x) {
+    tt_tensor *there = tt__contiguous_begin(who, x);
+    tt_tensor *here = there ? tt__tensor_new(who, x->shape, x->dtype) : NULL;
+    tt_status status = here ? tt__tensor_read(there, here->data) : tt_last_status();
+    if (!status)
+        status = copy_here(who, y, here);
+    tt__abandon(here);
+    tt__contiguous_done(there, x);
+    return status;
 }
 
-void tt__accumulate(tt_tensor *dst, const tt_tensor *src) {
-    for (tt__iter it = iterate2(dst, src); it.more; tt__iter_next(&it)) {
-        if (dst->dtype == TT_F32)
-            for (int64_t i = 0; i < it.n; i++)
-                ((float *)it.p[0])[i * it.step[0]] += ((const float *)it.p[1])[i * it.step[1]];
-        else
-            for (int64_t i = 0; i < it.n; i++)
-                ((double *)it.p[0])[i * it.step[0]] += ((const double *)it.p[1])[i * it.step[1]];
-    }
+/* y, on a device, from the host. */
+static tt_status copy_to_device(const char *who, tt_tensor *y, const tt_tensor *x) {
+    tt_tensor *here = tt__tensor_new(who, y->shape, y->dtype);
+    tt_tensor *there = !here || y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
+    tt_status status = here && there ? copy_here(who, here, x) : tt_last_status();
+    if (!status)
+        status = tt__tensor_write(there, here->data);
+    if (!status && there != y)
+        status = copy_here(who, y, there);
+    tt__contiguous_done(there, y);
+    tt__abandon(here);
+    return status;
 }
 
-tt_tensor *tt__clone(const char *who, const tt_tensor *x) {
-    tt_tensor *y = tt__tensor_new(who, x->shape, x->dtype);
-    if (y)
-        tt__copy(y, x);
-    return y;
+static tt_status copy_between_devices(const char *who, tt_tensor *y, const tt_tensor *x) {
+    tt_tensor *here = tt__tensor_new(who, x->shape, x->dtype);
+    tt_status status = here ? copy_from_device(who, here, x) : tt_last_status();
+    if (!status)
+        status = copy_to_device(who, y, here);
+    tt__abandon(here);
+    return status;
 }
 
-double tt__load_f64(tt_dtype dtype, const void *p) {
-    switch (dtype) {
-    case TT_F32:
-        return *(const float *)p;
-    case TT_F64:
-        return *(const double *)p;
-    case TT_I32:
-        return *(const int32_t *)p;
-    case TT_I64:
-        return (double)*(const int64_t *)p;
-    case TT_U8:
-        return *(const uint8_t *)p;
-    default: /* no tensor has another type */
-        return 0;
-    }
+tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x) {
+    bool from_host = tt__device_is_host(tt__device_of(x)), to_host = tt__device_is_host(tt__device_of(y));
+    if (tt__device_of(x) == tt__device_of(y) || (from_host && to_host))
+        return copy_here(who, y, x);
+    return to_host ? copy_from_device(who, y, x) : from_host ? copy_to_device(who, y, x) : copy_between_devices(who, y, x);
 }
 
-static int64_t load_i64(tt_dtype dtype, const void *p) {
-    switch (dtype) {
-    case TT_I32:
-        return *(const int32_t *)p;
-    case TT_I64:
-        return *(const int64_t *)p;
-    case TT_U8:
-        return *(const uint8_t *)p;
-    default: { /* out of range or NaN: undefined in C; the ends of the range and 0 here */
-        double v = tt__load_f64(dtype, p);
-        return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : v != v ? 0 : (int64_t)v;
-    }
-    }
+/* ---- new tensors ---- */
+
+tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype) {
+    int64_t stride[TT_MAX_DIMS];
+    if (x->contiguous)
+        return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, NULL);
+    tt__shape_dense_strides(&x->shape, x->stride, stride);
+    return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, stride);
 }
 
-/* One element; integers pass through int64 (and wrap into narrower ones), the rest through double. */
-static void convert(tt_dtype to, void *out, tt_dtype from, const void *in) {
-    switch (to) {
-    case TT_F32:
-        *(float *)out = tt__is_float(from) ? (float)tt__load_f64(from, in) : (float)load_i64(from, in);
-        break;
-    case TT_F64:
-        *(double *)out = tt__load_f64(from, in);
-        break;
-    case TT_I32:
-        *(int32_t *)out = (int32_t)load_i64(from, in);
-        break;
-    case TT_I64:
-        *(int64_t *)out = load_i64(from, in);
-        break;
-    case TT_U8:
-        *(uint8_t *)out = (uint8_t)load_i64(from, in);
-        break;
-    default: /* no tensor has another type */
-        break;
-    }
+tt_tensor *tt__empty_like(const char *who, const tt_tensor *x) { return tt__empty_as(who, x, x->dtype); }
+
+tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype) {
+    return tt__tensor_new_on(who, tt__device_of(x), shape, dtype, NULL);
+}
+
+static tt_tensor *filled_from(const char *who, tt_tensor *y, const tt_tensor *x) {
+    return y && tt__copy_out(who, y, x) ? tt__abandon(y) : y;
+}
+
+tt_tensor *tt__clone(const char *who, const tt_tensor *x) { return filled_from(who, tt__empty_like(who, x), x); }
+
+tt_tensor *tt__clone_contiguous(const char *who, const tt_tensor *x) {
+    return filled_from(who, tt__empty_beside(who, x, x->shape, x->dtype), x);
 }
 
 tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype) {
-    if (dtype == x->dtype)
-        return tt__clone(who, x);
-    tt_tensor *y = tt__tensor_new(who, x->shape, dtype);
-    if (!y)
-        return NULL;
-    int64_t to = (int64_t)tt_dtype_size(dtype), from = (int64_t)tt_dtype_size(x->dtype);
-    for (tt__iter it = iterate2(y, x); it.more; tt__iter_next(&it))
-        for (int64_t i = 0; i < it.n; i++)
-            convert(dtype, it.p[0] + i * it.step[0] * to, x->dtype, it.p[1] + i * it.step[1] * from);
-    return y;
+    return filled_from(who, tt__empty_as(who, x, dtype), x);
 }
+
+tt_tensor *tt__to_device(const char *who, const tt_tensor *x, const tt_device *device) {
+    int64_t stride[TT_MAX_DIMS];
+    tt__shape_dense_strides(&x->shape, x->stride, stride);
+    return filled_from(who, tt__tensor_new_on(who, device, x->shape, x->dtype, x->contiguous ? NULL : stride), x);
+}
+
+/* ---- one element ---- */
+
+tt_status tt_item(const tt_tensor *x, double *value) {
+    if (!x)
+        return tt__tensor_first_error("tt_item");
+    if (!tt__tensor_check("tt_item", x))
+        return TT_ERR_STATE;
+    if (!value)
+        return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
+    if (x->numel != 1)
+        return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
+    char element[8];
+    TT__TRY(tt__tensor_read(x, element));
+    *value = tt__load_f64(x->dtype, element);
+    return TT_OK;
+}
+
+/* ---- tt_copy ---- */
 
 static bool same_elements(const tt_tensor *a, const tt_tensor *b) {
     return a->data == b->data && !memcmp(a->stride, b->stride, (size_t)a->shape.ndim * sizeof *a->stride);
@@ -131,39 +148,22 @@ static tt_status copy_within(tt_tensor *dst, const tt_tensor *src) {
     if (same_elements(dst, src))
         return TT_OK;
     tt_tensor *before = tt__clone("tt_copy", src);
-    if (!before)
-        return tt_last_status();
-    tt__copy(dst, before);
-    if (before->owner == TT__OWNER_CALLER)
-        tt_tensor_free(before);
-    return TT_OK;
+    tt_status status = before ? tt__copy_out("tt_copy", dst, before) : tt_last_status();
+    tt__abandon(before);
+    return status;
 }
 
 tt_status tt_copy(tt_tensor *dst, const tt_tensor *src) {
     if (!dst || !src)
         return tt__tensor_first_error("tt_copy");
+    if (!tt__tensor_check("tt_copy", dst) || !tt__tensor_check("tt_copy", src))
+        return TT_ERR_STATE;
     if (dst->dtype != src->dtype)
         return tt__fail(TT_ERR_DTYPE, "tt_copy: expected one dtype, got dst %s, src %s", TT__DESCRIBE(dst),
                         TT__DESCRIBE(src));
     if (!tt__shape_equal(&dst->shape, &src->shape))
         return tt__fail(TT_ERR_SHAPE, "tt_copy: expected one shape, got dst %s, src %s", TT__DESCRIBE(dst),
                         TT__DESCRIBE(src));
-    return dst->storage == src->storage ? copy_within(dst, src) : (tt__copy(dst, src), TT_OK);
-}
-
-bool tt_equal(const tt_tensor *a, const tt_tensor *b) {
-    if (!a || !b || a->dtype != b->dtype || !tt__shape_equal(&a->shape, &b->shape))
-        return a == b;
-    size_t size = tt_dtype_size(a->dtype);
-    for (tt__iter it = iterate2(a, b); it.more; tt__iter_next(&it)) {
-        if (it.step[0] == 1 && it.step[1] == 1) {
-            if (memcmp(it.p[0], it.p[1], (size_t)it.n * size))
-                return false;
-            continue;
-        }
-        for (int64_t i = 0; i < it.n; i++)
-            if (memcmp(it.p[0] + (size_t)(i * it.step[0]) * size, it.p[1] + (size_t)(i * it.step[1]) * size, size))
-                return false;
-    }
-    return true;
+    tt__storage_touch(dst->storage);
+    return dst->storage == src->storage ? copy_within(dst, src) : tt__copy_out("tt_copy", dst, src);
 }

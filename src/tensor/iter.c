@@ -1,20 +1,32 @@
 #include "tensor/iter.h"
 
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 /* Can the arrays cross from dimension d into the joined inner one (`n` elements, strides `step`) with one stride? */
-static bool joins(const tt__iter *it, int64_t n, const int64_t *const *stride, int d) {
+static bool joins(const tt__iter *it, const int64_t *const *stride, int d) {
     for (int k = 0; k < it->arrays; k++)
-        if (stride[k][d] != n * it->step[k])
+        if (stride[k][d] != it->n * it->step[k])
             return false;
     return true;
 }
 
-tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
-                        const size_t *size) {
-    tt__iter it = {.more = true, .n = 1, .arrays = arrays};
-    for (int k = 0; k < arrays; k++)
+static tt__iter iter_begin(const tt_shape *shape, const int *order, int arrays, void *const *p,
+                           const int64_t *const *stride, const size_t *size) {
+    tt__iter it;
+    it.more = true;
+    it.n = 1;
+    it.arrays = arrays;
+    it.ndim = 0;
+    for (int k = 0; k < arrays; k++) {
         it.p[k] = p[k];
+        it.step[k] = 0;
+    }
     bool inner = true; /* still building the row */
-    for (int d = shape->ndim - 1; d >= 0; d--) {
+    for (int i = shape->ndim - 1; i >= 0; i--) {
+        int d = order[i];
         int64_t n = shape->dim[d];
         it.more = it.more && n > 0;
         if (n == 1)
@@ -23,17 +35,35 @@ tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const
             it.n = n;
             for (int k = 0; k < arrays; k++)
                 it.step[k] = stride[k][d];
-        } else if (inner && joins(&it, it.n, stride, d)) {
+        } else if (inner && joins(&it, stride, d)) {
             it.n *= n;
         } else {
             inner = false;
             it.dim[it.ndim] = n;
+            it.at[it.ndim] = 0;
             for (int k = 0; k < arrays; k++)
                 it.jump[k][it.ndim] = stride[k][d] * (int64_t)size[k];
             it.ndim++;
         }
     }
     return it;
+}
+
+/* Dimension numbers by falling stride of the first array; equal ones stay in order. */
+static void order_by_first(int ndim, const int64_t *stride, int *order) {
+    for (int i = 0; i < ndim; i++) {
+        int at = i;
+        for (; at > 0 && llabs(stride[order[at - 1]]) < llabs(stride[i]); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
+                        const size_t *size) {
+    int order[TT_MAX_DIMS];
+    order_by_first(shape->ndim, stride[0], order);
+    return iter_begin(shape, order, arrays, p, stride, size);
 }
 
 void tt__iter_next(tt__iter *it) {
@@ -46,4 +76,42 @@ void tt__iter_next(tt__iter *it) {
         it->at[d] = 0;
     }
     it->more = false;
+}
+
+static tt__iter begin_tensors(int n, const tt_tensor *const *tensors, bool row_major) {
+    void *p[TT__ITER_MAX];
+    const int64_t *stride[TT__ITER_MAX];
+    size_t size[TT__ITER_MAX];
+    int order[TT_MAX_DIMS];
+    for (int k = 0; k < n; k++) {
+        p[k] = tensors[k]->data;
+        stride[k] = tensors[k]->stride;
+        size[k] = tt_dtype_size(tensors[k]->dtype);
+    }
+    if (row_major)
+        for (int d = 0; d < TT_MAX_DIMS; d++)
+            order[d] = d;
+    else
+        order_by_first(tensors[0]->shape.ndim, tensors[0]->stride, order);
+    return iter_begin(&tensors[0]->shape, order, n, p, stride, size);
+}
+
+tt__iter tt__iter_over(int n, const tt_tensor *const *tensors) { return begin_tensors(n, tensors, false); }
+
+tt__iter tt__iter_row_major(int n, const tt_tensor *const *tensors) { return begin_tensors(n, tensors, true); }
+
+static bool same_strides(const tt_tensor *a, const tt_tensor *b) {
+    for (int d = 0; d < a->shape.ndim; d++)
+        if (a->shape.dim[d] != 1 && a->stride[d] != b->stride[d])
+            return false;
+    return true;
+}
+
+bool tt__is_flat(int n, const tt_tensor *const *tensors) {
+    bool contiguous = true, same = true;
+    for (int k = 0; k < n; k++) {
+        contiguous = contiguous && tensors[k]->contiguous;
+        same = same && same_strides(tensors[0], tensors[k]);
+    }
+    return contiguous || (same && tt__shape_is_dense(&tensors[0]->shape, tensors[0]->stride));
 }

@@ -1,14 +1,14 @@
-/* Walks several strided arrays of one shape together, a row (the innermost dimension) at a time. Dimensions that every array can cross with one
- * stride are joined first, so that contiguous arrays are one row.
+/* Walks several strided arrays of one shape together, a row at a time. Dimensions are taken in the order of the first array's memory, and those that every
+ * array can cross with one stride are joined, so that arrays of one layout, whatever it is, are one row.
  *
- *   for (tt__iter it = tt__iter_begin(&shape, 2, ptr, strides); it.more; tt__iter_next(&it))
+ *   for (tt__iter it = tt__iter_begin(&shape, 2, ptr, strides, sizes); it.more; tt__iter_next(&it))
  *       it.n elements from it.p[k] with stride it.step[k] (in elements)... */
 #ifndef TT_TENSOR_ITER_H
 #define TT_TENSOR_ITER_H
 
 #include <tutti/tensor.h>
 
-enum { TT__ITER_MAX = 3 };
+enum { TT__ITER_MAX = 4 };
 
 typedef struct tt__iter {
     bool more;
@@ -24,5 +24,18 @@ typedef struct tt__iter {
 tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
                         const size_t *size);
 void tt__iter_next(tt__iter *it);
+
+/* Over tensors of one shape, the first one's memory order; and in row-major order of the shape, whatever the layout. */
+tt__iter tt__iter_over(int n, const tt_tensor *const *tensors);
+tt__iter tt__iter_row_major(int n, const tt_tensor *const *tensors);
+#define TT__ITER_OVER(...)                                                              \
+    tt__iter_over((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
+                  (const tt_tensor *[]){__VA_ARGS__})
+
+/* Have tensors of one shape one dense layout, so that they are `numel` elements from `data` on, one beside the other? */
+bool tt__is_flat(int n, const tt_tensor *const *tensors);
+#define TT__IS_FLAT(...)                                                              \
+    tt__is_flat((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
+                (const tt_tensor *[]){__VA_ARGS__})
 
 #endif

@@ -1,71 +1,41 @@
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-static size_t bytes_of(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
 
 tt_tensor *tt_empty(tt_shape shape, tt_dtype dtype) { return tt__tensor_new("tt_empty", shape, dtype); }
 
-tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype) {
-    tt_tensor *x = tt__tensor_new("tt_zeros", shape, dtype);
-    if (x)
-        memset(x->data, 0, bytes_of(x));
-    return x;
+tt_tensor *tt_empty_like(const tt_tensor *x) {
+    return x && tt__tensor_check("tt_empty_like", x) ? tt__empty_like("tt_empty_like", x) : NULL;
 }
 
-static void fill(tt_tensor *x, double value) {
-#define FILL(type)                             \
-    do {                                       \
-        type *p = x->data;                     \
-        for (int64_t i = 0; i < x->numel; i++) \
-            p[i] = (type)value;                \
-    } while (0)
-    switch (x->dtype) {
-    case TT_F32:
-        FILL(float);
-        break;
-    case TT_F64:
-        FILL(double);
-        break;
-    case TT_I32:
-        FILL(int32_t);
-        break;
-    case TT_I64:
-        FILL(int64_t);
-        break;
-    case TT_U8:
-        FILL(uint8_t);
-        break;
-    default: /* no tensor has another type */
-        break;
-    }
-#undef FILL
+tt_status tt__fill_out(const char *who, tt_tensor *y, double value) {
+    tt__kernel_fill run = TT__KERNEL(who, y, fill);
+    return run ? run(y, value) : tt_last_status();
 }
 
 /* The integers an element type can hold, as doubles: a conversion from outside them is undefined in C. */
 static bool fits(tt_dtype dtype, double value) {
-    switch (dtype) {
-    case TT_I32:
-        return value > -2147483649.0 && value < 2147483648.0;
-    case TT_I64:
-        return value >= -9223372036854775808.0 && value < 9223372036854775808.0;
-    case TT_U8:
-        return value > -1.0 && value < 256.0;
-    default:
+    static const struct {
+        double above, below;
+    } range[TT__DTYPES] = {[TT_U8] = {-1, 256},
+                           [TT_I8] = {-129, 128},
+                           [TT_I16] = {-32769, 32768},
+                           [TT_I32] = {-2147483649.0, 2147483648.0},
+                           [TT_I64] = {-9223372036854777856.0, 9223372036854775808.0}};
+    if ((unsigned)dtype >= TT__DTYPES || range[dtype].below == 0)
         return true;
-    }
+    return value > range[dtype].above && value < range[dtype].below;
 }
 
 static tt_tensor *full(const char *who, tt_shape shape, tt_dtype dtype, double value) {
     if (!fits(dtype, value))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: %g does not fit %s", who, value, tt_dtype_name(dtype));
     tt_tensor *x = tt__tensor_new(who, shape, dtype);
-    if (x)
-        fill(x, value);
-    return x;
+    return x && tt__fill_out(who, x, value) ? tt__abandon(x) : x;
 }
+
+tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype) { return full("tt_zeros", shape, dtype, 0); }
 
 tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype) { return full("tt_ones", shape, dtype, 1); }
 
@@ -84,31 +54,6 @@ tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype) {
         return tt__tensor_fail(TT_ERR_INVALID, "tt_from_data: data is NULL");
     tt_tensor *x = tt__tensor_new("tt_from_data", shape, dtype);
     if (x && x->numel)
-        memcpy(x->data, data, bytes_of(x));
+        memcpy(x->data, data, (size_t)x->numel * tt_dtype_size(dtype));
     return x;
-}
-
-void *tt_tensor_data(const tt_tensor *x) { return x ? x->data : NULL; }
-
-float *tt_tensor_f32(const tt_tensor *x) {
-    if (x && x->dtype != TT_F32)
-        return tt__fail_null(TT_ERR_DTYPE, "tt_tensor_f32: expected f32, got %s", TT__DESCRIBE(x));
-    return x ? x->data : NULL;
-}
-
-int64_t *tt_tensor_i64(const tt_tensor *x) {
-    if (x && x->dtype != TT_I64)
-        return tt__fail_null(TT_ERR_DTYPE, "tt_tensor_i64: expected i64, got %s", TT__DESCRIBE(x));
-    return x ? x->data : NULL;
-}
-
-tt_status tt_item(const tt_tensor *x, double *value) {
-    if (!x)
-        return tt__tensor_first_error("tt_item");
-    if (!value)
-        return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
-    if (x->numel != 1)
-        return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
-    *value = tt__load_f64(x->dtype, x->data);
-    return TT_OK;
 }

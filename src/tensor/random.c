@@ -1,7 +1,7 @@
 /* Random tensors: the generator's distributions over any layout. */
 #include "tensor/generator.h"
 #include "tensor/iter.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,13 +60,30 @@ static void fill_strided(tt_tensor *x, const distribution *d) {
             fill_one(it.p[0] + i * it.step[0] * (int64_t)size, x->dtype, d);
 }
 
+/* Numbers are drawn on the host, in the order in which they would lie there, and taken to where x is. */
+static tt_status fill_elsewhere(tt_tensor *x, const distribution *d) {
+    tt_tensor *here = tt__tensor_new_on(d->who, &tt__cpu_device, x->shape, x->dtype, x->stride);
+    if (!here)
+        return tt_last_status();
+    if (here->contiguous)
+        fill_contiguous(here, d);
+    else
+        fill_strided(here, d);
+    tt_status status = tt__copy_out(d->who, x, here);
+    tt__abandon(here);
+    return status;
+}
+
 static tt_status fill(tt_tensor *x, const distribution *d) {
     if (!x)
         return tt__tensor_first_error(d->who);
-    if (!tt__is_float(x->dtype)) {
-        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s", d->who, TT__DESCRIBE(x));
+    if (x->dtype != TT_F32 && x->dtype != TT_F64) {
+        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s; tt_to() converts", d->who, TT__DESCRIBE(x));
         return TT_ERR_DTYPE;
     }
+    tt__storage_touch(x->storage);
+    if (!tt__device_is_host(tt__device_of(x)))
+        return fill_elsewhere(x, d);
     if (x->contiguous)
         fill_contiguous(x, d);
     else

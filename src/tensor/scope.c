@@ -1,116 +1,258 @@
-/* Scopes: a stack in each thread. A scope knows its tensors (a list), when it began, and its first error. The outer few lie in the thread's own
- * memory, so that opening one can't fail where it is not expected to. */
+/* Each thread has a stack of the scopes it is in. The outer few block scopes lie in the thread's own memory, so that opening one can't fail
+ * where it is not expected to. */
+#include "tensor/scope.h"
+
 #include "base/error.h"
 #include "tensor/pool.h"
-#include "tensor/tensor.h"
 
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SCOPES_AT_HAND = 16 };
+enum { SCOPES_AT_HAND = 8 };
 
-typedef struct scope {
-    struct scope *outer;
-    int id;
-    uint64_t began;
-    tt_tensor *newest; /* of its tensors, linked by prev */
-    tt_status error;   /* the first one, TT_OK: none */
-    char *error_text;  /* a block of the pool; NULL where there was no memory for it */
-} scope;
+/* The first error of an expression; TT_OK: none. */
+typedef struct first_error {
+    tt_status status;
+    char *text; /* a block of the pool; NULL where there was no memory for it */
+} first_error;
+
+struct tt_scope {
+    tt_scope *outer; /* in the stack of the thread that is in it */
+    int id;          /* of a block scope; 0: an object */
+    _Atomic(const void *) thread; /* that is in it; NULL: none */
+    atomic_flag lock;             /* of the lists */
+    tt__entry *newest[TT__ENTRY_KINDS];
+    first_error error;
+};
 
 static _Thread_local struct {
-    scope *inner; /* the open one, NULL: none */
-    int depth;
+    tt_scope *inner; /* the open one, NULL: none */
+    int blocks;
     int last_id;
-    uint64_t clock;
-    scope at_hand[SCOPES_AT_HAND];
+    first_error error;        /* outside of scopes */
+    unsigned error_clearings; /* tt__error_clearings() when it came */
+    tt_scope at_hand[SCOPES_AT_HAND];
 } mine;
 
-static void (*_Atomic ending)(uint64_t began);
+/* ---- lists: short critical sections, since another thread may take something out ---- */
 
-void tt__scope_set_ending(void (*fn)(uint64_t began)) { atomic_store_explicit(&ending, fn, memory_order_relaxed); }
+static void scope_lock(tt_scope *s) {
+    while (atomic_flag_test_and_set_explicit(&s->lock, memory_order_acquire))
+        ;
+}
 
-uint64_t tt__scope_clock(void) { return ++mine.clock; }
+static void scope_unlock(tt_scope *s) { atomic_flag_clear_explicit(&s->lock, memory_order_release); }
+
+bool tt__scope_add(tt__entry *entry, tt__entry_kind kind, void (*ended)(tt__entry *)) {
+    tt_scope *s = mine.inner;
+    entry->scope = s;
+    entry->ended = ended;
+    entry->newer = entry->older = NULL;
+    if (!s)
+        return false;
+    scope_lock(s);
+    entry->older = s->newest[kind];
+    if (entry->older)
+        entry->older->newer = entry;
+    s->newest[kind] = entry;
+    scope_unlock(s);
+    return true;
+}
+
+static void unlink_entry(tt_scope *s, tt__entry *entry, tt__entry_kind kind) {
+    if (entry->newer)
+        entry->newer->older = entry->older;
+    else
+        s->newest[kind] = entry->older;
+    if (entry->older)
+        entry->older->newer = entry->newer;
+    entry->older = entry->newer = NULL;
+    entry->scope = NULL;
+}
+
+void tt__scope_remove(tt__entry *entry, tt__entry_kind kind) {
+    tt_scope *s = entry->scope;
+    if (!s)
+        return;
+    scope_lock(s);
+    unlink_entry(s, entry, kind);
+    scope_unlock(s);
+}
+
+bool tt__scope_is_innermost(const tt__entry *entry) { return entry->scope && entry->scope == mine.inner; }
+
+static void end_entries(tt_scope *s, tt__entry_kind kind) {
+    for (;;) {
+        scope_lock(s);
+        tt__entry *entry = s->newest[kind];
+        if (entry)
+            unlink_entry(s, entry, kind);
+        scope_unlock(s);
+        if (!entry)
+            return;
+        entry->ended(entry);
+    }
+}
+
+/* ---- the stack ---- */
+
+static void push(tt_scope *s) {
+    s->outer = mine.inner;
+    mine.inner = s;
+    atomic_store_explicit(&s->thread, &mine, memory_order_relaxed);
+}
+
+/* Take `s` out of this thread's stack, wherever in it. */
+static void pull(tt_scope *s) {
+    for (tt_scope **at = &mine.inner; *at; at = &(*at)->outer)
+        if (*at == s) {
+            *at = s->outer;
+            break;
+        }
+    s->outer = NULL;
+    atomic_store_explicit(&s->thread, NULL, memory_order_relaxed);
+}
+
+/* An error that nobody asked for goes to the scope outside, if that has none: its NULL may have gone there too. */
+static void pass_error_on(tt_scope *s, tt_scope *outer) {
+    if (s->error.status && outer && !outer->error.status)
+        outer->error = s->error;
+    else
+        tt__pool_free(s->error.text);
+    s->error = (first_error){TT_OK, NULL};
+}
+
+static void scope_empty(tt_scope *s) {
+    end_entries(s, TT__ENTRY_RECORD);
+    end_entries(s, TT__ENTRY_TENSOR);
+}
+
+/* ---- block scopes ---- */
+
+static void scope_init(tt_scope *s, int id) {
+    memset(s, 0, sizeof *s);
+    atomic_flag_clear(&s->lock);
+    s->id = id;
+}
 
 int tt_scope_begin(void) {
-    scope *s = mine.depth < SCOPES_AT_HAND ? &mine.at_hand[mine.depth] : tt__pool_alloc(sizeof *s);
+    tt_scope *s = mine.blocks < SCOPES_AT_HAND ? &mine.at_hand[mine.blocks] : tt__pool_alloc(sizeof *s);
     if (!s) {
         tt__fail(TT_ERR_MEMORY, "tt_scope_begin: no memory for a scope");
         return 0;
     }
     mine.last_id = mine.last_id == INT_MAX ? 1 : mine.last_id + 1;
-    *s = (scope){.outer = mine.inner, .id = mine.last_id, .began = tt__scope_clock()};
-    mine.inner = s;
-    mine.depth++;
+    scope_init(s, mine.last_id);
+    push(s);
+    mine.blocks++;
     return s->id;
 }
 
-/* An error that nobody asked for goes to the scope outside, if that has none: its NULL may have gone there too. */
-static void pass_error_on(scope *s) {
-    if (s->error && s->outer && !s->outer->error) {
-        s->outer->error = s->error;
-        s->outer->error_text = s->error_text;
-    } else {
-        tt__pool_free(s->error_text);
-    }
+static tt_scope *block_with(int id) {
+    tt_scope *s = mine.inner;
+    while (s && s->id != id)
+        s = s->outer;
+    return id ? s : NULL;
 }
 
-/* Newest first, so that no tensor goes before the records that use it. */
-static void end_innermost(void) {
-    scope *s = mine.inner;
-    void (*fn)(uint64_t) = atomic_load_explicit(&ending, memory_order_relaxed);
-    if (fn)
-        fn(s->began);
-    while (s->newest) {
-        tt_tensor *x = s->newest;
-        tt__scope_remove(x);
-        tt__tensor_unref(x);
-    }
-    pass_error_on(s);
-    mine.inner = s->outer;
-    if (--mine.depth >= SCOPES_AT_HAND)
+static tt_scope *innermost_block(void) {
+    tt_scope *s = mine.inner;
+    while (s && !s->id)
+        s = s->outer;
+    return s;
+}
+
+/* Its tensors end while it is still open, as what ends them may ask for memory or fail. */
+static void end_block(tt_scope *s) {
+    scope_empty(s);
+    pass_error_on(s, s->outer);
+    pull(s);
+    if (--mine.blocks >= SCOPES_AT_HAND)
         tt__pool_free(s);
 }
 
-static bool is_open(int id) {
-    for (const scope *s = mine.inner; s; s = s->outer)
-        if (s->id == id)
-            return true;
-    return false;
-}
-
+/* Scope objects that were entered inside it are left, not ended. */
 void tt_scope_end(int id) {
-    while (is_open(id))
-        end_innermost();
+    tt_scope *s = block_with(id);
+    if (!s)
+        return;
+    while (mine.inner != s) {
+        if (mine.inner->id)
+            end_block(mine.inner);
+        else
+            pull(mine.inner);
+    }
+    end_block(s);
 }
 
 void tt_scope_cleanup(const int *id) { tt_scope_end(*id); }
 
-void tt__scope_add(tt_tensor *x) {
-    scope *s = mine.inner;
-    x->owner = s ? TT__OWNER_SCOPE : TT__OWNER_CALLER;
+/* ---- scope objects ---- */
+
+tt_scope *tt_scope_new(void) {
+    tt_scope *s = tt__pool_alloc(sizeof *s);
     if (!s)
-        return;
-    x->prev = s->newest;
-    if (s->newest)
-        s->newest->next = x;
-    s->newest = x;
+        return tt__fail_null(TT_ERR_MEMORY, "tt_scope_new: no memory for a scope");
+    scope_init(s, 0);
+    return s;
 }
 
-void tt__scope_remove(tt_tensor *x) {
-    if (x->next) {
-        x->next->prev = x->prev;
-    } else { /* the newest of one of the open scopes */
-        for (scope *s = mine.inner; s; s = s->outer)
-            if (s->newest == x)
-                s->newest = x->prev;
+tt_status tt_scope_enter(tt_scope *scope) {
+    if (!scope)
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_scope_enter: the scope is NULL");
+    if (atomic_load_explicit(&scope->thread, memory_order_relaxed))
+        return tt__fail(TT_ERR_STATE, "tt_scope_enter: a thread is in this scope already; tt_scope_leave() it first");
+    push(scope);
+    return TT_OK;
+}
+
+tt_status tt_scope_leave(tt_scope *scope) {
+    if (!scope || atomic_load_explicit(&scope->thread, memory_order_relaxed) != &mine)
+        return tt__fail(TT_ERR_STATE, "tt_scope_leave: this thread is not in the scope; tt_scope_enter() comes before");
+    pull(scope);
+    return TT_OK;
+}
+
+void tt_scope_free(tt_scope *scope) {
+    if (!scope)
+        return;
+    const void *thread = atomic_load_explicit(&scope->thread, memory_order_relaxed);
+    if (thread && thread != &mine) {
+        tt__fail(TT_ERR_STATE, "tt_scope_free: another thread is in the scope, which must leave it first");
+        return;
     }
-    if (x->prev)
-        x->prev->next = x->next;
-    x->prev = x->next = NULL;
-    x->owner = TT__OWNER_CALLER;
+    if (thread)
+        pull(scope);
+    scope_empty(scope);
+    pass_error_on(scope, innermost_block());
+    tt__pool_free(scope);
+}
+
+/* ---- errors ---- */
+
+static void keep_first(first_error *e, tt_status status, const char *text, size_t size) {
+    if (e->status)
+        return;
+    e->status = status;
+    e->text = tt__pool_alloc(size);
+    if (e->text)
+        memcpy(e->text, text, size);
+}
+
+static void forget(first_error *e) {
+    tt__pool_free(e->text);
+    *e = (first_error){TT_OK, NULL};
+}
+
+/* Outside of scopes nothing ends an expression but its answer, or the program's tt_clear_error(). */
+static void keep_outside(tt_status status, const char *text, size_t size) {
+    if (mine.error.status && mine.error_clearings != tt__error_clearings())
+        forget(&mine.error);
+    keep_first(&mine.error, status, text, size);
+    mine.error_clearings = tt__error_clearings();
 }
 
 void *tt__tensor_fail(tt_status status, const char *format, ...) {
@@ -119,30 +261,31 @@ void *tt__tensor_fail(tt_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    scope *s = mine.inner;
-    if (s && !s->error) {
-        s->error = status;
-        s->error_text = tt__pool_alloc(sizeof text);
-        if (s->error_text)
-            memcpy(s->error_text, text, sizeof text);
-    }
+    if (mine.inner)
+        keep_first(&mine.inner->error, status, text, strlen(text) + 1);
+    else
+        keep_outside(status, text, strlen(text) + 1);
     return tt__fail_null(status, "%s", text);
 }
 
-static scope *scope_with_error(void) {
-    scope *s = mine.inner;
-    while (s && !s->error)
-        s = s->outer;
-    return s;
+static first_error *first_of_all(void) {
+    for (tt_scope *s = mine.inner; s; s = s->outer)
+        if (s->error.status)
+            return &s->error;
+    bool outside = !mine.inner && mine.error.status && mine.error_clearings == tt__error_clearings();
+    return outside ? &mine.error : NULL;
 }
 
 tt_status tt__tensor_first_error(const char *who) {
-    scope *s = scope_with_error();
-    if (!s)
+    first_error *e = first_of_all();
+    if (!e)
         return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
-    tt_status status = tt__fail(s->error, "%s", s->error_text ? s->error_text : tt_status_text(s->error));
-    tt__pool_free(s->error_text);
-    s->error_text = NULL;
-    s->error = TT_OK;
+    tt_status status = tt__fail(e->status, "%s", e->text ? e->text : tt_status_text(e->status));
+    forget(e);
     return status;
+}
+
+void tt__tensor_forget_error(void) {
+    if (mine.error.status)
+        forget(&mine.error);
 }

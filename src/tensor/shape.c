@@ -1,7 +1,8 @@
-#include "tensor/tensor.h"
+#include "tensor/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 int64_t tt__shape_numel(const tt_shape *shape) {
     if (shape->ndim < 0 || shape->ndim > TT_MAX_DIMS)
@@ -36,46 +37,77 @@ bool tt__shape_equal(const tt_shape *a, const tt_shape *b) {
     return true;
 }
 
-bool tt__is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
+/* Dimension numbers by falling stride; equal ones stay in order. */
+static void order_of_memory(int ndim, const int64_t *stride, int *order) {
+    for (int i = 0; i < ndim; i++) {
+        int at = i;
+        for (; at > 0 && stride[order[at - 1]] < stride[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
 
-bool tt__is_tensor_dtype(tt_dtype dtype) { return (unsigned)dtype <= TT_U8; }
+void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride) {
+    int order[TT_MAX_DIMS];
+    int64_t n = 1;
+    order_of_memory(shape->ndim, like, order);
+    for (int i = shape->ndim - 1; i >= 0; i--) {
+        stride[order[i]] = n;
+        n *= shape->dim[order[i]] > 0 ? shape->dim[order[i]] : 1;
+    }
+}
+
+bool tt__shape_is_contiguous(const tt_shape *shape, const int64_t *stride) {
+    int64_t n = 1;
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        if (shape->dim[d] != 1 && stride[d] != n)
+            return false;
+        n *= shape->dim[d];
+    }
+    return true;
+}
+
+bool tt__shape_is_dense(const tt_shape *shape, const int64_t *stride) {
+    int64_t dense[TT_MAX_DIMS];
+    tt__shape_dense_strides(shape, stride, dense);
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->dim[d] != 1 && stride[d] != dense[d])
+            return false;
+    return true;
+}
+
+bool tt__shape_broadcast(const tt_shape *a, const tt_shape *b, tt_shape *out) {
+    out->ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+    for (int i = 1; i <= out->ndim; i++) { /* from the end */
+        int64_t m = i <= a->ndim ? a->dim[a->ndim - i] : 1, n = i <= b->ndim ? b->dim[b->ndim - i] : 1;
+        if (m != n && m != 1 && n != 1)
+            return false;
+        out->dim[out->ndim - i] = m == 1 ? n : m;
+    }
+    return true;
+}
+
+void tt__shape_broadcast_strides(const tt_shape *shape, const int64_t *stride, const tt_shape *as, int64_t *out) {
+    for (int i = 1; i <= as->ndim; i++) {
+        bool repeated = i > shape->ndim || (shape->dim[shape->ndim - i] == 1 && as->dim[as->ndim - i] != 1);
+        out[as->ndim - i] = repeated ? 0 : stride[shape->ndim - i];
+    }
+}
+
+const char *tt__shape_text(const tt_shape *shape, char *out, size_t size) {
+    int n = snprintf(out, size, "(");
+    for (int d = 0; d < shape->ndim && d < TT_MAX_DIMS && (size_t)n < size; d++)
+        n += snprintf(out + n, size - (size_t)n, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
+    if ((size_t)n < size)
+        snprintf(out + n, size - (size_t)n, ")");
+    return out;
+}
+
+bool tt__is_float(tt_dtype dtype) {
+    return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_F16 || dtype == TT_BF16;
+}
 
 int tt__dim_index(int ndim, int dim) {
     int d = dim < 0 ? dim + ndim : dim;
     return d >= 0 && d < ndim ? d : -1;
-}
-
-tt_dtype tt_tensor_dtype(const tt_tensor *x) { return x ? x->dtype : TT_F32; }
-
-int tt_tensor_dim(const tt_tensor *x) { return x ? x->shape.ndim : 0; }
-
-int64_t tt_tensor_size(const tt_tensor *x, int d) {
-    int i = x ? tt__dim_index(x->shape.ndim, d) : -1;
-    return i < 0 ? 0 : x->shape.dim[i];
-}
-
-int64_t tt_tensor_stride(const tt_tensor *x, int d) {
-    int i = x ? tt__dim_index(x->shape.ndim, d) : -1;
-    return i < 0 ? 0 : x->stride[i];
-}
-
-int64_t tt_tensor_numel(const tt_tensor *x) { return x ? x->numel : 0; }
-
-tt_shape tt_tensor_shape(const tt_tensor *x) { return x ? x->shape : (tt_shape){.ndim = 0}; }
-
-bool tt_is_contiguous(const tt_tensor *x) { return x && x->contiguous; }
-
-const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
-    if (!size)
-        return out;
-    if (!x) {
-        snprintf(out, size, "NULL");
-        return out;
-    }
-    int n = snprintf(out, size, "%s (", tt_dtype_name(x->dtype));
-    for (int d = 0; d < x->shape.ndim && (size_t)n < size; d++)
-        n += snprintf(out + n, size - (size_t)n, "%s%" PRId64, d ? ", " : "", x->shape.dim[d]);
-    if ((size_t)n < size)
-        snprintf(out + n, size - (size_t)n, ")");
-    return out;
 }

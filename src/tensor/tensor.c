@@ -1,61 +1,29 @@
+/* Tensors: making them, owning them, letting them go. */
 #include "tensor/tensor.h"
 
 #include "base/error.h"
+#include "tensor/debug.h"
 #include "tensor/pool.h"
 
 #include <string.h>
 
-/* Storage of this size and more goes back to the system when its last tensor was not a scope's: such tensors (parameters, data sets) are
- * not remade in every step. */
-static const size_t large_bytes = (size_t)1 << 20;
-
-/* ---- storage: one block, a header of 64 bytes and the elements ---- */
-
-enum { STORAGE_HEADER = 64 };
-_Static_assert(sizeof(tt__storage) <= STORAGE_HEADER, "the elements stay 64-byte aligned");
-
-static tt__storage *storage_new(size_t bytes) {
-    tt__storage *storage = tt__pool_alloc(STORAGE_HEADER + bytes);
-    if (storage)
-        *storage = (tt__storage){.refs = 1, .recycle = true, .bytes = bytes};
-    return storage;
-}
-
-static void *storage_data(tt__storage *storage) { return (char *)storage + STORAGE_HEADER; }
-
-void tt__storage_unref(tt__storage *storage) {
-    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    if (storage->recycle || storage->bytes < large_bytes)
-        tt__pool_free(storage);
-    else
-        tt__pool_discard(storage);
-}
-
-/* ---- tensors ---- */
+/* ---- making ---- */
 
 /* A tensor without storage, its shape and element type checked: all tensors begin here. */
 static tt_tensor *tensor_shell(const char *who, tt_shape shape, tt_dtype dtype) {
     int64_t numel = tt__shape_numel(&shape);
     if (!tt_dtype_size(dtype))
         return tt__tensor_fail(TT_ERR_DTYPE, "%s: expected an element type, got number %d", who, (int)dtype);
-    if (!tt__is_tensor_dtype(dtype))
-        return tt__tensor_fail(
-            TT_ERR_DTYPE, "%s: tensors of %s are not supported; f32, f64, i32, i64 and u8 are (collectives take %s)",
-            who, tt_dtype_name(dtype), tt_dtype_name(dtype));
-    if (numel < 0) {
-        bool bad_ndim = shape.ndim < 0 || shape.ndim > TT_MAX_DIMS;
-        tt_tensor named = {.dtype = dtype, .shape = bad_ndim ? (tt_shape){.ndim = 0} : shape};
-        if (bad_ndim)
-            return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected 0 to %d dimensions, got %d", who, TT_MAX_DIMS,
-                                   shape.ndim);
-        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected sizes of at least 0 whose product fits memory, got %s", who,
-                               TT__DESCRIBE(&named));
-    }
+    if (shape.ndim < 0 || shape.ndim > TT_MAX_DIMS)
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected 0 to %d dimensions, got %d", who, TT_MAX_DIMS, shape.ndim);
+    if (numel < 0)
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected sizes of at least 0 whose product fits memory, got %s %s",
+                               who, tt_dtype_name(dtype), TT__SHAPE_TEXT(&shape));
     tt_tensor *x = tt__pool_alloc(sizeof *x);
     if (!x)
         return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for a tensor", who);
     memset(x, 0, sizeof *x);
+    x->magic = TT__ALIVE;
     x->dtype = dtype;
     x->shape = shape;
     x->numel = numel;
@@ -63,46 +31,80 @@ static tt_tensor *tensor_shell(const char *who, tt_shape shape, tt_dtype dtype) 
     return x;
 }
 
-tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {
+static void scope_ended(tt__entry *entry) {
+    tt_tensor *x = (tt_tensor *)entry;
+    x->owner = TT__OWNER_CALLER;
+    tt__tensor_unref(x);
+}
+
+static tt_tensor *give_to_scope(tt_tensor *x) {
+    bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, scope_ended);
+    x->owner = in_scope ? TT__OWNER_SCOPE : TT__OWNER_CALLER;
+    x->unscoped = !in_scope;
+    if (!in_scope)
+        tt__debug_count_unscoped(1);
+    return x;
+}
+
+static void set_strides(tt_tensor *x, const int64_t *stride) {
+    if (stride)
+        memcpy(x->stride, stride, (size_t)x->shape.ndim * sizeof *stride);
+    else
+        tt__shape_strides(&x->shape, x->stride);
+    x->contiguous = !stride || x->numel == 0 || tt__shape_is_contiguous(&x->shape, stride);
+}
+
+tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
+                             const int64_t *stride) {
     tt_tensor *x = tensor_shell(who, shape, dtype);
     if (!x)
         return NULL;
     size_t bytes = (size_t)x->numel * tt_dtype_size(dtype);
-    x->storage = storage_new(bytes);
+    x->storage = tt__storage_new(device, bytes);
     if (!x->storage) {
-        tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes)", who, TT__DESCRIBE(x), bytes);
+        tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes on %s)", who, TT__DESCRIBE(x), bytes,
+                        device->name);
         tt__pool_free(x);
         return NULL;
     }
-    x->data = storage_data(x->storage);
-    x->contiguous = true;
-    tt__shape_strides(&shape, x->stride);
-    tt__scope_add(x);
-    return x;
+    x->data = x->storage->data;
+    set_strides(x, stride);
+    return give_to_scope(x);
 }
 
-/* Do these strides visit the elements in row-major order without gaps? Those of dimensions of size 1 don't matter. */
-static bool is_contiguous(const tt_shape *shape, const int64_t *stride) {
-    int64_t n = 1;
-    for (int d = shape->ndim - 1; d >= 0; d--) {
-        if (shape->dim[d] != 1 && stride[d] != n)
-            return false;
-        n *= shape->dim[d];
-    }
-    return true;
+tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {
+    return tt__tensor_new_on(who, &tt__cpu_device, shape, dtype, NULL);
+}
+
+static tt_tensor *alias_of(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride, int64_t offset) {
+    tt_tensor *y = tensor_shell(who, shape, x->dtype);
+    if (!y)
+        return NULL;
+    y->storage = tt__storage_ref(x->storage);
+    y->data = (char *)x->data + offset * (int64_t)tt_dtype_size(x->dtype);
+    set_strides(y, stride);
+    return y;
 }
 
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride,
                             int64_t offset) {
-    tt_tensor *y = tensor_shell(who, shape, x->dtype);
-    if (!y)
-        return NULL;
-    y->storage = x->storage;
-    atomic_fetch_add_explicit(&y->storage->refs, 1, memory_order_relaxed);
-    y->data = (char *)x->data + offset * (int64_t)tt_dtype_size(x->dtype);
-    memcpy(y->stride, stride, (size_t)shape.ndim * sizeof *stride);
-    y->contiguous = y->numel == 0 || is_contiguous(&shape, stride);
-    tt__scope_add(y);
+    tt_tensor *y = alias_of(who, x, shape, stride, offset);
+    return y ? give_to_scope(y) : NULL;
+}
+
+tt_tensor *tt__tensor_detached(const char *who, const tt_tensor *x) {
+    tt_tensor *y = alias_of(who, x, x->shape, x->stride, 0);
+    if (y) {
+        y->owner = TT__OWNER_HOLDER;
+        y->holder = "the tape";
+    }
+    return y;
+}
+
+tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *stride) {
+    tt_tensor y = {.magic = TT__ALIVE, .dtype = x->dtype, .data = x->data, .storage = x->storage, .shape = shape};
+    y.numel = tt__shape_numel(&shape);
+    set_strides(&y, stride);
     return y;
 }
 
@@ -115,16 +117,14 @@ tt_tensor *tt_from_blob(void *data, tt_shape shape, tt_dtype dtype) {
         tt__pool_free(x);
         return NULL;
     }
-    x->storage = storage_new(0);
+    x->storage = tt__storage_borrow(&tt__cpu_device, data);
     if (!x->storage) {
         tt__pool_free(x);
         return tt__tensor_fail(TT_ERR_MEMORY, "tt_from_blob: no memory for a tensor");
     }
     x->data = data;
-    x->contiguous = true;
-    tt__shape_strides(&shape, x->stride);
-    tt__scope_add(x);
-    return x;
+    set_strides(x, NULL);
+    return give_to_scope(x);
 }
 
 /* ---- owning ---- */
@@ -141,19 +141,34 @@ void tt__tensor_unref(tt_tensor *x) {
     if (x->history)
         x->history->release(x->history);
     tt__storage_unref(x->storage);
-    tt__pool_free(x);
+    if (x->unscoped)
+        tt__debug_count_unscoped(-1);
+    x->magic = TT__FREED;
+    tt__debug_free(x);
+}
+
+bool tt__tensor_is_exclusive(const tt_tensor *x) {
+    return atomic_load_explicit(&x->refs, memory_order_acquire) == 1 &&
+           atomic_load_explicit(&x->storage->refs, memory_order_acquire) == 1 && x->storage->bytes;
+}
+
+tt_tensor *tt__abandon(tt_tensor *x) {
+    if (x && x->owner == TT__OWNER_CALLER)
+        tt__tensor_unref(x);
+    return NULL;
 }
 
 tt_tensor *tt_keep(tt_tensor *x) {
-    if (x && x->owner == TT__OWNER_SCOPE) {
-        tt__scope_remove(x);
+    if (x && tt__tensor_check("tt_keep", x) && x->owner == TT__OWNER_SCOPE) {
+        tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
+        x->owner = TT__OWNER_CALLER;
         x->storage->recycle = false;
     }
     return x;
 }
 
 void tt_tensor_free(tt_tensor *x) {
-    if (!x)
+    if (!x || !tt__tensor_check("tt_tensor_free", x))
         return;
     if (x->owner != TT__OWNER_CALLER) {
         tt__fail(TT_ERR_STATE,
@@ -168,7 +183,7 @@ tt_status tt__tensor_adopt(tt_tensor *x, const char *holder) {
     if (x->owner == TT__OWNER_HOLDER)
         return tt__fail(TT_ERR_STATE, "%s cannot take %s, which belongs to %s already", holder, TT__DESCRIBE(x),
                         x->holder);
-    if (x->spent || (x->history && !x->history->is_leaf))
+    if (x->history && !x->history->is_leaf)
         return tt__fail(TT_ERR_STATE, "%s cannot take %s, which is the result of a recorded operator; tt_detach() it",
                         holder, TT__DESCRIBE(x));
     tt_keep(x);
@@ -190,7 +205,7 @@ tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows) {
     if (shape.ndim > 0)
         shape.dim[0] = rows;
     int64_t numel = tt__shape_numel(&shape);
-    if (shape.ndim < 1 || numel < 0 || !x->contiguous || x->data != storage_data(x->storage) ||
+    if (shape.ndim < 1 || numel < 0 || !x->contiguous || x->data != x->storage->data ||
         (size_t)numel * tt_dtype_size(x->dtype) > x->storage->bytes)
         return tt__fail(TT_ERR_SHAPE, "%s has no room for %lld rows", TT__DESCRIBE(x), (long long)rows);
     if (x->history) { /* as new: a gradient would have the old size */
@@ -204,14 +219,36 @@ tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows) {
     return TT_OK;
 }
 
-tt_status tt__tensor_set_data(tt_tensor *x, void *data) {
-    size_t bytes = (size_t)x->numel * tt_dtype_size(x->dtype);
-    tt__storage *storage = storage_new(data ? 0 : bytes);
-    if (!storage)
-        return tt__fail(TT_ERR_MEMORY, "no memory for %s (%zu bytes)", TT__DESCRIBE(x), bytes);
+static void replace_storage(tt_tensor *x, tt__storage *storage, void *data) {
     storage->recycle = x->storage->recycle;
     tt__storage_unref(x->storage);
     x->storage = storage;
-    x->data = data ? data : storage_data(storage);
+    x->data = data;
+}
+
+tt_status tt__tensor_set_data(tt_tensor *x, void *data) {
+    size_t bytes = (size_t)x->numel * tt_dtype_size(x->dtype);
+    const tt_device *device = tt__device_of(x);
+    tt__storage *storage = data ? tt__storage_borrow(device, data) : tt__storage_new(device, bytes);
+    if (!storage)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %s (%zu bytes)", TT__DESCRIBE(x), bytes);
+    replace_storage(x, storage, storage->data);
     return TT_OK;
+}
+
+void tt__tensor_take_storage(tt_tensor *x, const tt_tensor *from) {
+    replace_storage(x, tt__storage_ref(from->storage), from->data);
+    x->dtype = from->dtype;
+    set_strides(x, from->stride);
+}
+
+/* ---- looking ---- */
+
+bool tt__tensor_check(const char *who, const tt_tensor *x) {
+    if (__builtin_expect(x->magic == TT__ALIVE, 1))
+        return true;
+    tt__tensor_fail(TT_ERR_STATE, "%s: expected a tensor, got %s", who,
+                    x->magic == TT__FREED ? "one that was freed, or whose scope ended (tt_keep() takes one out of it)"
+                                          : "a pointer to something else");
+    return false;
 }

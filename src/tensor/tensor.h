@@ -1,51 +1,63 @@
 /* The inside of a tensor, for the layers above.
  *
- * Life. A tensor is counted: one reference is its owner's (scope, caller or holder), others are the tape's, so that what backward needs
- * stays whoever lets go. Its storage is counted by the tensors that use it. Counts are atomic, as parameters may be read by several threads. */
+ * Life. A tensor is counted: one reference is its owner's (scope, caller or holder), others are whoever still needs it. Its storage is
+ * counted by the tensors that use it. Counts are atomic. */
 #ifndef TT_TENSOR_TENSOR_H
 #define TT_TENSOR_TENSOR_H
 
-#include <stdatomic.h>
-#include <tutti/tensor.h>
-
-typedef struct tt__storage {
-    _Atomic int refs;
-    bool recycle; /* goes back to the thread's pool; else, if large, to the system */
-    size_t bytes; /* of memory of our own; 0: the memory is borrowed */
-} tt__storage;
+#include "tensor/scope.h"
+#include "tensor/shape.h"
+#include "tensor/storage.h"
 
 typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER } tt__owner;
 
-/* What autograd hangs on a tensor: a node (made by a recorded operator) or a leaf. `release` is called once, with the tensor. */
+/* What autograd hangs on a tensor: a node (a recorded call that made it) or a leaf. */
 typedef struct tt__history {
-    void (*release)(struct tt__history *self);
+    void (*release)(struct tt__history *self); /* the tensor lets go of it */
     bool is_leaf;
+    _Atomic bool spent; /* of a node: its record is gone */
 } tt__history;
 
 struct tt_tensor {
-    void *data; /* first element */
+    tt__entry entry; /* first: in the scope */
+    uint32_t magic;  /* TT__ALIVE */
     tt_dtype dtype;
+    void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
-    bool spent; /* was made by a recorded operator whose record is gone */
+    bool unscoped; /* made with no scope open */
+    tt__owner owner;
+    _Atomic int refs;
+    int output; /* which one of its node's results it is */
     int64_t numel;
     tt_shape shape;
     int64_t stride[TT_MAX_DIMS]; /* in elements */
     tt__storage *storage;
     tt__history *history; /* or NULL */
-    _Atomic int refs;
-    tt__owner owner;
-    const char *holder;            /* "a module": what TT__OWNER_HOLDER is, for errors */
-    struct tt_tensor *prev, *next; /* in the scope's list */
+    const char *holder;   /* "a module": what TT__OWNER_HOLDER is, for errors */
 };
+
+enum { TT__ALIVE = 0x54656e73, TT__FREED = 0x66726565 };
+
+static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->storage->device; }
 
 /* ---- making; owned by the open scope, else by the caller ---- */
 
-/* Uninitialised, contiguous. NULL and an error that starts with `who` if the shape or dtype is impossible or memory is out. */
+/* Uninitialised, contiguous, on the host ("cpu"). NULL and an error that starts with `who` if the shape or dtype is impossible or memory is out. */
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype);
+
+/* The same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of memory. */
+tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
+                             const int64_t *stride);
 
 /* Another tensor over x's storage, first element at x's + `offset` elements; no history. */
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride, int64_t offset);
+
+/* x as it is, in another tensor without history, owned by nobody: the caller has the one reference, and drops it by tt__tensor_unref(). */
+tt_tensor *tt__tensor_detached(const char *who, const tt_tensor *x);
+
+/* x seen with another shape and strides, for the length of a call: a value, not counted, that must not outlive x. */
+tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *stride);
 
 /* ---- owning ---- */
 
@@ -59,65 +71,27 @@ void tt__tensor_disown(tt_tensor *x);
 /* Count a reference / drop one. NULL is allowed. */
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
-void tt__storage_unref(tt__storage *storage);
 
-/* A contiguous tensor over its own whole storage gets another size in dimension 0, which must fit that storage (a loader's
- * last, smaller batch), and is no leaf any more. TT_ERR_SHAPE otherwise. */
+/* Does nobody but the one who holds this reference know the tensor and its storage? Then it may be changed or taken over. */
+bool tt__tensor_is_exclusive(const tt_tensor *x);
+
+/* Free a tensor that an operation made and will not return, where no scope does it. NULL is allowed. Returns NULL. */
+tt_tensor *tt__abandon(tt_tensor *x);
+
 tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows);
 
-/* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous and not a view. */
+/* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);
 
-/* ---- errors of expressions ---- */
+/* x takes `from`'s storage, dtype and strides; the shapes are equal. What others have of x's old storage stays as it was. */
+void tt__tensor_take_storage(tt_tensor *x, const tt_tensor *from);
 
-/* Record an error as tt__fail_null() does, and as the scope's first one if it has none yet. Returns NULL. */
-void *tt__tensor_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+/* ---- looking ---- */
 
-/* The scope's first error, which becomes the thread's last one, and is cleared. Without one: the thread's last error if there is one, else
- * TT_ERR_INVALID "`who`: the tensor is NULL". Never TT_OK. */
-tt_status tt__tensor_first_error(const char *who);
+/* Is x a tensor that still lives? Else TT_ERR_STATE. Sure under TT_DEBUG=1 and where memory is poisoned; without them it finds some. NULL is not asked. */
+bool tt__tensor_check(const char *who, const tt_tensor *x);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */
 #define TT__DESCRIBE(x) tt_tensor_describe(x, (char[160]){0}, 160)
-
-/* ---- scopes ---- */
-
-void tt__scope_add(tt_tensor *x);    /* to the open scope, if any; sets owner */
-void tt__scope_remove(tt_tensor *x); /* its owner is the caller now */
-
-/* Called at the end of every scope, before its tensors go, with a number that grows with each scope begun in the thread: autograd drops what was
- * recorded since. Set once, by autograd. */
-void tt__scope_set_ending(void (*fn)(uint64_t began));
-uint64_t tt__scope_clock(void); /* counts scopes begun and calls of this, in this thread */
-
-/* ---- shapes ---- */
-
-/* Number of elements; -1 for a size below 0, an ndim out of range, or sizes above 0 whose product is over INT64_MAX / 16: where another size is 0
- * too, as strides could not hold it. */
-int64_t tt__shape_numel(const tt_shape *shape);
-void tt__shape_strides(const tt_shape *shape, int64_t *stride);
-bool tt__shape_equal(const tt_shape *a, const tt_shape *b);
-bool tt__is_float(tt_dtype dtype);
-bool tt__is_tensor_dtype(tt_dtype dtype); /* the first five: no tensor has another */
-
-/* Dimension `dim` with negative counting from the end: 0 .. ndim-1, or -1 if outside. */
-int tt__dim_index(int ndim, int dim);
-
-/* ---- views and copies without history ---- */
-
-tt_tensor *tt__view(const char *who, const tt_tensor *x, tt_shape shape); /* one size may be -1 */
-tt_tensor *tt__reshape(const char *who, const tt_tensor *x, tt_shape shape);
-tt_tensor *tt__transpose(const char *who, const tt_tensor *x, int a, int b);
-tt_tensor *tt__narrow(const char *who, const tt_tensor *x, int dim, int64_t start, int64_t length);
-tt_tensor *tt__clone(const char *who, const tt_tensor *x);
-
-tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype);
-
-/* The element at p, of any dtype, as a double. */
-double tt__load_f64(tt_dtype dtype, const void *p);
-
-/* dst (any layout) := src, dst += src (floats). Same shape, same dtype: not checked. */
-void tt__copy(tt_tensor *dst, const tt_tensor *src);
-void tt__accumulate(tt_tensor *dst, const tt_tensor *src);
 
 #endif

@@ -1,21 +1,8 @@
 /* Views and reshapes without history: other shape and strides over the same storage. */
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-
-/* "(4, -1)", for errors about shapes that no tensor has. */
-static const char *shape_text(const tt_shape *shape, char *out, size_t size) {
-    int n = snprintf(out, size, "(");
-    for (int d = 0; d < shape->ndim && d < TT_MAX_DIMS && (size_t)n < size; d++)
-        n += snprintf(out + n, size - (size_t)n, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
-    if ((size_t)n < size)
-        snprintf(out + n, size - (size_t)n, ")");
-    return out;
-}
-
-#define SHAPE_TEXT(shape) shape_text(shape, (char[160]){0}, 160)
 
 /* Replace a size of -1 by what makes the element count numel. */
 static bool infer_size(int64_t numel, tt_shape *shape) {
@@ -75,7 +62,7 @@ static bool shape_fits(const char *who, const tt_tensor *x, tt_shape *shape) {
     if (infer_size(x->numel, shape))
         return true;
     tt__tensor_fail(TT_ERR_SHAPE, "%s: expected a shape of %" PRId64 " elements to match %s, got %s", who, x->numel,
-                    TT__DESCRIBE(x), SHAPE_TEXT(&asked));
+                    TT__DESCRIBE(x), TT__SHAPE_TEXT(&asked));
     return false;
 }
 
@@ -86,7 +73,7 @@ tt_tensor *tt__view(const char *who, const tt_tensor *x, tt_shape shape) {
     if (!view_strides(x, &shape, stride))
         return tt__tensor_fail(TT_ERR_SHAPE,
                                "%s: the layout of %s does not allow the shape %s without a copy; use tt_reshape()", who,
-                               TT__DESCRIBE(x), SHAPE_TEXT(&shape));
+                               TT__DESCRIBE(x), TT__SHAPE_TEXT(&shape));
     return tt__tensor_alias(who, x, shape, stride, 0);
 }
 
@@ -96,14 +83,14 @@ tt_tensor *tt__reshape(const char *who, const tt_tensor *x, tt_shape shape) {
         return NULL;
     if (view_strides(x, &shape, stride))
         return tt__tensor_alias(who, x, shape, stride, 0);
-    tt_tensor *copy = tt__tensor_new(who, shape, x->dtype);
-    if (!copy)
-        return NULL;
-    tt_tensor same = *copy; /* the copy, seen in x's shape */
-    same.shape = x->shape;
-    tt__shape_strides(&same.shape, same.stride);
-    tt__copy(&same, x);
-    return copy;
+    tt_tensor *copy = tt__clone_contiguous(who, x);
+    tt_tensor *y = NULL;
+    if (copy) {
+        tt__shape_strides(&shape, stride);
+        y = tt__tensor_alias(who, copy, shape, stride, 0);
+    }
+    tt__abandon(copy);
+    return y;
 }
 
 tt_tensor *tt__transpose(const char *who, const tt_tensor *x, int a, int b) {

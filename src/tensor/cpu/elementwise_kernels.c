@@ -1,4 +1,4 @@
-#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/levels.h"
 
 /* Steps that vectorise are written out; the last case takes any. */
 #define BINARY(name, op)                                                                                    \
@@ -24,14 +24,9 @@ BINARY(add, +)
 BINARY(sub, -)
 BINARY(mul, *)
 
-static void scale(int64_t n, const float *x, float factor, float *y, bool accumulate) {
-    if (accumulate) {
-        for (int64_t i = 0; i < n; i++)
-            y[i] += x[i] * factor;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            y[i] = x[i] * factor;
-    }
+static void scale(int64_t n, const float *x, float factor, float *y) {
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * factor;
 }
 
 static void relu(int64_t n, const float *x, float *y) {
@@ -39,28 +34,16 @@ static void relu(int64_t n, const float *x, float *y) {
         y[i] = x[i] < 0 ? 0 : x[i];
 }
 
-static void relu_backward(int64_t n, const float *y, const float *g, float *dx, bool accumulate) {
-    if (accumulate) {
-        for (int64_t i = 0; i < n; i++) {
-            float v = g[i];
-            dx[i] += y[i] <= 0 ? 0 : v;
-        }
-    } else {
-        for (int64_t i = 0; i < n; i++) {
-            float v = g[i];
-            dx[i] = y[i] <= 0 ? 0 : v;
-        }
+static void relu_backward(int64_t n, const float *y, const float *g, float *dx) {
+    for (int64_t i = 0; i < n; i++) {
+        float v = g[i];
+        dx[i] = y[i] <= 0 ? 0 : v;
     }
 }
 
-static void diff(int64_t n, const float *a, const float *b, float factor, float *dx, bool accumulate) {
-    if (accumulate) {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] += (a[i] - b[i]) * factor;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] = (a[i] - b[i]) * factor;
-    }
+static void diff(int64_t n, const float *a, const float *b, float factor, float *dx) {
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = (a[i] - b[i]) * factor;
 }
 
 const tt__elementwise_kernels TT__LEVEL_NAME(tt__elementwise_kernels) = {

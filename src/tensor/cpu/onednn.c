@@ -1,6 +1,8 @@
-/* All that Tutti asks of oneDNN. dnnl_sgemm is the same in its versions 2 and 3. */
+/* dnnl_sgemm is the same in versions 2 and 3. */
+#include "tensor/cpu/onednn.h"
+
 #include "base/error.h"
-#include "tensor/cpu/gemm.h"
+#include "tensor/parallel.h"
 
 #include <dnnl.h>
 
@@ -10,19 +12,22 @@ typedef struct layout {
     dnnl_dim_t ld;
 } layout;
 
-static layout layout_of(const tt__matrix *m) {
-    if ((m->col_step == 1 || m->cols == 1) && (m->row_step >= m->cols || m->rows == 1))
-        return (layout){'N', m->rows == 1 ? m->cols : m->row_step};
-    return (layout){'T', m->cols == 1 ? m->rows : m->col_step};
+static layout layout_of(const tt_tensor *m) {
+    int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
+    if ((m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1))
+        return (layout){'N', rows == 1 ? cols : m->stride[0]};
+    return (layout){'T', cols == 1 ? rows : m->stride[1]};
 }
 
-tt_status tt__gemm_onednn(const tt__matrix *a, const tt__matrix *b, const tt__matrix *c, bool accumulate) {
-    layout la = layout_of(a), lb = layout_of(b);
-    dnnl_status_t status = dnnl_sgemm(la.trans, lb.trans, c->rows, c->cols, a->cols, 1.0f, a->data, la.ld, b->data,
-                                      lb.ld, accumulate ? 1.0f : 0.0f, c->data, c->row_step);
+tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+    int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
+    layout la = layout_of(a), lb = layout_of(b), ly = layout_of(y);
+    tt__parallel_prepare();
+    dnnl_status_t status = dnnl_sgemm(la.trans, lb.trans, M, N, K, 1.0f, a->data, la.ld, b->data, lb.ld, (float)beta,
+                                      y->data, ly.ld);
     if (status != dnnl_success)
         return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
-                        "oneDNN could not multiply (%lld, %lld) by (%lld, %lld): status %d", (long long)a->rows,
-                        (long long)a->cols, (long long)b->rows, (long long)b->cols, (int)status);
+                        "oneDNN could not multiply (%lld, %lld) by (%lld, %lld): status %d", (long long)M, (long long)K,
+                        (long long)K, (long long)N, (int)status);
     return TT_OK;
 }

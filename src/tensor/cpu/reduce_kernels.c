@@ -1,4 +1,4 @@
-#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/levels.h"
 
 /* Partial sums: element i goes to number i % LANES; in the end they are added as a balanced tree. */
 enum { LANES = 32 };
@@ -38,21 +38,21 @@ static double sum_square_diff(int64_t n, const float *a, const float *b) {
 }
 
 /* `width` columns (at most LANES) from x on, row after row. */
-static inline void sum_strip(int64_t rows, int64_t cols, int width, const float *x, float *y, bool accumulate) {
+static inline void sum_strip(int64_t rows, int64_t stride, int width, const float *x, float *y) {
     double part[LANES] = {0};
     for (int64_t r = 0; r < rows; r++)
         for (int k = 0; k < width; k++)
-            part[k] += (double)x[r * cols + k];
+            part[k] += (double)x[r * stride + k];
     for (int k = 0; k < width; k++)
-        y[k] = (float)(accumulate ? (double)y[k] + part[k] : part[k]);
+        y[k] = (float)part[k];
 }
 
-static void sum_rows(int64_t rows, int64_t cols, const float *x, float *y, bool accumulate) {
+static void sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y) {
     int64_t c = 0;
     for (; c + LANES <= cols; c += LANES)
-        sum_strip(rows, cols, LANES, x + c, y + c, accumulate);
+        sum_strip(rows, stride, LANES, x + c, y + c);
     if (c < cols)
-        sum_strip(rows, cols, (int)(cols - c), x + c, y + c, accumulate);
+        sum_strip(rows, stride, (int)(cols - c), x + c, y + c);
 }
 
 const tt__reduce_kernels TT__LEVEL_NAME(tt__reduce_kernels) = {

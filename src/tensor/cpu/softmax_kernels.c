@@ -1,4 +1,4 @@
-#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/levels.h"
 
 #include <math.h>
 #include <string.h>
@@ -64,24 +64,14 @@ static void shift(int64_t n, const float *x, float max, float log_sum, float *y)
         y[i] = x[i] - max - log_sum;
 }
 
-static void exp_scale(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx, bool accumulate) {
-    if (accumulate) {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] += exp_f32(x[i] - s.max) / s.sum * factor;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] = exp_f32(x[i] - s.max) / s.sum * factor;
-    }
+static void exp_scale(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx) {
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = exp_f32(x[i] - s.max) / s.sum * factor;
 }
 
-static void log_softmax_backward(int64_t n, const float *y, const float *g, float g_sum, float *dx, bool accumulate) {
-    if (accumulate) {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] += g[i] - exp_f32(y[i]) * g_sum;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            dx[i] = g[i] - exp_f32(y[i]) * g_sum;
-    }
+static void log_softmax_backward(int64_t n, const float *y, const float *g, float g_sum, float *dx) {
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = g[i] - exp_f32(y[i]) * g_sum;
 }
 
 const tt__softmax_kernels TT__LEVEL_NAME(tt__softmax_kernels) = {

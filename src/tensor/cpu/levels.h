@@ -1,11 +1,10 @@
 /* f32 loops over contiguous arrays, one table per instruction-set level (base/cpu.h). The bits are the same at every level: each result is
  * one expression, and sums go through a fixed number of partial sums, in a fixed order. */
-#ifndef TT_TENSOR_CPU_KERNELS_H
-#define TT_TENSOR_CPU_KERNELS_H
+#ifndef TT_TENSOR_CPU_LEVELS_H
+#define TT_TENSOR_CPU_LEVELS_H
 
 #include "base/cpu.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Element by element. y may be x. */
@@ -14,21 +13,21 @@ typedef struct tt__elementwise_kernels {
     void (*add)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
     void (*sub)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
     void (*mul)(int64_t n, const float *a, int64_t a_step, const float *b, int64_t b_step, float *y);
-    /* y = x * factor, or y += it. */
-    void (*scale)(int64_t n, const float *x, float factor, float *y, bool accumulate);
-    /* y = x < 0 ? 0 : x; dx = y <= 0 ? 0 : g, or dx += it (y is the forward's result). */
+    /* y = x * factor. */
+    void (*scale)(int64_t n, const float *x, float factor, float *y);
+    /* y = x < 0 ? 0 : x; dx = y <= 0 ? 0 : g (y is the forward's result). */
     void (*relu)(int64_t n, const float *x, float *y);
-    void (*relu_backward)(int64_t n, const float *y, const float *g, float *dx, bool accumulate);
-    /* dx = (a - b) * factor, or dx += it. */
-    void (*diff)(int64_t n, const float *a, const float *b, float factor, float *dx, bool accumulate);
+    void (*relu_backward)(int64_t n, const float *y, const float *g, float *dx);
+    /* dx = (a - b) * factor. */
+    void (*diff)(int64_t n, const float *a, const float *b, float factor, float *dx);
 } tt__elementwise_kernels;
 
-/* Sums, in double, rounded once. */
+/* Sums, in double. */
 typedef struct tt__reduce_kernels {
     double (*sum)(int64_t n, const float *x);
     double (*sum_square_diff)(int64_t n, const float *a, const float *b);
-    /* y[c] = sum over r of x[r][c], or y[c] += it. x (rows, cols) */
-    void (*sum_rows)(int64_t rows, int64_t cols, const float *x, float *y, bool accumulate);
+    /* y[c] = sum over r of x[r * stride + c], rounded once, for c below cols. */
+    void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y);
 } tt__reduce_kernels;
 
 /* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is large, f32 has no digits
@@ -42,10 +41,10 @@ typedef struct tt__softmax_kernels {
     tt__sum_exp (*sum_exp)(int64_t n, const float *x);
     /* y = x - max - log_sum. */
     void (*shift)(int64_t n, const float *x, float max, float log_sum, float *y);
-    /* dx = exp(x - max) / sum * factor, or dx += it. */
-    void (*exp_scale)(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx, bool accumulate);
-    /* dx = g - exp(y) * g_sum, or dx += it. */
-    void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx, bool accumulate);
+    /* dx = exp(x - max) / sum * factor. */
+    void (*exp_scale)(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx);
+    /* dx = g - exp(y) * g_sum. */
+    void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx);
 } tt__softmax_kernels;
 
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);

@@ -1,0 +1,158 @@
+/* Operators of a user's own: an operator whose forward and backward are the user's, called with the node. */
+#include "autograd/grad.h"
+#include "autograd/record.h"
+#include "base/error.h"
+#include "tensor/pool.h"
+
+#include <string.h>
+
+enum { MAX_OUTPUTS = 64, MAX_SAVES = 32 };
+
+/* What the node's state begins with; the user's own follows. */
+typedef struct call {
+    tt__operator op; /* the node's: borrowed from its own state, which it destroys last */
+    tt_function function;
+} call;
+
+static call *call_of(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
+
+static tt_status function_backward(tt_node *node) { return call_of(node)->function.backward(node); }
+
+static size_t call_bytes(void) { return (sizeof(call) + 15) / 16 * 16; }
+
+static void function_destroy(void *state) {
+    call *c = state;
+    if (c->function.destroy)
+        c->function.destroy((char *)state + call_bytes());
+}
+
+static tt_status check_function(const tt_function *f, int n) {
+    if (!f || f->size < offsetof(tt_function, outputs))
+        return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function made by TT_FUNCTION(), got %s",
+                        f ? "one without its size" : "NULL");
+    if (!f->name || !f->forward)
+        return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function with a name and a forward, got \"%s\"",
+                        f->name ? f->name : "");
+    if (f->outputs < 0 || f->outputs > MAX_OUTPUTS || n < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d outputs, got %d", f->name, MAX_OUTPUTS, f->outputs);
+    return TT_OK;
+}
+
+static tt_status check_inputs(const tt_function *f, int n, tt_tensor *const *in) {
+    for (int i = 0; i < n; i++)
+        if (in[i] && !tt__tensor_check(f->name, in[i]))
+            return TT_ERR_STATE;
+    return TT_OK;
+}
+
+/* A node for the call: what it saves and stores is known only when forward has run. */
+static tt_node *node_for(const tt_function *f, int n, tt_tensor *const *in, int outputs) {
+    static const tt__operator unnamed = {.name = "tt_apply", .backward = function_backward};
+    tt_node *node = tt__node_new(&unnamed, n, in, outputs, MAX_SAVES, NULL, call_bytes() + f->state_bytes);
+    if (!node)
+        return NULL;
+    call *c = node->state;
+    c->function = *f;
+    c->op = (tt__operator){.name = f->name, .backward = function_backward, .destroy = function_destroy};
+    node->op = &c->op;
+    return node;
+}
+
+static tt_status check_outputs(const tt_function *f, int outputs, tt_tensor *const *out) {
+    for (int k = 0; k < outputs; k++)
+        if (!out[k])
+            return tt__tensor_first_error(f->name);
+    return TT_OK;
+}
+
+/* Outputs made in forward's scope go to the scope outside; one that is an input, or somebody's already, is passed on as a view. */
+static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, int scope) {
+    tt_tensor *made[MAX_OUTPUTS];
+    for (int k = 0; k < outputs; k++)
+        made[k] = tt__tensor_detached(f->name, out[k]);
+    tt_scope_end(scope);
+    tt_status status = TT_OK;
+    for (int k = 0; k < outputs; k++) {
+        out[k] = made[k] && !status ? tt__tensor_alias(f->name, made[k], made[k]->shape, made[k]->stride, 0) : NULL;
+        status = status ? status : out[k] ? TT_OK : tt_last_status();
+        tt__tensor_unref(made[k]);
+    }
+    return status;
+}
+
+static tt_status run_forward(tt_node *node, const tt_function *f, const void *arg, tt_tensor *const *in, tt_tensor **out) {
+    int outputs = node->outputs;
+    bool no_grad = tt_no_grad_begin();
+    int scope = tt_scope_begin();
+    node->arg = arg;
+    tt_status status = f->forward(node, in, out);
+    node->arg = NULL;
+    if (!status)
+        status = check_outputs(f, outputs, out);
+    if (!status)
+        status = hand_over(f, outputs, out, scope);
+    else
+        tt_scope_end(scope);
+    tt_no_grad_end(no_grad);
+    return status;
+}
+
+tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int n, tt_tensor **out) {
+    TT__TRY(check_function(function, n));
+    TT__TRY(check_inputs(function, n, in));
+    tt_function f = {0};
+    memcpy(&f, function, function->size < sizeof f ? function->size : sizeof f);
+    int outputs = f.outputs ? f.outputs : 1;
+    bool recorded = f.backward && tt__wants_grad(n, in);
+    memset(out, 0, (size_t)outputs * sizeof(tt_tensor *));
+    tt_node *node = node_for(&f, n, in, outputs);
+    tt_status status = node ? run_forward(node, &f, arg, in, out) : tt_last_status();
+    for (int k = 0; k < outputs && !status && recorded; k++)
+        if (tt__is_float(out[k]->dtype))
+            tt__node_made(node, k, out[k]);
+    if (node && (status || !recorded))
+        tt__node_spend(node);
+    tt__node_unref(node);
+    return status;
+}
+
+tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (!in[i])
+            return NULL;
+    tt_tensor *out[MAX_OUTPUTS];
+    if (function && function->outputs > 1)
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: it has %d outputs; tt_apply_many() gives them all", function->name,
+                               function->outputs);
+    tt_status status = tt_apply_many(function, arg, in, n, out);
+    return status ? tt__made(function && function->name ? function->name : "tt_apply", NULL, status) : out[0];
+}
+
+/* ---- what it sees of its call */
+
+const void *tt_node_arg(const tt_node *node) { return node ? node->arg : NULL; }
+
+tt_status tt_node_save(tt_node *node, tt_tensor *x, const char *name) {
+    if (!node || !x)
+        return tt__fail(TT_ERR_INVALID, "tt_node_save: `%s` is NULL", node ? "x" : "node");
+    return tt__node_save(node, x, name ? name : "a tensor");
+}
+
+void *tt_node_state(tt_node *node) { return node ? (char *)node->state + call_bytes() : NULL; }
+
+tt_tensor *tt_node_saved(tt_node *node, int i) { return node ? tt__saved(node, i) : NULL; }
+
+tt_tensor *tt_node_grad(tt_node *node, int output) { return node ? tt__grad_of(node, output) : NULL; }
+
+bool tt_node_wants(const tt_node *node, int input) { return node && tt__grad_wanted(node, input); }
+
+tt_status tt_node_give(tt_node *node, int input, tt_tensor *gradient) {
+    if (!node)
+        return tt__fail(TT_ERR_INVALID, "tt_node_give: `node` is NULL");
+    if (!gradient)
+        return tt__tensor_first_error("tt_node_give");
+    if (input < 0 || input >= node->inputs)
+        return tt__fail(TT_ERR_INVALID, "tt_node_give: %s has inputs 0..%d, got %d", node->op->name, node->inputs - 1,
+                        input);
+    return tt__grad_give(node, input, gradient);
+}

@@ -1,0 +1,44 @@
+/* Leaves: tensors that collect a gradient. Passes of several threads may add to one at once. */
+#ifndef TT_AUTOGRAD_LEAF_H
+#define TT_AUTOGRAD_LEAF_H
+
+#include "tensor/tensor.h"
+
+#include <tutti/autograd.h>
+
+#include <pthread.h>
+
+typedef struct tt__hook {
+    struct tt__hook *next;
+    tt_grad_hook fn;
+    void *user;
+} tt__hook;
+
+typedef struct tt__leaf {
+    tt__history history; /* first */
+    tt_tensor *tensor;
+    pthread_mutex_t lock; /* of what follows */
+    tt_tensor *grad;      /* NULL until first needed; held */
+    bool defined;         /* grad has values */
+    const void *lender;   /* the pass that writes to grad now, or NULL */
+    tt_tensor *meanwhile; /* what others gave while it does */
+    tt__hook *hooks;      /* in the order they were registered */
+    bool in_hooks;        /* one of them runs */
+} tt__leaf;
+
+/* The leaf of x, NULL if it is none. */
+static inline tt__leaf *tt__leaf_of(const tt_tensor *x) {
+    return x && x->history && x->history->is_leaf ? (tt__leaf *)x->history : NULL;
+}
+
+/* The leaf's gradient, for `pass` to write to: then tt__leaf_add() with it, or tt__leaf_unlend(). *out NULL: it has values, or another pass writes: write elsewhere. */
+tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out);
+void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
+
+/* Add x to the gradient; x has the leaf's shape and dtype. `exclusive`: nobody else has x, so it may become the gradient. */
+tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
+
+/* Its gradient is final: run the hooks; the first failure. */
+tt_status tt__leaf_run_hooks(tt__leaf *leaf);
+
+#endif

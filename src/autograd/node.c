@@ -1,0 +1,176 @@
+#include "autograd/node.h"
+
+#include "base/error.h"
+#include "tensor/pool.h"
+
+#include <string.h>
+
+/* ---- whether to record */
+
+static _Thread_local bool no_grad;
+
+bool tt_no_grad_begin(void) {
+    bool before = no_grad;
+    no_grad = true;
+    return before;
+}
+
+bool tt_enable_grad_begin(void) {
+    bool before = no_grad;
+    no_grad = false;
+    return before;
+}
+
+void tt_no_grad_end(bool before) { no_grad = before; }
+
+void tt_no_grad_cleanup(const bool *before) { tt_no_grad_end(*before); }
+
+bool tt__is_recording(void) { return !no_grad; }
+
+bool tt__wants_grad(int n, tt_tensor *const *inputs) {
+    for (int i = 0; i < n && !no_grad; i++)
+        if (inputs[i] && inputs[i]->requires_grad)
+            return true;
+    return false;
+}
+
+/* ---- letting go */
+
+static void drop_saved(tt_node *node) {
+    for (int i = 0; i < node->saved; i++)
+        tt__tensor_unref(node->save[i].tensor);
+    node->saved = 0;
+    if (node->op->destroy && node->state)
+        node->op->destroy(node->state);
+    node->state = NULL;
+}
+
+static bool is_last_ref(tt_node *node) {
+    return atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1;
+}
+
+/* Nodes that nothing refers to any more are put before `dead`: a chain of any length goes without recursion. */
+static void drop_edges(tt_node *node, tt_node **dead) {
+    for (int i = 0; i < node->inputs; i++) {
+        tt__edge *edge = &node->edge[i];
+        tt__tensor_unref(edge->leaf);
+        edge->leaf = NULL;
+        if (edge->node && is_last_ref(edge->node)) {
+            edge->node->next = *dead;
+            *dead = edge->node;
+        }
+        edge->node = NULL;
+    }
+}
+
+static void free_all(tt_node *dead) {
+    while (dead) {
+        tt_node *node = dead;
+        dead = node->next;
+        tt__scope_remove(&node->entry, TT__ENTRY_RECORD);
+        drop_saved(node);
+        drop_edges(node, &dead);
+        tt__pool_free(node);
+    }
+}
+
+void tt__node_ref(tt_node *node) { atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed); }
+
+void tt__node_unref(tt_node *node) {
+    if (!node || !is_last_ref(node))
+        return;
+    node->next = NULL;
+    free_all(node);
+}
+
+void tt__node_spend(tt_node *node) {
+    tt_node *dead = NULL;
+    if (atomic_exchange_explicit(&node->history.spent, true, memory_order_relaxed))
+        return;
+    tt__scope_remove(&node->entry, TT__ENTRY_RECORD);
+    drop_saved(node);
+    drop_edges(node, &dead);
+    free_all(dead);
+}
+
+static void result_lets_go(tt__history *history) { tt__node_unref((tt_node *)history); }
+
+/* What a scope recorded ends with it, so that a tensor kept from it does not keep all the others. */
+static void scope_ended(tt__entry *entry) {
+    tt__node_spend((tt_node *)(void *)((char *)entry - offsetof(tt_node, entry)));
+}
+
+/* ---- making */
+
+static void set_edge(tt__edge *edge, tt_tensor *x) {
+    *edge = (tt__edge){.wants = x && x->requires_grad};
+    if (!x)
+        return;
+    edge->device = tt__device_of(x);
+    edge->dtype = x->dtype;
+    edge->shape = x->shape;
+    memcpy(edge->stride, x->stride, sizeof edge->stride);
+    if (!edge->wants)
+        return;
+    edge->node = tt__node_of(x);
+    edge->output = x->output;
+    if (edge->node)
+        tt__node_ref(edge->node);
+    else
+        edge->leaf = tt__tensor_ref(x);
+}
+
+static uint64_t next_number(void) {
+    static _Atomic uint64_t last;
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+static size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves, const void *state,
+                      size_t state_bytes) {
+    size_t head = rounded(sizeof(tt_node)), edges = rounded((size_t)n * sizeof(tt__edge));
+    size_t saved = rounded((size_t)saves * sizeof(tt__saved_tensor));
+    char *block = tt__pool_alloc(head + edges + saved + rounded(state_bytes));
+    if (!block)
+        return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory to record the call", op->name);
+    tt_node *node = (tt_node *)(void *)block;
+    memset(node, 0, sizeof *node);
+    node->history.release = result_lets_go;
+    node->refs = 1;
+    node->op = op;
+    node->number = next_number();
+    node->inputs = n;
+    node->outputs = outputs;
+    node->saved_room = saves;
+    node->edge = (tt__edge *)(void *)(block + head);
+    node->save = (tt__saved_tensor *)(void *)(block + head + edges);
+    node->state = block + head + edges + saved;
+    if (state)
+        memcpy(node->state, state, state_bytes);
+    else
+        memset(node->state, 0, state_bytes);
+    for (int i = 0; i < n; i++)
+        set_edge(&node->edge[i], inputs[i]);
+    tt__scope_add(&node->entry, TT__ENTRY_RECORD, scope_ended);
+    return node;
+}
+
+tt_status tt__node_save(tt_node *node, const tt_tensor *x, const char *name) {
+    if (node->saved == node->saved_room)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at most %d tensors to save, got one more, \"%s\"", node->op->name,
+                        node->saved_room, name);
+    tt_tensor *kept = x ? tt__tensor_detached(node->op->name, x) : NULL;
+    if (x && !kept)
+        return tt_last_status();
+    uint32_t version = x ? atomic_load_explicit(&x->storage->version, memory_order_relaxed) : 0;
+    node->save[node->saved++] = (tt__saved_tensor){kept, version, name};
+    return TT_OK;
+}
+
+void tt__node_made(tt_node *node, int output, tt_tensor *y) {
+    tt__node_ref(node);
+    y->history = &node->history;
+    y->output = output;
+    y->requires_grad = true;
+}

@@ -1,0 +1,174 @@
+#include "autograd/reach.h"
+
+#include "autograd/leaf.h"
+#include "base/error.h"
+#include "tensor/pool.h"
+
+#include <string.h>
+
+static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to walk the records"); }
+
+/* One more element of `size` bytes at the end; NULL: no memory. */
+static void *grown(void **array, int64_t count, int64_t *room, size_t size) {
+    if (count == *room) {
+        int64_t more = *room ? 2 * *room : 32;
+        void *larger = tt__pool_alloc((size_t)more * size);
+        if (!larger)
+            return NULL;
+        if (count)
+            memcpy(larger, *array, (size_t)count * size);
+        tt__pool_free(*array);
+        *array = larger;
+        *room = more;
+    }
+    return memset((char *)*array + (size_t)count * size, 0, size);
+}
+
+static tt_status add_node(tt__reach *r, tt_node *node) {
+    if (tt__pointer_map_get(&r->node_at, node) >= 0)
+        return TT_OK;
+    tt__reached_node *n = grown((void **)&r->nodes, r->node_count, &r->node_room, sizeof *n);
+    if (!n || !tt__pointer_map_put(&r->node_at, node, r->node_count))
+        return no_memory();
+    size_t bytes = (size_t)node->outputs * sizeof(tt_tensor *);
+    if (node->outputs > 1 && !(n->many = tt__pool_alloc(bytes)))
+        return no_memory();
+    if (n->many)
+        memset(n->many, 0, bytes);
+    tt__node_ref(node);
+    n->node = node;
+    r->node_count++;
+    return TT_OK;
+}
+
+static tt_status add_leaf(tt__reach *r, tt_tensor *tensor) {
+    if (tt__pointer_map_get(&r->leaf_at, tensor) >= 0)
+        return TT_OK;
+    tt__reached_leaf *leaf = grown((void **)&r->leaves, r->leaf_count, &r->leaf_room, sizeof *leaf);
+    if (!leaf || !tt__pointer_map_put(&r->leaf_at, tensor, r->leaf_count))
+        return no_memory();
+    leaf->tensor = tt__tensor_ref(tensor);
+    r->leaf_count++;
+    return TT_OK;
+}
+
+static tt_status check_unspent(const tt_node *used, const tt__edge *edge) {
+    if (!tt__node_is_spent(edge->node))
+        return TT_OK;
+    tt_tensor seen = {.dtype = edge->dtype, .shape = edge->shape};
+    return tt__fail(TT_ERR_STATE,
+                    "tt_backward: the record of %s, an input of %s, is spent: it went through backward before, "
+                    "or its scope ended",
+                    TT__DESCRIBE(&seen), used->op->name);
+}
+
+/* A tensor that was a leaf when the call was made may be none any more. */
+static tt_status add_inputs(tt__reach *r, const tt_node *node) {
+    for (int i = 0; i < node->inputs; i++) {
+        const tt__edge *edge = &node->edge[i];
+        if (edge->leaf && tt__leaf_of(edge->leaf))
+            TT__TRY(add_leaf(r, edge->leaf));
+        if (!edge->node)
+            continue;
+        TT__TRY(check_unspent(node, edge));
+        TT__TRY(add_node(r, edge->node));
+    }
+    return TT_OK;
+}
+
+/* ---- heap sort, by falling number: without memory, and fast on what is nearly in order */
+
+static void sift_down(tt__reached_node *nodes, int64_t at, int64_t count) {
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child + 1 < count && nodes[child + 1].node->number < nodes[child].node->number)
+            child++;
+        if (child >= count || nodes[at].node->number <= nodes[child].node->number)
+            return;
+        tt__reached_node held = nodes[at];
+        nodes[at] = nodes[child];
+        nodes[child] = held;
+        at = child;
+    }
+}
+
+static bool in_order(const tt__reach *r) {
+    for (int64_t i = 1; i < r->node_count; i++)
+        if (r->nodes[i - 1].node->number < r->nodes[i].node->number)
+            return false;
+    return true;
+}
+
+static void sort_nodes(tt__reach *r) {
+    if (in_order(r))
+        return;
+    for (int64_t i = r->node_count / 2; i-- > 0;)
+        sift_down(r->nodes, i, r->node_count);
+    for (int64_t end = r->node_count - 1; end > 0; end--) {
+        tt__reached_node least = r->nodes[0];
+        r->nodes[0] = r->nodes[end];
+        r->nodes[end] = least;
+        sift_down(r->nodes, 0, end);
+    }
+    for (int64_t i = 0; i < r->node_count; i++) /* all are in: no memory is asked for */
+        tt__pointer_map_put(&r->node_at, r->nodes[i].node, i);
+}
+
+tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y) {
+    *reach = (tt__reach){0};
+    if (tt__leaf_of(y))
+        return add_leaf(reach, (tt_tensor *)y);
+    TT__TRY(add_node(reach, tt__node_of(y)));
+    for (int64_t i = 0; i < reach->node_count; i++) /* grows on the way */
+        TT__TRY(add_inputs(reach, reach->nodes[i].node));
+    sort_nodes(reach);
+    return TT_OK;
+}
+
+/* ---- */
+
+tt__reached_node *tt__reach_node(const tt__reach *reach, const tt_node *node) {
+    int64_t at = node ? tt__pointer_map_get(&reach->node_at, node) : -1;
+    return at < 0 ? NULL : &reach->nodes[at];
+}
+
+tt__reached_leaf *tt__reach_leaf(const tt__reach *reach, const tt_tensor *tensor) {
+    int64_t at = tensor ? tt__pointer_map_get(&reach->leaf_at, tensor) : -1;
+    return at < 0 ? NULL : &reach->leaves[at];
+}
+
+static bool edge_is_useful(const tt__reach *r, const tt__edge *edge) {
+    const tt__reached_leaf *leaf = tt__reach_leaf(r, edge->leaf);
+    const tt__reached_node *node = tt__reach_node(r, edge->node);
+    return (leaf && leaf->when != TT__NEVER) || (node && node->useful);
+}
+
+/* Oldest first: all that a node uses was looked at before it. */
+void tt__reach_count(tt__reach *r) {
+    for (int64_t i = r->node_count; i-- > 0;)
+        for (int k = 0; k < r->nodes[i].node->inputs; k++)
+            r->nodes[i].useful = r->nodes[i].useful || edge_is_useful(r, &r->nodes[i].node->edge[k]);
+    for (int64_t i = 0; i < r->node_count; i++)
+        for (int k = 0; k < r->nodes[i].node->inputs; k++) {
+            tt__reached_leaf *leaf = tt__reach_leaf(r, r->nodes[i].node->edge[k].leaf);
+            if (leaf)
+                leaf->pending++;
+        }
+}
+
+void tt__reach_free(tt__reach *r) {
+    for (int64_t i = 0; i < r->node_count; i++) {
+        tt__reached_node *n = &r->nodes[i];
+        for (int k = 0; k < n->node->outputs; k++)
+            tt__tensor_unref(*tt__reached_grad(n, k));
+        tt__pool_free(n->many);
+        tt__node_unref(n->node);
+    }
+    for (int64_t i = 0; i < r->leaf_count; i++)
+        tt__tensor_unref(r->leaves[i].tensor);
+    tt__pool_free(r->nodes);
+    tt__pool_free(r->leaves);
+    tt__pointer_map_free(&r->node_at);
+    tt__pointer_map_free(&r->leaf_at);
+    *r = (tt__reach){0};
+}

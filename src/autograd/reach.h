@@ -1,0 +1,47 @@
+/* What a backward pass from some result meets: the nodes, newest first, and the leaves. */
+#ifndef TT_AUTOGRAD_REACH_H
+#define TT_AUTOGRAD_REACH_H
+
+#include "autograd/node.h"
+#include "autograd/pointer_map.h"
+
+/* When a leaf's gradient is wanted. */
+typedef enum tt__when { TT__NOW, TT__LATER, TT__NEVER } tt__when;
+
+typedef struct tt__reached_node {
+    tt_node *node;  /* a reference */
+    bool useful;    /* something that is wanted, now or later, lies behind it */
+    tt_tensor *one; /* gradients of its results, references or NULL: this, if it has one result; else `many` */
+    tt_tensor **many;
+} tt__reached_node;
+
+typedef struct tt__reached_leaf {
+    tt_tensor *tensor; /* a reference */
+    tt__when when;
+    int pending; /* contributions still to come */
+} tt__reached_leaf;
+
+typedef struct tt__reach {
+    tt__reached_node *nodes; /* by falling number: each stands after all that use its results */
+    tt__reached_leaf *leaves;
+    int64_t node_count, node_room, leaf_count, leaf_room;
+    tt__pointer_map node_at, leaf_at;
+} tt__reach;
+
+/* Find all that `y` depends on. TT_ERR_STATE: a record on the way is spent; TT_ERR_MEMORY. Free it in any case. */
+tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y);
+
+/* After every leaf's `when` is set: mark what is useful, and count what each leaf that is not TT__NEVER waits for. */
+void tt__reach_count(tt__reach *reach);
+
+void tt__reach_free(tt__reach *reach);
+
+tt__reached_node *tt__reach_node(const tt__reach *reach, const tt_node *node);     /* or NULL */
+tt__reached_leaf *tt__reach_leaf(const tt__reach *reach, const tt_tensor *tensor); /* or NULL */
+
+/* Where the gradient of result `output` stands. */
+static inline tt_tensor **tt__reached_grad(tt__reached_node *n, int output) {
+    return n->node->outputs == 1 ? &n->one : &n->many[output];
+}
+
+#endif

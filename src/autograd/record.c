@@ -1,0 +1,86 @@
+#include "autograd/record.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static tt_status save_all(tt_node *node, int saves, const tt__to_save *save) {
+    for (int i = 0; i < saves; i++)
+        TT__TRY(tt__node_save(node, save[i].x, save[i].name));
+    return TT_OK;
+}
+
+tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *const *inputs, int saves,
+                        const tt__to_save *save, const void *state, size_t state_bytes) {
+    if (!y || !tt__wants_grad(n, inputs))
+        return y;
+    tt_node *node = tt__node_new(op, n, inputs, 1, saves, state, state_bytes);
+    bool done = node && !save_all(node, saves, save);
+    if (done)
+        tt__node_made(node, 0, y);
+    tt__node_unref(node);
+    return done ? y : tt__abandon(y);
+}
+
+tt_tensor *tt__made(const char *who, tt_tensor *y, tt_status status) {
+    if (!status)
+        return y;
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    tt__tensor_fail(status, "%s: %s", who, text);
+    return tt__abandon(y);
+}
+
+/* "a f32 (2), b i64 (3)" */
+static void list_arguments(int n, const tt__argument *arguments, char *text, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < n && used < size; i++)
+        if (arguments[i].x)
+            used += (size_t)snprintf(text + used, size - used, "%s%s %s", used ? ", " : "", arguments[i].name,
+                                     TT__DESCRIBE(arguments[i].x));
+}
+
+bool tt__check_floats(const char *who, int n, const tt__argument *arguments) {
+    const tt_tensor *first = arguments[0].x;
+    bool fit = true;
+    for (int i = 0; i < n; i++) {
+        const tt_tensor *x = arguments[i].x;
+        if (!x)
+            continue;
+        if (!tt__tensor_check(who, x))
+            return false;
+        fit = fit && tt__is_float(x->dtype) && x->dtype == first->dtype;
+    }
+    if (!fit) {
+        char text[640];
+        list_arguments(n, arguments, text, sizeof text);
+        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected floats%s, got %s", who, n > 1 ? ", of one dtype" : "", text);
+        return false;
+    }
+    for (int i = 1; i < n; i++)
+        if (!TT__SAME_DEVICE(who, first, arguments[i].x))
+            return false;
+    return true;
+}
+
+static bool check_target_shapes(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target) {
+    if (x->shape.ndim != 2 || x->numel == 0)
+        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s (B, V) with B and V at least 1, got %s %s", who, name, name,
+                        TT__DESCRIBE(x));
+    else if (target->dtype != TT_I64)
+        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected target i64 (%" PRId64 "), got target %s", who, x->shape.dim[0],
+                        TT__DESCRIBE(target));
+    else if (target->shape.ndim != 1 || target->shape.dim[0] != x->shape.dim[0])
+        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected target (%" PRId64 ") to match %s %s, got target %s", who,
+                        x->shape.dim[0], name, TT__DESCRIBE(x), TT__DESCRIBE(target));
+    else
+        return TT__SAME_DEVICE(who, x, target);
+    return false;
+}
+
+bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target) {
+    return TT__CHECK_FLOATS(who, {name, x}) && tt__tensor_check(who, target) &&
+           check_target_shapes(who, name, x, target) &&
+           !tt__check_range(who, "target", target, 0, x->shape.dim[1] - 1);
+}

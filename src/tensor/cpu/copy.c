@@ -1,0 +1,32 @@
+#include "tensor/cpu/copy.h"
+
+#include "tensor/iter.h"
+
+#include <string.h>
+
+/* n elements of `size` bytes; steps in elements. */
+static void copy_row(char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t n, size_t size) {
+    if (dst_step == 1 && src_step == 1) {
+        memcpy(dst, src, (size_t)n * size);
+        return;
+    }
+#define COPY_AS(type)               \
+    for (int64_t i = 0; i < n; i++) \
+    ((type *)(void *)dst)[i * dst_step] = ((const type *)(const void *)src)[i * src_step]
+    if (size == 4)
+        COPY_AS(uint32_t);
+    else if (size == 8)
+        COPY_AS(uint64_t);
+    else if (size == 2)
+        COPY_AS(uint16_t);
+    else
+        COPY_AS(uint8_t);
+#undef COPY_AS
+}
+
+tt_status tt__cpu_copy(tt_tensor *y, const tt_tensor *x) {
+    size_t size = tt_dtype_size(y->dtype);
+    for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
+        copy_row(it.p[0], it.step[0], it.p[1], it.step[1], it.n, size);
+    return TT_OK;
+}

@@ -1,0 +1,9 @@
+/* Copies and fills of any type, by the size of its elements. */
+#ifndef TT_TENSOR_CPU_COPY_H
+#define TT_TENSOR_CPU_COPY_H
+
+#include "tensor/kernels.h"
+
+tt_status tt__cpu_copy(tt_tensor *y, const tt_tensor *x);
+
+#endif

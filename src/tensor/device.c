@@ -1,0 +1,70 @@
+#include "tensor/device.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_DEVICES = 16 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
+static int count = 2;
+
+static const tt_device *device_named(const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(devices[i]->name, name))
+            return devices[i];
+    return NULL;
+}
+
+/* "cpu, reference", for the error. */
+static void list_devices(char *text, size_t size) {
+    size_t n = 0;
+    for (int i = 0; i < count && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", devices[i]->name);
+}
+
+const tt_device *tt_device_get(const char *name) {
+    char known[256];
+    pthread_mutex_lock(&lock);
+    const tt_device *found = name ? device_named(name) : NULL;
+    list_devices(known, sizeof known);
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return tt__fail_null(TT_ERR_NOT_FOUND, "tt_device_get: expected one of %s, got \"%s\"", known,
+                             name ? name : "NULL");
+    return found;
+}
+
+const char *tt_device_name(const tt_device *device) { return device ? device->name : "?"; }
+
+static bool memory_is_whole(const tt_device *d) {
+    bool some = d->alloc || d->free || d->to_host || d->from_host;
+    return !some || (d->alloc && d->free && d->to_host && d->from_host);
+}
+
+static tt_status add_device(const tt_device *device) {
+    const tt_device *same = device_named(device->name);
+    if (same == device)
+        return TT_OK;
+    if (same)
+        return tt__fail(TT_ERR_INVALID, "a device \"%s\" is registered already", device->name);
+    if (count == MAX_DEVICES)
+        return tt__fail(TT_ERR_UNSUPPORTED, "no room for the device \"%s\": there are %d already", device->name, count);
+    devices[count++] = device;
+    return TT_OK;
+}
+
+tt_status tt__device_register(const tt_device *device) {
+    if (!device || !device->name || !device->kernels)
+        return tt__fail(TT_ERR_INVALID, "a device needs a name and a table of kernels");
+    if (!memory_is_whole(device))
+        return tt__fail(TT_ERR_INVALID, "the device \"%s\" needs all of alloc, free, to_host and from_host, or none",
+                        device->name);
+    pthread_mutex_lock(&lock);
+    tt_status status = add_device(device);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

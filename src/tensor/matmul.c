@@ -1,0 +1,60 @@
+#include "tensor/ops.h"
+
+#include "base/error.h"
+
+tt_tensor tt__transposed(const tt_tensor *x) {
+    tt_shape shape = {.ndim = 2, .dim = {x->shape.dim[1], x->shape.dim[0]}};
+    return tt__tensor_seen(x, shape, (const int64_t[]){x->stride[1], x->stride[0]});
+}
+
+tt_tensor tt__as_rows(const tt_tensor *x) {
+    int64_t cols = x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < x->shape.ndim; d++)
+        rows *= x->shape.dim[d];
+    return tt__tensor_seen(x, (tt_shape){.ndim = 2, .dim = {rows, cols}}, (const int64_t[]){cols, 1});
+}
+
+/* Can a product read it where it is: is one of its strides 1 and the other no smaller than a line? */
+static bool is_plain(const tt_tensor *m) {
+    int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
+    bool by_rows = (m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1);
+    bool by_cols = (m->stride[0] == 1 || rows == 1) && (m->stride[1] >= rows || cols == 1);
+    return by_rows || by_cols;
+}
+
+static bool is_row_major(const tt_tensor *m) {
+    return (m->stride[1] == 1 || m->shape.dim[1] == 1) && (m->stride[0] >= m->shape.dim[1] || m->shape.dim[0] == 1);
+}
+
+static tt_status run_plain(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
+                           double beta) {
+    tt_tensor *pa = is_plain(a) ? (tt_tensor *)a : tt__clone_contiguous(who, a);
+    tt_tensor *pb = !pa || is_plain(b) ? (tt_tensor *)b : tt__clone_contiguous(who, b);
+    tt_status status = pa && pb ? run(y, pa, pb, beta) : tt_last_status();
+    tt__contiguous_done(pb, b);
+    tt__contiguous_done(pa, a);
+    return status;
+}
+
+/* y's layout can't be written: by way of a copy. */
+static tt_status run_copied(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
+                            const tt_tensor *b, double beta) {
+    tt_tensor *out = tt__clone_contiguous(who, y);
+    tt_status status = out ? run_plain(who, run, out, a, b, beta) : tt_last_status();
+    if (!status)
+        status = tt__copy_out(who, y, out);
+    tt__abandon(out);
+    return status;
+}
+
+tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+    tt__kernel_matmul run = TT__KERNEL(who, y, matmul);
+    if (!run || !TT__SAME_DEVICE(who, y, a, b))
+        return tt_last_status();
+    if (y->numel == 0)
+        return TT_OK;
+    if (a->shape.dim[1] == 0) /* a sum of no terms */
+        return beta == 0 ? tt__fill_out(who, y, 0) : TT_OK;
+    return is_row_major(y) ? run_plain(who, run, y, a, b, beta) : run_copied(who, run, y, a, b, beta);
+}

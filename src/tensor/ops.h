@@ -1,0 +1,92 @@
+/* Operations on tensors without history: they check devices, spread shapes, find the kernel, run it. Dtypes and shapes are checked by their callers (autograd/op_*.c)
+ * unless said otherwise. What is written, `y`, exists; where it is not dense, or in another layout than a kernel wants, that is taken care of here. Errors are
+ * recorded and begin with `who`. Nothing here touches a storage's version: callers that write over old values do. */
+#ifndef TT_TENSOR_OPS_H
+#define TT_TENSOR_OPS_H
+
+#include "tensor/kernels.h"
+
+/* ---- making (make.c, copy.c) */
+
+/* Of x's device and layout (dense, in x's order of dimensions); another dtype; another shape, contiguous. */
+tt_tensor *tt__empty_like(const char *who, const tt_tensor *x);
+tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype);
+tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype);
+
+/* A copy in x's layout / contiguous / of another dtype. */
+tt_tensor *tt__clone(const char *who, const tt_tensor *x);
+tt_tensor *tt__clone_contiguous(const char *who, const tt_tensor *x);
+tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype);
+tt_tensor *tt__to_device(const char *who, const tt_tensor *x, const tt_device *device);
+
+/* x, or a contiguous copy of it that tt__contiguous_done() lets go. */
+tt_tensor *tt__contiguous_begin(const char *who, const tt_tensor *x);
+void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x);
+
+/* y := x: shapes equal; dtype and device may differ. y := value. */
+tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x);
+tt_status tt__fill_out(const char *who, tt_tensor *y, double value);
+
+/* Bytes of a contiguous tensor, whatever its device, from and to the host. */
+tt_status tt__tensor_read(const tt_tensor *x, void *host);
+tt_status tt__tensor_write(tt_tensor *x, const void *host);
+
+/* ---- views (view.c) */
+
+tt_tensor *tt__view(const char *who, const tt_tensor *x, tt_shape shape); /* one size may be -1 */
+tt_tensor *tt__reshape(const char *who, const tt_tensor *x, tt_shape shape);
+tt_tensor *tt__transpose(const char *who, const tt_tensor *x, int a, int b);
+tt_tensor *tt__narrow(const char *who, const tt_tensor *x, int dim, int64_t start, int64_t length);
+
+/* ---- elementwise.c: a and b are spread to y's shape */
+
+tt_status tt__add_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
+tt_status tt__sub_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
+tt_status tt__mul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
+tt_status tt__scale_out(const char *who, tt_tensor *y, const tt_tensor *x, double factor);
+tt_status tt__relu_out(const char *who, tt_tensor *y, const tt_tensor *x);
+tt_status tt__relu_backward_out(const char *who, tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
+
+/* ---- reduce.c */
+
+/* y := factor * x, summed along what has to be repeated to make x's shape of y's. */
+tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, double factor);
+
+/* By the dtype of x; see tt_argmax(). */
+tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim);
+
+/* Are all elements of x, integers, within low..high? Else TT_ERR_INVALID names the first one that is not, as element of `name`. */
+tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high);
+
+/* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
+
+tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
+
+/* x (rows, cols), seen as its transpose. */
+tt_tensor tt__transposed(const tt_tensor *x);
+
+/* x (..., C), contiguous, seen as (rows, C). */
+tt_tensor tt__as_rows(const tt_tensor *x);
+
+/* ---- softmax.c, loss.c: see kernels.h; any layout */
+
+tt_status tt__log_softmax_out(const char *who, tt_tensor *y, const tt_tensor *x);
+tt_status tt__log_softmax_backward_out(const char *who, tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
+tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t);
+tt_status tt__cross_entropy_backward_out(const char *who, tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
+                                         const tt_tensor *stats, const tt_tensor *g);
+tt_status tt__nll_loss_out(const char *who, tt_tensor *loss, const tt_tensor *x, const tt_tensor *t);
+tt_status tt__nll_loss_backward_out(const char *who, tt_tensor *dx, const tt_tensor *t, const tt_tensor *g);
+tt_status tt__mse_loss_out(const char *who, tt_tensor *loss, const tt_tensor *a, const tt_tensor *b);
+tt_status tt__mse_loss_backward_out(const char *who, tt_tensor *da, const tt_tensor *a, const tt_tensor *b,
+                                    const tt_tensor *g);
+
+/* ---- */
+
+/* Do all lie on one device? Else TT_ERR_INVALID names both. NULLs among them are skipped. */
+bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors);
+#define TT__SAME_DEVICE(who, ...)                                                                   \
+    tt__same_device(who, (int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
+                    (const tt_tensor *[]){__VA_ARGS__})
+
+#endif

@@ -1,0 +1,34 @@
+#include "tensor/ops.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+
+tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, double factor) {
+    tt__kernel_sum run = TT__KERNEL(who, y, sum);
+    if (!run || !TT__SAME_DEVICE(who, y, x))
+        return tt_last_status();
+    int64_t stride[TT_MAX_DIMS];
+    tt__shape_broadcast_strides(&y->shape, y->stride, &x->shape, stride);
+    if (x->numel == 0) /* a sum of no terms; with a mean's factor, infinity, it is NaN */
+        return tt__fill_out(who, y, 0 * factor);
+    tt_tensor wide = tt__tensor_seen(y, x->shape, stride);
+    return run(&wide, x, factor);
+}
+
+tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim) {
+    tt__kernel_argmax run = TT__KERNEL(who, x, argmax);
+    return run && TT__SAME_DEVICE(who, y, x) ? run(x, dim, y) : tt_last_status();
+}
+
+tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high) {
+    tt__kernel_find_outside run = TT__KERNEL(who, x, find_outside);
+    int64_t index = -1, value = 0;
+    if (!run || run(x, low, high, &index, &value))
+        return tt_last_status();
+    if (index < 0)
+        return TT_OK;
+    tt__tensor_fail(TT_ERR_INVALID, "%s: expected %ss in %" PRId64 "..%" PRId64 ", got %s[%" PRId64 "] = %" PRId64, who,
+                    name, low, high, name, index, value);
+    return TT_ERR_INVALID;
+}

@@ -1,0 +1,219 @@
+/* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double, in the order of memory, and rounded once.
+ * Also defines the table, called TABLE. B batch, V classes. */
+#define ORDER WIDE
+#define AS_ORDER(v) LOAD(v)
+#define IS_NAN(o) ((o) != (o))
+#include "tensor/reference/common_loops.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- element by element */
+
+static tt_status scale(tt_tensor *y, const tt_tensor *x, double factor) {
+    WIDE f = (WIDE)factor;
+    for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = STORE(LOAD(AT(1, i)) * f);
+    return TT_OK;
+}
+
+static tt_status relu(tt_tensor *y, const tt_tensor *x) {
+    for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = LOAD(AT(1, i)) < 0 ? STORE(0) : AT(1, i);
+    return TT_OK;
+}
+
+static tt_status relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    for (tt__iter it = TT__ITER_OVER(dx, y, g); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = LOAD(AT(1, i)) <= 0 ? STORE(0) : AT(2, i);
+    return TT_OK;
+}
+
+/* ---- sums */
+
+/* Divide the dimensions: those along which y is repeated are summed, over the others one sum stands beside the other. */
+static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x, tt_tensor *summed) {
+    *kept_y = *y;
+    *kept_x = *summed = *x;
+    kept_y->shape.ndim = kept_x->shape.ndim = summed->shape.ndim = 0;
+    for (int d = 0; d < x->shape.ndim; d++) {
+        tt_tensor *to = y->stride[d] == 0 && x->shape.dim[d] != 1 ? summed : kept_x;
+        int at = to->shape.ndim++;
+        to->shape.dim[at] = x->shape.dim[d];
+        to->stride[at] = x->stride[d];
+        if (to == summed)
+            continue;
+        kept_y->shape.dim[at] = x->shape.dim[d];
+        kept_y->stride[at] = y->stride[d];
+        kept_y->shape.ndim = at + 1;
+    }
+}
+
+static double sum_of(const tt_tensor *x) {
+    double total = 0;
+    for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            total += (double)LOAD(AT(0, i));
+    return total;
+}
+
+static tt_status sum(tt_tensor *y, const tt_tensor *x, double factor) {
+    tt_tensor to, from, part;
+    divide_dimensions(y, x, &to, &from, &part);
+    for (tt__iter it = TT__ITER_OVER(&to, &from); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++) {
+            part.data = &AT(1, i);
+            AT(0, i) = FROM_F64(sum_of(&part) * factor);
+        }
+    return TT_OK;
+}
+
+/* ---- matrix product */
+
+static tt_status matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+    int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            const TYPE *row = (const TYPE *)a->data + i * a->stride[0], *column = (const TYPE *)b->data + j * b->stride[1];
+            TYPE *out = (TYPE *)y->data + i * y->stride[0] + j * y->stride[1];
+            double total = beta == 0 ? 0 : (double)LOAD(*out);
+            for (int64_t k = 0; k < K; k++)
+                total += (double)LOAD(row[k * a->stride[1]]) * (double)LOAD(column[k * b->stride[0]]);
+            *out = FROM_F64(total);
+        }
+    return TT_OK;
+}
+
+/* ---- softmax: rows of n elements */
+
+static int64_t row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
+
+/* log sum exp x is never made one number: where the maximum is large there are no digits left for the rest. */
+static void max_and_sum(int64_t n, const TYPE *x, double *max, double *total) {
+    *max = (double)LOAD(x[0]);
+    for (int64_t i = 1; i < n; i++)
+        *max = (double)LOAD(x[i]) > *max ? (double)LOAD(x[i]) : *max;
+    *total = 0;
+    for (int64_t i = 0; i < n; i++)
+        *total += exp((double)LOAD(x[i]) - *max);
+}
+
+static tt_status log_softmax(tt_tensor *y, const tt_tensor *x) {
+    int64_t n = row_length(x);
+    for (int64_t at = 0; at < x->numel; at += n) {
+        const TYPE *from = (const TYPE *)x->data + at;
+        double max, total;
+        max_and_sum(n, from, &max, &total);
+        for (int64_t i = 0; i < n; i++)
+            ((TYPE *)y->data)[at + i] = FROM_F64((double)LOAD(from[i]) - max - log(total));
+    }
+    return TT_OK;
+}
+
+static tt_status log_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    int64_t n = row_length(y);
+    for (int64_t at = 0; at < y->numel; at += n) {
+        const TYPE *row = (const TYPE *)y->data + at, *grad = (const TYPE *)g->data + at;
+        double total = 0;
+        for (int64_t i = 0; i < n; i++)
+            total += (double)LOAD(grad[i]);
+        for (int64_t i = 0; i < n; i++)
+            ((TYPE *)dx->data)[at + i] = FROM_F64((double)LOAD(grad[i]) - exp((double)LOAD(row[i])) * total);
+    }
+    return TT_OK;
+}
+
+/* ---- losses; the first of a scalar's elements is its only one */
+
+static void set_scalar(tt_tensor *y, double value) { *(TYPE *)y->data = FROM_F64(value); }
+
+static double scalar(const tt_tensor *x) { return (double)LOAD(*(const TYPE *)x->data); }
+
+static tt_status cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t) {
+    int64_t B = x->shape.dim[0], V = x->shape.dim[1];
+    const int64_t *target = t->data;
+    double total = 0;
+    for (int64_t b = 0; b < B; b++) {
+        const TYPE *row = (const TYPE *)x->data + b * V;
+        TYPE *s = (TYPE *)stats->data + 2 * b;
+        double max, exps;
+        max_and_sum(V, row, &max, &exps);
+        s[0] = FROM_F64(max);
+        s[1] = FROM_F64(exps);
+        total += log(exps) - ((double)LOAD(row[target[b]]) - max);
+    }
+    set_scalar(loss, total / (double)B);
+    return TT_OK;
+}
+
+static tt_status cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats,
+                                        const tt_tensor *g) {
+    int64_t B = x->shape.dim[0], V = x->shape.dim[1];
+    const int64_t *target = t->data;
+    double factor = scalar(g) / (double)B;
+    for (int64_t b = 0; b < B; b++) {
+        const TYPE *row = (const TYPE *)x->data + b * V, *s = (const TYPE *)stats->data + 2 * b;
+        for (int64_t v = 0; v < V; v++) {
+            double p = exp((double)LOAD(row[v]) - (double)LOAD(s[0])) / (double)LOAD(s[1]);
+            ((TYPE *)dx->data)[b * V + v] = FROM_F64((p - (v == target[b])) * factor);
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status nll_loss(tt_tensor *loss, const tt_tensor *x, const tt_tensor *t) {
+    int64_t B = x->shape.dim[0], V = x->shape.dim[1];
+    double total = 0;
+    for (int64_t b = 0; b < B; b++)
+        total -= (double)LOAD(((const TYPE *)x->data)[b * V + ((const int64_t *)t->data)[b]]);
+    set_scalar(loss, total / (double)B);
+    return TT_OK;
+}
+
+static tt_status nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const tt_tensor *g) {
+    int64_t B = dx->shape.dim[0], V = dx->shape.dim[1];
+    TYPE *d = dx->data, each = FROM_F64(-scalar(g) / (double)B);
+    for (int64_t i = 0; i < dx->numel; i++)
+        d[i] = STORE(0);
+    for (int64_t b = 0; b < B; b++)
+        d[b * V + ((const int64_t *)t->data)[b]] = each;
+    return TT_OK;
+}
+
+static tt_status mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_tensor *b) {
+    double total = 0;
+    for (int64_t i = 0; i < a->numel; i++) {
+        double d = (double)(WIDE)(LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i]));
+        total += d * d;
+    }
+    set_scalar(loss, total / (double)a->numel);
+    return TT_OK;
+}
+
+static tt_status mse_loss_backward(tt_tensor *da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g) {
+    WIDE factor = (WIDE)(2.0 / (double)a->numel) * (WIDE)scalar(g);
+    for (int64_t i = 0; i < a->numel; i++)
+        ((TYPE *)da->data)[i] =
+            STORE((LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i])) * factor);
+    return TT_OK;
+}
+
+const tt__kernels TABLE = {
+    COMMON_KERNELS,
+    .scale = scale,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .sum = sum,
+    .matmul = matmul,
+    .log_softmax = log_softmax,
+    .log_softmax_backward = log_softmax_backward,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_backward = cross_entropy_backward,
+    .nll_loss = nll_loss,
+    .nll_loss_backward = nll_loss_backward,
+    .mse_loss = mse_loss,
+    .mse_loss_backward = mse_loss_backward,
+};

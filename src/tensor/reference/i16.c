@@ -1,0 +1,8 @@
+#define TYPE int16_t
+#define WIDE uint64_t /* wraps */
+#define LOAD(v) ((uint64_t)(v))
+#define STORE(w) ((TYPE)(w))
+#define FROM_I64(i) ((TYPE)(i))
+#define FROM_F64(f) ((TYPE)tt__load_i64(TT_F64, &(double){f}))
+#define TABLE tt__reference_i16
+#include "tensor/reference/int_loops.h"

@@ -1,0 +1,50 @@
+#include "tensor/storage.h"
+
+#include "tensor/pool.h"
+
+/* Storage of this size and more goes back to the system when its last tensor was not a scope's: such tensors (parameters, data sets) are
+ * not remade in every step. */
+static const size_t large_bytes = (size_t)1 << 20;
+
+/* On the host: one block, a header of 64 bytes and the elements. */
+enum { HEADER = 64 };
+_Static_assert(sizeof(tt__storage) <= HEADER, "the elements stay 64-byte aligned");
+
+tt__storage *tt__storage_new(const tt_device *device, size_t bytes) {
+    bool host = tt__device_is_host(device);
+    tt__storage *storage = tt__pool_alloc(HEADER + (host ? bytes : 0));
+    if (!storage)
+        return NULL;
+    void *data = host ? (char *)storage + HEADER : device->alloc(bytes ? bytes : 1);
+    if (!data) {
+        tt__pool_free(storage);
+        return NULL;
+    }
+    *storage = (tt__storage){.refs = 1, .recycle = true, .bytes = bytes, .device = device, .data = data};
+    return storage;
+}
+
+tt__storage *tt__storage_borrow(const tt_device *device, void *data) {
+    tt__storage *storage = tt__pool_alloc(HEADER);
+    if (storage)
+        *storage = (tt__storage){.refs = 1, .recycle = true, .device = device, .data = data};
+    return storage;
+}
+
+tt__storage *tt__storage_ref(tt__storage *storage) {
+    atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
+    return storage;
+}
+
+static bool is_own_device_memory(const tt__storage *s) { return !tt__device_is_host(s->device) && s->bytes; }
+
+void tt__storage_unref(tt__storage *storage) {
+    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (is_own_device_memory(storage))
+        storage->device->free(storage->data);
+    if (storage->recycle || storage->bytes < large_bytes)
+        tt__pool_free(storage);
+    else
+        tt__pool_discard(storage);
+}

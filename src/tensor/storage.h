@@ -1,0 +1,33 @@
+/* Storage: the bytes that tensors share, on one device. */
+#ifndef TT_TENSOR_STORAGE_H
+#define TT_TENSOR_STORAGE_H
+
+#include "tensor/device.h"
+
+#include <stdatomic.h>
+
+/* Counted by the tensors that use it, from any thread. */
+typedef struct tt__storage {
+    _Atomic int refs;
+    _Atomic uint32_t version; /* grows with each write that is not its first: records compare it */
+    bool recycle;             /* goes back to the thread's pool; else, if large, to the system */
+    size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
+    const tt_device *device;
+    void *data;
+} tt__storage;
+
+/* Memory of `bytes` on `device`, uninitialised; NULL: there is none. */
+tt__storage *tt__storage_new(const tt_device *device, size_t bytes);
+
+/* Memory of somebody else's, which must outlive it. */
+tt__storage *tt__storage_borrow(const tt_device *device, void *data);
+
+tt__storage *tt__storage_ref(tt__storage *storage);
+void tt__storage_unref(tt__storage *storage); /* NULL is allowed */
+
+/* Its bytes are about to be, or were, overwritten: what was recorded with them can't go backward any more. */
+static inline void tt__storage_touch(tt__storage *storage) {
+    atomic_fetch_add_explicit(&storage->version, 1, memory_order_relaxed);
+}
+
+#endif
