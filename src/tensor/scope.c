@@ -32,8 +32,11 @@ static _Thread_local struct {
     tt_scope *inner; /* the open one, NULL: none */
     int blocks;
     int last_id;
-    first_error error;        /* outside of scopes */
-    unsigned error_clearings; /* tt__error_clearings() when it came */
+    struct {
+        tt_status status; /* TT_OK: none */
+        unsigned clearings; /* tt__error_clearings() when it came */
+        char text[512];
+    } outside; /* of scopes, the first error */
     tt_scope at_hand[SCOPES_AT_HAND];
 } mine;
 
@@ -233,26 +236,29 @@ void tt_scope_free(tt_scope *scope) {
 
 /* ---- errors ---- */
 
-static void keep_first(first_error *e, tt_status status, const char *text, size_t size) {
+static void keep_in_scope(first_error *e, tt_status status, const char *text) {
     if (e->status)
         return;
+    size_t size = strlen(text) + 1;
     e->status = status;
     e->text = tt__pool_alloc(size);
     if (e->text)
         memcpy(e->text, text, size);
 }
 
-static void forget(first_error *e) {
-    tt__pool_free(e->text);
-    *e = (first_error){TT_OK, NULL};
+static bool has_error_outside(void) {
+    return mine.outside.status && mine.outside.clearings == tt__error_clearings();
 }
 
 /* Outside of scopes nothing ends an expression but its answer, or the program's tt_clear_error(). */
-static void keep_outside(tt_status status, const char *text, size_t size) {
-    if (mine.error.status && mine.error_clearings != tt__error_clearings())
-        forget(&mine.error);
-    keep_first(&mine.error, status, text, size);
-    mine.error_clearings = tt__error_clearings();
+static void keep_outside(tt_status status, const char *text) {
+    if (has_error_outside())
+        return;
+    mine.outside.status = status;
+    mine.outside.clearings = tt__error_clearings();
+    size_t length = strnlen(text, sizeof mine.outside.text - 1);
+    memcpy(mine.outside.text, text, length);
+    mine.outside.text[length] = '\0';
 }
 
 void *tt__tensor_fail(tt_status status, const char *format, ...) {
@@ -262,30 +268,35 @@ void *tt__tensor_fail(tt_status status, const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (mine.inner)
-        keep_first(&mine.inner->error, status, text, strlen(text) + 1);
+        keep_in_scope(&mine.inner->error, status, text);
     else
-        keep_outside(status, text, strlen(text) + 1);
+        keep_outside(status, text);
     return tt__fail_null(status, "%s", text);
 }
 
-static first_error *first_of_all(void) {
+static first_error *error_of_scopes(void) {
     for (tt_scope *s = mine.inner; s; s = s->outer)
         if (s->error.status)
             return &s->error;
-    bool outside = !mine.inner && mine.error.status && mine.error_clearings == tt__error_clearings();
-    return outside ? &mine.error : NULL;
+    return NULL;
 }
 
-tt_status tt__tensor_first_error(const char *who) {
-    first_error *e = first_of_all();
-    if (!e)
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
-    tt_status status = tt__fail(e->status, "%s", e->text ? e->text : tt_status_text(e->status));
-    forget(e);
+static tt_status take_error_outside(void) {
+    tt_status status = tt__fail(mine.outside.status, "%s", mine.outside.text);
+    mine.outside.status = TT_OK;
     return status;
 }
 
-void tt__tensor_forget_error(void) {
-    if (mine.error.status)
-        forget(&mine.error);
+tt_status tt__tensor_first_error(const char *who) {
+    first_error *e = error_of_scopes();
+    if (!e && !mine.inner && has_error_outside())
+        return take_error_outside();
+    if (!e)
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
+    tt_status status = tt__fail(e->status, "%s", e->text ? e->text : tt_status_text(e->status));
+    tt__pool_free(e->text);
+    *e = (first_error){TT_OK, NULL};
+    return status;
 }
+
+void tt__tensor_forget_error(void) { mine.outside.status = TT_OK; }
