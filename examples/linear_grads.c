@@ -39,7 +39,7 @@ int main(void) {
     model = tt_nn_linear(1, 1, .no_bias = true);
     if (!model)
         goto out;
-    weight = tt_module_parameters(model).tensors[0];
+    weight = tt_module_parameters(model)->tensors[0];
     *tt_tensor_f32(weight) = rank == 0 ? 2 : 200;
     printf("rank %d: starts with weight %g\n", rank, *tt_tensor_f32(weight));
 

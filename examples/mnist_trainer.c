@@ -261,8 +261,9 @@ static tt_status make_model(Trainer *t, const Options *o) {
     t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->momentum);
     if (!t->sgd)
         return tt_last_status();
-    t->progress.sampler_seed = (uint64_t)o->seed;
-    if (o->resume && tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress))
+    t->progress = (tt_progress)TT_PROGRESS(.sampler_seed = (uint64_t)o->seed);
+    if (o->resume && (tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress) ||
+                      tt_optimizer_set_option(t->sgd, TT_ALL_GROUPS, "lr", o->lr))) /* the flag's, not the file's */
         return tt_last_status();
     t->ddp = tt_ddp(t->model, t->world);
     return t->ddp ? TT_OK : tt_last_status();

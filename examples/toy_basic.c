@@ -27,7 +27,7 @@ static tt_tensor *toy_forward(tt_module *self, tt_tensor *x) {
 }
 
 static tt_module *toy_model(void) {
-    static const tt_module_class toy = {.name = "ToyModel", .forward = toy_forward};
+    static const tt_module_class toy = TT_MODULE_CLASS(.name = "ToyModel", .forward = toy_forward);
     tt_module *model = tt_module_new(&toy, NULL);
     if (tt_module_add_module(model, "net1", tt_nn_linear(10, 10)) ||
         tt_module_add_module(model, "relu", tt_nn_relu()) || tt_module_add_module(model, "net2", tt_nn_linear(10, 5))) {
@@ -38,14 +38,14 @@ static tt_module *toy_model(void) {
 }
 
 static void print_gradients(int rank, double loss, tt_module *model) {
-    tt_named_tensors parameters = tt_module_parameters(model);
+    const tt_named_tensors *parameters = tt_module_parameters(model);
     printf("rank %d: loss %.6f, gradients sum up to", rank, loss);
-    for (size_t p = 0; p < parameters.count; p++) {
-        tt_tensor *grad = tt_grad(parameters.tensors[p]);
+    for (int64_t p = 0; p < parameters->count; p++) {
+        tt_tensor *grad = tt_grad(parameters->tensors[p]);
         double sum = 0;
         for (int64_t i = 0; i < tt_tensor_numel(grad); i++)
             sum += tt_tensor_f32(grad)[i];
-        printf(" %s %.9g", parameters.names[p], sum);
+        printf(" %s %.9g", parameters->names[p], sum);
     }
     printf("\n");
 }

@@ -14,7 +14,7 @@ static tt_tensor *toy_forward(tt_module *self, tt_tensor *x) {
     return tt_module_forward(tt_module_child(self, "net2"), hidden);
 }
 
-static const tt_module_class toy_class = {.name = "ToyModel", .forward = toy_forward};
+static const tt_module_class toy_class = TT_MODULE_CLASS(.name = "ToyModel", .forward = toy_forward);
 
 static tt_module *toy_model(void) {
     tt_module *m = tt_module_new(&toy_class, NULL);
@@ -27,11 +27,11 @@ static tt_module *toy_model(void) {
 
 /* The sum of all parameters, to see that two models are alike. */
 static double sum(tt_module *m) {
-    tt_named_tensors p = tt_module_parameters(m);
+    const tt_named_tensors *p = tt_module_parameters(m);
     double total = 0;
-    for (size_t i = 0; i < p.count; i++)
-        for (int64_t k = 0; k < tt_tensor_numel(p.tensors[i]); k++)
-            total += (double)tt_tensor_f32(p.tensors[i])[k];
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = 0; k < tt_tensor_numel(p->tensors[i]); k++)
+            total += (double)tt_tensor_f32(p->tensors[i])[k];
     return total;
 }
 

@@ -1,8 +1,9 @@
-/* tutti/nn.h: modules: trees of named parameters with a forward function. Knows no ranks.
+/* tutti/nn.h: modules: trees of named parameters and buffers with a forward function. Knows no ranks.
  *
  * Names are PyTorch's: a parameter is "child.grandchild.weight", children of a sequential are "0", "1", ...
- * A constructor returns NULL on failure and records an error; NULL children make a parent NULL, so a model needs one check. Modules,
- * parameters and buffers live until the root is freed, whatever scope is open. One thread at a time. */
+ * A constructor returns NULL on failure and records an error; NULL children make a parent NULL, so a model needs one
+ * check. Modules, parameters and buffers live until the root is freed, whatever scope is open, and while another module
+ * wraps them. One thread at a time. */
 #ifndef TUTTI_NN_H
 #define TUTTI_NN_H
 
@@ -12,12 +13,34 @@ TT_BEGIN_DECLS
 
 typedef struct tt_module tt_module;
 
-/* A list of tensors with names. Borrowed from whoever gave it; empty (count 0) from a NULL or failed object. */
+/* ---- lists ---- */
+
+/* Tensors with names. A list that Tutti gives is borrowed from its object, and NULL, with the error recorded, if there is
+ * no memory for it; a NULL object gives NULL. Later versions may have more fields. */
 typedef struct tt_named_tensors {
-    size_t count;
+    size_t size; /* sizeof(tt_named_tensors) */
+    int64_t count;
     const char *const *names;
     tt_tensor *const *tensors;
 } tt_named_tensors;
+
+/* Modules with names; the same holds. */
+typedef struct tt_named_modules {
+    size_t size; /* sizeof(tt_named_modules) */
+    int64_t count;
+    const char *const *names;
+    tt_module *const *modules;
+} tt_named_modules;
+
+/* The tensor called `name`, NULL if there is none (no error is recorded) or the list is NULL. */
+TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char *name);
+
+/* A list of the program's own, which lives to the end of the enclosing block: TT_NAMED_TENSORS(2, names, tensors).
+ * In C++ fill the struct. */
+#ifndef __cplusplus
+#define TT_NAMED_TENSORS(count_, names_, tensors_) \
+    (&(const tt_named_tensors){sizeof(tt_named_tensors), (count_), (names_), (tensors_)})
+#endif
 
 /* ---- the layers ---- */
 
@@ -26,64 +49,216 @@ typedef struct tt_nn_linear_args {
     int64_t out_features; /* required */
     bool no_bias;
     tt_generator *generator; /* NULL = the thread's default */
+    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
     char tt_end;             /* not an option: see base.h */
 } tt_nn_linear_args;
 
-/* x (B...,in) -> (B...,out). Parameters "weight" (out,in) and "bias" (out), drawn in this order from U(-1/sqrt(in), 1/sqrt(in)), the
- * same bits as torch.nn.Linear. Errors: TT_ERR_INVALID sizes below 1. */
+/* x (B...,in) -> (B...,out). Parameters "weight" (out,in) and "bias" (out), drawn in this order from U(-1/sqrt(in),
+ * 1/sqrt(in)), the same bits as torch.nn.Linear.
+ *   tt_nn_linear(784, 512, .no_bias = true)
+ * Errors: TT_ERR_INVALID sizes below 1; TT_ERR_DTYPE another dtype. */
 TT_API tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size);
 
 /* torch.nn.ReLU; torch.nn.Flatten(start_dim=1). */
 TT_API tt_module *tt_nn_relu(void);
 TT_API tt_module *tt_nn_flatten(void);
 
-/* children[0] .. children[n-1], one after the other; owns them. On failure the children are freed too. */
-TT_API tt_module *tt_nn_sequential_from(tt_module *const *children, size_t n);
+/* A child and its name. */
+typedef struct tt_named_child {
+    const char *name;
+    tt_module *module;
+} tt_named_child;
 
-#ifndef __cplusplus
-#define tt_nn_linear(...) tt_nn_linear_with(TT_ARGS(tt_nn_linear_args, __VA_ARGS__))
-#define tt_nn_sequential(...) \
-    tt_nn_sequential_from((tt_module *[]){__VA_ARGS__}, sizeof((tt_module *[]){__VA_ARGS__}) / sizeof(tt_module *))
+typedef struct tt_nn_sequential_args {
+    tt_module *const *children;  /* required, or `named`: `count` of them, whose names become "0", "1", ... */
+    int64_t count;               /* required */
+    const tt_named_child *named; /* `count` of them */
+    char tt_end;                 /* not an option: see base.h */
+} tt_nn_sequential_args;
+
+/* Child 0 .. count-1, one after the other; owns them. On failure the children are freed too. The first child may take and
+ * the last one give several tensors; between them passes one. PyTorch: Sequential, and Sequential(OrderedDict(...)).
+ *   tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10))
+ *   tt_nn_sequential_named({"hidden", tt_nn_linear(784, 512)}, {"relu", tt_nn_relu()}, {"out", tt_nn_linear(512, 10)})
+ * Errors: that of a NULL child; TT_ERR_STATE a child that has a parent already; TT_ERR_INVALID a name that is empty, has
+ * a dot or comes twice. */
+TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
+
+#ifdef __cplusplus
+#define TT_NN_LINEAR_ARGS_INIT \
+    {}
+#define TT_NN_SEQUENTIAL_ARGS_INIT \
+    {}
+#else
+#define TT_NN_LINEAR_ARGS_INIT \
+    { 0 }
+#define TT_NN_SEQUENTIAL_ARGS_INIT \
+    { 0 }
+#define tt_nn_linear(in_features_, ...)                                                                              \
+    tt_nn_linear_with(&(tt_nn_linear_args){.in_features = (in_features_), .out_features = __VA_ARGS__, .tt_end = 0}, \
+                      offsetof(tt_nn_linear_args, tt_end))
+#define tt_nn_sequential(...)                                                                                     \
+    tt_nn_sequential_with(                                                                                        \
+        &(tt_nn_sequential_args){.children = (tt_module *[]){__VA_ARGS__},                                        \
+                                 .count = (int64_t)(sizeof((tt_module *[]){__VA_ARGS__}) / sizeof(tt_module *))}, \
+        offsetof(tt_nn_sequential_args, tt_end))
+#define tt_nn_sequential_named(...)                                                                             \
+    tt_nn_sequential_with(&(tt_nn_sequential_args){.named = (tt_named_child[]){__VA_ARGS__},                    \
+                                                   .count = (int64_t)(sizeof((tt_named_child[]){__VA_ARGS__}) / \
+                                                                      sizeof(tt_named_child))},                 \
+                          offsetof(tt_nn_sequential_args, tt_end))
 #endif
 
 /* ---- modules of one's own ---- */
 
+/* What a kind of module does. A class has `forward`, `forward_many`, both, or `wrapped`.
+ *   static const tt_module_class toy_class = TT_MODULE_CLASS(.name = "ToyModel", .forward = toy_forward); */
 typedef struct tt_module_class {
-    const char *name;                                     /* "ToyModel", for errors; borrowed for the module's life */
-    tt_tensor *(*forward)(tt_module *self, tt_tensor *x); /* required */
-    void (*destroy)(tt_module *self);                     /* optional: release tt_module_user(self) */
+    size_t size;      /* sizeof(tt_module_class): TT_MODULE_CLASS sets it */
+    const char *name; /* "ToyModel", for errors; borrowed for the module's life */
+
+    /* One tensor to one. NULL and a recorded error on failure. */
+    tt_tensor *(*forward)(tt_module *self, tt_tensor *x);
+
+    /* Several to several: set all `output_count` outputs. Inputs are never NULL. `inputs` and `outputs`: how many it
+     * takes and gives, checked before it is called; 0: any number, which it checks itself. */
+    tt_status (*forward_many)(tt_module *self, tt_tensor *const *inputs, int64_t input_count, tt_tensor **outputs,
+                              int64_t output_count);
+    int64_t inputs, outputs;
+
+    /* Optional: release what tt_module_user(self) points to. Children, parameters and buffers are still there. */
+    void (*destroy)(tt_module *self);
+
+    /* For a module that stands for another one (DistributedDataParallel): the other one, always the same, asked when the
+     * wrapper is made. Lists, state_dict and training mode are the other one's, without a prefix, and so is the forward
+     * where the class has none. The wrapper keeps the other one alive, also when tt_module_free() was called on it. */
+    tt_module *(*wrapped)(tt_module *self);
 } tt_module_class;
 
-/* An empty module of this class; `user` is handed back by tt_module_user(). */
+#ifndef __cplusplus
+#define TT_MODULE_CLASS(...) \
+    { .size = sizeof(tt_module_class), __VA_ARGS__ }
+#endif
+
+/* An empty module of this class, in training mode; the class is copied. `user` is handed back by tt_module_user().
+ * Errors: TT_ERR_INVALID a class without name, size or forward; one that wraps NULL. */
 TT_API tt_module *tt_module_new(const tt_module_class *cls, void *user);
 TT_API void *tt_module_user(const tt_module *module);
 
-/* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails with the error
- * already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
+/* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails with
+ * the error already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
 TT_API tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
-/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x stays whose it was. */
+/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x stays
+ * whose it was. A parameter of another module may be given (tied weights): it is then both's, listed once among the
+ * parameters of a tree that has both, and under both names in its state_dict. */
 TT_API tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
 
-/* Child by name, or NULL with TT_ERR_NOT_FOUND. */
-TT_API tt_module *tt_module_child(const tt_module *module, const char *name);
+typedef struct tt_module_register_buffer_args {
+    tt_module *module;   /* required */
+    const char *name;    /* required */
+    tt_tensor *buffer;   /* required: any dtype; requires no gradient */
+    bool non_persistent; /* it has no place in the state_dict */
+    char tt_end;         /* not an option: see base.h */
+} tt_module_register_buffer_args;
+
+/* Add a buffer: a tensor that belongs to the module's state but is not trained (PyTorch: register_buffer). The rest is as
+ * for a parameter.
+ *   tt_module_register_buffer(self, "running_mean", tt_zeros(TT_SHAPE(64), TT_F32)) */
+TT_API tt_status tt_module_register_buffer_with(const tt_module_register_buffer_args *args, size_t size);
+#ifdef __cplusplus
+#define TT_MODULE_REGISTER_BUFFER_ARGS_INIT \
+    {}
+#else
+#define TT_MODULE_REGISTER_BUFFER_ARGS_INIT \
+    { 0 }
+#define tt_module_register_buffer(module_, name_, ...)                                                               \
+    tt_module_register_buffer_with(                                                                                  \
+        &(tt_module_register_buffer_args){.module = (module_), .name = (name_), .buffer = __VA_ARGS__, .tt_end = 0}, \
+        offsetof(tt_module_register_buffer_args, tt_end))
+#endif
+
+/* ---- forward ---- */
+
+/* Run it on one tensor. NULL module or x gives NULL. TT_ERR_INVALID a module that takes or gives another number. */
+TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
+
+/* Run it on `input_count` tensors, for `output_count`.
+ *   tt_tensor *out[2];
+ *   tt_module_forward_many(lstm, TT_TENSORS(x, h, c), out, 2)
+ * On failure all outputs are NULL, so that an expression may go on and be checked at its end. NULL among the inputs: the
+ * scope's first error, as tt_item(). TT_ERR_INVALID says how many tensors came and how many were expected. */
+TT_API tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
+                                        tt_tensor **outputs, int64_t output_count);
+#ifndef __cplusplus
+#define TT_TENSORS(...) \
+    (tt_tensor *[]){__VA_ARGS__}, (int64_t)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *))
+#endif
+
+/* Called before each forward of the module; may put other tensors into `inputs`. PyTorch: register_forward_pre_hook. */
+typedef tt_status (*tt_forward_pre_hook)(tt_module *module, tt_tensor **inputs, int64_t input_count, void *user);
+
+/* Called after it; may put other tensors into `outputs`. PyTorch: register_forward_hook. */
+typedef tt_status (*tt_forward_hook)(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
+                                     tt_tensor **outputs, int64_t output_count, void *user);
+
+/* Hooks run in the order of registration and stay until removed or until the module is freed; `user` is borrowed. One
+ * that fails makes the forward fail, with its status. *handle (may be NULL) receives a number that no other hook of the
+ * process has, for tt_module_remove_hook(). A hook may remove hooks, itself too. */
+TT_API tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module, tt_forward_pre_hook hook,
+                                                     void *user);
+TT_API tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook, void *user);
+
+/* TT_ERR_NOT_FOUND: the module has no such hook (any more). */
+TT_API tt_status tt_module_remove_hook(tt_module *module, int64_t handle);
 
 /* ---- every module ---- */
 
-/* Run it. NULL module or x gives NULL. */
-TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
+/* The class's name; "?" for NULL. */
+TT_API const char *tt_module_class_name(const tt_module *module);
 
-/* All parameters, with dotted names: a module's own in registration order, then those of its children, as in PyTorch; valid until the tree changes or is freed. */
-TT_API tt_named_tensors tt_module_parameters(tt_module *module);
+/* Children in order of registration: how many, number i, its name (NULL if there is none), and the one of a name (NULL
+ * with TT_ERR_NOT_FOUND). Those of a wrapper are the wrapped module's. */
+TT_API int64_t tt_module_child_count(const tt_module *module);
+TT_API tt_module *tt_module_child_at(const tt_module *module, int64_t i);
+TT_API const char *tt_module_child_name(const tt_module *module, int64_t i);
+TT_API tt_module *tt_module_child(const tt_module *module, const char *name);
 
-/* What a checkpoint holds: parameters (and, later, buffers). For a wrapper such as DDP the wrapped module's, without prefix. */
-TT_API tt_named_tensors tt_module_state_dict(tt_module *module);
+/* Itself (its name is "") and all modules below, each before its children. A wrapper stands for the one it wraps. */
+TT_API const tt_named_modules *tt_module_named_modules(tt_module *module);
+
+/* All parameters, or buffers, with dotted names: a module's own in registration order, then those of its children, as in
+ * PyTorch; a tensor that has several names comes once, under its first. All lists are valid until the tree
+ * changes or is freed. */
+TT_API const tt_named_tensors *tt_module_parameters(tt_module *module);
+TT_API const tt_named_tensors *tt_module_buffers(tt_module *module);
+
+/* What a checkpoint holds: for each module its parameters, then its buffers but the non-persistent ones, then its
+ * children's; every name of a tensor that has several. */
+TT_API const tt_named_tensors *tt_module_state_dict(tt_module *module);
 
 /* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds). Strict:
- * TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs. All or nothing. */
-TT_API tt_status tt_module_load_state_dict(tt_module *module, tt_named_tensors state);
+ * TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs, TT_ERR_INVALID
+ * two entries of one tensor that differ in their values. All or nothing. */
+TT_API tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
 
-/* Free a tree from its root (a module that has a parent is ignored, with an error recorded). NULL is allowed. */
+/* Training and evaluation mode, of the whole tree below; a new module is in training mode. Only modules that behave
+ * differently ask for it, by tt_module_training(). False for NULL. */
+TT_API void tt_module_train(tt_module *module);
+TT_API void tt_module_eval(tt_module *module);
+TT_API bool tt_module_training(const tt_module *module);
+
+/* tt_requires_grad_() on every parameter: false freezes the module. PyTorch: Module.requires_grad_. */
+TT_API tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad);
+
+/* Convert floating parameters, with their gradients, and floating buffers to `dtype`, in place: the tensors stay the same
+ * objects. Convert before making optimizers and wrappers. All or nothing. Errors: TT_ERR_DTYPE not a floating type;
+ * TT_ERR_STATE a module that is wrapped, or a tensor that a recorded operator still needs or another tree shares. */
+TT_API tt_status tt_module_to(tt_module *module, tt_dtype dtype);
+
+/* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one
+ * wraps is kept until its last wrapper is freed, so the two may be freed in any order; freeing it twice meanwhile
+ * is TT_ERR_STATE. NULL is allowed. */
 TT_API void tt_module_free(tt_module *module);
 
 TT_END_DECLS

@@ -1,4 +1,4 @@
-/* tutti/parallel.h: training a module on all ranks of a group. */
+/* tutti/parallel.h: where ranks and tensors meet: collectives on tensors, and training a module on all ranks of a group. */
 #ifndef TUTTI_PARALLEL_H
 #define TUTTI_PARALLEL_H
 
@@ -8,30 +8,195 @@
 
 TT_BEGIN_DECLS
 
+/* ---- collectives on tensors
+ *
+ * What comm.h offers for buffers, for tensors of any layout and element type, with its options (.work, .timeout_ms). A
+ * tensor that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. Tensors are
+ * borrowed until the call returns, or its work is done. Nothing is recorded for backward; a backward pass sees what
+ * stands in a tensor when it runs.
+ * Errors: those of the call in comm.h; NULL as a tensor: as tt_item(); TT_ERR_SHAPE and TT_ERR_DTYPE tensors that don't
+ * fit each other, with both shapes. */
+
+typedef struct tt_tensor_all_reduce_args {
+    tt_group *group;
+    tt_tensor *x;
+    tt_reduce_op op;
+    double factor; /* this rank's, of TT_PREMUL_SUM */
+    TT_CALL_OPTIONS;
+} tt_tensor_all_reduce_args;
+
+/* x := op over all ranks, on every rank.
+ *   tt_tensor_all_reduce(group, x, TT_AVG) */
+TT_API tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size);
+
+typedef struct tt_tensor_reduce_args {
+    tt_group *group;
+    tt_tensor *x;
+    tt_reduce_op op;
+    int root;
+    double factor;
+    TT_CALL_OPTIONS;
+} tt_tensor_reduce_args;
+
+/* x on `root` := op over all ranks.
+ *   tt_tensor_reduce(group, x, TT_SUM, 0) */
+TT_API tt_status tt_tensor_reduce_with(const tt_tensor_reduce_args *args, size_t size);
+
+typedef struct tt_tensor_broadcast_args {
+    tt_group *group;
+    tt_tensor *x;
+    int root;
+    TT_CALL_OPTIONS;
+} tt_tensor_broadcast_args;
+
+/* x := rank `root`'s x.
+ *   tt_tensor_broadcast(group, x, 0) */
+TT_API tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size);
+
+typedef struct tt_tensor_gather_args {
+    tt_group *group;
+    const tt_tensor *x;
+    tt_tensor *out;
+    int root; /* of tt_tensor_gather */
+    TT_CALL_OPTIONS;
+} tt_tensor_gather_args;
+
+/* All ranks' x, one after the other, into `out`, on every rank / on `root` (elsewhere `out` may be NULL). x is
+ * (D, ...), `out` (world_size * D, ...) or (world_size, D, ...). PyTorch: all_gather_into_tensor, gather.
+ *   tt_tensor_all_gather(group, x, out)      tt_tensor_gather(group, x, out, 0) */
+TT_API tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t size);
+TT_API tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size);
+
+typedef struct tt_tensor_scatter_args {
+    tt_group *group;
+    const tt_tensor *x;
+    tt_tensor *out;
+    int root;        /* of tt_tensor_scatter */
+    tt_reduce_op op; /* of tt_tensor_reduce_scatter */
+    double factor;
+    TT_CALL_OPTIONS;
+} tt_tensor_scatter_args;
+
+/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). scatter: of the root's
+ * x (elsewhere x may be NULL). reduce_scatter: of all ranks' x, reduced. PyTorch: scatter, reduce_scatter_tensor.
+ *   tt_tensor_scatter(group, x, out, 0)      tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
+TT_API tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
+TT_API tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size);
+
+/* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a multiple
+ * of world_size. PyTorch: all_to_all_single.
+ *   tt_tensor_all_to_all(group, x, out) */
+TT_API tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size);
+
+typedef struct tt_tensor_p2p_args {
+    tt_group *group;
+    tt_tensor *x; /* only read by a send */
+    int peer;     /* of a receive also TT_ANY_SOURCE */
+    int tag;      /* >= 0 */
+    int *source;  /* receive without .work: receives the sender's rank */
+    TT_CALL_OPTIONS;
+} tt_tensor_p2p_args;
+
+/* Send x to rank `peer` / receive into it.
+ *   tt_tensor_send(group, x, 1, .tag = 7)      tt_tensor_recv(group, x, TT_ANY_SOURCE, .source = &from) */
+TT_API tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size);
+TT_API tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size);
+
+/* ---- distributed data-parallel training ---- */
+
 typedef struct tt_ddp_args {
-    tt_module *module;       /* required: borrowed; of the wrapper only tt_module_free() may follow its end */
-    tt_group *group;         /* required: borrowed; once it is destroyed the wrapper can only be freed */
-    size_t bucket_cap_bytes; /* see tt_reducer_create() */
-    char tt_end;             /* not an option: see base.h */
+    tt_module *module;         /* required: kept until the wrapper is freed */
+    tt_group *group;           /* required: borrowed; once it is destroyed the wrapper can only be freed */
+    size_t bucket_cap_bytes;   /* see tt_reducer_create() */
+    bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
+    char tt_end;               /* not an option: see base.h */
 } tt_ddp_args;
 
-/* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters. From then on every tt_backward() through
- * the wrapper averages the gradients of all parameters over the ranks before it returns, overlapped with the backward pass; every rank gets bitwise
- * the same. All ranks must run the same number of backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
+/* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters and buffers. From
+ * then on every tt_backward() through the wrapper averages the gradients of all parameters over the ranks before it
+ * returns, overlapped with the backward pass; every rank gets bitwise the same. All ranks must run the same number of
+ * backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
  *   tt_ddp(model, world)
- * Gradients (tt_grad) become views into the reducer's buckets. tt_module_parameters() and tt_module_state_dict() of the wrapper are the
- * wrapped module's, without a prefix.
- * NULL on failure: TT_ERR_MISMATCH names the first parameter whose name or shape differs, and the rank; TT_ERR_INVALID no parameter; and those of
- * a collective; TT_ERR_STATE the module, or a part of it, is wrapped already. A parameter that takes no part in a backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
+ * Gradients (tt_grad) become views into the reducer's buckets. The lists and the state_dict of the wrapper are the wrapped
+ * module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training mode that is
+ * recorded (that too is collective); evaluating, in evaluation mode or with TT_NO_GRAD, takes no part in it.
+ * NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
+ * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or a
+ * part of it, is wrapped already; and those of a collective. A parameter that takes no part in a backward pass makes
+ * tt_backward() fail with TT_ERR_STATE, naming it. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
-#ifndef __cplusplus
-#define tt_ddp(...) tt_ddp_with(TT_ARGS(tt_ddp_args, __VA_ARGS__))
-#endif
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */
 TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 
-/* tt_module_free(ddp) ends the wrapper, not the module. Collective as tt_reducer_free() is. */
+/* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
+ * tt_reducer_free() is. */
+
+#ifdef __cplusplus
+#define TT_TENSOR_ALL_REDUCE_ARGS_INIT \
+    {}
+#define TT_TENSOR_REDUCE_ARGS_INIT \
+    {}
+#define TT_TENSOR_BROADCAST_ARGS_INIT \
+    {}
+#define TT_TENSOR_GATHER_ARGS_INIT \
+    {}
+#define TT_TENSOR_SCATTER_ARGS_INIT \
+    {}
+#define TT_TENSOR_P2P_ARGS_INIT \
+    {}
+#define TT_DDP_ARGS_INIT \
+    {}
+#else
+#define TT_TENSOR_ALL_REDUCE_ARGS_INIT \
+    { 0 }
+#define TT_TENSOR_REDUCE_ARGS_INIT \
+    { 0 }
+#define TT_TENSOR_BROADCAST_ARGS_INIT \
+    { 0 }
+#define TT_TENSOR_GATHER_ARGS_INIT \
+    { 0 }
+#define TT_TENSOR_SCATTER_ARGS_INIT \
+    { 0 }
+#define TT_TENSOR_P2P_ARGS_INIT \
+    { 0 }
+#define TT_DDP_ARGS_INIT \
+    { 0 }
+
+#define tt_ddp(module_, ...) \
+    tt_ddp_with(&(tt_ddp_args){.module = (module_), .group = __VA_ARGS__, .tt_end = 0}, offsetof(tt_ddp_args, tt_end))
+
+/* The call site, and where the options end. */
+#define TT__TENSOR_CALL(type, ...) \
+    &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
+
+#define tt_tensor_all_reduce(group_, x_, ...) \
+    tt_tensor_all_reduce_with(                \
+        TT__TENSOR_CALL(tt_tensor_all_reduce_args, .group = (group_), .x = (x_), .op = __VA_ARGS__))
+#define tt_tensor_reduce(group_, x_, op_, ...) \
+    tt_tensor_reduce_with(                     \
+        TT__TENSOR_CALL(tt_tensor_reduce_args, .group = (group_), .x = (x_), .op = (op_), .root = __VA_ARGS__))
+#define tt_tensor_broadcast(group_, x_, ...) \
+    tt_tensor_broadcast_with(                \
+        TT__TENSOR_CALL(tt_tensor_broadcast_args, .group = (group_), .x = (x_), .root = __VA_ARGS__))
+#define tt_tensor_all_gather(group_, x_, ...) \
+    tt_tensor_all_gather_with(TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
+#define tt_tensor_gather(group_, x_, out_, ...) \
+    tt_tensor_gather_with(                      \
+        TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
+#define tt_tensor_scatter(group_, x_, out_, ...) \
+    tt_tensor_scatter_with(                      \
+        TT__TENSOR_CALL(tt_tensor_scatter_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
+#define tt_tensor_reduce_scatter(group_, x_, out_, ...) \
+    tt_tensor_reduce_scatter_with(                      \
+        TT__TENSOR_CALL(tt_tensor_scatter_args, .group = (group_), .x = (x_), .out = (out_), .op = __VA_ARGS__))
+#define tt_tensor_all_to_all(group_, x_, ...) \
+    tt_tensor_all_to_all_with(TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
+#define tt_tensor_send(group_, x_, ...) \
+    tt_tensor_send_with(TT__TENSOR_CALL(tt_tensor_p2p_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
+#define tt_tensor_recv(group_, x_, ...) \
+    tt_tensor_recv_with(TT__TENSOR_CALL(tt_tensor_p2p_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
+#endif
 
 TT_END_DECLS
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/kept_error.h"
+#include "base/error.h"
 #include "base/parse.h"
 #include "checkpoint/safetensors.h"
 
@@ -20,6 +20,7 @@ typedef struct list {
     const char **names;
     tt_tensor **tensors;
     char **made;
+    tt_named_tensors view;
 } list;
 
 static void list_free(list *l) {
@@ -47,8 +48,9 @@ static void list_add(list *l, const char *name, tt_tensor *tensor) {
     l->tensors[l->count++] = tensor;
 }
 
-static tt_named_tensors list_view(const list *l) {
-    return (tt_named_tensors){.count = l->count, .names = l->names, .tensors = l->tensors};
+static const tt_named_tensors *list_view(list *l) {
+    l->view = (tt_named_tensors){sizeof l->view, (int64_t)l->count, l->names, l->tensors};
+    return &l->view;
 }
 
 static bool is_optimizers(const char *name) { return strncmp(name, OPTIMIZER, strlen(OPTIMIZER)) == 0; }
@@ -64,34 +66,42 @@ static tt_status list_add_optimizers(list *l, const char *name, tt_tensor *tenso
     return TT_OK;
 }
 
-static tt_status collect(list *l, tt_named_tensors model, tt_named_tensors optimizer) {
-    for (size_t i = 0; i < model.count; i++) {
-        if (is_optimizers(model.names[i]))
+static tt_status collect(list *l, const tt_named_tensors *model, const tt_named_tensors *optimizer) {
+    for (int64_t i = 0; i < model->count; i++) {
+        if (is_optimizers(model->names[i]))
             return tt__fail(TT_ERR_INVALID, "the model's \"%s\" can't be told from the optimizer's entries: rename it",
-                            model.names[i]);
-        list_add(l, model.names[i], model.tensors[i]);
+                            model->names[i]);
+        list_add(l, model->names[i], model->tensors[i]);
     }
-    for (size_t i = 0; i < optimizer.count; i++)
-        TT__TRY(list_add_optimizers(l, optimizer.names[i], optimizer.tensors[i]));
+    for (int64_t i = 0; i < optimizer->count; i++)
+        TT__TRY(list_add_optimizers(l, optimizer->names[i], optimizer->tensors[i]));
     return TT_OK;
 }
 
-/* All entries of model and optimizer (may be NULL). An empty list may mean that there was no memory for it. */
+/* All entries of model and optimizer (may be NULL). */
 static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
-    tt_named_tensors of_model = tt_module_state_dict(model), of_optimizer = {0};
-    if (optimizer)
-        of_optimizer = tt_optimizer_state_dict(optimizer);
-    TT__TRY(tt_last_status());
-    tt__error_restore(&kept);
-    TT__TRY(list_make(l, of_model.count + of_optimizer.count));
+    const tt_named_tensors *of_model = tt_module_state_dict(model);
+    const tt_named_tensors *of_optimizer =
+        optimizer ? tt_optimizer_state_dict(optimizer) : TT_NAMED_TENSORS(0, NULL, NULL);
+    if (!of_model || !of_optimizer)
+        return tt_last_status();
+    TT__TRY(list_make(l, (size_t)(of_model->count + of_optimizer->count)));
     return collect(l, of_model, of_optimizer);
+}
+
+/* NULL is allowed. */
+static tt_status check_progress(const char *who, const tt_progress *progress) {
+    if (progress && progress->size < sizeof *progress)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected a progress made by TT_PROGRESS or TT_PROGRESS_INIT, got one of size %zu", who,
+                        progress->size);
+    return TT_OK;
 }
 
 tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer, const tt_progress *progress) {
     if (!path || !model)
         return tt__fail(TT_ERR_INVALID, "tt_checkpoint_save: `%s` is NULL", path ? "model" : "path");
+    TT__TRY(check_progress("tt_checkpoint_save", progress));
     char epoch[24], seed[24];
     tt_metadata metadata[] = {{EPOCH, epoch}, {SAMPLER_SEED, seed}};
     if (progress) {
@@ -120,7 +130,7 @@ static tt_status parse_u64(const char *what, const char *text, uint64_t *value) 
 }
 
 static tt_status read_progress(const tt_safetensors *file, tt_progress *progress) {
-    *progress = (tt_progress){0};
+    *progress = (tt_progress)TT_PROGRESS_INIT;
     const char *epoch = tt_safetensors_metadata(file, EPOCH), *seed = tt_safetensors_metadata(file, SAMPLER_SEED);
     if ((epoch && tt__parse_i64(EPOCH, epoch, 0, INT64_MAX, &progress->epoch)) ||
         (seed && parse_u64(SAMPLER_SEED, seed, &progress->sampler_seed)))
@@ -129,21 +139,22 @@ static tt_status read_progress(const tt_safetensors *file, tt_progress *progress
 }
 
 /* Copies of the model's tensors, so that a failure after they were loaded can be undone. */
-static tt_status backup_make(list *copies, tt_named_tensors of) {
-    TT__TRY(list_make(copies, of.count));
-    for (size_t i = 0; i < of.count; i++) {
-        tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(of.tensors[i]), tt_tensor_dtype(of.tensors[i])));
+static tt_status backup_make(list *copies, const tt_named_tensors *of) {
+    TT__TRY(list_make(copies, (size_t)of->count));
+    for (int64_t i = 0; i < of->count; i++) {
+        tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(of->tensors[i]), tt_tensor_dtype(of->tensors[i])));
         if (!copy)
             return tt_last_status();
-        list_add(copies, of.names[i], copy);
-        TT__TRY(tt_copy(copy, of.tensors[i]));
+        list_add(copies, of->names[i], copy);
+        TT__TRY(tt_copy(copy, of->tensors[i]));
     }
     return TT_OK;
 }
 
-static void backup_restore(const list *copies, tt_named_tensors to) {
+/* Copying back what was copied from there can't fail. */
+static void backup_restore(const list *copies, const tt_named_tensors *to) {
     for (size_t i = 0; i < copies->count; i++)
-        tt_copy(to.tensors[i], copies->tensors[i]);
+        (void)!tt_copy(to->tensors[i], copies->tensors[i]);
 }
 
 static void backup_free(list *copies) {
@@ -152,10 +163,10 @@ static void backup_free(list *copies) {
     list_free(copies);
 }
 
-static tt_status load_both(tt_module *model, const list *of_model, tt_optimizer *optimizer, const list *of_optimizer) {
-    tt_named_tensors current = tt_module_state_dict(model);
+static tt_status load_both(tt_module *model, list *of_model, tt_optimizer *optimizer, list *of_optimizer) {
+    const tt_named_tensors *current = tt_module_state_dict(model);
     list before = {0};
-    tt_status status = backup_make(&before, current);
+    tt_status status = current ? backup_make(&before, current) : tt_last_status();
     if (!status)
         status = tt_module_load_state_dict(model, list_view(of_model));
     if (!status) {
@@ -171,15 +182,15 @@ static tt_status load_into(const tt_safetensors *file, tt_module *model, tt_opti
                            tt_progress *progress) {
     tt_progress stand;
     TT__TRY(read_progress(file, &stand));
-    tt_named_tensors all = tt_safetensors_tensors(file);
+    const tt_named_tensors *all = tt_safetensors_tensors(file);
     list of_model = {0}, of_optimizer = {0};
-    tt_status status = list_make(&of_model, all.count);
+    tt_status status = list_make(&of_model, (size_t)all->count);
     if (!status)
-        status = list_make(&of_optimizer, all.count);
-    for (size_t i = 0; i < all.count && !status; i++) {
-        bool optimizers = is_optimizers(all.names[i]);
-        list_add(optimizers ? &of_optimizer : &of_model, all.names[i] + (optimizers ? strlen(OPTIMIZER) : 0),
-                 all.tensors[i]);
+        status = list_make(&of_optimizer, (size_t)all->count);
+    for (int64_t i = 0; i < all->count && !status; i++) {
+        bool optimizers = is_optimizers(all->names[i]);
+        list_add(optimizers ? &of_optimizer : &of_model, all->names[i] + (optimizers ? strlen(OPTIMIZER) : 0),
+                 all->tensors[i]);
     }
     if (!status && optimizer)
         status = load_both(model, &of_model, optimizer, &of_optimizer);
@@ -187,14 +198,17 @@ static tt_status load_into(const tt_safetensors *file, tt_module *model, tt_opti
         status = tt_module_load_state_dict(model, list_view(&of_model));
     list_free(&of_model);
     list_free(&of_optimizer);
-    if (!status && progress)
-        *progress = stand;
+    if (!status && progress) {
+        progress->epoch = stand.epoch;
+        progress->sampler_seed = stand.sampler_seed;
+    }
     return status;
 }
 
 tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer, tt_progress *progress) {
     if (!path || !model)
         return tt__fail(TT_ERR_INVALID, "tt_checkpoint_load: `%s` is NULL", path ? "model" : "path");
+    TT__TRY(check_progress("tt_checkpoint_load", progress));
     tt_safetensors *file;
     TT__TRY(tt_safetensors_load(&file, path));
     tt_status status = load_into(file, model, optimizer, progress);

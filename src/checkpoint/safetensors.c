@@ -39,10 +39,7 @@ tt__printable tt__safetensors_printable(const char *text) {
     return p;
 }
 
-tt_named_tensors tt_safetensors_tensors(const tt_safetensors *file) {
-    return file ? (tt_named_tensors){.count = file->count, .names = file->names, .tensors = file->tensors}
-                : (tt_named_tensors){.count = 0};
-}
+const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file) { return file ? &file->list : NULL; }
 
 const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key) {
     if (!file || !key)

@@ -33,6 +33,7 @@ struct tt_safetensors {
     size_t count;
     const char **names;
     tt_tensor **tensors;
+    tt_named_tensors list; /* of them, for the caller */
 };
 
 /* `text` for an error message: at most 100 bytes, control characters replaced; names come from files that anyone may have written. */

@@ -318,6 +318,7 @@ static tt_status read_source(tt_safetensors **out, const source *src) {
         tt_safetensors_free(file);
         return status;
     }
+    file->list = (tt_named_tensors){sizeof file->list, (int64_t)file->count, file->names, file->tensors};
     *out = file;
     return TT_OK;
 }

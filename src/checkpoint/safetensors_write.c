@@ -150,31 +150,48 @@ static tt_status write_file(const char *path, const char *header, size_t header_
     return status;
 }
 
-static tt_status collect_items(const char *path, tt_named_tensors tensors, item *items) {
-    for (size_t i = 0; i < tensors.count; i++) {
-        items[i] = (item){.name = tensors.names[i], .tensor = tensors.tensors[i]};
+static tt_status collect_items(const char *path, const tt_named_tensors *tensors, item *items) {
+    for (int64_t i = 0; i < tensors->count; i++) {
+        items[i] = (item){.name = tensors->names[i], .tensor = tensors->tensors[i]};
         TT__TRY(check_text(path, "tensor name", items[i].name));
         if (!items[i].tensor)
             return tt__fail(TT_ERR_INVALID, "%s: \"%s\" has no tensor, but NULL", path, items[i].name);
     }
-    if (tensors.count > 0)
-        qsort(items, tensors.count, sizeof *items, in_file_order);
+    if (tensors->count > 0)
+        qsort(items, (size_t)tensors->count, sizeof *items, in_file_order);
     return TT_OK;
 }
 
-tt_status tt_safetensors_save(const char *path, tt_named_tensors tensors, const tt_metadata *metadata, size_t n) {
-    if (!path || (n > 0 && !metadata))
-        return tt__fail(TT_ERR_INVALID, "tt_safetensors_save: `%s` is NULL", path ? "metadata" : "path");
-    item *items = calloc(tensors.count ? tensors.count : 1, sizeof *items);
+/* A list and metadata as they should be. */
+static tt_status check_arguments(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,
+                                 int64_t n) {
+    if (!path || !tensors || (n > 0 && !metadata))
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_save: `%s` is NULL",
+                        !path      ? "path"
+                        : !tensors ? "tensors"
+                                   : "metadata");
+    if (n < 0 || tensors->count < 0 || tensors->size < offsetof(tt_named_tensors, tensors) + sizeof tensors->tensors)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected counts of at least 0 and a list made by TT_NAMED_TENSORS, got %lld "
+                        "tensors, %lld pairs and a list of size %zu",
+                        path, (long long)tensors->count, (long long)n, tensors->size);
+    return TT_OK;
+}
+
+tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,
+                              int64_t n) {
+    TT__TRY(check_arguments(path, tensors, metadata, n));
+    size_t count = (size_t)tensors->count;
+    item *items = calloc(count ? count : 1, sizeof *items);
     if (!items)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to list %zu tensors", path, tensors.count);
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to list %zu tensors", path, count);
     char *header = NULL;
     size_t header_size = 0;
     tt_status status = collect_items(path, tensors, items);
     if (!status)
-        status = make_header(path, items, tensors.count, metadata, n, &header, &header_size);
+        status = make_header(path, items, count, metadata, (size_t)n, &header, &header_size);
     if (!status)
-        status = write_file(path, header, header_size, items, tensors.count);
+        status = write_file(path, header, header_size, items, count);
     free(header);
     free(items);
     return status;

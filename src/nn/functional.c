@@ -1,22 +1,22 @@
 /* Modules without parameters: an operator each. */
 #include <tutti/nn.h>
 
-static tt_tensor *relu(tt_module *self, tt_tensor *x) {
+static tt_tensor *relu_forward(tt_module *self, tt_tensor *x) {
     (void)self;
     return tt_relu(x);
 }
 
-static tt_tensor *flatten(tt_module *self, tt_tensor *x) {
+static tt_tensor *flatten_forward(tt_module *self, tt_tensor *x) {
     (void)self;
     return tt_flatten(x, 1);
 }
 
 tt_module *tt_nn_relu(void) {
-    static const tt_module_class cls = {.name = "ReLU", .forward = relu};
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "ReLU", .forward = relu_forward);
     return tt_module_new(&cls, NULL);
 }
 
 tt_module *tt_nn_flatten(void) {
-    static const tt_module_class cls = {.name = "Flatten", .forward = flatten};
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Flatten", .forward = flatten_forward);
     return tt_module_new(&cls, NULL);
 }

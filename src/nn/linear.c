@@ -11,22 +11,23 @@ typedef struct linear {
     tt_tensor *weight, *bias; /* borrowed from the module */
 } linear;
 
-static tt_tensor *forward(tt_module *self, tt_tensor *x) {
+static tt_tensor *linear_forward(tt_module *self, tt_tensor *x) {
     const linear *l = tt_module_user(self);
     return tt_linear(x, l->weight, l->bias);
 }
 
-static void destroy(tt_module *self) { free(tt_module_user(self)); }
+static void linear_destroy(tt_module *self) { free(tt_module_user(self)); }
 
-static const tt_module_class linear_class = {.name = "Linear", .forward = forward, .destroy = destroy};
+static const tt_module_class linear_class =
+    TT_MODULE_CLASS(.name = "Linear", .forward = linear_forward, .destroy = linear_destroy);
 
 /* A parameter with the given shape, drawn and registered; NULL on failure. */
 static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
-                            tt_generator *generator) {
-    tt_tensor *x = tt__tensor_new("tt_nn_linear", shape, TT_F32);
+                            const tt_nn_linear_args *a) {
+    tt_tensor *x = tt__tensor_new("tt_nn_linear", shape, a->dtype);
     if (!x)
         return NULL;
-    if (tt_uniform_(x, -bound, bound, generator) || tt_module_register_parameter(module, name, x)) {
+    if (tt_uniform_(x, -bound, bound, a->generator) || tt_module_register_parameter(module, name, x)) {
         if (x->owner == TT__OWNER_CALLER)
             tt_tensor_free(x);
         return NULL;
@@ -34,23 +35,39 @@ static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape,
     return x;
 }
 
+/* The bound of torch.nn.Linear's weights, in its steps: kaiming_uniform_(a = sqrt(5)). It is 1 / sqrt(in) but for the
+ * rounding, which shows in f64. */
+static double weight_bound(double in_features) {
+    double a = sqrt(5), gain = sqrt(2 / (1 + a * a));
+    return sqrt(3) * (gain / sqrt(in_features));
+}
+
+static tt_status check(const tt_nn_linear_args *a) {
+    if (a->in_features < 1 || a->out_features < 1)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",
+                        (long long)a->in_features, (long long)a->out_features);
+    if (a->dtype != TT_F32 && a->dtype != TT_F64)
+        return tt__fail(TT_ERR_DTYPE, "tt_nn_linear: expected dtype f32 or f64, got %s; tt_module_to() converts",
+                        tt_dtype_name(a->dtype));
+    return TT_OK;
+}
+
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
     tt_nn_linear_args a;
     TT__ARGS_COPY(a, args, size);
-    if (a.in_features < 1 || a.out_features < 1)
-        return tt__fail_null(TT_ERR_INVALID,
-                             "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",
-                             (long long)a.in_features, (long long)a.out_features);
+    if (check(&a))
+        return NULL;
     linear *l = calloc(1, sizeof *l);
     tt_module *module = l ? tt_module_new(&linear_class, l) : NULL;
     if (!module) {
         free(l);
         return tt__fail_null(TT_ERR_MEMORY, "tt_nn_linear: no memory for a module");
     }
-    double bound = 1 / sqrt((double)a.in_features);
-    l->weight = add_drawn(module, "weight", TT_SHAPE(a.out_features, a.in_features), bound, a.generator);
+    double in = (double)a.in_features;
+    l->weight = add_drawn(module, "weight", TT_SHAPE(a.out_features, a.in_features), weight_bound(in), &a);
     if (l->weight && !a.no_bias)
-        l->bias = add_drawn(module, "bias", TT_SHAPE(a.out_features), bound, a.generator);
+        l->bias = add_drawn(module, "bias", TT_SHAPE(a.out_features), 1 / sqrt(in), &a);
     if (!l->weight || (!l->bias && !a.no_bias)) {
         tt_module_free(module);
         return NULL;

@@ -1,97 +1,104 @@
-/* The tree: modules, their children and parameters, and the lists of names made from it. */
+/* The tree: modules, their children, parameters and buffers. */
 #include "nn/module.h"
 
+#include "base/args.h"
 #include "base/error.h"
-#include "tensor/tensor.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct child {
-    char *name;
-    tt_module *module;
-} child;
-
-typedef struct parameter {
-    char *name;
-    tt_tensor *tensor;
-} parameter;
-
-struct tt_module {
-    const tt_module_class *cls;
-    void *user;
-    tt_module *parent;
-    tt_module *wrapped; /* borrowed; NULL: no wrapper */
-    child *children;
-    size_t child_count;
-    parameter *parameters;
-    size_t parameter_count;
-    /* All parameters of the tree below, made when asked for; dropped, up to the root, when the tree changes. */
-    bool listed;
-    size_t list_count;
-    char **list_names;
-    tt_tensor **list_tensors;
-};
+/* Who holds registered tensors, for errors of tensors; its address tells those of modules. */
+static const char holder[] = "a module";
 
 /* ---- making and freeing ---- */
 
+static tt_status check_class(const tt_module_class *cls) {
+    if (!cls || cls->size < offsetof(tt_module_class, forward) + sizeof cls->forward)
+        return tt__fail(TT_ERR_INVALID, "tt_module_new: expected a class made by TT_MODULE_CLASS(...), got %s",
+                        cls ? "one whose size is not set" : "NULL");
+    tt_module_class known;
+    TT__ARGS_COPY(known, cls, cls->size);
+    if (!known.name || (!known.forward && !known.forward_many && !known.wrapped))
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_module_new: expected a class with a name and a forward function, got \"%s\"",
+                        known.name ? known.name : "NULL");
+    return TT_OK;
+}
+
+static tt_status wrap(tt_module *module) {
+    tt_module *inner = module->cls.wrapped(module);
+    if (!inner)
+        return tt__fail(TT_ERR_INVALID, "tt_module_new: a %s needs a module to wrap, got NULL", module->cls.name);
+    module->wrapped = inner;
+    module->training = inner->training;
+    module->next_wrapper = inner->wrappers;
+    inner->wrappers = module;
+    inner->refs++;
+    return TT_OK;
+}
+
 tt_module *tt_module_new(const tt_module_class *cls, void *user) {
-    if (!cls || !cls->forward)
-        return tt__fail_null(TT_ERR_INVALID, "tt_module_new: expected a class with a forward function");
+    if (check_class(cls))
+        return NULL;
     tt_module *module = calloc(1, sizeof *module);
     if (!module)
         return tt__fail_null(TT_ERR_MEMORY, "tt_module_new: no memory for a %s", cls->name);
-    module->cls = cls;
+    TT__ARGS_COPY(module->cls, cls, cls->size);
+    module->identity = cls;
     module->user = user;
+    module->refs = 1;
+    module->training = true;
+    if (module->cls.wrapped && wrap(module)) {
+        free(module);
+        return NULL;
+    }
     return module;
 }
 
-tt_module *tt__module_wrapper(const tt_module_class *cls, void *user, tt_module *inner) {
-    tt_module *module = tt_module_new(cls, user);
-    if (module)
-        module->wrapped = inner;
-    return module;
+tt_module *tt__module_unwrapped(const tt_module *module) {
+    while (module && module->wrapped)
+        module = module->wrapped;
+    return (tt_module *)(uintptr_t)module;
 }
 
-tt_module *tt__module_wrapped(const tt_module *module) { return module ? module->wrapped : NULL; }
+const tt_module_class *tt__module_class(const tt_module *module) { return module ? module->identity : NULL; }
 
-const tt_module_class *tt__module_class(const tt_module *module) { return module ? module->cls : NULL; }
-
-bool tt__module_has_parent(const tt_module *module) { return module && module->parent; }
+const char *tt_module_class_name(const tt_module *module) { return module ? module->cls.name : "?"; }
 
 void *tt_module_user(const tt_module *module) { return module ? module->user : NULL; }
 
-static void drop_list(tt_module *module) {
-    for (size_t i = 0; i < module->list_count; i++)
-        free(module->list_names[i]);
-    free(module->list_names);
-    free(module->list_tensors);
-    module->list_names = NULL;
-    module->list_tensors = NULL;
-    module->list_count = 0;
-    module->listed = false;
+static void module_unref(tt_module *module);
+
+static void unwrap(tt_module *module) {
+    tt_module **at = &module->wrapped->wrappers;
+    while (*at != module)
+        at = &(*at)->next_wrapper;
+    *at = module->next_wrapper;
+    module_unref(module->wrapped);
 }
 
-static void tree_changed(tt_module *module) {
-    for (; module; module = module->parent)
-        drop_list(module);
-}
-
-static void free_tree(tt_module *module) {
-    if (module->cls->destroy)
-        module->cls->destroy(module);
-    drop_list(module);
+static void module_unref(tt_module *module) {
+    if (--module->refs > 0)
+        return;
+    if (module->cls.destroy)
+        module->cls.destroy(module);
+    tt__module_drop_lists(module);
+    if (module->wrapped)
+        unwrap(module);
     for (size_t i = 0; i < module->child_count; i++) {
-        free_tree(module->children[i].module);
+        tt_module *child = module->children[i].module;
+        child->parent = NULL;
+        child->freed = true;
+        module_unref(child);
         free(module->children[i].name);
     }
-    for (size_t i = 0; i < module->parameter_count; i++) {
-        tt__tensor_disown(module->parameters[i].tensor);
-        free(module->parameters[i].name);
+    for (size_t i = 0; i < module->tensor_count; i++) {
+        tt__tensor_unref(module->tensors[i].tensor);
+        free(module->tensors[i].name);
     }
     free(module->children);
-    free(module->parameters);
+    free(module->tensors);
+    free(module->hooks);
     free(module);
 }
 
@@ -99,21 +106,41 @@ void tt_module_free(tt_module *module) {
     if (!module)
         return;
     if (module->parent) {
-        tt__fail(TT_ERR_STATE, "tt_module_free: this %s belongs to a %s; free the root", module->cls->name,
-                 module->parent->cls->name);
+        tt__fail(TT_ERR_STATE, "tt_module_free: this %s belongs to a %s; free the root", module->cls.name,
+                 module->parent->cls.name);
         return;
     }
-    free_tree(module);
+    if (module->freed) {
+        tt__fail(TT_ERR_STATE,
+                 "tt_module_free: this %s was freed already; a %s that wraps it keeps it until it is freed",
+                 module->cls.name, module->wrappers->cls.name);
+        return;
+    }
+    module->freed = true;
+    module_unref(module);
 }
 
 /* ---- the tree ---- */
+
+tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user) {
+    TT__TRY(visit(module, user));
+    if (module->wrapped)
+        TT__TRY(tt__module_walk(module->wrapped, visit, user));
+    for (size_t i = 0; i < module->child_count; i++)
+        TT__TRY(tt__module_walk(module->children[i].module, visit, user));
+    return TT_OK;
+}
+
+static tt_status is_it(tt_module *module, void *user) { return module == user ? TT_ERR_STATE : TT_OK; }
+
+static bool tree_contains(tt_module *root, tt_module *module) { return tt__module_walk(root, is_it, module); }
 
 static bool name_taken(const tt_module *module, const char *name) {
     for (size_t i = 0; i < module->child_count; i++)
         if (!strcmp(module->children[i].name, name))
             return true;
-    for (size_t i = 0; i < module->parameter_count; i++)
-        if (!strcmp(module->parameters[i].name, name))
+    for (size_t i = 0; i < module->tensor_count; i++)
+        if (!strcmp(module->tensors[i].name, name))
             return true;
     return false;
 }
@@ -123,142 +150,143 @@ static tt_status check_name(const char *who, const tt_module *module, const char
         return tt__fail(TT_ERR_INVALID, "%s: expected a name without dots, got \"%s\"", who, name ? name : "NULL");
     if (module->wrapped)
         return tt__fail(TT_ERR_STATE, "%s: a %s only wraps another module; add \"%s\" to that one", who,
-                        module->cls->name, name);
+                        module->cls.name, name);
     if (name_taken(module, name))
-        return tt__fail(TT_ERR_INVALID, "%s: this %s has a \"%s\" already", who, module->cls->name, name);
+        return tt__fail(TT_ERR_INVALID, "%s: this %s has a \"%s\" already", who, module->cls.name, name);
     return TT_OK;
 }
 
-/* One more entry of `size` bytes in an array of `count`; NULL if memory is out (the array stays). */
-static void *grown(void *array, size_t count, size_t size) { return reallocarray(array, count + 1, size); }
-
 static tt_status add_child(tt_module *parent, const char *name, tt_module *module) {
+    static const char who[] = "tt_module_add_module";
     if (!parent)
-        return tt__fail(TT_ERR_INVALID, "tt_module_add_module: the parent of \"%s\" is NULL", name ? name : "");
-    TT__TRY(check_name("tt_module_add_module", parent, name));
-    child *children = grown(parent->children, parent->child_count, sizeof *children);
+        return tt__fail(TT_ERR_INVALID, "%s: the parent of \"%s\" is NULL", who, name ? name : "");
+    TT__TRY(check_name(who, parent, name));
+    tt__module_child *children = reallocarray(parent->children, parent->child_count + 1, sizeof *children);
     char *copy = strdup(name);
     if (children)
         parent->children = children;
     if (!children || !copy) {
         free(copy);
-        return tt__fail(TT_ERR_MEMORY, "tt_module_add_module: no memory for \"%s\"", name);
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, name);
     }
-    children[parent->child_count++] = (child){copy, module};
+    children[parent->child_count++] = (tt__module_child){copy, module};
     module->parent = parent;
-    tree_changed(parent);
+    tt__module_changed(parent);
     return TT_OK;
 }
 
 tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *module) {
+    static const char who[] = "tt_module_add_module";
     if (!module)
         return tt_last_status() ? tt_last_status()
-                                : tt__fail(TT_ERR_INVALID, "tt_module_add_module: \"%s\" is NULL", name ? name : "");
-    for (const tt_module *up = parent; up; up = up->parent)
-        if (up == module)
-            return tt__fail(TT_ERR_INVALID, "tt_module_add_module: a %s cannot be inside itself", module->cls->name);
-    if (module->parent)
-        return tt__fail(TT_ERR_STATE, "tt_module_add_module: \"%s\" belongs to a %s already", name ? name : "",
-                        module->parent->cls->name);
+                                : tt__fail(TT_ERR_INVALID, "%s: \"%s\" is NULL", who, name ? name : "");
+    if (parent && tree_contains(module, parent))
+        return tt__fail(TT_ERR_INVALID, "%s: a %s cannot be inside itself", who, module->cls.name);
+    if (module->parent || module->freed)
+        return tt__fail(TT_ERR_STATE, "%s: \"%s\" %s%s already", who, name ? name : "",
+                        module->freed ? "was freed" : "belongs to a ", module->freed ? "" : module->parent->cls.name);
     tt_status status = add_child(parent, name, module);
-    if (status)
-        free_tree(module);
+    if (status) {
+        module->freed = true;
+        module_unref(module);
+    }
     return status;
 }
 
-tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x) {
-    static const char who[] = "tt_module_register_parameter";
+/* ---- parameters and buffers ---- */
+
+/* Does a module, this or another one, hold the tensor? */
+static bool is_held(const tt_tensor *x) { return x->owner == TT__OWNER_HOLDER && x->holder == holder; }
+
+/* One reference for the new entry: that of the tensor's owner, or, where a module holds the tensor already, a new one. */
+static tt_status hold(const tt__module_tensor *entry) {
+    if (is_held(entry->tensor)) {
+        tt__tensor_ref(entry->tensor);
+        return TT_OK;
+    }
+    if (!entry->is_buffer && !tt_requires_grad_(entry->tensor, true))
+        return tt_last_status();
+    return tt__tensor_adopt(entry->tensor, holder);
+}
+
+static tt_status add_tensor(const char *who, tt_module *module, const tt__module_tensor *entry) {
+    tt__module_tensor *tensors = reallocarray(module->tensors, module->tensor_count + 1, sizeof *tensors);
+    if (tensors)
+        module->tensors = tensors;
+    char *copy = strdup(entry->name);
+    if (!tensors || !copy) {
+        free(copy);
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, entry->name);
+    }
+    if (hold(entry)) {
+        free(copy);
+        return tt__fail_prefix("%s \"%s\"", who, entry->name);
+    }
+    tensors[module->tensor_count] = *entry;
+    tensors[module->tensor_count++].name = copy;
+    tt__module_changed(module);
+    return TT_OK;
+}
+
+static tt_status check_tensor(const char *who, const tt_module *module, const char *name, const tt_tensor *x) {
     if (!x)
         return tt__tensor_first_error(who);
     if (!module)
         return tt__fail(TT_ERR_INVALID, "%s: the module of \"%s\" is NULL", who, name ? name : "");
-    TT__TRY(check_name(who, module, name));
-    if (!tt__is_float(x->dtype))
+    return check_name(who, module, name);
+}
+
+tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x) {
+    static const char who[] = "tt_module_register_parameter";
+    TT__TRY(check_tensor(who, module, name, x));
+    if (!tt__is_float(tt_tensor_dtype(x)))
         return tt__fail(TT_ERR_DTYPE, "%s: expected \"%s\" f32 or f64, got %s", who, name, TT__DESCRIBE(x));
-    parameter *parameters = grown(module->parameters, module->parameter_count, sizeof *parameters);
-    if (parameters)
-        module->parameters = parameters;
-    char *copy = strdup(name);
-    if (!parameters || !copy) {
-        free(copy);
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, name);
-    }
-    if (!tt_requires_grad_(x, true) || tt__tensor_adopt(x, "a module")) {
-        free(copy);
-        return tt__fail_prefix("%s \"%s\"", who, name);
-    }
-    parameters[module->parameter_count++] = (parameter){copy, x};
-    tree_changed(module);
-    return TT_OK;
+    return add_tensor(who, module, &(tt__module_tensor){.name = (char *)(uintptr_t)name, .tensor = x});
+}
+
+tt_status tt_module_register_buffer_with(const tt_module_register_buffer_args *args, size_t size) {
+    static const char who[] = "tt_module_register_buffer";
+    tt_module_register_buffer_args a;
+    TT__ARGS_COPY(a, args, size);
+    TT__TRY(check_tensor(who, a.module, a.name, a.buffer));
+    if (tt_requires_grad(a.buffer))
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: \"%s\" %s requires a gradient; register it as a parameter, or tt_detach() it", who, a.name,
+                        TT__DESCRIBE(a.buffer));
+    return add_tensor(who, a.module,
+                      &(tt__module_tensor){.name = (char *)(uintptr_t)a.name,
+                                           .tensor = a.buffer,
+                                           .is_buffer = true,
+                                           .non_persistent = a.non_persistent});
+}
+
+/* ---- children ---- */
+
+int64_t tt_module_child_count(const tt_module *module) {
+    const tt_module *inner = tt__module_unwrapped(module);
+    return inner ? (int64_t)inner->child_count : 0;
+}
+
+static const tt__module_child *child_at(const tt_module *module, int64_t i) {
+    const tt_module *inner = tt__module_unwrapped(module);
+    return inner && i >= 0 && (size_t)i < inner->child_count ? &inner->children[i] : NULL;
+}
+
+tt_module *tt_module_child_at(const tt_module *module, int64_t i) {
+    const tt__module_child *child = child_at(module, i);
+    return child ? child->module : NULL;
+}
+
+const char *tt_module_child_name(const tt_module *module, int64_t i) {
+    const tt__module_child *child = child_at(module, i);
+    return child ? child->name : NULL;
 }
 
 tt_module *tt_module_child(const tt_module *module, const char *name) {
-    for (size_t i = 0; module && name && i < module->child_count; i++)
-        if (!strcmp(module->children[i].name, name))
-            return module->children[i].module;
+    const tt_module *inner = tt__module_unwrapped(module);
+    for (size_t i = 0; inner && name && i < inner->child_count; i++)
+        if (!strcmp(inner->children[i].name, name))
+            return inner->children[i].module;
     return tt__fail_null(TT_ERR_NOT_FOUND, "tt_module_child: no child \"%s\" in %s", name ? name : "NULL",
-                         module ? module->cls->name : "NULL");
+                         inner ? inner->cls.name : "NULL");
 }
-
-tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x) {
-    return module && x ? module->cls->forward(module, x) : NULL;
-}
-
-/* ---- lists ---- */
-
-static size_t count_parameters(const tt_module *module) {
-    if (module->wrapped)
-        return count_parameters(module->wrapped);
-    size_t n = module->parameter_count;
-    for (size_t i = 0; i < module->child_count; i++)
-        n += count_parameters(module->children[i].module);
-    return n;
-}
-
-/* "prefix" + "name", or with a dot between; allocated. */
-static char *joined(const char *prefix, const char *name) {
-    char *out = NULL;
-    return asprintf(&out, "%s%s%s", prefix, *prefix ? "." : "", name) < 0 ? NULL : out;
-}
-
-/* A module's own parameters come first, then those of its children. */
-static bool list_into(tt_module *root, const tt_module *module, const char *prefix) {
-    if (module->wrapped)
-        return list_into(root, module->wrapped, prefix);
-    for (size_t i = 0; i < module->parameter_count; i++) {
-        char *name = joined(prefix, module->parameters[i].name);
-        if (!name)
-            return false;
-        root->list_names[root->list_count] = name;
-        root->list_tensors[root->list_count++] = module->parameters[i].tensor;
-    }
-    for (size_t i = 0; i < module->child_count; i++) {
-        char *name = joined(prefix, module->children[i].name);
-        bool done = name && list_into(root, module->children[i].module, name);
-        free(name);
-        if (!done)
-            return false;
-    }
-    return true;
-}
-
-static tt_status make_list(tt_module *module) {
-    size_t n = count_parameters(module);
-    module->list_names = calloc(n ? n : 1, sizeof *module->list_names);
-    module->list_tensors = calloc(n ? n : 1, sizeof *module->list_tensors);
-    module->listed = module->list_names && module->list_tensors && list_into(module, module, "");
-    if (module->listed)
-        return TT_OK;
-    drop_list(module);
-    return tt__fail(TT_ERR_MEMORY, "tt_module_parameters: no memory for a list of %zu", n);
-}
-
-tt_named_tensors tt_module_parameters(tt_module *module) {
-    while (module && module->wrapped)
-        module = module->wrapped;
-    if (!module || (!module->listed && make_list(module)))
-        return (tt_named_tensors){.count = 0};
-    return (tt_named_tensors){module->list_count, (const char *const *)module->list_names, module->list_tensors};
-}
-
-tt_named_tensors tt_module_state_dict(tt_module *module) { return tt_module_parameters(module); }

@@ -1,14 +1,63 @@
-/* The inside of a module, for layers above nn. */
+/* The inside of a module.
+ *
+ * Life. A module is counted: one reference is its owner's (the caller or its parent), one each wrapper's. A tensor that
+ * is registered has one reference for each entry it has, whatever module that is in.
+ *
+ * Lists are made when asked for and kept until the tree changes: a change drops those of the module, of all above it, and
+ * of all that wrap one of these. */
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
+#include "nn/list.h"
+#include "tensor/tensor.h"
+
 #include <tutti/nn.h>
 
-/* A module whose forward is cls->forward, and whose parameters and state_dict are those of `inner`, which it borrows. */
-tt_module *tt__module_wrapper(const tt_module_class *cls, void *user, tt_module *inner);
-tt_module *tt__module_wrapped(const tt_module *module); /* NULL if it is no wrapper */
+typedef struct tt__module_child {
+    char *name;
+    tt_module *module;
+} tt__module_child;
 
-bool tt__module_has_parent(const tt_module *module);
+/* A parameter or a buffer. */
+typedef struct tt__module_tensor {
+    char *name;
+    tt_tensor *tensor;
+    bool is_buffer;
+    bool non_persistent;
+} tt__module_tensor;
+
+typedef struct tt__module_hook {
+    int64_t handle;          /* 0: removed while hooks were running */
+    tt_forward_pre_hook pre; /* one of the two is NULL */
+    tt_forward_hook post;
+    void *user;
+} tt__module_hook;
+
+struct tt_module {
+    tt_module_class cls; /* a copy */
+    const tt_module_class *identity;
+    void *user;
+    int refs;
+    bool freed; /* tt_module_free() was called: only wrappers hold it */
+    bool training;
+    tt_module *parent;
+    tt_module *wrapped;                 /* NULL: no wrapper */
+    tt_module *wrappers, *next_wrapper; /* those that wrap this one; its place among the wrappers of `wrapped` */
+    tt__module_child *children;
+    size_t child_count;
+    tt__module_tensor *tensors; /* in the order of registration */
+    size_t tensor_count;
+    tt__module_hook *hooks;
+    size_t hook_count;
+    int hooks_running; /* depth of forwards that are inside hooks */
+    tt__module_list lists[TT__LIST_KINDS];
+};
+
+/* `module`, or, of a wrapper, what is inside all wrappings. */
+tt_module *tt__module_unwrapped(const tt_module *module);
+
+/* Call `visit` for each module of the tree, wrappers and wrapped ones too, parents first; stops at the first failure. */
+tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);

@@ -1,77 +1,103 @@
+#include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-typedef struct sequential {
-    size_t n;
-    tt_module *child[]; /* borrowed from the module */
-} sequential;
+static const char who[] = "tt_nn_sequential";
 
-static tt_tensor *forward(tt_module *self, tt_tensor *x) {
-    const sequential *s = tt_module_user(self);
-    for (size_t i = 0; i < s->n && x; i++)
-        x = tt_module_forward(s->child[i], x);
+static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
+    for (int64_t i = 0; i < tt_module_child_count(self) && x; i++)
+        x = tt_module_forward(tt_module_child_at(self, i), x);
     return x;
 }
 
-static void destroy(tt_module *self) { free(tt_module_user(self)); }
+static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count) {
+    if (in_count != out_count)
+        return tt__tensor_fail(TT_ERR_INVALID, "forward: an empty Sequential gives back its %lld tensors, not %lld",
+                               (long long)in_count, (long long)out_count),
+               TT_ERR_INVALID;
+    for (int64_t i = 0; i < in_count; i++)
+        out[i] = in[i];
+    return TT_OK;
+}
 
-static const tt_module_class sequential_class = {.name = "Sequential", .forward = forward, .destroy = destroy};
+/* The first child takes what came, the last one gives what is asked for. */
+static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                         int64_t out_count) {
+    int64_t n = tt_module_child_count(self);
+    tt_tensor *between = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        tt_tensor *const *from = i == 0 ? in : (tt_tensor *[]){between};
+        tt_tensor *to = NULL;
+        bool last = i == n - 1;
+        TT__TRY(tt_module_forward_many(tt_module_child_at(self, i), from, i == 0 ? in_count : 1, last ? out : &to,
+                                       last ? out_count : 1));
+        between = to;
+    }
+    return n ? TT_OK : give_back(in, in_count, out, out_count);
+}
 
-static bool came_before(tt_module *const *children, size_t i) {
-    for (size_t j = 0; j < i; j++)
-        if (children[j] == children[i])
+static const tt_module_class sequential_class =
+    TT_MODULE_CLASS(.name = "Sequential", .forward = sequential_forward, .forward_many = sequential_forward_many);
+
+/* ---- making ---- */
+
+/* The children that came, whichever way. */
+static tt_module *child_of(const tt_nn_sequential_args *a, int64_t i) {
+    return a->named ? a->named[i].module : a->children[i];
+}
+
+static bool came_before(const tt_nn_sequential_args *a, int64_t i) {
+    for (int64_t j = 0; j < i; j++)
+        if (child_of(a, j) == child_of(a, i))
             return true;
     return false;
 }
 
 /* All there, each once, none with a parent. */
-static tt_status check(tt_module *const *children, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (!children[i])
+static tt_status check_children(const tt_nn_sequential_args *a) {
+    for (int64_t i = 0; i < a->count; i++) {
+        const tt_module *child = child_of(a, i);
+        if (!child)
             return tt_last_status() ? tt_last_status()
-                                    : tt__fail(TT_ERR_INVALID, "tt_nn_sequential: child %zu is NULL", i);
-        if (tt__module_has_parent(children[i]) || came_before(children, i))
-            return tt__fail(TT_ERR_STATE, "tt_nn_sequential: child %zu belongs to a module already", i);
+                                    : tt__fail(TT_ERR_INVALID, "%s: child %lld is NULL", who, (long long)i);
+        if (child->parent || came_before(a, i))
+            return tt__fail(TT_ERR_STATE, "%s: child %lld belongs to a module already", who, (long long)i);
     }
     return TT_OK;
 }
 
-static void free_children(tt_module *const *children, size_t n) {
-    for (size_t i = n; i-- > 0;) /* from the end, so that one that comes twice is freed at its first place */
-        if (children[i] && !came_before(children, i) && !tt__module_has_parent(children[i]))
-            tt_module_free(children[i]);
+/* Those from number `from` on that have no parent. From the end, so that one that comes twice is freed at its first place. */
+static void free_children(const tt_nn_sequential_args *a, int64_t from) {
+    for (int64_t i = a->count; i-- > from;)
+        if (child_of(a, i) && !came_before(a, i) && !child_of(a, i)->parent)
+            tt_module_free(child_of(a, i));
 }
 
-tt_module *tt_nn_sequential_from(tt_module *const *children, size_t n) {
-    sequential *s = NULL;
-    tt_module *module = NULL;
-    if (n && !children)
-        return tt__fail_null(TT_ERR_INVALID, "tt_nn_sequential: the list of %zu children is NULL", n);
-    if (check(children, n))
-        goto fail;
-    s = calloc(1, sizeof *s + n * sizeof *s->child);
-    module = s ? tt_module_new(&sequential_class, s) : NULL;
+static tt_status add_child(tt_module *module, const tt_nn_sequential_args *a, int64_t i) {
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)i);
+    return tt_module_add_module(module, a->named ? a->named[i].name : number, child_of(a, i));
+}
+
+tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size) {
+    tt_nn_sequential_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (a.count < 0 || (a.count && !a.children == !a.named))
+        return tt__fail_null(TT_ERR_INVALID, "%s: expected either `children` or `named`, got %s of %lld", who,
+                             a.children ? "both" : "neither", (long long)a.count);
+    tt_module *module = check_children(&a) ? NULL : tt_module_new(&sequential_class, NULL);
     if (!module) {
-        free(s);
-        tt__fail(TT_ERR_MEMORY, "tt_nn_sequential: no memory for a module");
-        goto fail;
+        free_children(&a, 0);
+        return NULL;
     }
-    for (; s->n < n; s->n++) {
-        char name[24];
-        snprintf(name, sizeof name, "%zu", s->n);
-        size_t i = s->n;
-        s->child[i] = children[i];
-        if (tt_module_add_module(module, name, children[i])) { /* frees that child */
-            free_children(children + i + 1, n - i - 1);
+    for (int64_t i = 0; i < a.count; i++) {
+        if (add_child(module, &a, i)) { /* which has freed that child */
+            free_children(&a, i + 1);
             tt_module_free(module);
             return NULL;
         }
     }
     return module;
-fail:
-    free_children(children, n);
-    return NULL;
 }

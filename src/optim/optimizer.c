@@ -1,229 +1,217 @@
+/* Making optimizers, their groups, and the options of these. */
 #include "optim/optimizer.h"
 
+#include "base/args.h"
 #include "base/error.h"
-#include "tensor/ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct tt_optimizer {
-    const tt__optimizer_class *cls;
-    void *options;
-    int slots;
-    size_t count;
-    tt_tensor **params; /* borrowed */
-    tt_tensor **state;  /* count * slots, parameter by parameter; NULL: none yet */
-    char **names;       /* of the state, in the same order */
-    /* The state dict: those that exist. */
-    const char **dict_names;
-    tt_tensor **dict_tensors;
-};
+/* ---- options ---- */
 
-void tt_optimizer_free(tt_optimizer *optimizer) {
-    if (!optimizer)
-        return;
-    size_t n = optimizer->count * (size_t)optimizer->slots;
-    for (size_t i = 0; i < n && optimizer->state; i++)
-        tt__tensor_disown(optimizer->state[i]);
-    for (size_t i = 0; i < n && optimizer->names; i++)
-        free(optimizer->names[i]);
-    free(optimizer->options);
-    free(optimizer->params);
-    free(optimizer->state);
-    free(optimizer->names);
-    free(optimizer->dict_names);
-    free(optimizer->dict_tensors);
-    free(optimizer);
+tt_status tt__optim_check_number(const char *who, const char *name, double value, double least) {
+    if (isfinite(value) && value >= least)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: expected a finite %s%s, got %g", who, name, least == 0 ? " of at least 0" : "",
+                    value);
 }
 
-static bool make_names(tt_optimizer *o) {
-    for (size_t i = 0; i < o->count; i++)
-        for (int s = 0; s < o->slots; s++)
-            if (asprintf(&o->names[i * (size_t)o->slots + (size_t)s], "state.%zu.%s", i, o->cls->slot_names[s]) < 0) {
-                o->names[i * (size_t)o->slots + (size_t)s] = NULL;
-                return false;
-            }
-    return true;
-}
-
-static bool allocate(tt_optimizer *o, tt_named_tensors params, const void *options, size_t size) {
-    size_t n = o->count * (size_t)o->slots + 1; /* never 0 */
-    o->options = malloc(size);
-    o->params = calloc(o->count, sizeof *o->params);
-    o->state = calloc(n, sizeof *o->state);
-    o->names = calloc(n, sizeof *o->names);
-    o->dict_names = calloc(n, sizeof *o->dict_names);
-    o->dict_tensors = calloc(n, sizeof *o->dict_tensors);
-    if (!o->options || !o->params || !o->state || !o->names || !o->dict_names || !o->dict_tensors)
-        return false;
-    memcpy(o->options, options, size);
-    memcpy(o->params, params.tensors, o->count * sizeof *o->params);
-    return make_names(o);
-}
-
-tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, tt_named_tensors params, int slots, const void *options,
-                                size_t size) {
-    if (params.count == 0 && !params.tensors && tt_last_status())
-        return NULL; /* the list of a failed object: its error stays */
-    if (params.count == 0)
-        return tt__fail_null(TT_ERR_INVALID, "%s: expected at least one parameter, got an empty list", cls->name);
-    for (size_t i = 0; i < params.count; i++)
-        if (!params.tensors[i] || !tt__is_float(params.tensors[i]->dtype))
-            return tt__fail_null(TT_ERR_DTYPE, "%s: expected parameters f32 or f64, got number %zu %s", cls->name, i,
-                                 TT__DESCRIBE(params.tensors[i]));
-    tt_optimizer *o = calloc(1, sizeof *o);
-    if (o) {
-        o->cls = cls;
-        o->slots = slots;
-        o->count = params.count;
+static int option_find(const char *who, const tt__optimizer_class *cls, const char *name) {
+    for (int i = 0; name && i < cls->options; i++)
+        if (!strcmp(cls->option_names[i], name))
+            return i;
+    char known[400] = "";
+    for (int i = 0; i < cls->options; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", cls->option_names[i]);
     }
-    if (!o || !allocate(o, params, options, size)) {
+    tt__fail(TT_ERR_NOT_FOUND, "%s: %s has no option \"%s\"; it has %s", who, cls->name, name ? name : "NULL", known);
+    return -1;
+}
+
+tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
+                               double value) {
+    int at = option_find(who, cls, name);
+    if (at < 0)
+        return TT_ERR_NOT_FOUND;
+    option[at] = value;
+    return TT_OK;
+}
+
+int64_t tt_optimizer_group_count(const tt_optimizer *optimizer) {
+    return optimizer ? (int64_t)optimizer->group_count : 0;
+}
+
+const char *tt_optimizer_option_name(const tt_optimizer *optimizer, int64_t i) {
+    return optimizer && i >= 0 && i < optimizer->cls->options ? optimizer->cls->option_names[i] : NULL;
+}
+
+static tt_status check_group(const char *who, const tt_optimizer *o, int64_t group) {
+    if (!o)
+        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    if (group < 0 || group >= (int64_t)o->group_count)
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: expected a group below %zu, got %lld", who, o->group_count,
+                        (long long)group);
+    return TT_OK;
+}
+
+tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, const char *name, double *value) {
+    static const char who[] = "tt_optimizer_get_option";
+    TT__TRY(check_group(who, optimizer, group));
+    int at = option_find(who, optimizer->cls, name);
+    if (at < 0)
+        return TT_ERR_NOT_FOUND;
+    if (!value)
+        return tt__fail(TT_ERR_INVALID, "%s: `value` is NULL", who);
+    *value = optimizer->groups[group].option[at];
+    return TT_OK;
+}
+
+/* The options of `group` would be possible with the new value. */
+static tt_status try_option(const char *who, const tt_optimizer *o, const tt__optim_group *group, const char *name,
+                            double value) {
+    double option[TT__OPTIM_OPTIONS];
+    memcpy(option, group->option, sizeof option);
+    TT__TRY(tt__optim_option_put(who, o->cls, option, name, value));
+    return o->cls->check(who, option);
+}
+
+tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name, double value) {
+    static const char who[] = "tt_optimizer_set_option";
+    size_t from = (size_t)group, to = from + 1;
+    if (optimizer && group == TT_ALL_GROUPS) {
+        from = 0;
+        to = optimizer->group_count;
+    } else {
+        TT__TRY(check_group(who, optimizer, group));
+    }
+    for (size_t i = from; i < to; i++)
+        TT__TRY(try_option(who, optimizer, &optimizer->groups[i], name, value));
+    for (size_t i = from; i < to; i++)
+        TT__TRY(tt__optim_option_put(who, optimizer->cls, optimizer->groups[i].option, name, value));
+    return TT_OK;
+}
+
+/* ---- groups ---- */
+
+static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
+    tt__optim_state_free(cls, group, &group->state);
+    free(group->params);
+}
+
+/* The group that has this parameter already; -1: none. */
+static int64_t group_of(const tt_optimizer *o, const tt__optim_group *added, const tt_tensor *x) {
+    for (size_t g = 0; g <= o->group_count; g++) {
+        const tt__optim_group *group = g < o->group_count ? &o->groups[g] : added;
+        for (size_t i = 0; i < group->count; i++)
+            if (group->params[i].tensor == x)
+                return (int64_t)g;
+    }
+    return -1;
+}
+
+static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x) {
+    tt_dtype dtype = tt_tensor_dtype(x);
+    int type = x ? tt__optim_type(o->cls, dtype) : -1;
+    if (type < 0)
+        return tt__fail(TT_ERR_DTYPE, "%s: expected parameters f32 or f64, got number %zu %s", who, group->count,
+                        TT__DESCRIBE(x));
+    int64_t other = group_of(o, group, x), numel = tt_tensor_numel(x);
+    if (other >= 0)
+        return tt__fail(TT_ERR_INVALID, "%s: parameter number %zu, %s, is in group %lld already", who, group->count,
+                        TT__DESCRIBE(x), (long long)other);
+    int64_t aligned = 64 / (int64_t)tt_dtype_size(dtype);
+    group->params[group->count++] =
+        (tt__optim_param){.tensor = x, .dtype = dtype, .type = type, .numel = numel, .offset = group->flat_size[type]};
+    group->flat_size[type] += (numel + aligned - 1) / aligned * aligned;
+    return TT_OK;
+}
+
+static tt_status check_list(const char *who, const tt_named_tensors *params) {
+    if (!params && tt_last_status())
+        return tt_last_status(); /* the list of a failed object: its error stays */
+    if (!params || params->count == 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least one parameter, got %s", who,
+                        params ? "an empty list" : "NULL");
+    if (params->size < offsetof(tt_named_tensors, tensors) + sizeof params->tensors || params->count < 0)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected a list made by TT_NAMED_TENSORS, got one of size %zu and count %lld", who,
+                        params->size, (long long)params->count);
+    return TT_OK;
+}
+
+/* Fill a group; on failure group_free() ends it. */
+static tt_status group_make(const char *who, const tt_optimizer *o, const tt_named_tensors *params,
+                            tt__optim_group *group) {
+    group->params = calloc((size_t)params->count, sizeof *group->params);
+    if (!group->params)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld parameters", who, (long long)params->count);
+    for (int64_t i = 0; i < params->count; i++)
+        TT__TRY(add_param(who, o, group, params->tensors[i]));
+    return tt__optim_state_init(o->cls, group, &group->state);
+}
+
+static tt_status add_group(const char *who, tt_optimizer *o, const tt_named_tensors *params, const double *option) {
+    TT__TRY(check_list(who, params));
+    TT__TRY(o->cls->check(who, option));
+    tt__optim_group *groups = reallocarray(o->groups, o->group_count + 1, sizeof *groups);
+    if (!groups)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", who);
+    o->groups = groups;
+    tt__optim_group group = {0};
+    if (o->group_count)
+        group.first = groups[o->group_count - 1].first + (int64_t)groups[o->group_count - 1].count;
+    memcpy(group.option, option, sizeof group.option);
+    tt_status status = group_make(who, o, params, &group);
+    if (status)
+        group_free(o->cls, &group);
+    else
+        groups[o->group_count++] = group;
+    return status;
+}
+
+tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_args *args, size_t size) {
+    static const char who[] = "tt_optimizer_add_param_group";
+    tt_optimizer_add_param_group_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.optimizer)
+        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    double option[TT__OPTIM_OPTIONS];
+    memcpy(option, a.optimizer->defaults, sizeof option);
+    for (const tt_option *given = a.options; given && given->name; given++)
+        TT__TRY(tt__optim_option_put(who, a.optimizer->cls, option, given->name, given->value));
+    return add_group(who, a.optimizer, a.params, option);
+}
+
+/* ---- optimizers ---- */
+
+tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option) {
+    tt_optimizer *o = calloc(1, sizeof *o);
+    if (!o)
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for an optimizer", cls->name);
+    o->cls = cls;
+    memcpy(o->defaults, option, (size_t)cls->options * sizeof *option);
+    if (add_group(cls->name, o, params, o->defaults)) {
         tt_optimizer_free(o);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for %zu parameters", cls->name, params.count);
+        return NULL;
     }
     return o;
 }
 
-const void *tt__optimizer_options(const tt_optimizer *optimizer) { return optimizer->options; }
-
-/* ---- a step ---- */
-
-/* State lives with the optimizer, whatever scope is open. */
-static tt_tensor *new_state(const tt_tensor *like) {
-    tt_tensor *x = tt__tensor_new("tt_optimizer", like->shape, like->dtype);
-    return x && !tt__tensor_adopt(x, "an optimizer") ? x : NULL;
-}
-
-static tt_status prepare_state(tt_optimizer *o, size_t i, tt__update *u) {
-    for (int s = 0; s < o->slots; s++) {
-        tt_tensor **slot = &o->state[i * (size_t)o->slots + (size_t)s];
-        u->fresh[s] = !*slot;
-        if (!*slot)
-            *slot = new_state(o->params[i]);
-        if (!*slot)
-            return tt_last_status();
-        u->state[s] = (*slot)->data;
-    }
-    return TT_OK;
-}
-
-static tt_status update(tt_optimizer *o, size_t i, const tt_tensor *grad) {
-    tt_tensor *param = o->params[i];
-    tt__update u = {.dtype = param->dtype, .n = param->numel, .g = grad->data};
-    TT__TRY(prepare_state(o, i, &u));
-    tt_tensor *flat = param->contiguous ? param : tt__clone_contiguous("tt_optimizer_step", param);
-    if (!flat)
-        return tt_last_status();
-    u.p = flat->data;
-    o->cls->update(o, &u);
-    tt__storage_touch(param->storage);
-    if (flat != param) {
-        TT__TRY(tt__copy_out("tt_optimizer_step", param, flat));
-        if (flat->owner == TT__OWNER_CALLER)
-            tt_tensor_free(flat);
-    }
-    return TT_OK;
-}
-
-tt_status tt_optimizer_step(tt_optimizer *optimizer) {
+void tt_optimizer_free(tt_optimizer *optimizer) {
     if (!optimizer)
-        return tt__fail(TT_ERR_INVALID, "tt_optimizer_step: the optimizer is NULL");
-    for (size_t i = 0; i < optimizer->count; i++) {
-        const tt_tensor *grad = tt_grad(optimizer->params[i]);
-        if (!grad)
-            continue;
-        tt_tensor *flat = tt__contiguous_begin("tt_optimizer_step", grad);
-        tt_status status = flat ? update(optimizer, i, flat) : tt_last_status();
-        tt__contiguous_done(flat, grad);
-        TT__TRY(status);
-    }
-    return TT_OK;
+        return;
+    for (size_t g = 0; g < optimizer->group_count; g++)
+        group_free(optimizer->cls, &optimizer->groups[g]);
+    tt__optim_dict_free(&optimizer->dict);
+    free(optimizer->groups);
+    free(optimizer);
 }
 
 void tt_optimizer_zero_grad(tt_optimizer *optimizer) {
-    for (size_t i = 0; optimizer && i < optimizer->count; i++)
-        tt_zero_grad(optimizer->params[i]);
-}
-
-/* ---- state ---- */
-
-tt_named_tensors tt_optimizer_state_dict(tt_optimizer *optimizer) {
-    tt_named_tensors dict = {.count = 0};
-    if (!optimizer)
-        return dict;
-    for (size_t i = 0; i < optimizer->count * (size_t)optimizer->slots; i++) {
-        if (!optimizer->state[i])
-            continue;
-        optimizer->dict_names[dict.count] = optimizer->names[i];
-        optimizer->dict_tensors[dict.count++] = optimizer->state[i];
-    }
-    dict.names = optimizer->dict_names;
-    dict.tensors = optimizer->dict_tensors;
-    return dict;
-}
-
-static const char load[] = "tt_optimizer_load_state_dict";
-
-static const tt_tensor *find(tt_named_tensors list, const char *name) {
-    for (size_t i = 0; i < list.count; i++)
-        if (!strcmp(list.names[i], name))
-            return list.tensors[i];
-    return NULL;
-}
-
-/* The parameter whose state has this name; NULL if none. */
-static const tt_tensor *param_of(const tt_optimizer *o, const char *name) {
-    for (size_t i = 0; i < o->count * (size_t)o->slots; i++)
-        if (!strcmp(o->names[i], name))
-            return o->params[i / (size_t)o->slots];
-    return NULL;
-}
-
-static tt_status check_entry(const tt_optimizer *o, tt_named_tensors state, size_t i) {
-    const char *name = state.names[i];
-    const tt_tensor *x = state.tensors[i], *param = param_of(o, name);
-    if (!param)
-        return tt__fail(TT_ERR_NOT_FOUND,
-                        "%s: unexpected entry \"%s\": this %s of %zu parameters has no such state (was it saved with "
-                        "other options, such as momentum?)",
-                        load, name, o->cls->name, o->count);
-    if (x != find(state, name))
-        return tt__fail(TT_ERR_INVALID, "%s: entry \"%s\" comes twice", load, name);
-    if (x->dtype != param->dtype || !tt__shape_equal(&x->shape, &param->shape))
-        return tt__fail(x->dtype != param->dtype ? TT_ERR_DTYPE : TT_ERR_SHAPE, "%s: \"%s\": expected %s, got %s", load,
-                        name, TT__DESCRIBE(param), TT__DESCRIBE(x));
-    return TT_OK;
-}
-
-/* Slots that the state has get memory, before any value changes. */
-static tt_status make_slots(tt_optimizer *o, tt_named_tensors state, tt_tensor **made) {
-    for (size_t i = 0; i < o->count * (size_t)o->slots; i++) {
-        if (!find(state, o->names[i]))
-            continue;
-        made[i] = new_state(o->params[i / (size_t)o->slots]);
-        if (!made[i])
-            return tt_last_status();
-        TT__TRY(tt__copy_out(load, made[i], find(state, o->names[i])));
-    }
-    return TT_OK;
-}
-
-tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, tt_named_tensors state) {
-    if (!optimizer)
-        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", load);
-    for (size_t i = 0; i < state.count; i++)
-        TT__TRY(check_entry(optimizer, state, i));
-    size_t n = optimizer->count * (size_t)optimizer->slots;
-    tt_tensor **made = calloc(n + 1, sizeof *made);
-    if (!made)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", load, n);
-    tt_status status = make_slots(optimizer, state, made);
-    for (size_t i = 0; i < n; i++) { /* the loser of old and new goes */
-        tt_tensor *old = optimizer->state[i];
-        optimizer->state[i] = status ? old : made[i];
-        tt__tensor_disown(status ? made[i] : old);
-    }
-    free(made);
-    return status;
+    for (size_t g = 0; optimizer && g < optimizer->group_count; g++)
+        for (size_t i = 0; i < optimizer->groups[g].count; i++)
+            tt_zero_grad(optimizer->groups[g].params[i].tensor);
 }

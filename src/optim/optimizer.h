@@ -1,33 +1,100 @@
-/* What every optimizer is: a list of parameters, with some state tensors ("slots") for each, and a rule that updates one parameter. */
+/* What every optimizer is: groups of parameters, with options for each group and state for each parameter, and a rule that
+ * updates contiguous memory.
+ *
+ * State lies flat: the slots of all parameters of a group that have one element type are ranges of one allocation a slot,
+ * in the parameters' order, each on a 64-byte boundary. The state tensors are views into it. */
 #ifndef TT_OPTIM_OPTIMIZER_H
 #define TT_OPTIM_OPTIMIZER_H
 
+#include "optim/rule.h"
 #include "tensor/tensor.h"
 
 #include <tutti/optim.h>
 
-enum { TT__OPTIM_SLOTS = 1 };
+/* The most options and slots a rule may have. */
+enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
-/* Arrays over contiguous memory of one dtype: parameter, gradient, state. `fresh[s]`: slot s was made just now; its values are undefined. */
-typedef struct tt__update {
-    tt_dtype dtype;
-    int64_t n;
-    void *p;
-    const void *g;
-    void *state[TT__OPTIM_SLOTS];
-    bool fresh[TT__OPTIM_SLOTS];
-} tt__update;
+/* The element types that rules can have, and their number. */
+enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
 
 typedef struct tt__optimizer_class {
-    const char *name;
-    int slots; /* how many of slot_names this kind has; an optimizer may use fewer */
-    const char *slot_names[TT__OPTIM_SLOTS];
-    void (*update)(const tt_optimizer *optimizer, const tt__update *u);
+    const char *name; /* "tt_sgd" */
+    int options;
+    const char *const *option_names;
+    int slots;
+    const char *const *slot_names;
+    bool counts_steps;
+    /* Are these values possible, together? `who`: the call that sets them. */
+    tt_status (*check)(const char *who, const double *option);
+    /* Do these options need the slot? */
+    bool (*uses)(const double *option, int slot);
+    const tt__rule_kernels *(*kernels)(void); /* for this machine */
 } tt__optimizer_class;
 
-/* An optimizer over `params` that uses the first `slots` slots; `options` (`size` bytes) are copied, tt__optimizer_options() gives them to update. */
-tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, tt_named_tensors params, int slots, const void *options,
-                                size_t size);
-const void *tt__optimizer_options(const tt_optimizer *optimizer);
+typedef struct tt__optim_param {
+    tt_tensor *tensor; /* borrowed */
+    tt_dtype dtype;    /* when it was added */
+    int type;          /* TT__OPTIM_F32, ... */
+    int64_t numel;
+    int64_t offset; /* of its state, in elements */
+} tt__optim_param;
+
+/* What training has made of a group. */
+typedef struct tt__optim_state {
+    tt_tensor *flat[TT__OPTIM_TYPES][TT__OPTIM_SLOTS]; /* NULL: nobody has this slot yet */
+    tt_tensor **slot;                                  /* views: parameter by parameter; NULL: none yet */
+    int64_t *steps;                                    /* of each parameter */
+} tt__optim_state;
+
+typedef struct tt__optim_group {
+    int64_t first; /* number of its first parameter */
+    size_t count;
+    tt__optim_param *params;
+    int64_t flat_size[TT__OPTIM_TYPES]; /* elements of a slot */
+    double option[TT__OPTIM_OPTIONS];   /* in the order of the rule's enum */
+    tt__optim_state state;
+} tt__optim_group;
+
+/* The last state dict that was asked for. Steps and options in it are copies, which are its own. */
+typedef struct tt__optim_dict {
+    tt_named_tensors list;
+    size_t count, copy_count;
+    char **names;
+    tt_tensor **tensors, **copies;
+} tt__optim_dict;
+
+struct tt_optimizer {
+    const tt__optimizer_class *cls;
+    double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
+    size_t group_count;
+    tt__optim_group *groups;
+    tt__optim_dict dict;
+};
+
+/* An optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked here. */
+tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option);
+
+/* The check that most options need: finite, and at least `least`. */
+tt_status tt__optim_check_number(const char *who, const char *name, double value, double least);
+
+/* Put a value among `option`, by name. TT_ERR_NOT_FOUND, with the names there are. */
+tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
+                               double value);
+
+/* TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
+int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
+
+/* A tensor that belongs to an optimizer: x itself, out of its scope, or NULL and an error. NULL gives NULL. */
+tt_tensor *tt__optim_hold(tt_tensor *x);
+
+/* No state yet. On failure nothing is left. */
+tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
+void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
+
+/* The view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
+tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
+                                size_t param, int slot);
+
+void tt__optim_dict_free(tt__optim_dict *dict);
 
 #endif

@@ -25,15 +25,53 @@ typedef struct slot {
 } slot;
 
 struct ddp {
-    tt_module *module;
+    tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
+    tt_group *group;
+    bool broadcast_buffers; /* at each forward that is trained on */
     tt_reducer *reducer;
     slot *slots;
     size_t attached; /* slots whose gradient lies in a bucket */
 };
 
+/* Errors of calls that are part of wrapping or of a forward name this instead of a file. */
+static const char call_site[] = "tt_ddp";
+
+/* ---- forward ---- */
+
+static bool is_recorded(void) {
+    bool no_grad = tt_no_grad_begin();
+    tt_no_grad_end(no_grad);
+    return !no_grad;
+}
+
+static tt_status take_rank_zeros(tt_group *group, const tt_named_tensors *list) {
+    for (int64_t i = 0; i < list->count; i++)
+        if (tt_tensor_broadcast_with(
+                TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = list->tensors[i], .file = call_site)))
+            return tt__fail_prefix("\"%s\"", list->names[i]);
+    return TT_OK;
+}
+
+static tt_status before_forward(const tt_module *self, const ddp *d) {
+    if (!d->broadcast_buffers || !tt_module_training(self) || !is_recorded())
+        return TT_OK;
+    const tt_named_tensors *buffers = tt_module_buffers(d->module);
+    return buffers ? take_rank_zeros(d->group, buffers) : tt_last_status();
+}
+
 static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
     const ddp *d = tt_module_user(self);
+    tt_status status = before_forward(self, d);
+    if (status)
+        return tt__tensor_fail(status, "%s", tt_last_error());
     return tt_module_forward(d->module, x);
+}
+
+static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                  int64_t out_count) {
+    const ddp *d = tt_module_user(self);
+    TT__TRY(before_forward(self, d));
+    return tt_module_forward_many(d->module, in, in_count, out, out_count);
 }
 
 /* ---- the backward pass ---- */
@@ -57,62 +95,64 @@ static tt_status on_gradient(tt_tensor *x, void *user) {
 
 static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
 
-static tt_status describe(const tt_named_tensors *state, char **texts) {
-    for (size_t i = 0; i < state->count; i++) {
-        char tensor[160];
-        tt_tensor_describe(state->tensors[i], tensor, sizeof tensor);
-        if (asprintf(&texts[i], "parameter %zu \"%s\" %s%s", i, state->names[i], tensor,
-                     tt_requires_grad(state->tensors[i]) ? "" : " without gradient") < 0)
+/* All that ranks must have alike. */
+typedef struct contents {
+    const tt_named_tensors *parameters, *buffers;
+} contents;
+
+static tt_status describe(const char *what, const tt_named_tensors *list, char **texts) {
+    for (int64_t i = 0; i < list->count; i++) {
+        bool frozen = *what == 'p' && !tt_requires_grad(list->tensors[i]);
+        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s", what, (long long)i, list->names[i],
+                     TT__DESCRIBE(list->tensors[i]), frozen ? " without gradient" : "") < 0)
             return texts[i] = NULL, no_memory();
     }
     return TT_OK;
 }
 
-static tt_status compare_with_peers(tt_group *group, const tt_named_tensors *state) {
-    char **texts = calloc(state->count ? state->count : 1, sizeof *texts);
+static tt_status compare_with_peers(tt_group *group, const contents *c) {
+    size_t parameters = (size_t)c->parameters->count, count = parameters + (size_t)c->buffers->count;
+    char **texts = calloc(count + 1, sizeof *texts);
     if (!texts)
         return no_memory();
-    tt_status status = describe(state, texts);
+    tt_status status = describe("parameter", c->parameters, texts);
     if (!status)
-        status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, state->count);
-    for (size_t i = 0; i < state->count; i++)
+        status = describe("buffer", c->buffers, texts + parameters);
+    if (!status)
+        status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, count);
+    for (size_t i = 0; i < count; i++)
         free(texts[i]);
     free(texts);
     return status;
 }
 
-static tt_status take_rank_zeros_values(tt_group *group, const tt_named_tensors *state) {
-    for (size_t i = 0; i < state->count; i++) {
-        tt_tensor *x = state->tensors[i];
-        if (!tt_is_contiguous(x))
-            return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp: parameter \"%s\" is not contiguous", state->names[i]);
-        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, tt_tensor_data(x), (size_t)tt_tensor_numel(x),
-                                          tt_tensor_dtype(x), .file = "tt_ddp")));
+/* `params` has room for all; *count := those that require a gradient. */
+static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reducer_param *params, size_t *count) {
+    *count = 0;
+    for (int64_t i = 0; i < all->count; i++) {
+        tt_tensor *x = all->tensors[i];
+        tt_dtype dtype = tt_tensor_dtype(x);
+        if (!tt_requires_grad(x))
+            continue;
+        if (dtype != TT_F32 && dtype != TT_F64)
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "tt_ddp: parameter \"%s\" is %s; gradients of f32 and f64 can be averaged", all->names[i],
+                            TT__DESCRIBE(x));
+        d->slots[*count] = (slot){.owner = d, .index = *count, .parameter = x};
+        params[(*count)++] =
+            (tt_reducer_param){.name = all->names[i], .count = (size_t)tt_tensor_numel(x), .dtype = dtype};
     }
     return TT_OK;
 }
 
-/* `params` has room for all; *count := those that require a gradient. */
-static void select_trainable(ddp *d, const tt_named_tensors *all, tt_reducer_param *params, size_t *count) {
-    *count = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        tt_tensor *x = all->tensors[i];
-        if (!tt_requires_grad(x))
-            continue;
-        d->slots[*count] = (slot){.owner = d, .index = *count, .parameter = x};
-        params[(*count)++] =
-            (tt_reducer_param){.name = all->names[i], .count = (size_t)tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
-    }
-}
-
 /* Sets d->reducer and d->slots. */
 static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
-    tt_named_tensors all = tt_module_parameters(d->module);
-    tt_reducer_param *params = calloc(all.count ? all.count : 1, sizeof *params);
-    d->slots = calloc(all.count ? all.count : 1, sizeof *d->slots);
+    const tt_named_tensors *all = tt_module_parameters(d->module);
+    tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
+    d->slots = calloc((size_t)all->count + 1, sizeof *d->slots);
     tt_status status = params && d->slots ? TT_OK : no_memory();
     if (!status)
-        select_trainable(d, &all, params, count);
+        status = select_trainable(d, all, params, count);
     if (!status && *count == 0)
         status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
     if (!status)
@@ -123,12 +163,12 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
 
 /* Two reducers can't both hold a gradient. */
 static tt_status check_unwrapped(const ddp *d) {
-    tt_named_tensors all = tt_module_parameters(d->module);
-    for (size_t i = 0; i < all.count; i++)
-        if (tt__leaf_has_hook(all.tensors[i], on_gradient))
+    const tt_named_tensors *all = tt_module_parameters(d->module);
+    for (int64_t i = 0; i < all->count; i++)
+        if (tt__leaf_has_hook(all->tensors[i], on_gradient))
             return tt__fail(TT_ERR_STATE,
                             "tt_ddp: parameter \"%s\" belongs to another wrapper already; free that first",
-                            all.names[i]);
+                            all->names[i]);
     return TT_OK;
 }
 
@@ -164,26 +204,25 @@ static void release(ddp *d) {
 
 static void ddp_destroy(tt_module *self) { release(tt_module_user(self)); }
 
-static const tt_module_class ddp_class = {
-    .name = "DistributedDataParallel", .forward = ddp_forward, .destroy = ddp_destroy};
+static tt_module *ddp_wrapped(tt_module *self) { return ((const ddp *)tt_module_user(self))->module; }
 
-/* An empty list may mean that there was no memory for it. */
-static tt_status list_state(tt_module *module, tt_named_tensors *state) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
-    *state = tt_module_state_dict(module);
-    TT__TRY(tt_last_status());
-    tt__error_restore(&kept);
-    return TT_OK;
+static const tt_module_class ddp_class =
+    TT_MODULE_CLASS(.name = "DistributedDataParallel", .forward = ddp_forward, .forward_many = ddp_forward_many,
+                    .destroy = ddp_destroy, .wrapped = ddp_wrapped);
+
+static tt_status list_contents(tt_module *module, contents *c) {
+    *c = (contents){tt_module_parameters(module), tt_module_buffers(module)};
+    return c->parameters && c->buffers ? TT_OK : tt_last_status();
 }
 
 static tt_status set_up(ddp *d, const tt_ddp_args *args) {
-    tt_named_tensors state;
+    contents c;
     size_t count = 0;
-    TT__TRY(list_state(d->module, &state));
+    TT__TRY(list_contents(d->module, &c));
     TT__TRY(check_unwrapped(d));
-    TT__TRY(compare_with_peers(args->group, &state));
-    TT__TRY(take_rank_zeros_values(args->group, &state));
+    TT__TRY(compare_with_peers(args->group, &c));
+    TT__TRY(take_rank_zeros(args->group, c.parameters));
+    TT__TRY(take_rank_zeros(args->group, c.buffers));
     TT__TRY(make_reducer(d, args, &count));
     return attach(d, count);
 }
@@ -202,7 +241,9 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     if (!d)
         return no_memory(), NULL;
     d->module = args.module;
-    tt_module *wrapper = set_up(d, &args) ? NULL : tt__module_wrapper(&ddp_class, d, args.module);
+    d->group = args.group;
+    d->broadcast_buffers = !args.no_broadcast_buffers;
+    tt_module *wrapper = set_up(d, &args) ? NULL : tt_module_new(&ddp_class, d);
     if (!wrapper)
         release(d);
     return wrapper;

@@ -41,10 +41,10 @@ static void wrap(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(rank, 3), *first = make_model(0, 3), *ddp = tt_ddp(model, group);
     CHECK(ddp && tt_ddp_reducer(ddp) && !tt_ddp_reducer(model) && !tt_ddp_reducer(NULL));
-    tt_named_tensors p = tt_module_parameters(ddp), expected = tt_module_parameters(first);
-    CHECK(p.count == 4 && !strcmp(p.names[0], "0.weight") && !strcmp(tt_module_state_dict(ddp).names[3], "2.bias"));
-    for (size_t i = 0; i < p.count; i++)
-        CHECK(tt_equal(p.tensors[i], expected.tensors[i])); /* rank 0's */
+    const tt_named_tensors *p = tt_module_parameters(ddp), *expected = tt_module_parameters(first);
+    CHECK(p->count == 4 && !strcmp(p->names[0], "0.weight") && !strcmp(tt_module_state_dict(ddp)->names[3], "2.bias"));
+    for (int64_t i = 0; i < p->count; i++)
+        CHECK(tt_equal(p->tensors[i], expected->tensors[i])); /* rank 0's */
     CHECK(!tt_ddp(ddp, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK(!tt_ddp(model, NULL) && tt_last_status() == TT_ERR_INVALID);
     CHECK(!tt_ddp(model, group) && tt_last_status() == TT_ERR_STATE && strstr(tt_last_error(), "\"0.weight\" belongs"));
@@ -85,17 +85,17 @@ static void models_that_differ_are_named(void **state) {
 static void train(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group);
-    tt_named_tensors p = tt_module_parameters(ddp);
+    const tt_named_tensors *p = tt_module_parameters(ddp);
     tt_optimizer *sgd = tt_sgd(p, 0.1, .momentum = 0.9);
     CHECK(ddp && sgd);
     for (int step = 0; step < 10; step++) {
         tt_optimizer_zero_grad(sgd);
         CHECK(backward(ddp) == TT_OK);
-        for (size_t i = 0; i < p.count; i++)
-            check_equal(group, tt_grad(p.tensors[i]));
+        for (int64_t i = 0; i < p->count; i++)
+            check_equal(group, tt_grad(p->tensors[i]));
         CHECK(tt_optimizer_step(sgd) == TT_OK);
-        for (size_t i = 0; i < p.count; i++)
-            check_equal(group, p.tensors[i]);
+        for (int64_t i = 0; i < p->count; i++)
+            check_equal(group, p->tensors[i]);
     }
     tt_optimizer_free(sgd);
     tt_module_free(ddp);
@@ -113,7 +113,7 @@ static void add_gradient(tt_module *ddp, float input, float expected) {
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_full(TT_SHAPE(1, 1), TT_F32, (double)input);
     CHECK(tt_backward(tt_sum(tt_module_forward(ddp, x))) == TT_OK);
-    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(ddp).tensors[0])) == expected);
+    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(ddp)->tensors[0])) == expected);
 }
 
 /* PyTorch's numbers: without zero_grad a pass averages old mean + new gradient. */
@@ -123,11 +123,11 @@ static void accumulate(tt_group *group, int rank, void *user) {
     CHECK(ddp);
     add_gradient(ddp, rank == 0 ? 111 : 222, 166.5f);
     add_gradient(ddp, rank == 0 ? 1 : 2, 168);
-    tt_zero_grad(tt_module_parameters(model).tensors[0]);
+    tt_zero_grad(tt_module_parameters(model)->tensors[0]);
     add_gradient(ddp, rank == 0 ? 1 : 2, 1.5f);
     tt_module_free(ddp);
     /* unwrapped, the gradient has its value in memory of its own, and is averaged no more */
-    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(model).tensors[0])) == 1.5f);
+    CHECK(*tt_tensor_f32(tt_grad(tt_module_parameters(model)->tensors[0])) == 1.5f);
     add_gradient(model, 10, 11.5f);
     ddp = tt_ddp(model, group);
     CHECK(ddp);
@@ -145,7 +145,7 @@ static void gradients_accumulate_as_pytorchs(void **state) {
 static void freeze(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(rank, 3);
-    tt_requires_grad_(tt_module_parameters(model).tensors[0], false);
+    tt_requires_grad_(tt_module_parameters(model)->tensors[0], false);
     tt_module *ddp = tt_ddp(model, group);
     CHECK(ddp && tt_reducer_bucket_count(tt_ddp_reducer(ddp)) == 1);
     for (int step = 0; step < 3; step++) {
@@ -155,9 +155,9 @@ static void freeze(tt_group *group, int rank, void *user) {
         for (int i = 0; i <= rank; i++)
             CHECK(tt_module_forward(ddp, tt_ones(TT_SHAPE(1, 6), TT_F32)));
     }
-    CHECK(!tt_grad(tt_module_parameters(model).tensors[0]));
-    check_equal(group, tt_module_parameters(model).tensors[0]); /* taken from rank 0 all the same */
-    check_equal(group, tt_grad(tt_module_parameters(model).tensors[1]));
+    CHECK(!tt_grad(tt_module_parameters(model)->tensors[0]));
+    check_equal(group, tt_module_parameters(model)->tensors[0]); /* taken from rank 0 all the same */
+    check_equal(group, tt_grad(tt_module_parameters(model)->tensors[1]));
     tt_module_free(ddp);
     tt_module_free(model);
 }
@@ -214,7 +214,7 @@ static tt_tensor *use_first_child(tt_module *self, tt_tensor *x) {
 static void leave_out(tt_group *group, int rank, void *user) {
     (void)rank;
     (void)user;
-    static const tt_module_class cls = {.name = "Half", .forward = use_first_child};
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Half", .forward = use_first_child);
     tt_module *model = tt_module_new(&cls, NULL);
     CHECK(tt_module_add_module(model, "used", tt_nn_linear(6, 3)) == TT_OK);
     CHECK(tt_module_add_module(model, "idle", tt_nn_linear(6, 3)) == TT_OK);
@@ -261,7 +261,7 @@ static void break_off(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = make_model(0, 3), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 8);
     bool refusing = false;
-    CHECK(!tt_register_post_accumulate_grad_hook(tt_module_parameters(model).tensors[1], refuse, &refusing));
+    CHECK(!tt_register_post_accumulate_grad_hook(tt_module_parameters(model)->tensors[1], refuse, &refusing));
     CHECK(backward(ddp) == TT_OK);
     refusing = rank == 1;
     tt_status status = backward(ddp);

@@ -71,16 +71,16 @@ static double item(tt_tensor *x) {
 static void toy_step(tt_module *model, tt_module *ddp, tt_optimizer *sgd, int rank, json_t *expected) {
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_randn(TT_SHAPE(20, 10), NULL), *y = tt_randn(TT_SHAPE(20, 10), NULL);
-    tt_named_tensors p = tt_module_parameters(model);
+    const tt_named_tensors *p = tt_module_parameters(model);
     tt_optimizer_zero_grad(sgd);
     tt_tensor *loss = tt_mse_loss(tt_module_forward(ddp, x), y);
     CHECK(tt_backward(loss) == TT_OK);
     CHECK_NEAR(item(loss), number(at(expected, "loss"), (size_t)rank), 1e-5, 0);
-    check_values(tt_grad(p.tensors[0]), at(at(expected, "grad"), "weight"), 1e-6);
-    check_values(tt_grad(p.tensors[1]), at(at(expected, "grad"), "bias"), 1e-6);
+    check_values(tt_grad(p->tensors[0]), at(at(expected, "grad"), "weight"), 1e-6);
+    check_values(tt_grad(p->tensors[1]), at(at(expected, "grad"), "bias"), 1e-6);
     CHECK(tt_optimizer_step(sgd) == TT_OK);
-    check_values(p.tensors[0], at(expected, "weight"), 1e-6);
-    check_values(p.tensors[1], at(expected, "bias"), 1e-6);
+    check_values(p->tensors[0], at(expected, "weight"), 1e-6);
+    check_values(p->tensors[1], at(expected, "bias"), 1e-6);
 }
 
 static void toy_linear10(tt_group *group, int rank, void *user) {
@@ -89,8 +89,8 @@ static void toy_linear10(tt_group *group, int rank, void *user) {
     tt_manual_seed((uint64_t)rank);
     tt_module *model = tt_nn_linear(10, 10);
     json_t *init = json_array_get(at(toy, "init_before_ddp"), (size_t)rank);
-    check_values(tt_module_parameters(model).tensors[0], at(init, "weight"), 0);
-    check_values(tt_module_parameters(model).tensors[1], at(init, "bias"), 0);
+    check_values(tt_module_parameters(model)->tensors[0], at(init, "weight"), 0);
+    check_values(tt_module_parameters(model)->tensors[1], at(init, "bias"), 0);
     tt_module *ddp = tt_ddp(model, group);
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.001);
     CHECK(ddp && sgd && json_array_size(steps) == 3);
@@ -112,7 +112,7 @@ static void scalar(tt_group *group, int rank, void *user) {
     (void)user;
     json_t *printed = at(at(reference, "scalar"), "printed");
     tt_module *model = tt_nn_linear(1, 1, .no_bias = true);
-    float *weight = tt_tensor_f32(tt_module_parameters(model).tensors[0]);
+    float *weight = tt_tensor_f32(tt_module_parameters(model)->tensors[0]);
     *weight = rank == 0 ? 2 : 200;
     tt_module *ddp = tt_ddp(model, group);
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 1);
@@ -122,7 +122,7 @@ static void scalar(tt_group *group, int rank, void *user) {
         tt_tensor *one = tt_ones(TT_SHAPE(1, 1), TT_F32);
         tt_optimizer_zero_grad(sgd);
         CHECK(tt_backward(tt_mse_loss(tt_module_forward(ddp, one), one)) == TT_OK);
-        CHECK(item(tt_grad(tt_module_parameters(model).tensors[0])) == number(printed, s * 4 + (size_t)rank));
+        CHECK(item(tt_grad(tt_module_parameters(model)->tensors[0])) == number(printed, s * 4 + (size_t)rank));
         CHECK(tt_optimizer_step(sgd) == TT_OK);
         CHECK((double)*weight == number(printed, s * 4 + 2 + (size_t)rank));
     }
@@ -189,21 +189,21 @@ static void check_sums(const tt_tensor *x, json_t *expected, double sum_toleranc
 }
 
 static void check_parameters(tt_module *model, const char *key, double sum_tolerance, double weighted_tolerance) {
-    tt_named_tensors p = tt_module_parameters(model);
+    const tt_named_tensors *p = tt_module_parameters(model);
     json_t *expected = at(at(reference, "mlp_784_512_10"), key);
-    CHECK(p.count == json_object_size(expected));
-    for (size_t i = 0; i < p.count; i++)
-        check_sums(!strcmp(key, "grad_step0") ? tt_grad(p.tensors[i]) : p.tensors[i], at(expected, p.names[i]),
+    CHECK((size_t)p->count == json_object_size(expected));
+    for (int64_t i = 0; i < p->count; i++)
+        check_sums(!strcmp(key, "grad_step0") ? tt_grad(p->tensors[i]) : p->tensors[i], at(expected, p->names[i]),
                    sum_tolerance, weighted_tolerance);
 }
 
 /* FNV-1a over the parameters' bits. */
 static uint64_t hash_parameters(tt_module *model) {
-    tt_named_tensors p = tt_module_parameters(model);
+    const tt_named_tensors *p = tt_module_parameters(model);
     uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < p.count; i++) {
-        const uint32_t *words = tt_tensor_data(p.tensors[i]);
-        for (int64_t k = 0; k < tt_tensor_numel(p.tensors[i]); k++)
+    for (int64_t i = 0; i < p->count; i++) {
+        const uint32_t *words = tt_tensor_data(p->tensors[i]);
+        for (int64_t k = 0; k < tt_tensor_numel(p->tensors[i]); k++)
             hash = (hash ^ words[k]) * UINT64_C(1099511628211);
     }
     return hash;

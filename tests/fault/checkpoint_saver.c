@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
         for (int t = 0; t < TENSORS; t++)
             for (int64_t k = 0; k < sizes[t]; k++)
                 tt_tensor_f32(tensors[t])[k] = (float)i;
-        if (tt_safetensors_save(argv[1], (tt_named_tensors){TENSORS, names, tensors}, metadata, 1)) {
+        if (tt_safetensors_save(argv[1], TT_NAMED_TENSORS(TENSORS, names, tensors), metadata, 1)) {
             tt_report();
             return 1;
         }

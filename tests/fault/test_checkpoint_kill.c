@@ -84,12 +84,12 @@ static double check_file(void) {
     if (tt_safetensors_load(&file, "checkpoint"))
         fail_msg("%s", tt_last_error());
     double save = strtod(tt_safetensors_metadata(file, "save"), NULL);
-    tt_named_tensors t = tt_safetensors_tensors(file);
-    assert_int_equal(t.count, 4);
-    for (size_t i = 0; i < t.count; i++)
-        for (int64_t k = 0; k < tt_tensor_numel(t.tensors[i]); k++)
-            if (tt_tensor_f32(t.tensors[i])[k] != (float)save)
-                fail_msg("tensor %s holds a value of another save", t.names[i]);
+    const tt_named_tensors *t = tt_safetensors_tensors(file);
+    assert_int_equal(t->count, 4);
+    for (int64_t i = 0; i < t->count; i++)
+        for (int64_t k = 0; k < tt_tensor_numel(t->tensors[i]); k++)
+            if (tt_tensor_f32(t->tensors[i])[k] != (float)save)
+                fail_msg("tensor %s holds a value of another save", t->names[i]);
     tt_safetensors_free(file);
     return save;
 }
@@ -111,7 +111,7 @@ static void every_kill_leaves_a_whole_file(void **state) {
     assert_true(left_behind > 0); /* else no kill struck in the middle of a save, and nothing was tested */
     tt_tensor *x = tt_ones(TT_SHAPE(1), TT_F32);
     const char *name = "x";
-    assert_int_equal(tt_safetensors_save("checkpoint", (tt_named_tensors){1, &name, &x}, NULL, 0), TT_OK);
+    assert_int_equal(tt_safetensors_save("checkpoint", TT_NAMED_TENSORS(1, &name, &x), NULL, 0), TT_OK);
     assert_int_equal(temporaries(), 0);
     tt_tensor_free(x);
 }

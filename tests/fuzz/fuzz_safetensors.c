@@ -13,14 +13,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             abort();
         return 0;
     }
-    tt_named_tensors t = tt_safetensors_tensors(file);
+    const tt_named_tensors *t = tt_safetensors_tensors(file);
     size_t total = 0;
-    for (size_t i = 0; i < t.count; i++) {
-        size_t bytes = (size_t)tt_tensor_numel(t.tensors[i]) * tt_dtype_size(tt_tensor_dtype(t.tensors[i]));
+    for (int64_t i = 0; i < t->count; i++) {
+        size_t bytes = (size_t)tt_tensor_numel(t->tensors[i]) * tt_dtype_size(tt_tensor_dtype(t->tensors[i]));
         total += bytes;
-        if (bytes > 0 && !memchr(tt_tensor_data(t.tensors[i]), *(uint8_t *)tt_tensor_data(t.tensors[i]), bytes))
+        if (bytes > 0 && !memchr(tt_tensor_data(t->tensors[i]), *(uint8_t *)tt_tensor_data(t->tensors[i]), bytes))
             abort();
-        if (i > 0 && strcmp(t.names[i - 1], t.names[i]) >= 0)
+        if (i > 0 && strcmp(t->names[i - 1], t->names[i]) >= 0)
             abort();
     }
     if (total > size)

@@ -42,9 +42,11 @@ def read(path):
 
 def write(path, tensors, metadata):
     header, data = {"__metadata__": metadata}, b""
+    names = {numpy.dtype(kind): name for name, kind in TYPES.items()}
     for name, values in tensors.items():
-        raw = values.astype("<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        raw = values.tobytes()
+        header[name] = {"dtype": names[values.dtype], "shape": list(values.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header, indent=1).encode()
     with open(path, "wb") as f:

@@ -24,7 +24,7 @@ static tt_status backward(tt_module *ddp) {
 
 /* A few steps, a checkpoint, and back. */
 static tt_status train(tt_module *ddp, tt_optimizer *sgd) {
-    tt_progress progress = {1, 2};
+    tt_progress progress = TT_PROGRESS(.epoch = 1, .sampler_seed = 2);
     tt_status status = TT_OK;
     for (int i = 0; i < 2 && !status; i++) {
         status = backward(ddp);

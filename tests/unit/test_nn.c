@@ -6,31 +6,25 @@
 
 #include <cmocka.h>
 
+#include "expect.h"
 #include "nn/module.h"
 #include "tensor/tensor.h"
 
 static tt_module *mlp(void) { return tt_nn_sequential(tt_nn_linear(4, 3), tt_nn_relu(), tt_nn_linear(3, 2)); }
 
-static void expect_error(tt_status status, const char *what) {
-    assert_int_equal(tt_last_status(), status);
-    if (!strstr(tt_last_error(), what))
-        fail_msg("expected \"%s\" in: %s", what, tt_last_error());
-    tt_clear_error();
-}
-
 static void parameters_have_pytorch_names(void **state) {
     (void)state;
     tt_module *m = mlp();
     static const char *const names[] = {"0.weight", "0.bias", "2.weight", "2.bias"};
-    tt_named_tensors p = tt_module_parameters(m);
-    assert_int_equal(p.count, 4);
+    const tt_named_tensors *p = tt_module_parameters(m);
+    assert_int_equal(p->count, 4);
     for (int i = 0; i < 4; i++) {
-        assert_string_equal(p.names[i], names[i]);
-        assert_true(tt_requires_grad(p.tensors[i]));
+        assert_string_equal(p->names[i], names[i]);
+        assert_true(tt_requires_grad(p->tensors[i]));
     }
-    assert_string_equal(TT__DESCRIBE(p.tensors[0]), "f32 (3, 4)");
-    assert_ptr_equal(tt_module_parameters(m).names, p.names); /* the list is kept */
-    tt_tensor_free(p.tensors[0]);
+    assert_string_equal(TT__DESCRIBE(p->tensors[0]), "f32 (3, 4)");
+    assert_ptr_equal(tt_module_parameters(m)->names, p->names); /* the list is kept */
+    tt_tensor_free(p->tensors[0]);
     expect_error(TT_ERR_STATE, "belongs to a module");
     tt_module_free(m);
 }
@@ -40,14 +34,14 @@ static void initial_weights_are_pytorchs(void **state) {
     (void)state;
     tt_manual_seed(0);
     tt_module *m = tt_nn_linear(784, 512);
-    const float *w = tt_tensor_f32(tt_module_parameters(m).tensors[0]);
+    const float *w = tt_tensor_f32(tt_module_parameters(m)->tensors[0]);
     assert_true(w[0] == -0.000267386436f);
     tt_module_free(m);
     tt_manual_seed(1);
     tt_generator *g = tt_generator_new(0);
     m = tt_nn_linear(784, 512, .generator = g, .no_bias = true);
-    assert_true(tt_tensor_f32(tt_module_parameters(m).tensors[0])[0] == -0.000267386436f);
-    assert_int_equal(tt_module_parameters(m).count, 1);
+    assert_true(tt_tensor_f32(tt_module_parameters(m)->tensors[0])[0] == -0.000267386436f);
+    assert_int_equal(tt_module_parameters(m)->count, 1);
     tt_module_free(m);
     tt_generator_free(g);
 }
@@ -66,7 +60,8 @@ static tt_tensor *toy_forward(tt_module *self, tt_tensor *x) {
 
 static void toy_destroy(tt_module *self) { ++*((toy *)tt_module_user(self))->destroyed; }
 
-static const tt_module_class toy_class = {.name = "ToyModel", .forward = toy_forward, .destroy = toy_destroy};
+static const tt_module_class toy_class =
+    TT_MODULE_CLASS(.name = "ToyModel", .forward = toy_forward, .destroy = toy_destroy);
 
 static void modules_of_ones_own(void **state) {
     (void)state;
@@ -78,13 +73,13 @@ static void modules_of_ones_own(void **state) {
     tt_module *m = tt_module_new(&toy_class, &t);
     assert_int_equal(tt_module_add_module(m, "net1", t.net1), TT_OK);
     assert_int_equal(tt_module_add_module(m, "net2", t.net2), TT_OK);
-    assert_int_equal(tt_module_parameters(m).count, 4);
+    assert_int_equal(tt_module_parameters(m)->count, 4);
     assert_int_equal(tt_module_register_parameter(m, "shift", t.shift), TT_OK);
     static const char *const names[] = {"shift", "net1.weight", "net1.bias", "net2.weight", "net2.bias"};
-    tt_named_tensors p = tt_module_parameters(m);
-    assert_int_equal(p.count, 5);
+    const tt_named_tensors *p = tt_module_parameters(m);
+    assert_int_equal(p->count, 5);
     for (int i = 0; i < 5; i++)
-        assert_string_equal(p.names[i], names[i]);
+        assert_string_equal(p->names[i], names[i]);
     assert_ptr_equal(tt_module_child(m, "net2"), t.net2);
     assert_null(tt_module_child(m, "net3"));
     expect_error(TT_ERR_NOT_FOUND, "no child \"net3\" in ToyModel");
@@ -135,7 +130,7 @@ static void constructors_refuse(void **state) {
     expect_error(TT_ERR_INVALID, "in_features 0, out_features 0");
     assert_null(tt_nn_linear(5, INT64_MAX / 2));
     expect_error(TT_ERR_SHAPE, "tt_nn_linear");
-    assert_null(tt_nn_sequential_from(NULL, 2));
+    assert_null(tt_nn_sequential_with(&(tt_nn_sequential_args){.count = 2}, sizeof(tt_nn_sequential_args)));
     assert_int_equal(tt_last_status(), TT_ERR_INVALID);
     assert_null(tt_nn_sequential(tt_nn_relu(), tt_nn_linear(3, -1), tt_nn_flatten())); /* the other two are freed */
     expect_error(TT_ERR_INVALID, "tt_nn_linear");
@@ -146,7 +141,11 @@ static void constructors_refuse(void **state) {
     assert_null(tt_nn_sequential(tt_nn_relu(), inside));
     expect_error(TT_ERR_STATE, "child 1");
     tt_module_free(outer);
-    assert_int_equal(tt_module_parameters(NULL).count, 0);
+    assert_null(tt_module_parameters(NULL));
+    assert_null(tt_module_buffers(NULL));
+    assert_null(tt_module_state_dict(NULL));
+    assert_null(tt_module_named_modules(NULL));
+    assert_null(tt_named_tensors_find(NULL, "x"));
 }
 
 static void a_module_outlives_the_scope_it_was_made_in(void **state) {
@@ -171,44 +170,88 @@ static void flatten_keeps_the_batch(void **state) {
 
 /* ---- wrappers ---- */
 
-static tt_tensor *wrapper_forward(tt_module *self, tt_tensor *x) {
-    return tt_module_forward(tt__module_wrapped(self), x);
-}
+static tt_module *wrapper_wrapped(tt_module *self) { return tt_module_user(self); }
+
+static const tt_module_class wrapper_class = TT_MODULE_CLASS(.name = "Wrapper", .wrapped = wrapper_wrapped);
 
 static void a_wrapper_shows_the_wrapped_modules_parameters(void **state) {
     (void)state;
-    static const tt_module_class cls = {.name = "Wrapper", .forward = wrapper_forward};
-    tt_module *m = mlp(), *w = tt__module_wrapper(&cls, NULL, m), *ww = tt__module_wrapper(&cls, NULL, w);
-    assert_ptr_equal(tt_module_parameters(ww).names, tt_module_parameters(m).names);
-    assert_ptr_equal(tt_module_state_dict(w).tensors, tt_module_parameters(m).tensors);
-    assert_ptr_equal(tt__module_class(w), &cls);
-    assert_null(tt__module_wrapped(m));
+    tt_module *m = mlp(), *w = tt_module_new(&wrapper_class, m), *ww = tt_module_new(&wrapper_class, w);
+    assert_ptr_equal(tt_module_parameters(ww)->names, tt_module_parameters(m)->names);
+    assert_ptr_equal(tt_module_state_dict(w)->tensors, tt_module_state_dict(m)->tensors);
+    assert_ptr_equal(tt__module_class(w), &wrapper_class);
+    assert_ptr_equal(tt_module_child(ww, "2"), tt_module_child(m, "2"));
+    assert_int_equal(tt_module_child_count(w), 3);
     assert_int_equal(tt_module_add_module(w, "x", tt_nn_relu()), TT_ERR_STATE);
     tt_clear_error();
     tt_module *tree = tt_nn_sequential(ww); /* inside a tree it adds no level of names */
-    tt_named_tensors p = tt_module_parameters(tree);
-    assert_int_equal(p.count, 4);
-    assert_string_equal(p.names[3], "0.2.bias");
+    const tt_named_tensors *p = tt_module_parameters(tree);
+    assert_int_equal(p->count, 4);
+    assert_string_equal(p->names[3], "0.2.bias");
+    /* What the wrapped one gets shows in all that show it. */
+    assert_int_equal(tt_module_add_module(m, "3", tt_nn_linear(2, 2)), TT_OK);
+    assert_int_equal(tt_module_parameters(ww)->count, 6);
+    assert_string_equal(tt_module_parameters(tree)->names[5], "0.3.bias");
+    assert_int_equal(tt_module_add_module(tt_module_child(m, "3"), "loop", w), TT_ERR_INVALID); /* and frees nothing */
+    expect_error(TT_ERR_INVALID, "cannot be inside itself");
     tt_module_free(tree);
     tt_module_free(w);
     tt_module_free(m);
+    assert_null(tt_module_new(&wrapper_class, NULL));
+    expect_error(TT_ERR_INVALID, "a Wrapper needs a module to wrap, got NULL");
+}
+
+static void check_forward(tt_module *m) {
+    TT_AUTO_SCOPE;
+    assert_string_equal(TT__DESCRIBE(tt_module_forward(m, tt_ones(TT_SHAPE(1, 4), TT_F32))), "f32 (1, 2)");
+}
+
+static void a_wrapped_module_may_be_freed_first(void **state) {
+    (void)state;
+    tt_module *m = mlp(), *w = tt_module_new(&wrapper_class, m);
+    tt_module_free(w); /* the ordinary order */
+    check_forward(m);
+    w = tt_module_new(&wrapper_class, m);
+    tt_module *w2 = tt_module_new(&wrapper_class, w);
+    tt_module_free(m);
+    tt_module_free(w);
+    check_forward(w2); /* kept as long as it is wrapped */
+    assert_int_equal(tt_module_parameters(w2)->count, 4);
+    tt_module_free(m);
+    expect_error(TT_ERR_STATE, "this Sequential was freed already; a Wrapper that wraps it keeps it");
+    tt_module *other = tt_nn_sequential(tt_nn_relu());
+    assert_int_equal(tt_module_add_module(other, "x", m), TT_ERR_STATE);
+    expect_error(TT_ERR_STATE, "\"x\" was freed already");
+    tt_module_free(other);
+    tt_module_free(w2);
+}
+
+/* A part of a tree that is wrapped lives on when the tree goes. */
+static void a_wrapped_part_outlives_its_tree(void **state) {
+    (void)state;
+    tt_module *m = mlp(), *w = tt_module_new(&wrapper_class, tt_module_child(m, "0"));
+    tt_module_free(m);
+    TT_AUTO_SCOPE;
+    assert_string_equal(TT__DESCRIBE(tt_module_forward(w, tt_ones(TT_SHAPE(1, 4), TT_F32))), "f32 (1, 3)");
+    assert_string_equal(tt_module_parameters(w)->names[0], "weight");
+    tt_module_free(w);
 }
 
 /* ---- state dicts ---- */
 
-static void load(tt_module *m, size_t n, const char *const *names, tt_tensor *const *tensors, tt_status status,
+static void load(tt_module *m, int64_t n, const char *const *names, tt_tensor *const *tensors, tt_status status,
                  const char *what) {
-    tt_named_tensors own = tt_module_parameters(m);
+    const tt_named_tensors *own = tt_module_parameters(m);
     TT_AUTO_SCOPE;
     tt_tensor *before[4];
     for (int i = 0; i < 4; i++)
-        before[i] = tt_clone(own.tensors[i]);
-    assert_int_equal(tt_module_load_state_dict(m, (tt_named_tensors){n, names, tensors}), status);
+        before[i] = tt_clone(own->tensors[i]);
+    assert_int_equal(tt_module_load_state_dict(m, TT_NAMED_TENSORS(n, names, tensors)), status);
     if (!status)
         return;
     expect_error(status, what);
     for (int i = 0; i < 4; i++)
-        assert_true(tt_equal(before[i], own.tensors[i])); /* all or nothing */
+        assert_true(tt_equal(before[i], own->tensors[i])); /* all or nothing */
 }
 
 static void state_dicts_load_strictly(void **state) {
@@ -230,9 +273,9 @@ static void state_dicts_load_strictly(void **state) {
     good[2] = tt_transpose(tt_ones(TT_SHAPE(4, 3), TT_F32), 0, 1); /* any layout */
     load(m, 4, names, good, TT_OK, NULL);
     for (size_t i = 0; i < 4; i++)
-        assert_true(tt_tensor_f32(tt_module_parameters(m).tensors[i])[1] == 1);
+        assert_true(tt_tensor_f32(tt_module_parameters(m)->tensors[i])[1] == 1);
     tt_module_free(m);
-    assert_int_equal(tt_module_load_state_dict(NULL, (tt_named_tensors){0}), TT_ERR_INVALID);
+    assert_int_equal(tt_module_load_state_dict(NULL, TT_NAMED_TENSORS(0, NULL, NULL)), TT_ERR_INVALID);
     tt_clear_error();
 }
 
@@ -240,17 +283,17 @@ static void a_module_prefix_is_accepted(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_module *a = mlp(), *b = mlp();
-    tt_named_tensors own = tt_module_state_dict(a);
+    const tt_named_tensors *own = tt_module_state_dict(a);
     static const char *const names[] = {"module.0.weight", "module.0.bias", "module.2.weight", "module.2.bias"};
-    assert_int_equal(tt_module_load_state_dict(b, (tt_named_tensors){4, names, own.tensors}), TT_OK);
+    assert_int_equal(tt_module_load_state_dict(b, TT_NAMED_TENSORS(4, names, own->tensors)), TT_OK);
     for (size_t i = 0; i < 4; i++)
-        assert_true(tt_equal(own.tensors[i], tt_module_state_dict(b).tensors[i]));
+        assert_true(tt_equal(own->tensors[i], tt_module_state_dict(b)->tensors[i]));
     /* A module with a child of that name keeps its own meaning of it. */
     int destroyed = 0;
     toy t = {.destroyed = &destroyed};
     tt_module *named = tt_module_new(&toy_class, &t);
     assert_int_equal(tt_module_add_module(named, "module", a), TT_OK);
-    assert_int_equal(tt_module_load_state_dict(named, (tt_named_tensors){4, names, tt_module_state_dict(b).tensors}),
+    assert_int_equal(tt_module_load_state_dict(named, TT_NAMED_TENSORS(4, names, tt_module_state_dict(b)->tensors)),
                      TT_OK);
     tt_module_free(named);
     tt_module_free(b);
@@ -266,6 +309,8 @@ int main(void) {
         cmocka_unit_test(a_module_outlives_the_scope_it_was_made_in),
         cmocka_unit_test(flatten_keeps_the_batch),
         cmocka_unit_test(a_wrapper_shows_the_wrapped_modules_parameters),
+        cmocka_unit_test(a_wrapped_module_may_be_freed_first),
+        cmocka_unit_test(a_wrapped_part_outlives_its_tree),
         cmocka_unit_test(state_dicts_load_strictly),
         cmocka_unit_test(a_module_prefix_is_accepted),
     };

@@ -24,6 +24,53 @@ static tt_status forward_and_backward(tt_module *model, tt_optimizer *sgd) {
     return status ? status : tt_optimizer_step(sgd);
 }
 
+static tt_status hook(tt_module *module, tt_tensor **in, int64_t count, void *user) {
+    (void)module;
+    (void)in;
+    (void)count;
+    (void)user;
+    return TT_OK;
+}
+
+/* x is the module's, or freed. */
+static tt_status add_buffer(tt_module *model, tt_tensor *x) {
+    tt_status status = tt_module_register_buffer(model, "seen", x);
+    if (status)
+        tt_tensor_free(x);
+    return status;
+}
+
+static tt_status train_in_f64(tt_module *model, tt_optimizer *adam) {
+    TT_AUTO_SCOPE;
+    tt_status status = tt_backward(tt_mean(tt_module_forward(model, tt_ones(TT_SHAPE(4, 6), TT_F64))));
+    if (!status)
+        status = tt_optimizer_step(adam);
+    return status ? status : tt_optimizer_load_state_dict(adam, tt_optimizer_state_dict(adam));
+}
+
+/* Groups, buffers, hooks, a conversion. */
+static tt_status program_of_modules(void) {
+    tt_module *model = tt_nn_sequential_named({"a", tt_nn_linear(6, 5)}, {"b", tt_nn_linear(5, 3)});
+    tt_optimizer *adam = NULL;
+    tt_status status = model ? add_buffer(model, tt_ones(TT_SHAPE(3), TT_F32)) : tt_last_status();
+    if (!status)
+        status = tt_module_register_forward_pre_hook(NULL, model, hook, NULL);
+    if (!status && !tt_module_named_modules(model))
+        status = tt_last_status();
+    if (!status)
+        status = tt_module_to(model, TT_F64);
+    if (!status) {
+        adam = tt_adamw(tt_module_parameters(tt_module_child(model, "a")), 0.1, 0.01, .amsgrad = true);
+        status = adam ? tt_optimizer_add_param_group(adam, tt_module_parameters(tt_module_child(model, "b")))
+                      : tt_last_status();
+    }
+    if (!status)
+        status = train_in_f64(model, adam);
+    tt_optimizer_free(adam);
+    tt_module_free(model);
+    return status;
+}
+
 /* A little of everything; TT_OK or the first error. */
 static tt_status program(void) {
     tt_status status = TT_OK;
@@ -39,7 +86,7 @@ static tt_status program(void) {
         status = tt_module_load_state_dict(model, tt_module_state_dict(model));
     tt_optimizer_free(sgd);
     tt_module_free(model);
-    return status;
+    return status ? status : program_of_modules();
 }
 
 /* Blocks in use, without those that wait in the pool. */

@@ -1,4 +1,4 @@
-/* SGD: PyTorch's bits, its f64 reference, state, wrong arguments. */
+/* Optimizers: PyTorch's bits, levels and types, strided parameters, state, wrong arguments of SGD. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <tutti/optim.h>
 
 #include "gradcheck.h"
-#include "optim/sgd.h"
+#include "optim/rule.h"
 #include "tensor/tensor.h"
 #include "vectors.h"
 
@@ -33,12 +33,24 @@ static void set_grad(tt_tensor *x, tt_tensor *g) {
     assert_true(tt_equal(tt_grad(x), g));
 }
 
-static tt_named_tensors list_of(tt_tensor **x, size_t n) {
+/* A list that lives until the next call. */
+static const tt_named_tensors *list_of(tt_tensor **x, int64_t n) {
     static const char *const names[] = {"a", "b", "c"};
-    return (tt_named_tensors){n, names, x};
+    static tt_named_tensors list;
+    list = (tt_named_tensors){sizeof list, n, names, x};
+    return &list;
 }
 
-static tt_optimizer *from_json(const json_t *o, tt_named_tensors params) {
+/* How many tensors of state, beside options of groups, an optimizer has. */
+static int64_t state_count(tt_optimizer *o) {
+    const tt_named_tensors *dict = tt_optimizer_state_dict(o);
+    int64_t n = 0;
+    for (int64_t i = 0; i < dict->count; i++)
+        n += !strncmp(dict->names[i], "state.", 6);
+    return n;
+}
+
+static tt_optimizer *from_json(const json_t *o, const tt_named_tensors *params) {
     return tt_sgd(params, vectors_member(o, "lr"), .momentum = vectors_member(o, "momentum"),
                   .dampening = vectors_member(o, "dampening"), .weight_decay = vectors_member(o, "weight_decay"),
                   .nesterov = json_is_true(json_object_get(o, "nesterov")));
@@ -68,6 +80,79 @@ static void steps_are_pytorchs_to_the_bit(void **state) {
     json_decref(vectors);
 }
 
+static tt_optimizer *adam_from_json(const json_t *o, const tt_named_tensors *params) {
+    const double lr = vectors_member(o, "lr"), decay = vectors_member(o, "weight_decay");
+    const double beta1 = vectors_member(o, "beta1"), beta2 = vectors_member(o, "beta2"), eps = vectors_member(o, "eps");
+    const bool amsgrad = json_is_true(json_object_get(o, "amsgrad"));
+    if (!strcmp(json_string_value(json_object_get(o, "kind")), "adam"))
+        return tt_adam(params, lr, .weight_decay = decay, .beta1 = beta1, .beta2 = beta2, .eps = eps,
+                       .amsgrad = amsgrad);
+    return tt_adamw(params, lr, decay, .beta1 = beta1, .beta2 = beta2, .eps = eps, .amsgrad = amsgrad);
+}
+
+static void assert_bits(const tt_tensor *x, const json_t *want) {
+    for (size_t i = 0; i < N; i++)
+        assert_true(tt_tensor_f32(x)[i] == (float)vectors_number(want, i));
+}
+
+/* The state has torch's values too, under torch's names. */
+static void check_adam_state(tt_optimizer *adam, const json_t *want) {
+    const tt_named_tensors *dict = tt_optimizer_state_dict(adam);
+    assert_int_equal(state_count(adam), json_object_size(want));
+    dict = tt_optimizer_state_dict(adam);
+    assert_int_equal(*tt_tensor_i64(tt_named_tensors_find(dict, "state.0.step")), STEPS);
+    static const char *const full[] = {"state.0.exp_avg", "state.0.exp_avg_sq", "state.0.max_exp_avg_sq"};
+    for (int i = 0; i < 3; i++) {
+        const json_t *numbers = json_object_get(want, full[i] + strlen("state.0."));
+        const tt_tensor *x = tt_named_tensors_find(dict, full[i]);
+        assert_true(!x == !numbers);
+        if (x)
+            assert_bits(x, numbers);
+    }
+}
+
+static void adam_steps_are_pytorchs_to_the_bit(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("torch-ops.json");
+    assert_non_null(vectors);
+    const json_t *variants = json_object_get(vectors, "adam");
+    assert_int_equal(json_array_size(variants), 16);
+    for (size_t v = 0; v < json_array_size(variants); v++) {
+        TT_AUTO_SCOPE;
+        const json_t *variant = json_array_get(variants, v);
+        tt_tensor *x = tt_requires_grad_(values(0, TT_F32), true);
+        tt_optimizer *adam = adam_from_json(variant, list_of(&x, 1));
+        assert_non_null(adam);
+        for (int s = 0; s < STEPS; s++) {
+            set_grad(x, values(s + 1, TT_F32));
+            assert_int_equal(tt_optimizer_step(adam), TT_OK);
+            assert_bits(x, json_array_get(json_object_get(variant, "steps"), (size_t)s));
+        }
+        check_adam_state(adam, json_object_get(variant, "state"));
+        tt_optimizer_free(adam);
+    }
+    json_decref(vectors);
+}
+
+/* Adam in f64 is close to Adam in f32, whose bits are PyTorch's. */
+static void adam_in_f64_is_close_to_f32(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x[] = {tt_requires_grad_(values(0, TT_F32), true), tt_requires_grad_(values(0, TT_F64), true)};
+        tt_optimizer *adam = variant & 1 ? tt_adam(list_of(x, 2), 0.01, .weight_decay = 0.1, .amsgrad = variant & 2)
+                                         : tt_adamw(list_of(x, 2), 0.01, 0.1, .amsgrad = variant & 2);
+        for (int s = 0; s < STEPS; s++) {
+            set_grad(x[0], values(s + 1, TT_F32));
+            set_grad(x[1], values(s + 1, TT_F64));
+            assert_int_equal(tt_optimizer_step(adam), TT_OK);
+        }
+        for (int i = 0; i < N; i++)
+            assert_true(fabs((double)tt_tensor_f32(x[0])[i] - ((double *)tt_tensor_data(x[1]))[i]) < 1e-5);
+        tt_optimizer_free(adam);
+    }
+}
+
 static void f64_is_close_to_f32(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -84,22 +169,49 @@ static void f64_is_close_to_f32(void **state) {
 }
 
 #if defined(__x86_64__)
+/* One step of a rule at a level, in place, on bytes that are the same for all levels. */
+static void step_at(tt__update_fn rule, tt_dtype dtype, const double *option, bool fresh, bool all_slots,
+                    void **memory) {
+    for (int k = 0; k < 5; k++)
+        memory[k] = tt_tensor_data(values(k, dtype));
+    for (int i = 0; i < N; i++) /* second moments are not negative */
+        for (int k = 3; k < 5; k++)
+            if (dtype == TT_F32)
+                ((float *)memory[k])[i] = fabsf(((float *)memory[k])[i]);
+            else
+                ((double *)memory[k])[i] = fabs(((double *)memory[k])[i]);
+    void *state[] = {memory[2], memory[3], all_slots ? memory[4] : NULL};
+    const bool all_fresh[] = {fresh, fresh, fresh};
+    rule(&(tt__update){
+        .n = N, .p = memory[0], .g = memory[1], .state = state, .fresh = all_fresh, .option = option, .step = 3});
+}
+
+static void compare_levels(const tt__rule_kernels *const *levels, const double *option, bool fresh, bool all_slots) {
+    const tt_dtype types[] = {TT_F32, TT_F64};
+    for (int t = 0; t < 2; t++) {
+        void *base[5], *other[5];
+        step_at(t ? levels[0]->f64 : levels[0]->f32, types[t], option, fresh, all_slots, base);
+        for (int level = 1; level <= (int)tt__cpu_level_get(); level++) {
+            step_at(t ? levels[level]->f64 : levels[level]->f32, types[t], option, fresh, all_slots, other);
+            for (int k = 0; k < 5; k++)
+                assert_memory_equal(base[k], other[k], N * tt_dtype_size(types[t]));
+        }
+    }
+}
+
 static void all_levels_give_the_same_bits(void **state) {
     (void)state;
-    const tt__sgd_kernels *levels[] = {&tt__sgd_kernels_base, &tt__sgd_kernels_avx2, &tt__sgd_kernels_avx512};
-    TT_AUTO_SCOPE;
+    const tt__rule_kernels *sgd[] = {&tt__sgd_kernels_base, &tt__sgd_kernels_avx2, &tt__sgd_kernels_avx512},
+                           *adam[] = {&tt__adam_kernels_base, &tt__adam_kernels_avx2, &tt__adam_kernels_avx512},
+                           *adamw[] = {&tt__adamw_kernels_base, &tt__adamw_kernels_avx2, &tt__adamw_kernels_avx512};
     for (int variant = 0; variant < 16; variant++) {
-        tt__sgd_rule rule = {
-            .lr = 0.07, .momentum = 0.9, .nesterov = variant & 1, .weight_decay = variant & 2 ? 0.03 : 0};
-        float *p[TT__CPU_LEVELS], *buf[TT__CPU_LEVELS];
-        for (int level = 0; level <= (int)tt__cpu_level_get(); level++) {
-            p[level] = tt_tensor_f32(values(0, TT_F32));
-            buf[level] = tt_tensor_f32(values(1, TT_F32));
-            levels[level]->step(N, p[level], tt_tensor_f32(values(2, TT_F32)), variant & 4 ? buf[level] : NULL,
-                                variant & 8, &rule);
-            assert_memory_equal(p[level], p[0], N * sizeof(float));
-            assert_memory_equal(buf[level], buf[0], N * sizeof(float));
-        }
+        TT_AUTO_SCOPE;
+        const double decay = variant & 2 ? 0.03 : 0;
+        const double of_sgd[] = {0.07, variant & 4 ? 0.9 : 0, 0, decay, variant & 1};
+        const double of_adam[] = {0.07, 0.9, 0.99, 1e-8, decay, variant & 1};
+        compare_levels(sgd, of_sgd, variant & 8, false);
+        compare_levels(adam, of_adam, variant & 8, variant & 1);
+        compare_levels(adamw, of_adam, variant & 8, variant & 1);
     }
 }
 #endif
@@ -113,10 +225,11 @@ static void a_parameter_without_gradient_stays(void **state) {
     assert_int_equal(tt_optimizer_step(sgd), TT_OK);
     assert_false(tt_equal(x[0], values(0, TT_F32)));
     assert_true(tt_equal(x[1], values(1, TT_F32)));
-    tt_named_tensors dict = tt_optimizer_state_dict(sgd);
-    assert_int_equal(dict.count, 1);
-    assert_string_equal(dict.names[0], "state.0.momentum_buffer");
-    assert_true(tt_equal(dict.tensors[0], values(3, TT_F32)));
+    const tt_named_tensors *dict = tt_optimizer_state_dict(sgd);
+    assert_int_equal(state_count(sgd), 1);
+    dict = tt_optimizer_state_dict(sgd);
+    assert_string_equal(dict->names[0], "state.0.momentum_buffer");
+    assert_true(tt_equal(dict->tensors[0], values(3, TT_F32)));
     tt_optimizer_zero_grad(sgd);
     assert_null(tt_grad(x[0]));
     tt_optimizer_free(sgd);
@@ -155,24 +268,24 @@ static void state_goes_on_where_it_was(void **state) {
     train(whole, a, 0, 6);
     train(first, b, 0, 3);
     tt_optimizer *second = tt_sgd(list_of(b, 2), 0.1, .momentum = 0.9);
-    assert_int_equal(tt_optimizer_state_dict(second).count, 0);
+    assert_int_equal(state_count(second), 0);
     assert_int_equal(tt_optimizer_load_state_dict(second, tt_optimizer_state_dict(first)), TT_OK);
     assert_int_equal(tt_optimizer_load_state_dict(second, tt_optimizer_state_dict(second)), TT_OK); /* its own */
     tt_optimizer_free(first);
     train(second, b, 3, 6);
     assert_true(tt_equal(a[0], b[0]) && tt_equal(a[1], b[1]));
-    assert_int_equal(tt_optimizer_load_state_dict(second, (tt_named_tensors){0}), TT_OK);
-    assert_int_equal(tt_optimizer_state_dict(second).count, 0); /* starts without state */
+    assert_int_equal(tt_optimizer_load_state_dict(second, TT_NAMED_TENSORS(0, NULL, NULL)), TT_OK);
+    assert_int_equal(state_count(second), 0); /* starts without state */
     tt_optimizer_free(whole);
     tt_optimizer_free(second);
 }
 
-static void refuse(tt_optimizer *sgd, size_t n, const char *const *names, tt_tensor *const *x, tt_status status,
+static void refuse(tt_optimizer *sgd, int64_t n, const char *const *names, tt_tensor *const *x, tt_status status,
                    const char *what) {
-    assert_int_equal(tt_optimizer_load_state_dict(sgd, (tt_named_tensors){n, names, x}), status);
+    assert_int_equal(tt_optimizer_load_state_dict(sgd, TT_NAMED_TENSORS(n, names, x)), status);
     if (!strstr(tt_last_error(), what))
         fail_msg("expected \"%s\" in: %s", what, tt_last_error());
-    assert_int_equal(tt_optimizer_state_dict(sgd).count, 0); /* nothing was changed */
+    assert_int_equal(state_count(sgd), 0); /* nothing was changed */
     tt_clear_error();
 }
 
@@ -198,8 +311,8 @@ static void wrong_arguments_are_refused(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = values(0, TT_F32), *i = tt_arange(3);
-    tt_named_tensors p = list_of(&x, 1);
-    assert_null(tt_sgd((tt_named_tensors){0}, 0.1));
+    const tt_named_tensors *p = list_of(&x, 1);
+    assert_null(tt_sgd(TT_NAMED_TENSORS(0, NULL, NULL), 0.1));
     assert_non_null(strstr(tt_last_error(), "empty list"));
     assert_null(tt_sgd(list_of(&i, 1), 0.1));
     assert_non_null(strstr(tt_last_error(), "i64 (3)"));
@@ -216,7 +329,7 @@ static void wrong_arguments_are_refused(void **state) {
     assert_int_equal(tt_optimizer_step(NULL), TT_ERR_INVALID);
     tt_optimizer_zero_grad(NULL);
     tt_optimizer_free(NULL);
-    assert_int_equal(tt_optimizer_state_dict(NULL).count, 0);
+    assert_null(tt_optimizer_state_dict(NULL));
     tt_clear_error();
 }
 
@@ -224,6 +337,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_pytorchs_to_the_bit),
         cmocka_unit_test(f64_is_close_to_f32),
+        cmocka_unit_test(adam_steps_are_pytorchs_to_the_bit),
+        cmocka_unit_test(adam_in_f64_is_close_to_f32),
 #if defined(__x86_64__)
         cmocka_unit_test(all_levels_give_the_same_bits),
 #endif

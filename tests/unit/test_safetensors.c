@@ -74,7 +74,7 @@ static void writes_what_the_reference_writes(void **state) {
     tt_tensor *tensors[] = {tt_from_data(weight, TT_SHAPE(2, 3), TT_F32), tt_ones(TT_SHAPE(3), TT_U8),
                             tt_from_data(bias, TT_SHAPE(2), TT_F32), tt_from_data(&seven, TT_SCALAR, TT_I64),
                             tt_empty(TT_SHAPE(0, 3), TT_F32)};
-    assert_int_equal(tt_safetensors_save("a", (tt_named_tensors){5, names, tensors}, NULL, 0), TT_OK);
+    assert_int_equal(tt_safetensors_save("a", TT_NAMED_TENSORS(5, names, tensors), NULL, 0), TT_OK);
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}"
                                  ",\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}"
                                  ",\"bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}"
@@ -106,21 +106,21 @@ static void comes_back_as_it_went(void **state) {
     tt_tensor *tensors[] = {turned, tt_from_data(pi, TT_SHAPE(2), TT_F64), tt_from_data(small, TT_SHAPE(2, 1), TT_I32),
                             tt_zeros(TT_SHAPE(0), TT_U8)};
     const tt_metadata metadata[] = {{"epoch", "3"}, {"note", "\xe2\x82\xac"}};
-    assert_int_equal(tt_safetensors_save("b", (tt_named_tensors){4, names, tensors}, metadata, 2), TT_OK);
+    assert_int_equal(tt_safetensors_save("b", TT_NAMED_TENSORS(4, names, tensors), metadata, 2), TT_OK);
     tt_safetensors *file;
     assert_int_equal(tt_safetensors_load(&file, "b"), TT_OK);
     tt_scope_end(scope); /* what was loaded belongs to no scope */
-    tt_named_tensors back = tt_safetensors_tensors(file);
-    assert_int_equal(back.count, 4);
+    const tt_named_tensors *back = tt_safetensors_tensors(file);
+    assert_int_equal(back->count, 4);
     static const char *const sorted[] = {"", "d", "z\"\\\n", "\xc3\xa9t\xc3\xa9"};
     for (int i = 0; i < 4; i++)
-        assert_string_equal(back.names[i], sorted[i]);
+        assert_string_equal(back->names[i], sorted[i]);
     static const int64_t transposed[] = {0, 3, 1, 4, 2, 5};
-    assert_int_equal(tt_tensor_size(back.tensors[0], 0), 3);
-    assert_memory_equal(tt_tensor_i64(back.tensors[0]), transposed, sizeof transposed);
-    assert_int_equal(tt_tensor_numel(back.tensors[1]), 0);
-    assert_memory_equal(tt_tensor_data(back.tensors[2]), pi, sizeof pi);
-    assert_memory_equal(tt_tensor_data(back.tensors[3]), small, sizeof small);
+    assert_int_equal(tt_tensor_size(back->tensors[0], 0), 3);
+    assert_memory_equal(tt_tensor_i64(back->tensors[0]), transposed, sizeof transposed);
+    assert_int_equal(tt_tensor_numel(back->tensors[1]), 0);
+    assert_memory_equal(tt_tensor_data(back->tensors[2]), pi, sizeof pi);
+    assert_memory_equal(tt_tensor_data(back->tensors[3]), small, sizeof small);
     assert_string_equal(tt_safetensors_metadata(file, "epoch"), "3");
     assert_string_equal(tt_safetensors_metadata(file, "format"), "pt");
     assert_null(tt_safetensors_metadata(file, "nothing"));
@@ -134,20 +134,20 @@ static void refuses_to_write_nonsense(void **state) {
     const char *same[] = {"w", "w"}, *reserved[] = {"__metadata__"}, *latin[] = {"\xe9"}, *w[] = {"w"};
     const char *overlong[] = {"\xc0\xaf"}, *surrogate[] = {"\xed\xa0\x80"};
     const struct {
-        tt_named_tensors tensors;
+        const tt_named_tensors *tensors;
         tt_metadata metadata;
         const char *text;
     } cases[] = {
-        {{2, same, two}, {"k", "v"}, "\"w\" is given twice"},
-        {{1, reserved, two}, {"k", "v"}, "\"__metadata__\" is given twice"},
-        {{1, latin, two}, {"k", "v"}, "UTF-8"},
-        {{1, overlong, two}, {"k", "v"}, "UTF-8"},
-        {{1, surrogate, two}, {"k", "v"}, "UTF-8"},
-        {{1, w, none}, {"k", "v"}, "no tensor"},
-        {{1, w, two}, {"format", "v"}, "\"format\" is given twice"},
-        {{1, w, two}, {"k", "\xff"}, "UTF-8"},
-        {{1, w, two}, {"k", NULL}, "NULL"},
-        {{1, w, two}, {NULL, "v"}, "NULL"},
+        {TT_NAMED_TENSORS(2, same, two), {"k", "v"}, "\"w\" is given twice"},
+        {TT_NAMED_TENSORS(1, reserved, two), {"k", "v"}, "\"__metadata__\" is given twice"},
+        {TT_NAMED_TENSORS(1, latin, two), {"k", "v"}, "UTF-8"},
+        {TT_NAMED_TENSORS(1, overlong, two), {"k", "v"}, "UTF-8"},
+        {TT_NAMED_TENSORS(1, surrogate, two), {"k", "v"}, "UTF-8"},
+        {TT_NAMED_TENSORS(1, w, none), {"k", "v"}, "no tensor"},
+        {TT_NAMED_TENSORS(1, w, two), {"format", "v"}, "\"format\" is given twice"},
+        {TT_NAMED_TENSORS(1, w, two), {"k", "\xff"}, "UTF-8"},
+        {TT_NAMED_TENSORS(1, w, two), {"k", NULL}, "NULL"},
+        {TT_NAMED_TENSORS(1, w, two), {NULL, "v"}, "NULL"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(tt_safetensors_save("never", cases[i].tensors, &cases[i].metadata, 1), TT_ERR_INVALID);
@@ -186,12 +186,12 @@ static void reads_what_is_allowed(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tt_safetensors *file;
         assert_int_equal(parse(cases[i].header, cases[i].data, &file), TT_OK);
-        assert_int_equal(tt_safetensors_tensors(file).count, cases[i].count);
+        assert_int_equal(tt_safetensors_tensors(file)->count, cases[i].count);
         tt_safetensors_free(file);
     }
     tt_safetensors *file;
     assert_int_equal(parse(TWO("4", "8", "0", "4"), 8, &file), TT_OK);
-    assert_memory_equal(tt_tensor_data(tt_safetensors_tensors(file).tensors[0]), "\4\5\6\7", 4);
+    assert_memory_equal(tt_tensor_data(tt_safetensors_tensors(file)->tensors[0]), "\4\5\6\7", 4);
     tt_safetensors_free(file);
 }
 
@@ -314,12 +314,12 @@ static void reads_the_reference_writers_file(void **state) {
     memcpy(half, "\"U8\"  ,\"shape\":[4]", 18);
     memcpy(mask, "\"U8\"  ", 6);
     assert_int_equal(tt_safetensors_parse(&file, bytes, size, "changed"), TT_OK);
-    tt_named_tensors t = tt_safetensors_tensors(file);
-    assert_int_equal(t.count, 6);
+    const tt_named_tensors *t = tt_safetensors_tensors(file);
+    assert_int_equal(t->count, 6);
     static const float weight[] = {0, 0.25f, 0.5f, 0.75f, 1, 1.25f};
-    assert_string_equal(t.names[5], "weight");
-    assert_memory_equal(tt_tensor_f32(t.tensors[5]), weight, sizeof weight);
-    assert_int_equal(*tt_tensor_i64(t.tensors[4]), 7);
+    assert_string_equal(t->names[5], "weight");
+    assert_memory_equal(tt_tensor_f32(t->tensors[5]), weight, sizeof weight);
+    assert_int_equal(*tt_tensor_i64(t->tensors[4]), 7);
     assert_string_equal(tt_safetensors_metadata(file, "format"), "pt");
     tt_safetensors_free(file);
     free(bytes);

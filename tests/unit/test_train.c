@@ -69,11 +69,11 @@ static void toy_linear10(void **state) {
         g[r] = tt_generator_new((uint64_t)r);
         m[r] = tt_nn_linear(10, 10, .generator = g[r]);
         const json_t *init = json_array_get(json_object_get(toy, "init_before_ddp"), (size_t)r);
-        tt_named_tensors p = tt_module_parameters(m[r]);
-        assert_numbers(p.tensors[0], json_object_get(init, "weight"), 1e-9);
-        assert_numbers(p.tensors[1], json_object_get(init, "bias"), 1e-9);
+        const tt_named_tensors *p = tt_module_parameters(m[r]);
+        assert_numbers(p->tensors[0], json_object_get(init, "weight"), 1e-9);
+        assert_numbers(p->tensors[1], json_object_get(init, "bias"), 1e-9);
     }
-    tt_named_tensors p = tt_module_parameters(m[0]);
+    const tt_named_tensors *p = tt_module_parameters(m[0]);
     tt_optimizer *sgd = tt_sgd(p, 0.001);
     assert_int_equal(json_array_size(steps), 3);
     for (size_t s = 0; s < 3; s++) {
@@ -88,10 +88,10 @@ static void toy_linear10(void **state) {
         averaged_step(m[0], sgd, b, tt_mse_loss, loss);
         for (size_t r = 0; r < RANKS; r++)
             assert_close(loss[r], vectors_number(json_object_get(want, "loss"), r), 1e-6, 0);
-        assert_numbers(tt_grad(p.tensors[0]), json_object_get(json_object_get(want, "grad"), "weight"), 1e-7);
-        assert_numbers(tt_grad(p.tensors[1]), json_object_get(json_object_get(want, "grad"), "bias"), 1e-7);
-        assert_numbers(p.tensors[0], json_object_get(want, "weight"), 1e-7);
-        assert_numbers(p.tensors[1], json_object_get(want, "bias"), 1e-7);
+        assert_numbers(tt_grad(p->tensors[0]), json_object_get(json_object_get(want, "grad"), "weight"), 1e-7);
+        assert_numbers(tt_grad(p->tensors[1]), json_object_get(json_object_get(want, "grad"), "bias"), 1e-7);
+        assert_numbers(p->tensors[0], json_object_get(want, "weight"), 1e-7);
+        assert_numbers(p->tensors[1], json_object_get(want, "bias"), 1e-7);
     }
     tt_optimizer_free(sgd);
     for (int r = 0; r < RANKS; r++) {
@@ -106,7 +106,7 @@ static void scalar(void **state) {
     (void)state;
     const json_t *printed = json_object_get(json_object_get(vectors, "scalar"), "printed");
     tt_module *m = tt_nn_linear(1, 1, .no_bias = true);
-    tt_tensor *w = tt_module_parameters(m).tensors[0];
+    tt_tensor *w = tt_module_parameters(m)->tensors[0];
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(m), 1.0);
     tt_tensor_f32(w)[0] = 2;
     for (size_t s = 0; s < 2; s++) {
@@ -163,22 +163,22 @@ static void mlp_784_512_10(void **state) {
     (void)state;
     const json_t *want = json_object_get(vectors, "mlp_784_512_10"), *losses = json_object_get(want, "losses");
     tt_module *model = new_mlp();
-    tt_named_tensors p = tt_module_parameters(model);
+    const tt_named_tensors *p = tt_module_parameters(model);
     tt_optimizer *sgd = tt_sgd(p, 1e-3);
-    for (size_t i = 0; i < p.count; i++)
-        assert_checksums(p.tensors[i], json_object_get(json_object_get(want, "init"), p.names[i]), 1e-9, 1e-8, 1e-9);
+    for (int64_t i = 0; i < p->count; i++)
+        assert_checksums(p->tensors[i], json_object_get(json_object_get(want, "init"), p->names[i]), 1e-9, 1e-8, 1e-9);
     for (int s = 0; s < 50; s++) {
         TT_AUTO_SCOPE;
         double loss[RANKS];
         averaged_step(model, sgd, (batch[]){mlp_batch(s, 0), mlp_batch(s, 1)}, tt_cross_entropy, loss);
         for (size_t r = 0; r < RANKS; r++)
             assert_close(loss[r], vectors_number(json_array_get(losses, (size_t)s), r), 1e-6, 0);
-        for (size_t i = 0; i < p.count && s == 0; i++)
-            assert_checksums(tt_grad(p.tensors[i]), json_object_get(json_object_get(want, "grad_step0"), p.names[i]),
+        for (int64_t i = 0; i < p->count && s == 0; i++)
+            assert_checksums(tt_grad(p->tensors[i]), json_object_get(json_object_get(want, "grad_step0"), p->names[i]),
                              1e-5, 1e-4, 1e-7);
     }
-    for (size_t i = 0; i < p.count; i++)
-        assert_checksums(p.tensors[i], json_object_get(json_object_get(want, "final"), p.names[i]),
+    for (int64_t i = 0; i < p->count; i++)
+        assert_checksums(p->tensors[i], json_object_get(json_object_get(want, "final"), p->names[i]),
                          reference_slack() * 5e-7, reference_slack() * 2e-5, 1e-7);
     tt_optimizer_free(sgd);
     tt_module_free(model);
@@ -230,7 +230,7 @@ static void two_runs_give_the_same_bits(void **state) {
         tt_optimizer_free(sgd);
     }
     for (size_t i = 0; i < 4; i++)
-        assert_true(tt_equal(tt_module_parameters(model[0]).tensors[i], tt_module_parameters(model[1]).tensors[i]));
+        assert_true(tt_equal(tt_module_parameters(model[0])->tensors[i], tt_module_parameters(model[1])->tensors[i]));
     tt_tensor_free(b.x);
     tt_tensor_free(b.y);
     tt_module_free(model[0]);

@@ -1,4 +1,4 @@
-"""Results and gradients of operators, and steps of SGD, as PyTorch computes them (f32, CPU, AVX2 or better).
+"""Results and gradients of operators, and steps of optimizers, as PyTorch computes them (f32, CPU, AVX2 or better).
 usage: make_torch_ops.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases.h)"""
 import json, sys
 import torch, torch.nn.functional as F
@@ -47,21 +47,40 @@ SGD = [{"lr": 0.1}, {"lr": 0.1, "weight_decay": 0.03}, {"lr": 0.05, "momentum": 
        {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.03}]
 
 
-def sgd(options):
+ADAM = [{"kind": kind, "lr": 0.01, "beta1": b1, "beta2": b2, "eps": eps, "weight_decay": wd, "amsgrad": amsgrad}
+        for kind in ("adam", "adamw") for wd in (0, 0.03) for amsgrad in (False, True)
+        for b1, b2, eps in ((0.9, 0.999, 1e-8), (0.8, 0.95, 1e-3))]
+
+
+def train(optimizer, p):
     """37 parameters; the gradient in step s is value(s + 1)."""
-    p = value(0, 37, (37,)).requires_grad_()
-    optimizer = torch.optim.SGD([p], **options)
     steps = []
     for s in range(4):
         p.grad = value(s + 1, 37, (37,))
         optimizer.step()
         steps.append(numbers(p))
-    return dict(options, steps=steps)
+    return steps
+
+
+def sgd(options):
+    p = value(0, 37, (37,)).requires_grad_()
+    return dict(options, steps=train(torch.optim.SGD([p], **options), p))
+
+
+def adam(options):
+    p = value(0, 37, (37,)).requires_grad_()
+    kind = torch.optim.Adam if options["kind"] == "adam" else torch.optim.AdamW
+    optimizer = kind([p], lr=options["lr"], betas=(options["beta1"], options["beta2"]), eps=options["eps"],
+                     weight_decay=options["weight_decay"], amsgrad=options["amsgrad"], foreach=False)
+    steps = train(optimizer, p)
+    state = {name: numbers(x) for name, x in optimizer.state[p].items()}
+    return dict(options, steps=steps, state=state)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    out = {"torch": torch.__version__, "ops": [op(*c) for c in CASES], "sgd": [sgd(o) for o in SGD]}
+    out = {"torch": torch.__version__, "ops": [op(*c) for c in CASES], "sgd": [sgd(o) for o in SGD],
+           "adam": [adam(o) for o in ADAM]}
     with open(sys.argv[1], "w") as f:
         json.dump(out, f, separators=(",", ":"))
         f.write("\n")

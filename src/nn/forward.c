@@ -1,0 +1,207 @@
+/* Running a module: hooks before, the class's function for these numbers of tensors, hooks after. */
+#include "base/error.h"
+#include "nn/module.h"
+#include "tensor/pool.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One run of a module. */
+typedef struct call {
+    tt_tensor *const *in;
+    int64_t in_count;
+    tt_tensor **out;
+    int64_t out_count;
+} call;
+
+/* The status of an expression that gave NULL. */
+static tt_status failed(const tt_module *module) {
+    if (!tt_last_status())
+        tt__tensor_fail(TT_ERR_STATE, "the forward of a %s gave NULL without an error", module->cls.name);
+    return tt_last_status();
+}
+
+static tt_status call_one(tt_module *module, const call *c) {
+    c->out[0] = module->cls.forward(module, c->in[0]);
+    return c->out[0] ? TT_OK : failed(module);
+}
+
+/* How many tensors a class takes or gives, for errors. */
+static const char *number_text(const tt_module_class *cls, int64_t number, char text[24]) {
+    if (!cls->forward_many)
+        number = 1;
+    if (number == 0)
+        return "any number of";
+    snprintf(text, 24, "%lld", (long long)number);
+    return text;
+}
+
+static tt_status fail_count(const tt_module *module, const call *c) {
+    char takes[24], gives[24];
+    tt__tensor_fail(TT_ERR_INVALID, "forward: a %s takes %s tensors and gives %s; %lld came, and %lld were asked for",
+                    module->cls.name, number_text(&module->cls, module->cls.inputs, takes),
+                    number_text(&module->cls, module->cls.outputs, gives), (long long)c->in_count,
+                    (long long)c->out_count);
+    return TT_ERR_INVALID;
+}
+
+static tt_status call_many(tt_module *module, const call *c) {
+    const tt_module_class *cls = &module->cls;
+    if ((cls->inputs && c->in_count != cls->inputs) || (cls->outputs && c->out_count != cls->outputs))
+        return fail_count(module, c);
+    TT__TRY(cls->forward_many(module, c->in, c->in_count, c->out, c->out_count));
+    for (int64_t i = 0; i < c->out_count; i++)
+        if (!c->out[i])
+            return failed(module);
+    return TT_OK;
+}
+
+static tt_status run(tt_module *module, const call *c);
+
+/* The class's function for as many tensors. */
+static tt_status call_class(tt_module *module, const call *c) {
+    if (module->cls.forward && c->in_count == 1 && c->out_count == 1)
+        return call_one(module, c);
+    if (module->cls.forward_many)
+        return call_many(module, c);
+    return module->wrapped ? run(module->wrapped, c) : fail_count(module, c);
+}
+
+/* ---- hooks ---- */
+
+static tt_status run_hook(tt_module *module, const tt__module_hook *hook, const call *c, tt_tensor **in) {
+    tt_status status = hook->pre ? hook->pre(module, in, c->in_count, hook->user)
+                                 : hook->post(module, c->in, c->in_count, c->out, c->out_count, hook->user);
+    if (status)
+        tt__tensor_fail(status, "a forward %s of a %s failed: %s", hook->pre ? "pre-hook" : "hook", module->cls.name,
+                        tt_last_error());
+    return status;
+}
+
+/* Hooks registered by a hook run from the next forward on. `in`: for pre-hooks, else NULL. */
+static tt_status run_hooks(tt_module *module, const call *c, tt_tensor **in) {
+    tt_status status = TT_OK;
+    size_t count = module->hook_count;
+    module->hooks_running++;
+    for (size_t i = 0; i < count && !status; i++) {
+        const tt__module_hook hook = module->hooks[i];
+        if (hook.handle && !hook.pre == !in)
+            status = run_hook(module, &hook, c, in);
+    }
+    module->hooks_running--;
+    return status;
+}
+
+/* Forget hooks that were removed while hooks were running. */
+static void sweep_hooks(tt_module *module) {
+    if (module->hooks_running)
+        return;
+    size_t kept = 0;
+    for (size_t i = 0; i < module->hook_count; i++)
+        if (module->hooks[i].handle)
+            module->hooks[kept++] = module->hooks[i];
+    module->hook_count = kept;
+}
+
+static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor **in) {
+    call inner = *c;
+    inner.in = in;
+    TT__TRY(run_hooks(module, c, in));
+    for (int64_t i = 0; i < c->in_count; i++)
+        if (!in[i])
+            return failed(module);
+    TT__TRY(call_class(module, &inner));
+    return run_hooks(module, &inner, NULL);
+}
+
+static tt_status run(tt_module *module, const call *c) {
+    if (!module->hook_count)
+        return call_class(module, c);
+    size_t bytes = (size_t)c->in_count * sizeof *c->in;
+    tt_tensor **in = tt__pool_alloc(bytes + 1);
+    if (!in)
+        return tt__tensor_fail(TT_ERR_MEMORY, "forward: no memory for the %lld inputs of a %s", (long long)c->in_count,
+                               module->cls.name),
+               TT_ERR_MEMORY;
+    if (bytes)
+        memcpy(in, c->in, bytes);
+    tt_status status = run_between_hooks(module, c, in);
+    sweep_hooks(module);
+    tt__pool_free(in);
+    return status;
+}
+
+static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
+    static _Atomic int64_t last_handle;
+    if (handle)
+        *handle = 0;
+    if (!module || (!hook.pre && !hook.post))
+        return tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, module ? "hook" : "module");
+    tt__module_hook *hooks = reallocarray(module->hooks, module->hook_count + 1, sizeof *hooks);
+    if (!hooks)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a hook of a %s", who, module->cls.name);
+    hook.handle = atomic_fetch_add(&last_handle, 1) + 1;
+    module->hooks = hooks;
+    hooks[module->hook_count++] = hook;
+    if (handle)
+        *handle = hook.handle;
+    return TT_OK;
+}
+
+tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module, tt_forward_pre_hook hook,
+                                              void *user) {
+    return add_hook("tt_module_register_forward_pre_hook", handle, module,
+                    (tt__module_hook){.pre = hook, .user = user});
+}
+
+tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook, void *user) {
+    return add_hook("tt_module_register_forward_hook", handle, module, (tt__module_hook){.post = hook, .user = user});
+}
+
+tt_status tt_module_remove_hook(tt_module *module, int64_t handle) {
+    for (size_t i = 0; module && handle && i < module->hook_count; i++)
+        if (module->hooks[i].handle == handle) {
+            module->hooks[i].handle = 0;
+            sweep_hooks(module);
+            return TT_OK;
+        }
+    return tt__fail(TT_ERR_NOT_FOUND, "tt_module_remove_hook: this %s has no hook with the handle %lld",
+                    tt_module_class_name(module), (long long)handle);
+}
+
+/* ---- forward ---- */
+
+tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x) {
+    if (!module || !x)
+        return NULL;
+    if (module->cls.forward && !module->hook_count)
+        return module->cls.forward(module, x);
+    tt_tensor *y = NULL;
+    return run(module, &(call){.in = &x, .in_count = 1, .out = &y, .out_count = 1}) ? NULL : y;
+}
+
+static tt_status check(const char *who, const tt_module *module, const call *c) {
+    if (c->in_count < 0 || c->out_count < 0 || (c->in_count && !c->in) || (c->out_count && !c->out))
+        return tt__fail(TT_ERR_INVALID, "%s: expected lists of inputs and outputs, got %lld at %p and %lld at %p", who,
+                        (long long)c->in_count, (const void *)c->in, (long long)c->out_count, (const void *)c->out);
+    if (!module) /* what made it NULL has usually recorded why */
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the module is NULL", who);
+    for (int64_t i = 0; i < c->in_count; i++)
+        if (!c->in[i])
+            return tt__tensor_first_error(who);
+    return TT_OK;
+}
+
+tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, int64_t input_count, tt_tensor **outputs,
+                                 int64_t output_count) {
+    const call c = {.in = inputs, .in_count = input_count, .out = outputs, .out_count = output_count};
+    for (int64_t i = 0; outputs && i < output_count; i++)
+        outputs[i] = NULL;
+    TT__TRY(check("tt_module_forward_many", module, &c));
+    tt_status status = run(module, &c);
+    for (int64_t i = 0; status && i < output_count; i++)
+        outputs[i] = NULL;
+    return status;
+}

@@ -1,0 +1,147 @@
+#include "nn/list.h"
+
+#include "base/error.h"
+#include "nn/module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void list_drop(tt__module_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    free(list->items);
+    *list = (tt__module_list){0};
+}
+
+void tt__module_drop_lists(tt_module *module) {
+    for (int kind = 0; kind < TT__LIST_KINDS; kind++)
+        list_drop(&module->lists[kind]);
+}
+
+void tt__module_changed(tt_module *module) {
+    for (; module; module = module->parent) {
+        tt__module_drop_lists(module);
+        for (tt_module *w = module->wrappers; w; w = w->next_wrapper)
+            tt__module_changed(w);
+    }
+}
+
+/* ---- making a list ---- */
+
+/* "prefix" + "name", or with a dot between; allocated. */
+static char *joined(const char *prefix, const char *name) {
+    char *out = NULL;
+    return asprintf(&out, "%s%s%s", prefix, *prefix && *name ? "." : "", name) < 0 ? NULL : out;
+}
+
+static bool list_has(const tt__module_list *list, const void *item) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i] == item)
+            return true;
+    return false;
+}
+
+static bool list_grow(tt__module_list *list) {
+    size_t room = list->room ? 2 * list->room : 8;
+    char **names = reallocarray(list->names, room, sizeof *names);
+    if (names)
+        list->names = names;
+    void **items = names ? reallocarray(list->items, room, sizeof *items) : NULL;
+    if (items)
+        list->items = items;
+    if (items)
+        list->room = room;
+    return items;
+}
+
+static bool list_add(tt__module_list *list, const char *prefix, const char *name, void *item) {
+    if (list->count == list->room && !list_grow(list))
+        return false;
+    char *full = joined(prefix, name);
+    if (!full)
+        return false;
+    list->names[list->count] = full;
+    list->items[list->count++] = item;
+    return true;
+}
+
+/* The module's own parameters, or buffers, that belong into a list of this kind. */
+static bool add_tensors(tt__module_list *list, tt__list_kind kind, const tt_module *module, const char *prefix,
+                        bool buffers) {
+    for (size_t i = 0; i < module->tensor_count; i++) {
+        const tt__module_tensor *t = &module->tensors[i];
+        bool left_out = kind == TT__LIST_STATE ? t->non_persistent : list_has(list, t->tensor);
+        if (t->is_buffer == buffers && !left_out && !list_add(list, prefix, t->name, t->tensor))
+            return false;
+    }
+    return true;
+}
+
+static bool add_own(tt__module_list *list, tt__list_kind kind, tt_module *module, const char *prefix) {
+    const tt_module *inner = tt__module_unwrapped(module);
+    if (kind == TT__LIST_MODULES)
+        return list_add(list, prefix, "", module);
+    return (kind == TT__LIST_BUFFERS || add_tensors(list, kind, inner, prefix, false)) &&
+           (kind == TT__LIST_PARAMETERS || add_tensors(list, kind, inner, prefix, true));
+}
+
+static bool add_tree(tt__module_list *list, tt__list_kind kind, tt_module *module, const char *prefix) {
+    if (!add_own(list, kind, module, prefix))
+        return false;
+    const tt_module *inner = tt__module_unwrapped(module);
+    for (size_t i = 0; i < inner->child_count; i++) {
+        char *name = joined(prefix, inner->children[i].name);
+        bool done = name && add_tree(list, kind, inner->children[i].module, name);
+        free(name);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+/* The list, made if it isn't there; NULL and an error if memory is out. */
+static tt__module_list *list_get(tt_module *module, tt__list_kind kind) {
+    tt__module_list *list = &module->lists[kind];
+    if (list->made)
+        return list;
+    list->made = add_tree(list, kind, module, "");
+    if (list->made)
+        return list;
+    list_drop(list);
+    return tt__fail_null(TT_ERR_MEMORY, "no memory for a list of the tensors or modules of a %s", module->cls.name);
+}
+
+/* ---- the caller's view ---- */
+
+static const tt_named_tensors *named_tensors(tt_module *module, tt__list_kind kind) {
+    tt__module_list *list = module ? list_get(tt__module_unwrapped(module), kind) : NULL;
+    if (!list)
+        return NULL;
+    list->as_tensors = (tt_named_tensors){sizeof(tt_named_tensors), (int64_t)list->count,
+                                          (const char *const *)list->names, list->tensors};
+    return &list->as_tensors;
+}
+
+const tt_named_tensors *tt_module_parameters(tt_module *module) { return named_tensors(module, TT__LIST_PARAMETERS); }
+
+const tt_named_tensors *tt_module_buffers(tt_module *module) { return named_tensors(module, TT__LIST_BUFFERS); }
+
+const tt_named_tensors *tt_module_state_dict(tt_module *module) { return named_tensors(module, TT__LIST_STATE); }
+
+const tt_named_modules *tt_module_named_modules(tt_module *module) {
+    tt__module_list *list = module ? list_get(module, TT__LIST_MODULES) : NULL;
+    if (!list)
+        return NULL;
+    list->as_modules = (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count,
+                                          (const char *const *)list->names, list->modules};
+    return &list->as_modules;
+}
+
+tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char *name) {
+    for (int64_t i = 0; list && name && i < list->count; i++)
+        if (!strcmp(list->names[i], name))
+            return list->tensors[i];
+    return NULL;
+}

@@ -1,0 +1,34 @@
+/* Lists of names made from a module's tree. */
+#ifndef TT_NN_LIST_H
+#define TT_NN_LIST_H
+
+#include <tutti/nn.h>
+
+typedef enum tt__list_kind {
+    TT__LIST_PARAMETERS,
+    TT__LIST_BUFFERS,
+    TT__LIST_STATE,
+    TT__LIST_MODULES,
+    TT__LIST_KINDS
+} tt__list_kind;
+
+typedef struct tt__module_list {
+    bool made;
+    size_t count, room;
+    char **names;
+    union {
+        void **items;
+        tt_tensor **tensors;
+        tt_module **modules;
+    };
+    union { /* what the caller sees */
+        tt_named_tensors as_tensors;
+        tt_named_modules as_modules;
+    };
+} tt__module_list;
+
+/* Drop the module's lists, and those of whoever shows them. */
+void tt__module_changed(tt_module *module);
+void tt__module_drop_lists(tt_module *module);
+
+#endif

@@ -1,0 +1,43 @@
+/* Adam and AdamW for one element type. Included once for each, with REAL the type and NAME(x) a name of its own. */
+
+/* One loop for each combination of these, as they are constants where this is inlined. */
+__attribute__((always_inline)) static inline void NAME(adam_loop)(const tt__update *u, bool decoupled, bool decay,
+                                                                  bool amsgrad) {
+    const double *option = u->option, lr = option[TT__ADAM_LR], weight_decay = option[TT__ADAM_WEIGHT_DECAY];
+    const double beta1 = option[TT__ADAM_BETA1], beta2 = option[TT__ADAM_BETA2], step = (double)u->step;
+    const REAL b1 = (REAL)beta1, b2 = (REAL)beta2, rest1 = (REAL)(1 - beta1), rest2 = (REAL)(1 - beta2);
+    const REAL size = (REAL) - (lr / (1 - pow(beta1, step))), root = (REAL)sqrt(1 - pow(beta2, step));
+    const REAL eps = (REAL)option[TT__ADAM_EPS], added = (REAL)weight_decay, kept = (REAL)(1 - lr * weight_decay);
+    REAL *restrict p = u->p, *restrict m = u->state[TT__ADAM_EXP_AVG], *restrict v = u->state[TT__ADAM_EXP_AVG_SQ];
+    REAL *restrict most = u->state[TT__ADAM_MAX_EXP_AVG_SQ];
+    const REAL *restrict g = u->g;
+    for (int64_t i = 0; i < u->n; i++) {
+        REAL x = decoupled ? p[i] * kept : p[i];
+        REAL d = !decoupled && decay ? FMA(x, added, g[i]) : g[i];
+        m[i] = FMA(d, rest1, m[i] * b1);
+        v[i] = FMA(rest2 * d, d, v[i] * b2);
+        REAL w = v[i];
+        if (amsgrad) {
+            w = w > most[i] || w != w ? w : most[i]; /* NaN stays, as torch.maximum's */
+            most[i] = w;
+        }
+        p[i] = x + size * m[i] / (SQRT(w) / root + eps);
+    }
+}
+
+static void NAME(adam)(const tt__update *u) {
+    bool decay = u->option[TT__ADAM_WEIGHT_DECAY] != 0;
+    if (u->state[TT__ADAM_MAX_EXP_AVG_SQ])
+        NAME(adam_loop)(u, false, decay, true);
+    else if (decay)
+        NAME(adam_loop)(u, false, true, false);
+    else
+        NAME(adam_loop)(u, false, false, false);
+}
+
+static void NAME(adamw)(const tt__update *u) {
+    if (u->state[TT__ADAM_MAX_EXP_AVG_SQ])
+        NAME(adam_loop)(u, true, true, true);
+    else
+        NAME(adam_loop)(u, true, true, false);
+}

@@ -1,0 +1,56 @@
+/* Update rules: the arithmetic of optimizers over contiguous memory. */
+#ifndef TT_OPTIM_RULE_H
+#define TT_OPTIM_RULE_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One run of contiguous elements: parameters, gradients, and as many of each state slot. */
+typedef struct tt__update {
+    int64_t n;
+    void *p;
+    const void *g;
+    void *const *state;   /* by slot; NULL: the options need none */
+    const bool *fresh;    /* by slot: its values are zero and were never updated */
+    const double *option; /* of the group, in the order of the rule's enum */
+    int64_t step;         /* 1 in the first step; 0 where steps are not counted */
+} tt__update;
+
+typedef void (*tt__update_fn)(const tt__update *u);
+
+/* A rule for each element type that has one. */
+typedef struct tt__rule_kernels {
+    tt__update_fn f32, f64;
+} tt__rule_kernels;
+
+/* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition:
+ *   d = g                      or, with weight decay, d = g + p * weight_decay
+ *   buf = d                    in the first step, later buf = buf * momentum + d * (1 - dampening)
+ *   d = buf                    or, with nesterov, d = d + buf * momentum
+ *   p = p - d * lr */
+enum { TT__SGD_LR, TT__SGD_MOMENTUM, TT__SGD_DAMPENING, TT__SGD_WEIGHT_DECAY, TT__SGD_NESTEROV, TT__SGD_OPTIONS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__sgd_kernels);
+
+/* Likewise, with t the number of the step:
+ *   AdamW: p = p * (1 - lr * weight_decay)
+ *   Adam:  g = g + p * weight_decay
+ *   m = m * beta1 + g * (1 - beta1)           "exp_avg"
+ *   v = v * beta2 + (1 - beta2) * g * g       "exp_avg_sq"; the second product is one fma with the sum
+ *   w = v                                     or, with amsgrad, w = max(w, v), "max_exp_avg_sq"
+ *   p = p + (-lr / (1 - beta1^t) * m) / (sqrt(w) / sqrt(1 - beta2^t) + eps) */
+enum {
+    TT__ADAM_LR,
+    TT__ADAM_BETA1,
+    TT__ADAM_BETA2,
+    TT__ADAM_EPS,
+    TT__ADAM_WEIGHT_DECAY,
+    TT__ADAM_AMSGRAD,
+    TT__ADAM_OPTIONS
+};
+enum { TT__ADAM_EXP_AVG, TT__ADAM_EXP_AVG_SQ, TT__ADAM_MAX_EXP_AVG_SQ, TT__ADAM_SLOTS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__adam_kernels);
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__adamw_kernels);
+
+#endif

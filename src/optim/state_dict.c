@@ -1,0 +1,305 @@
+/* State as named tensors, and back. */
+#include "base/error.h"
+#include "optim/optimizer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- saving ---- */
+
+void tt__optim_dict_free(tt__optim_dict *dict) {
+    for (size_t i = 0; i < dict->count; i++)
+        free(dict->names[i]);
+    for (size_t i = 0; i < dict->copy_count; i++)
+        tt__tensor_disown(dict->copies[i]);
+    free(dict->names);
+    free(dict->tensors);
+    free(dict->copies);
+    *dict = (tt__optim_dict){.list = {.size = sizeof dict->list}};
+}
+
+static tt_status dict_init(tt__optim_dict *dict, size_t room) {
+    *dict = (tt__optim_dict){.names = calloc(room + 1, sizeof *dict->names),
+                             .tensors = calloc(room + 1, sizeof *dict->tensors),
+                             .copies = calloc(room + 1, sizeof *dict->copies)};
+    return dict->names && dict->tensors && dict->copies
+               ? TT_OK
+               : tt__fail(TT_ERR_MEMORY, "tt_optimizer_state_dict: no memory for a list of %zu", room);
+}
+
+TT_PRINTF(3, 4) static tt_status dict_add(tt__optim_dict *dict, tt_tensor *x, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&dict->names[dict->count], format, args);
+    va_end(args);
+    if (length < 0)
+        return tt__fail(TT_ERR_MEMORY, "tt_optimizer_state_dict: no memory for a name");
+    dict->tensors[dict->count++] = x;
+    return TT_OK;
+}
+
+/* x becomes the dict's; NULL is an error that stands recorded. */
+static tt_status dict_own(tt__optim_dict *dict, tt_tensor *x) {
+    tt_tensor *held = tt__optim_hold(x);
+    if (!held)
+        return tt_last_status();
+    dict->copies[dict->copy_count++] = held;
+    return TT_OK;
+}
+
+static tt_status add_param_state(tt__optim_dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
+                                 size_t i) {
+    const int64_t steps = group->state.steps[i];
+    if (cls->counts_steps && steps) {
+        tt_tensor *copy = tt_from_data(&steps, TT_SCALAR, TT_I64);
+        TT__TRY(dict_own(dict, copy));
+        TT__TRY(dict_add(dict, copy, "state.%lld.step", (long long)group->first + (long long)i));
+    }
+    for (int s = 0; s < cls->slots; s++) {
+        tt_tensor *slot = group->state.slot[i * (size_t)cls->slots + (size_t)s];
+        if (slot && cls->uses(group->option, s))
+            TT__TRY(dict_add(dict, slot, "state.%lld.%s", (long long)group->first + (long long)i, cls->slot_names[s]));
+    }
+    return TT_OK;
+}
+
+/* The numbers of the group's parameters, i64. */
+static tt_tensor *param_numbers(const tt__optim_group *group) {
+    tt_tensor *numbers = tt_empty(TT_SHAPE((int64_t)group->count), TT_I64);
+    int64_t *number = tt_tensor_i64(numbers);
+    for (size_t i = 0; number && i < group->count; i++)
+        number[i] = group->first + (int64_t)i;
+    return numbers;
+}
+
+static tt_status add_options(tt__optim_dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
+                             size_t g) {
+    for (int i = 0; i < cls->options; i++) {
+        tt_tensor *copy = tt_full(TT_SCALAR, TT_F64, group->option[i]);
+        TT__TRY(dict_own(dict, copy));
+        TT__TRY(dict_add(dict, copy, "param_groups.%zu.%s", g, cls->option_names[i]));
+    }
+    tt_tensor *numbers = param_numbers(group);
+    TT__TRY(dict_own(dict, numbers));
+    return dict_add(dict, numbers, "param_groups.%zu.params", g);
+}
+
+static tt_status dict_fill(tt__optim_dict *dict, const tt_optimizer *o) {
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++)
+            TT__TRY(add_param_state(dict, o->cls, &o->groups[g], i));
+    for (size_t g = 0; g < o->group_count; g++)
+        TT__TRY(add_options(dict, o->cls, &o->groups[g], g));
+    return TT_OK;
+}
+
+const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
+    if (!optimizer)
+        return NULL;
+    tt__optim_dict *dict = &optimizer->dict;
+    size_t room = 0;
+    for (size_t g = 0; g < optimizer->group_count; g++)
+        room += optimizer->groups[g].count * ((size_t)optimizer->cls->slots + 1) + (size_t)optimizer->cls->options + 1;
+    tt__optim_dict_free(dict);
+    if (dict_init(dict, room) || dict_fill(dict, optimizer)) {
+        tt__optim_dict_free(dict);
+        return NULL;
+    }
+    dict->list =
+        (tt_named_tensors){sizeof dict->list, (int64_t)dict->count, (const char *const *)dict->names, dict->tensors};
+    return &dict->list;
+}
+
+/* ---- loading ---- */
+
+static const char who[] = "tt_optimizer_load_state_dict";
+
+/* What a state dict says of each group: made whole before anything changes. */
+typedef struct loaded_group {
+    tt__optim_state state;
+    double option[TT__OPTIM_OPTIONS];
+} loaded_group;
+
+static tt_status wrong_tensor(const char *name, const tt_tensor *expected, const tt_tensor *x) {
+    return tt__fail(tt_tensor_dtype(x) != tt_tensor_dtype(expected) ? TT_ERR_DTYPE : TT_ERR_SHAPE,
+                    "%s: \"%s\": expected %s, got %s", who, name, TT__DESCRIBE(expected), TT__DESCRIBE(x));
+}
+
+/* The one element of an entry. */
+static tt_status load_number(const char *name, const tt_tensor *x, double *value) {
+    if (tt_tensor_numel(x) != 1)
+        return tt__fail(TT_ERR_SHAPE, "%s: \"%s\": expected one number, got %s", who, name, TT__DESCRIBE(x));
+    return tt_item(x, value);
+}
+
+static tt_status load_step(loaded_group *to, size_t i, const char *name, const tt_tensor *x) {
+    double step;
+    TT__TRY(load_number(name, x, &step));
+    if (!(step >= 0 && step <= 0x1p53) || step != (double)(int64_t)step)
+        return tt__fail(TT_ERR_INVALID, "%s: \"%s\": expected a number of steps, got %g", who, name, step);
+    to->state.steps[i] = (int64_t)step;
+    return TT_OK;
+}
+
+static tt_status load_slot(const tt_optimizer *o, const tt__optim_group *group, loaded_group *to, size_t i, int slot,
+                           const char *name, const tt_tensor *x) {
+    const tt_tensor *param = group->params[i].tensor;
+    const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(param);
+    if (tt_tensor_dtype(x) != tt_tensor_dtype(param) || !tt__shape_equal(&shape, &expected))
+        return wrong_tensor(name, param, x);
+    tt_tensor *view = tt__optim_state_slot(o->cls, group, &to->state, i, slot);
+    return view ? tt_copy(view, x) : tt_last_status();
+}
+
+/* The number that stands at *text, of which `*text` is moved to what follows the dot after it; -1: none. */
+static int64_t take_number(const char **text) {
+    char *end;
+    if (**text < '0' || **text > '9')
+        return -1;
+    long long number = strtoll(*text, &end, 10);
+    if (*end != '.')
+        return -1;
+    *text = end + 1;
+    return number;
+}
+
+static tt_status unexpected(const tt_optimizer *o, const char *name) {
+    const tt__optim_group *last = &o->groups[o->group_count - 1];
+    return tt__fail(TT_ERR_NOT_FOUND,
+                    "%s: unexpected entry \"%s\": this %s of %zu groups and %lld parameters has no such state (was it "
+                    "saved with other options, such as momentum?)",
+                    who, name, o->cls->name, o->group_count, (long long)(last->first + (int64_t)last->count));
+}
+
+/* "state.I.NAME" */
+static tt_status load_state_entry(const tt_optimizer *o, loaded_group *to, const char *name, const tt_tensor *x) {
+    const char *rest = name + strlen("state.");
+    int64_t number = take_number(&rest);
+    size_t g = 0;
+    while (g < o->group_count && number >= o->groups[g].first + (int64_t)o->groups[g].count)
+        g++;
+    if (number < 0 || g == o->group_count)
+        return unexpected(o, name);
+    size_t i = (size_t)(number - o->groups[g].first);
+    if (o->cls->counts_steps && !strcmp(rest, "step"))
+        return load_step(&to[g], i, name, x);
+    for (int s = 0; s < o->cls->slots; s++)
+        if (!strcmp(rest, o->cls->slot_names[s]) && o->cls->uses(to[g].option, s))
+            return load_slot(o, &o->groups[g], &to[g], i, s, name, x);
+    return unexpected(o, name);
+}
+
+static tt_status check_params(const tt__optim_group *group, const char *name, const tt_tensor *x) {
+    tt_tensor *expected = tt__optim_hold(param_numbers(group));
+    if (!expected)
+        return tt_last_status();
+    tt_status status = TT_OK;
+    if (!tt_equal(expected, x))
+        status = tt__fail(TT_ERR_INVALID,
+                          "%s: \"%s\": expected the numbers %lld to %lld, which the group has here, got "
+                          "%s with others",
+                          who, name, (long long)group->first, (long long)group->first + (long long)group->count - 1,
+                          TT__DESCRIBE(x));
+    tt__tensor_disown(expected);
+    return status;
+}
+
+/* "param_groups.G.NAME" */
+static tt_status load_option_entry(const tt_optimizer *o, loaded_group *to, const char *name, const tt_tensor *x) {
+    const char *rest = name + strlen("param_groups.");
+    int64_t g = take_number(&rest);
+    double value;
+    if (g < 0 || g >= (int64_t)o->group_count)
+        return unexpected(o, name);
+    if (!strcmp(rest, "params"))
+        return check_params(&o->groups[g], name, x);
+    TT__TRY(load_number(name, x, &value));
+    return tt__optim_option_put(who, o->cls, to[g].option, rest, value);
+}
+
+static bool is_option(const char *name) { return !strncmp(name, "param_groups.", strlen("param_groups.")); }
+
+/* Options come first: they say which slots there are. */
+static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
+    for (int64_t i = 0; i < state->count; i++)
+        if (is_option(state->names[i]))
+            TT__TRY(load_option_entry(o, to, state->names[i], state->tensors[i]));
+    for (size_t g = 0; g < o->group_count; g++)
+        TT__TRY(o->cls->check(who, to[g].option));
+    return TT_OK;
+}
+
+/* A parameter that has some of its state has all that its options need. */
+static tt_status check_complete(const tt_optimizer *o, const loaded_group *to, size_t g, size_t i) {
+    int expected = o->cls->counts_steps, found = to[g].state.steps[i] != 0;
+    const char *missing = found < expected ? "step" : NULL;
+    for (int s = 0; s < o->cls->slots; s++) {
+        bool used = o->cls->uses(to[g].option, s), there = to[g].state.slot[i * (size_t)o->cls->slots + (size_t)s];
+        expected += used;
+        found += there;
+        if (used && !there)
+            missing = o->cls->slot_names[s];
+    }
+    if (found == 0 || found == expected)
+        return TT_OK;
+    return tt__fail(TT_ERR_NOT_FOUND, "%s: entry \"state.%lld.%s\" is missing, as the parameter has other state", who,
+                    (long long)o->groups[g].first + (long long)i, missing);
+}
+
+static tt_status load_states(const tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
+    for (int64_t i = 0; i < state->count; i++) {
+        const char *name = state->names[i];
+        if (tt_named_tensors_find(state, name) != state->tensors[i])
+            return tt__fail(TT_ERR_INVALID, "%s: entry \"%s\" comes twice", who, name);
+        if (is_option(name))
+            continue;
+        if (strncmp(name, "state.", strlen("state.")))
+            return unexpected(o, name);
+        TT__TRY(load_state_entry(o, to, name, state->tensors[i]));
+    }
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++)
+            TT__TRY(check_complete(o, to, g, i));
+    return TT_OK;
+}
+
+static tt_status init_loaded(const tt_optimizer *o, loaded_group *to) {
+    for (size_t g = 0; g < o->group_count; g++) {
+        memcpy(to[g].option, o->groups[g].option, sizeof to[g].option);
+        TT__TRY(tt__optim_state_init(o->cls, &o->groups[g], &to[g].state));
+    }
+    return TT_OK;
+}
+
+/* Old and new state change places. */
+static void take_loaded(tt_optimizer *o, loaded_group *to) {
+    for (size_t g = 0; g < o->group_count; g++) {
+        tt__optim_state old = o->groups[g].state;
+        o->groups[g].state = to[g].state;
+        to[g].state = old;
+        memcpy(o->groups[g].option, to[g].option, sizeof to[g].option);
+    }
+}
+
+tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
+    if (!optimizer || !state) /* what made it NULL has usually recorded why */
+        return tt_last_status()
+                   ? tt_last_status()
+                   : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, optimizer ? "state" : "optimizer");
+    loaded_group *to = calloc(optimizer->group_count, sizeof *to);
+    if (!to)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu groups", who, optimizer->group_count);
+    tt_status status = init_loaded(optimizer, to);
+    if (!status)
+        status = load_options(optimizer, to, state);
+    if (!status)
+        status = load_states(optimizer, to, state);
+    if (!status)
+        take_loaded(optimizer, to);
+    for (size_t g = 0; g < optimizer->group_count; g++)
+        tt__optim_state_free(optimizer->cls, &optimizer->groups[g], &to[g].state);
+    free(to);
+    return status;
+}
