@@ -6,6 +6,7 @@
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
   sizes     no function above 80 lines, no file above 600
+  operators an operator neither tests an element type nor looks at elements: kernels do
   settings  the manual names every environment variable TT_* that is read
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries are read)
@@ -132,6 +133,17 @@ def check_sizes(name, text):
             start = None
 
 
+def check_operators(name, text):
+    """src/autograd/op_*.c: element types are for argument checks (autograd/record.c) and kernels (tensor/) to know."""
+    for number, line in enumerate(strip_comments(text).splitlines(), 1):
+        if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|dtype\s*[!=]=|[!=]=\s*\S*dtype\b|switch\b.*dtype",
+                     line):
+            yield name, number, "an operator does not test element types; checks and kernels do"
+        if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|\b(float|double|u?int(8|16|32|64)_t)\s*\*\s*\w+\s*=.*data",
+                     line):
+            yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
+
+
 def check_leftovers(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
@@ -172,6 +184,8 @@ def source_findings():
         yield from check_sizes(name, text)
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
+        if layer == "autograd" and path.name.startswith("op_"):
+            yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):
         name, text = str(path.relative_to(ROOT)), path.read_text()
         if path.stem != "tutti":

@@ -52,6 +52,13 @@ class Quiet(unittest.TestCase):
         self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [5])
 
 
+class Operators(unittest.TestCase):
+    def test_types_and_elements_are_found(self):
+        text = ("if (x->dtype == TT_F32)\n    f();\nswitch (x->dtype) {\nfloat *p = x->data;\n"
+                "v = *(double *)g->data;\ntt__empty_beside(who, x, shape, x->dtype);\nint64_t n = x->numel;\n")
+        self.assertEqual(lines(lint.check_operators("x", text)), [1, 3, 4, 5])
+
+
 class Settings(unittest.TestCase):
     def test_a_variable_must_be_in_the_manual(self):
         text = 'x = getenv("TT_ONE");\ny = option(a, "TT_TWO");\nfail("TT_THREE is wrong");\nname("TT_ERR_PEER");\n'
