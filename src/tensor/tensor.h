@@ -14,7 +14,7 @@ typedef struct tt__storage {
     size_t bytes; /* of memory of our own; 0: the memory is borrowed */
 } tt__storage;
 
-typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER } tt__owner;
+typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER, TT__OWNER_LENDER } tt__owner;
 
 /* What autograd hangs on a tensor: a node (made by a recorded operator) or a leaf. `release` is called once, with the tensor. */
 typedef struct tt__history {
@@ -35,7 +35,7 @@ struct tt_tensor {
     tt__history *history; /* or NULL */
     _Atomic int refs;
     tt__owner owner;
-    const char *holder;            /* "a module": what TT__OWNER_HOLDER is, for errors */
+    const char *holder;            /* "a module": what the holder or lender is, for errors */
     struct tt_tensor *prev, *next; /* in the scope's list */
 };
 
@@ -56,14 +56,18 @@ tt_status tt__tensor_adopt(tt_tensor *x, const char *holder);
 /* End holding: the holder's reference is dropped. NULL is allowed. */
 void tt__tensor_disown(tt_tensor *x);
 
+/* Lend x to the caller: `lender` ("a loader") holds it as tt__tensor_adopt() does, but tt_keep() makes it the caller's. The
+ * loan ends with tt__tensor_take_back(), which drops the lender's reference: x goes, unless it was kept. NULL is allowed there. */
+tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
+void tt__tensor_take_back(tt_tensor *x);
+
+/* Does another tensor use x's storage? */
+bool tt__tensor_is_shared(const tt_tensor *x);
+
 /* Count a reference / drop one. NULL is allowed. */
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
 void tt__storage_unref(tt__storage *storage);
-
-/* A contiguous tensor over its own whole storage gets another size in dimension 0, which must fit that storage (a loader's
- * last, smaller batch), and is no leaf any more. TT_ERR_SHAPE otherwise. */
-tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows);
 
 /* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);

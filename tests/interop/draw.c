@@ -31,8 +31,8 @@ static void sampler(const char *line) {
     if (sscanf(line, "sampler %" SCNd64 " %d %d %" SCNu64 " %" SCNd64 " %d %d", &n, &world, &rank, &seed, &epoch,
                &shuffle, &drop_last) != 7)
         die(line);
-    tt_sampler *s = tt_distributed_sampler(n, .num_replicas = world, .rank = rank, .no_shuffle = !shuffle, .seed = seed,
-                                           .drop_last = drop_last);
+    tt_sampler *s =
+        tt_distributed_sampler(n, world, rank, .no_shuffle = !shuffle, .seed = seed, .drop_last = drop_last);
     if (!s)
         die(line);
     tt_sampler_set_epoch(s, epoch);
@@ -71,8 +71,8 @@ static void normalize(const char *line) {
     tt_dataset *d = tt_tensor_dataset(tt_from_data(all, TT_SHAPE(1, 256), TT_U8), NULL);
     if (sscanf(line, "normalize %lf %lf", &mean, &std) != 2 || tt_dataset_normalize(d, mean, std))
         die(line);
-    tt_loader *loader = tt_loader_new(d, 1);
-    if (!tt_loader_next(loader, &batch))
+    tt_loader *loader = tt_loader_new(d, 1, tt_in_order());
+    if (tt_loader_next(loader, &batch) != 1)
         die(line);
     print_bits(tt_tensor_data(batch.x), 256, 4);
     tt_loader_free(loader);
