@@ -5,9 +5,9 @@
  * can bring its own (docs/data.md shows how).
  *
  * Data sets, samplers and loaders are returned by their constructors, NULL after a failure with the error recorded. A
- * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. Each is freed by whoever
- * made it, after what uses it: loaders, then subsets, then data sets and samplers. One thread at a time may use a loader
- * with its data set and sampler. */
+ * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. Each is freed by
+ * whoever made it, after what uses it: loaders, then subsets, then data sets and samplers. One thread at a time may use
+ * a loader with its data set and sampler. */
 #ifndef TUTTI_DATA_H
 #define TUTTI_DATA_H
 
@@ -40,13 +40,13 @@ TT_API tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets);
  * or a file does not have these dimensions. */
 TT_API tt_dataset *tt_image_dataset(const char *images_path, const char *labels_path);
 
-/* The same from a directory with MNIST's canonical names, plain or .gz ("train-images-idx3-ubyte", "t10k-..."), in `dir`
- * itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was looked for. */
+/* The same from a directory with MNIST's canonical names, plain or .gz ("train-images-idx3-ubyte", "t10k-..."), in
+ * `dir` itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was looked for. */
 TT_API tt_dataset *tt_mnist(const char *dir, bool train);
 
-/* `n` procedurally drawn digits, 28 x 28, in MNIST's conventions (0 background, 255 ink): strokes of ten glyphs, randomly
- * moved, scaled, turned, sheared, thickened, blurred and noised. Example i depends on (seed, i) alone, so that any split
- * is reproducible. */
+/* `n` procedurally drawn digits, 28 x 28, in MNIST's conventions (0 background, 255 ink): strokes of ten glyphs,
+ * randomly moved, scaled, turned, sheared, thickened, blurred and noised. Example i depends on (seed, i) alone, so that
+ * any split is reproducible. */
 TT_API tt_dataset *tt_digits(int64_t n, uint64_t seed);
 
 /* Examples begin .. end-1 of `base`, which is borrowed and must outlive it. PyTorch: Subset. */
@@ -72,9 +72,10 @@ static inline tt_tensor_spec tt_spec(tt_dtype dtype, tt_shape shape) {
     return spec;
 }
 
-/* Write example `index`, 0 .. size-1: the elements of its x, row-major, to `x`, and those of its target to `y` (NULL for
- * a data set without targets). Both have room for exactly what the specs say and may hold anything before. A failure
- * is any status but TT_OK, its text recorded by tt_fail(); the caller adds the data set's name and the index. */
+/* Write example `index`, 0 .. size-1: the elements of its x, row-major, to `x`, and those of its target to `y` (NULL
+ * for a data set without targets). Both have room for exactly what the specs say and may hold anything before. A
+ * failure is any status but TT_OK, its text recorded by tt_fail(); the caller adds the data set's name and the
+ * index. */
 typedef tt_status (*tt_dataset_get_fn)(void *user, int64_t index, void *x, void *y);
 
 typedef struct tt_dataset_from_args {
@@ -114,8 +115,8 @@ typedef struct tt_dataset_new_args {
 } tt_dataset_new_args;
 #define TT_DATASET_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* A data set of this class: tt_dataset_new(&faces_class, faces, tt_spec(TT_U8, TT_SHAPE(3, 64, 64))). `user` is destroyed
- * on failure, too, unless the class itself is NULL. Errors as tt_dataset_from(). */
+/* A data set of this class: tt_dataset_new(&faces_class, faces, tt_spec(TT_U8, TT_SHAPE(3, 64, 64))). `user` is
+ * destroyed on failure, too, unless the class itself is NULL. Errors as tt_dataset_from(). */
 TT_API tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t size);
 
 #ifndef __cplusplus
@@ -130,9 +131,9 @@ TT_API tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t s
 
 /* What a loader does to u8 inputs of this set: nothing (they become f32 as they are), or ToTensor, x / 255, then
  * Normalize, (x - mean) / std, in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the
- * inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on. A subset does as its base
- * does and a concatenation as its parts do, all of which must do the same (TT_ERR_STATE in the loader otherwise), until
- * it is given its own. */
+ * inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on. A subset does as its
+ * base does and a concatenation as its parts do, all of which must do the same (TT_ERR_STATE in the loader otherwise),
+ * until it is given its own. */
 TT_API TT_NODISCARD tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std);
 
 /* Number of examples; 0 for NULL. */
@@ -142,12 +143,12 @@ TT_API int64_t tt_dataset_size(const tt_dataset *dataset);
 TT_API tt_tensor_spec tt_dataset_x(const tt_dataset *dataset);
 TT_API tt_tensor_spec tt_dataset_y(const tt_dataset *dataset);
 
-/* Write one example to raw memory as large as the specs say, u8 as it is; `y` may be NULL for a set without targets. For
- * data sets made of others, and for looking. TT_ERR_INVALID: an index outside 0 .. size-1. */
+/* Write one example to raw memory as large as the specs say, u8 as it is; `y` may be NULL for a set without targets.
+ * For data sets made of others, and for looking. TT_ERR_INVALID: an index outside 0 .. size-1. */
 TT_API TT_NODISCARD tt_status tt_dataset_get(tt_dataset *dataset, int64_t index, void *x, void *y);
 
-/* Tensors of all inputs and targets of a set that lies in memory (borrowed; of a subset: views). NULL for any other, and
- * where there are no targets. */
+/* Tensors of all inputs and targets of a set that lies in memory (borrowed; of a subset: views). NULL for any other,
+ * and where there are no targets. */
 TT_API tt_tensor *tt_dataset_inputs(const tt_dataset *dataset);
 TT_API tt_tensor *tt_dataset_targets(const tt_dataset *dataset);
 
@@ -185,8 +186,8 @@ typedef struct tt_random_sampler_args {
 } tt_random_sampler_args;
 #define TT_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
-/* Another random order in each epoch. The draws are those of a loop over DataLoader(set, shuffle=True, generator=...) that
- * is not left early, so that after the same seed (tt_manual_seed()) the order is PyTorch's. For replacement and
+/* Another random order in each epoch. The draws are those of a loop over DataLoader(set, shuffle=True, generator=...)
+ * that is not left early, so that after the same seed (tt_manual_seed()) the order is PyTorch's. For replacement and
  * num_samples: those of DataLoader(set, sampler=RandomSampler(set, ...)). set_epoch has no influence. */
 TT_API tt_sampler *tt_random_sampler_with(const tt_random_sampler_args *args, size_t size);
 
@@ -200,8 +201,8 @@ typedef struct tt_subset_random_sampler_args {
 } tt_subset_random_sampler_args;
 #define TT_SUBSET_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
-/* These examples, in another random order in each epoch: tt_subset_random_sampler(60000, chosen, 500). The draws are those
- * of a loop over DataLoader(set, sampler=SubsetRandomSampler(indices, generator)). */
+/* These examples, in another random order in each epoch: tt_subset_random_sampler(60000, chosen, 500). The draws are
+ * those of a loop over DataLoader(set, sampler=SubsetRandomSampler(indices, generator)). */
 TT_API tt_sampler *tt_subset_random_sampler_with(const tt_subset_random_sampler_args *args, size_t size);
 
 /* For tt_loader_new(): all examples in order, or in another random order in each epoch (DataLoader's shuffle=True). The
@@ -269,16 +270,16 @@ TT_API tt_sampler *tt_sampler_new_with(const tt_sampler_new_args *args, size_t s
 
 /* ---- every sampler ---- */
 
-/* Say which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has the
- * same order. An epoch that a loader has begun keeps its order. */
+/* Say which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has
+ * the same order. An epoch that a loader has begun keeps its order. */
 TT_API void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch);
 
 /* Examples an epoch (of this rank); 0 for NULL. */
 TT_API int64_t tt_sampler_size(const tt_sampler *sampler);
 
-/* Their indices (borrowed): of the epoch that a loader began last, or of the next one if none began since the sampler was
- * made or tt_sampler_set_epoch() said another one. Valid until the next epoch begins, set_epoch, or free. NULL and an
- * error if the order can't be made. */
+/* Their indices (borrowed): of the epoch that a loader began last, or of the next one if none began since the sampler
+ * was made or tt_sampler_set_epoch() said another one. Valid until the next epoch begins, set_epoch, or free. NULL and
+ * an error if the order can't be made. */
 TT_API const int64_t *tt_sampler_indices(tt_sampler *sampler);
 
 /* The seed that a distributed sampler was made with; 0 for others. */
@@ -290,12 +291,13 @@ TT_API void tt_sampler_free(tt_sampler *sampler);
 /* ---- loaders ---- */
 
 /* One batch of `size` examples: x (size, ...) f32 from u8 or f32 inputs, else the inputs' dtype; y the targets as they
- * are, NULL if there are none; indices (size), which examples these are. `size` is smaller in the last batch of an epoch.
+ * are, NULL if there are none; indices (size), which examples these are. `size` is smaller in the last batch of an
+ * epoch.
  *
- * x and y are new tensors in each batch. They and `indices` belong to the loader, whatever scopes are open, and are valid
- * until the next tt_loader_next() or tt_loader_free(): a loop needs no scope and leaks nothing. tt_keep() makes x or y
- * the caller's, to free with tt_tensor_free(). Whatever still uses a batch's elements (a kept tensor, a view, a recorded
- * operator) keeps them as they are: the loader fills other memory then. */
+ * x and y are new tensors in each batch. They and `indices` belong to the loader, whatever scopes are open, and are
+ * valid until the next tt_loader_next() or tt_loader_free(): a loop needs no scope and leaks nothing. tt_keep() makes x
+ * or y the caller's, to free with tt_tensor_free(). Whatever still uses a batch's elements (a kept tensor, a view, a
+ * recorded operator) keeps them as they are: the loader fills other memory then. */
 typedef struct tt_batch {
     tt_tensor *x;
     tt_tensor *y;
@@ -314,10 +316,10 @@ typedef struct tt_loader_new_args {
 } tt_loader_new_args;
 #define TT_LOADER_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* tt_loader_new(dataset, 32, sampler), tt_loader_new(test_set, 1000, tt_in_order()). Allocates everything it needs; batches
- * allocate nothing, unless the caller holds on to earlier ones. The sampler is required, so that one that could not be
- * made (NULL) is an error and not another order. TT_ERR_INVALID: batch_size below 1, or a sampler for a data set of
- * another size. PyTorch: DataLoader. */
+/* tt_loader_new(dataset, 32, sampler), tt_loader_new(test_set, 1000, tt_in_order()). Allocates everything it needs;
+ * batches allocate nothing, unless the caller holds on to earlier ones. The sampler is required, so that one that could
+ * not be made (NULL) is an error and not another order. TT_ERR_INVALID: batch_size below 1, or a sampler for a data set
+ * of another size. PyTorch: DataLoader. */
 TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_loader_new(dataset_, batch_size_, ...) \
@@ -325,15 +327,15 @@ TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size
         TT_ARGS(tt_loader_new_args, .dataset = (dataset_), .batch_size = (batch_size_), .sampler = __VA_ARGS__))
 #endif
 
-/* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or sampler's
- * functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same error.
- * Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails, with the
- * loader's error. `size` is sizeof(tt_batch) of the caller's version. */
+/* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or
+ * sampler's functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same
+ * error. Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails,
+ * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. */
 TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size);
 #define tt_loader_next(loader, batch) tt_loader_next_with(loader, batch, sizeof *(batch))
 
-/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does), or after
- * an error. The last batch stays valid. */
+/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does), or
+ * after an error. The last batch stays valid. */
 TT_API void tt_loader_restart(tt_loader *loader);
 
 /* Batches an epoch. */

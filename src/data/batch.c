@@ -44,8 +44,8 @@ static bool buffer_is_free(const tt__batch_buffer *buffer) {
     return !tt__tensor_is_shared(buffer->x) && (!buffer->y || !tt__tensor_is_shared(buffer->y));
 }
 
-/* A buffer that nobody else uses: an old one, one more, or one in the place of the oldest, whose memory is left to those
- * who use it. */
+/* A buffer that nobody else uses: an old one, one more, or one in the place of the oldest, whose memory is left to
+ * those who use it. */
 static tt_status choose(tt__batches *b, tt__batch_buffer **out) {
     for (int i = 0; i < b->count; i++)
         if (buffer_is_free(&b->buffer[i])) {

@@ -21,7 +21,8 @@ typedef struct tt__batches {
     tt_tensor *lent_x, *lent_y; /* the caller's batch: views of one of the buffers */
 } tt__batches;
 
-/* Set up for batches of at most `rows` examples, and allocate the first buffer. After a failure, too, free must follow. */
+/* Set up for batches of at most `rows` examples, and allocate the first buffer. After a failure, too, free must
+ * follow. */
 tt_status tt__batches_init(tt__batches *batches, int64_t rows, const tt_tensor_spec *x, const tt_tensor_spec *y);
 void tt__batches_free(tt__batches *batches);
 

@@ -161,8 +161,8 @@ static tt_status make_batch(tt_loader *loader, int64_t n, tt_batch *batch) {
 
 /* ---- epochs ---- */
 
-/* The error ends the epoch: further calls say it again. It is the open scope's first error, too, so that a step with this
- * batch's NULLs reports it. */
+/* The error ends the epoch: further calls say it again. It is the open scope's first error, too, so that a step with
+ * this batch's NULLs reports it. */
 static int end_with_error(tt_loader *loader, tt_status status) {
     tt__batches_take_back(&loader->batches);
     if (!loader->error) {

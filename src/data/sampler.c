@@ -1,4 +1,5 @@
-/* Any sampler: made of a class, asked for an epoch's order, freed. The plainest one, in order, and the one by callback. */
+/* Any sampler: made of a class, asked for an epoch's order, freed. The plainest one, in order, and the one by
+ * callback. */
 #include "data/sampler.h"
 
 #include "base/args.h"

@@ -55,7 +55,8 @@ static void discard(tt_tensor *x) {
         tt_tensor_free(x);
 }
 
-/* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't be. */
+/* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't
+ * be. */
 static tt_tensor *take(tt_tensor *x) {
     if (x && !tt_is_contiguous(x)) {
         tt_tensor *copy = tt__clone("tt_tensor_dataset", x);

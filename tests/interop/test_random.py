@@ -1,4 +1,5 @@
-"""DistributedSampler, RandomSampler and SubsetRandomSampler under a DataLoader, uniform_, normal_ and Normalize: the same indices and bits as the installed torch."""
+"""DistributedSampler, RandomSampler and SubsetRandomSampler under a DataLoader,
+uniform_, normal_ and Normalize: the same indices and bits as the installed torch."""
 import os
 import random
 import struct
@@ -39,8 +40,17 @@ def sampler_case():
     return "sampler %d %d %d %d %d %d %d" % (n, world, rank, seed, epoch, shuffle, drop_last), [str(i) for i in sampler]
 
 
+def loader_case():
+    """Examples, epochs, seed, and whether the seed is that of a generator of the program's own."""
+    return choose.choice([1, 2, 7, 23, 100]), choose.randint(1, 3), choose.randrange(2**40), choose.randint(0, 1)
+
+
+def visits(loader, epochs):
+    return [str(i) for _ in range(epochs) for batch in loader for i in batch.tolist()]
+
+
 def shuffled_case():
-    n, epochs, seed, own = choose.choice([1, 2, 7, 23, 100]), choose.randint(1, 3), choose.randrange(2**40), choose.randint(0, 1)
+    n, epochs, seed, own = loader_case()
     samples, replacement = choose.choice([0, 0, n, 2 * n, 3, 40, 2 * n + 1]), choose.randint(0, 1)
     if not samples and replacement:
         samples = n
@@ -48,16 +58,15 @@ def shuffled_case():
     torch.manual_seed(seed)
     sampler = RandomSampler(range(n), bool(replacement), samples or None, generator)
     loader = DataLoader(range(n), 4, sampler=sampler, generator=generator)
-    order = [str(i) for _ in range(epochs) for batch in loader for i in batch.tolist()]
-    return "shuffled %d %d %d %d %d %d" % (n, epochs, seed, own, samples, replacement), order
+    return "shuffled %d %d %d %d %d %d" % (n, epochs, seed, own, samples, replacement), visits(loader, epochs)
 
 
 def subset_case():
-    n, epochs, seed, own = choose.choice([1, 2, 7, 23, 100]), choose.randint(1, 3), choose.randrange(2**40), choose.randint(0, 1)
+    n, epochs, seed, own = loader_case()
     generator = torch.Generator().manual_seed(seed) if own else None
     torch.manual_seed(seed)
     loader = DataLoader(range(n), 4, sampler=SubsetRandomSampler(range(0, n, 3), generator))
-    return "subset %d %d %d %d" % (n, epochs, seed, own), [str(i) for _ in range(epochs) for batch in loader for i in batch.tolist()]
+    return "subset %d %d %d %d" % (n, epochs, seed, own), visits(loader, epochs)
 
 
 def tensor_case():

@@ -65,7 +65,8 @@ static void dtypes_have_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_carry_text), cmocka_unit_test(callbacks_errors_say_where),
+        cmocka_unit_test(errors_carry_text),
+        cmocka_unit_test(callbacks_errors_say_where),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
     };
