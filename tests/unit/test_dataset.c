@@ -159,7 +159,7 @@ static void every_element_type_is_collated(void **state) {
         const uint8_t *x = tt_tensor_data(b.x), *y = tt_tensor_data(b.y);
         for (size_t i = 0; i < 15 * x_size; i++)
             if (type == TT_U8)
-                assert_true(tt_tensor_f32(b.x)[i / 4] == (float)(i / 12 + 1));
+                assert_int_equal((int)tt_tensor_f32(b.x)[i / 4], i / 12 + 1);
             else
                 assert_int_equal(x[i], i / (3 * size) + 1);
         for (size_t i = 0; i < 5 * size; i++)
