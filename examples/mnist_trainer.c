@@ -249,7 +249,7 @@ static tt_status share_test_set(Trainer *t, tt_dataset *test) {
     t->test_share = tt_subset(test, begin, end);
     if (!t->test_share || tt_dataset_normalize(t->test_share, 0.1307, 0.3081))
         return tt_last_status();
-    t->test_loader = tt_loader_new(t->test_share, TEST_BATCH);
+    t->test_loader = tt_loader_new(t->test_share, TEST_BATCH, tt_in_order());
     return t->test_loader ? TT_OK : tt_last_status();
 }
 
@@ -355,10 +355,11 @@ static tt_status add_ranks(Trainer *t, Totals *totals) {
 
 static tt_status train_epoch(Trainer *t, Totals *totals) {
     int64_t batches = tt_loader_batches(t->loader), done = 0;
+    int more;
     double drawn = 0;
     tt_batch b;
     tt_sampler_set_epoch(t->sampler, t->progress.epoch);
-    while (tt_loader_next(t->loader, &b)) {
+    while ((more = tt_loader_next(t->loader, &b)) > 0) {
         tt_status status = train_batch(t, &b, totals);
         if (status)
             return status;
@@ -368,17 +369,18 @@ static tt_status train_epoch(Trainer *t, Totals *totals) {
             drawn = seconds();
         }
     }
-    return add_ranks(t, totals);
+    return more < 0 ? tt_last_status() : add_ranks(t, totals);
 }
 
 static tt_status test(Trainer *t, Totals *totals) {
     tt_batch b;
-    while (t->test_loader && tt_loader_next(t->test_loader, &b)) {
+    int more = 0;
+    while (t->test_loader && (more = tt_loader_next(t->test_loader, &b)) > 0) {
         tt_status status = test_batch(t, &b, totals);
         if (status)
             return status;
     }
-    return add_ranks(t, totals);
+    return more < 0 ? tt_last_status() : add_ranks(t, totals);
 }
 
 static void print_epoch(const Trainer *t, const Totals *train, const Totals *tested, double elapsed) {

@@ -46,19 +46,22 @@ int main(void) {
     tt_loader *loader = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_batch batch;
+    int more;
 
     if (tt_init_process_group(&world))
         goto out;
     dataset = random_rows();
-    sampler = tt_distributed_sampler(ROWS, .num_replicas = tt_get_world_size(world), .rank = tt_get_rank(world));
-    loader = tt_loader_new(dataset, BATCH, .sampler = sampler);
+    sampler = tt_distributed_sampler(ROWS, tt_get_world_size(world), tt_get_rank(world));
+    loader = tt_loader_new(dataset, BATCH, sampler);
     model = tt_nn_linear(INPUTS, OUTPUTS);
     ddp = tt_ddp(model, world);
     if (!dataset || !sampler || !loader || !ddp)
         goto out;
-    while (tt_loader_next(loader, &batch))
+    while ((more = tt_loader_next(loader, &batch)) > 0)
         if (show_batch(ddp, tt_get_rank(world), &batch))
             goto out;
+    if (more < 0)
+        goto out;
     rc = EXIT_SUCCESS;
 out:
     if (rc)

@@ -58,17 +58,20 @@ int main(void) {
     if (tt_init_process_group(&world))
         goto out;
     dataset = multiples_of_ten();
-    sampler = tt_distributed_sampler(EXAMPLES, .num_replicas = tt_get_world_size(world), .rank = tt_get_rank(world));
-    loader = tt_loader_new(dataset, BATCH, .sampler = sampler);
+    sampler = tt_distributed_sampler(EXAMPLES, tt_get_world_size(world), tt_get_rank(world));
+    loader = tt_loader_new(dataset, BATCH, sampler);
     gathered = calloc((size_t)tt_get_world_size(world) * BATCH, sizeof *gathered);
     if (!dataset || !sampler || !loader || !gathered)
         goto out;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         tt_batch batch;
+        int more;
         tt_sampler_set_epoch(sampler, epoch); /* another order in each epoch, the same on every rank */
-        while (tt_loader_next(loader, &batch))
+        while ((more = tt_loader_next(loader, &batch)) > 0)
             if (visit(world, epoch, &batch, gathered))
                 goto out;
+        if (more < 0)
+            goto out;
     }
     rc = EXIT_SUCCESS;
 out:

@@ -28,14 +28,29 @@
 #if defined(__GNUC__)
 #define TT_API __attribute__((visibility("default")))
 #define TT_PRINTF(text, args) __attribute__((format(printf, text, args)))
+#define TT_NODISCARD __attribute__((warn_unused_result))
 #else
 #define TT_API
 #define TT_PRINTF(text, args)
+#define TT_NODISCARD
 #endif
 
 #define TT_VERSION_MAJOR 0
 #define TT_VERSION_MINOR 1
 #define TT_VERSION_PATCH 0
+
+/* In an args struct, behind the required arguments. A value by position would land here and not compile, so options can
+ * only be given by name. Not an option itself: it stays NULL. */
+#define TT_OPTIONS const struct tt_an_option_needs_its_name *tt_options
+
+/* Zeros for any args struct: each has TT_X_ARGS_INIT, which is this. */
+#ifdef __cplusplus
+#define TT_ARGS_INIT \
+    {}
+#else
+#define TT_ARGS_INIT \
+    { 0 }
+#endif
 
 /* What a macro with options passes to its function. Every options struct ends in `char tt_end`: a designated field after the caller's keeps
  * gcc -Wextra from warning of those left out, and marks where the options end, before any padding. */
@@ -72,6 +87,10 @@ typedef enum tt_status {
 #undef TT_STATUS_ENUM
 } tt_status;
 
+/* Every function that returns a status warns where its result is not used (TT_NODISCARD). This says that a failure
+ * doesn't matter here. */
+static inline void tt_ignore(tt_status status) { (void)status; }
+
 /* "TT_ERR_TIMEOUT" and the one-line text of a status. Never NULL; an unknown number gives "TT_ERR_?". Thread-safe. */
 TT_API const char *tt_status_name(tt_status status);
 TT_API const char *tt_status_text(tt_status status);
@@ -81,6 +100,11 @@ TT_API const char *tt_status_text(tt_status status);
 TT_API tt_status tt_last_status(void);
 TT_API const char *tt_last_error(void);
 TT_API void tt_clear_error(void);
+
+/* Record an error of the program's own as the thread's last one and return `status`: for functions that Tutti calls (a
+ * data set's get, a hook), whose caller adds where it happened. `status` is not TT_OK; the text says what was expected
+ * and what came: return tt_fail(TT_ERR_IO, "can't open %s", path); */
+TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and, when
  * TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so that the

@@ -1,4 +1,13 @@
-/* tutti/data.h: data sets, samplers, loaders. Knows ranks only as numbers that a sampler divides by. */
+/* tutti/data.h: data sets, samplers, loaders. Knows ranks only as numbers that a sampler divides by.
+ *
+ * A data set is a number of examples and a function that writes one of them; a sampler says which examples an epoch
+ * visits and in which order; a loader makes batches of both. There are built-in data sets and samplers, and a program
+ * can bring its own (docs/data.md shows how).
+ *
+ * Data sets, samplers and loaders are returned by their constructors, NULL after a failure with the error recorded. A
+ * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. Each is freed by
+ * whoever made it, after what uses it: loaders, then subsets, then data sets and samplers. One thread at a time may use
+ * a loader with its data set and sampler. */
 #ifndef TUTTI_DATA_H
 #define TUTTI_DATA_H
 
@@ -12,74 +21,268 @@ typedef struct tt_loader tt_loader;
 
 /* ---- IDX files (the format of MNIST) ---- */
 
-/* Read an IDX file, plain or gzip-compressed (told apart by content), into a tensor the caller owns (never a scope's): types u8, i32, f32,
- * f64; i8 and i16 become i32. Errors, all naming the file: TT_ERR_IO can't be opened or read; TT_ERR_FORMAT wrong magic, dimensions
- * that overflow or do not fit the length (both are given), corrupt gzip stream, bytes left over. */
-TT_API tt_status tt_idx_read(tt_tensor **out, const char *path);
+/* Read an IDX file, plain or gzip-compressed (told apart by content), into a tensor the caller owns (never a scope's):
+ * types u8, i32, f32, f64; i8 and i16 become i32. *out is NULL after a failure. Errors, all naming the file: TT_ERR_IO
+ * it can't be opened or read; TT_ERR_FORMAT wrong magic, dimensions that overflow or do not fit the length (both are
+ * given), corrupt gzip stream, bytes left over. */
+TT_API TT_NODISCARD tt_status tt_idx_read(tt_tensor **out, const char *path);
 
 /* Write a contiguous tensor as IDX (u8, i32, f32, f64), gzip-compressed if `path` ends in ".gz". Atomic. */
-TT_API tt_status tt_idx_write(const tt_tensor *x, const char *path);
+TT_API TT_NODISCARD tt_status tt_idx_write(const tt_tensor *x, const char *path);
 
-/* ---- data sets: N examples of one shape with one target each ---- */
+/* ---- built-in data sets: N examples, each with inputs x and, if the set has any, a target y ---- */
 
 /* inputs (N, ...), targets (N) or (N, ...) or NULL: both are taken over (freed with the data set; also on failure).
  * TT_ERR_SHAPE if their lengths differ. PyTorch: TensorDataset. */
 TT_API tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets);
 
-/* Images (N,H,W) u8 and labels (N) u8 from two IDX files: inputs (N,1,H,W) u8, targets i64. TT_ERR_FORMAT if lengths differ or a file does not
- * have these dimensions. */
+/* Images (N,H,W) u8 and labels (N) u8 from two IDX files: x (1,H,W) u8, y a scalar i64. TT_ERR_FORMAT if lengths differ
+ * or a file does not have these dimensions. */
 TT_API tt_dataset *tt_image_dataset(const char *images_path, const char *labels_path);
 
-/* The same from a directory with MNIST's canonical names, plain or .gz ("train-images-idx3-ubyte", "t10k-..."), in `dir`
- * itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was looked for. */
+/* The same from a directory with MNIST's canonical names, plain or .gz ("train-images-idx3-ubyte", "t10k-..."), in
+ * `dir` itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was looked for. */
 TT_API tt_dataset *tt_mnist(const char *dir, bool train);
 
-/* `n` procedurally drawn digits, 28 x 28, in MNIST's conventions (0 background, 255 ink): strokes of ten glyphs, randomly moved, scaled, turned,
- * sheared, thickened, blurred and noised. Example i depends on (seed, i) alone, so that any split is reproducible. */
+/* `n` procedurally drawn digits, 28 x 28, in MNIST's conventions (0 background, 255 ink): strokes of ten glyphs,
+ * randomly moved, scaled, turned, sheared, thickened, blurred and noised. Example i depends on (seed, i) alone, so that
+ * any split is reproducible. */
 TT_API tt_dataset *tt_digits(int64_t n, uint64_t seed);
 
 /* Examples begin .. end-1 of `base`, which is borrowed and must outlive it. PyTorch: Subset. */
 TT_API tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end);
 
-/* What the loader does to u8 inputs of this set: nothing (they become f32 as they are), or ToTensor, x / 255, then Normalize, (x - mean) / std,
- * in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the inputs are not u8. ToTensor alone is mean 0, std 1.
- * Loaders follow from their next batch on. A subset does as its base does, until it is given its own. */
-TT_API tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std);
+/* The examples of parts[0], then those of parts[1], and so on to parts[n-1], n >= 1. The parts are borrowed and must
+ * outlive it; the array is copied. TT_ERR_SHAPE or TT_ERR_DTYPE if their examples differ in shape or type. PyTorch:
+ * ConcatDataset. */
+TT_API tt_dataset *tt_concat_dataset(tt_dataset *const *parts, int64_t n);
 
-/* Number of examples; tensors of all inputs and targets (borrowed; of a subset: views; targets may be NULL). */
+/* ---- data sets of one's own ---- */
+
+/* Element type and shape of the x or the y of one example. Zero is "there is none". */
+typedef struct tt_tensor_spec {
+    bool given;
+    tt_dtype dtype;
+    tt_shape shape;
+} tt_tensor_spec;
+
+/* tt_spec(TT_U8, TT_SHAPE(3, 32, 32)): an image; tt_spec(TT_I64, TT_SCALAR): one label. */
+static inline tt_tensor_spec tt_spec(tt_dtype dtype, tt_shape shape) {
+    tt_tensor_spec spec = {true, dtype, shape};
+    return spec;
+}
+
+/* Write example `index`, 0 .. size-1: the elements of its x, row-major, to `x`, and those of its target to `y` (NULL
+ * for a data set without targets). Both have room for exactly what the specs say and may hold anything before. A
+ * failure is any status but TT_OK, its text recorded by tt_fail(); the caller adds the data set's name and the
+ * index. */
+typedef tt_status (*tt_dataset_get_fn)(void *user, int64_t index, void *x, void *y);
+
+typedef struct tt_dataset_from_args {
+    int64_t size;          /* required: number of examples, >= 0 */
+    tt_dataset_get_fn get; /* required */
+    tt_tensor_spec x;      /* required: what `get` writes to x; at most TT_MAX_DIMS - 1 dimensions */
+    TT_OPTIONS;
+    tt_tensor_spec y; /* what `get` writes to y; none = no targets */
+    void *user;       /* handed to `get`; borrowed */
+    const char *name; /* for errors; borrowed; NULL = "a data set" */
+    char tt_end;      /* not an option: see base.h */
+} tt_dataset_from_args;
+#define TT_DATASET_FROM_ARGS_INIT TT_ARGS_INIT
+
+/* A data set by callback: tt_dataset_from(1000, get, tt_spec(TT_F32, TT_SHAPE(2)), .y = tt_spec(TT_F32, TT_SHAPE(1))).
+ * TT_ERR_INVALID, TT_ERR_SHAPE, TT_ERR_DTYPE name the argument. PyTorch: a class with __len__ and __getitem__. */
+TT_API tt_dataset *tt_dataset_from_with(const tt_dataset_from_args *args, size_t size);
+
+/* The functions of a kind of data set. Only `size` and `get` are required. */
+typedef struct tt_dataset_class {
+    const char *name;            /* for errors; borrowed for the data set's life; NULL = "a data set" */
+    int64_t (*size)(void *user); /* number of examples; asked once, when the data set is made; below 0: a failure */
+    tt_dataset_get_fn get;       /* write one example */
+    tt_status (*get_batch)(void *user, const int64_t *indices, int64_t n, void *x, void *y);
+    /* write n examples, one behind the other; NULL = n calls of `get` */
+    void (*destroy)(void *user); /* release `user`, when the data set is freed; NULL = nothing */
+} tt_dataset_class;
+
+typedef struct tt_dataset_new_args {
+    const tt_dataset_class *cls; /* required; copied */
+    size_t cls_size;             /* required: sizeof(tt_dataset_class), which the macro fills in */
+    void *user;                  /* required: handed to the functions; taken over if the class has `destroy` */
+    tt_tensor_spec x;            /* required: as for tt_dataset_from() */
+    TT_OPTIONS;
+    tt_tensor_spec y;
+    char tt_end; /* not an option: see base.h */
+} tt_dataset_new_args;
+#define TT_DATASET_NEW_ARGS_INIT TT_ARGS_INIT
+
+/* A data set of this class: tt_dataset_new(&faces_class, faces, tt_spec(TT_U8, TT_SHAPE(3, 64, 64))). `user` is
+ * destroyed on failure, too, unless the class itself is NULL. Errors as tt_dataset_from(). */
+TT_API tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t size);
+
+#ifndef __cplusplus
+#define tt_dataset_from(size_, get_, ...) \
+    tt_dataset_from_with(TT_ARGS(tt_dataset_from_args, .size = (size_), .get = (get_), .x = __VA_ARGS__))
+#define tt_dataset_new(cls_, user_, ...) \
+    tt_dataset_new_with(                 \
+        TT_ARGS(tt_dataset_new_args, .cls = (cls_), .cls_size = sizeof *(cls_), .user = (user_), .x = __VA_ARGS__))
+#endif
+
+/* ---- every data set ---- */
+
+/* What a loader does to u8 inputs of this set: nothing (they become f32 as they are), or ToTensor, x / 255, then
+ * Normalize, (x - mean) / std, in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the
+ * inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on. A subset does as its
+ * base does and a concatenation as its parts do, all of which must do the same (TT_ERR_STATE in the loader otherwise),
+ * until it is given its own. */
+TT_API TT_NODISCARD tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std);
+
+/* Number of examples; 0 for NULL. */
 TT_API int64_t tt_dataset_size(const tt_dataset *dataset);
+
+/* What an example's x and y are. */
+TT_API tt_tensor_spec tt_dataset_x(const tt_dataset *dataset);
+TT_API tt_tensor_spec tt_dataset_y(const tt_dataset *dataset);
+
+/* Write one example to raw memory as large as the specs say, u8 as it is; `y` may be NULL for a set without targets.
+ * For data sets made of others, and for looking. TT_ERR_INVALID: an index outside 0 .. size-1. */
+TT_API TT_NODISCARD tt_status tt_dataset_get(tt_dataset *dataset, int64_t index, void *x, void *y);
+
+/* Tensors of all inputs and targets of a set that lies in memory (borrowed; of a subset: views). NULL for any other,
+ * and where there are no targets. */
 TT_API tt_tensor *tt_dataset_inputs(const tt_dataset *dataset);
 TT_API tt_tensor *tt_dataset_targets(const tt_dataset *dataset);
 
 /* NULL is allowed. */
 TT_API void tt_dataset_free(tt_dataset *dataset);
 
-/* ---- samplers: the order in which examples are visited ---- */
+/* ---- built-in samplers: which examples an epoch visits, in which order ---- */
 
 typedef struct tt_distributed_sampler_args {
     int64_t dataset_size; /* required: >= 1 */
-    int num_replicas;     /* 0 = 1 */
-    int rank;             /* 0 .. num_replicas-1 */
+    int num_replicas;     /* required: the number of ranks, >= 1 */
+    int rank;             /* required: 0 .. num_replicas-1 */
+    TT_OPTIONS;
     bool no_shuffle;
     uint64_t seed;
     bool drop_last; /* drop the tail instead of repeating examples so that all ranks get the same number */
     char tt_end;    /* not an option: see base.h */
 } tt_distributed_sampler_args;
+#define TT_DISTRIBUTED_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
-/* The same indices as torch.utils.data.DistributedSampler, for every argument. TT_ERR_INVALID a value out of range. */
+/* This rank's share of each epoch, shuffled from seed + epoch: tt_distributed_sampler(n, world_size, rank, .seed = 7).
+ * The same indices as torch.utils.data.DistributedSampler, for every argument. TT_ERR_INVALID a value out of range. */
 TT_API tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size);
+
+/* 0, 1, ..., dataset_size-1. PyTorch: SequentialSampler. */
+TT_API tt_sampler *tt_sequential_sampler(int64_t dataset_size);
+
+typedef struct tt_random_sampler_args {
+    int64_t dataset_size; /* required: >= 1 */
+    TT_OPTIONS;
+    bool replacement;        /* draw each example independently of the others */
+    int64_t num_samples;     /* examples an epoch; 0 = dataset_size */
+    tt_generator *generator; /* borrowed; NULL = the thread's default one */
+    char tt_end;             /* not an option: see base.h */
+} tt_random_sampler_args;
+#define TT_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
+
+/* Another random order in each epoch. The draws are those of a loop over DataLoader(set, shuffle=True, generator=...)
+ * that is not left early, so that after the same seed (tt_manual_seed()) the order is PyTorch's. For replacement and
+ * num_samples: those of DataLoader(set, sampler=RandomSampler(set, ...)). set_epoch has no influence. */
+TT_API tt_sampler *tt_random_sampler_with(const tt_random_sampler_args *args, size_t size);
+
+typedef struct tt_subset_random_sampler_args {
+    int64_t dataset_size;   /* required: >= 1 */
+    const int64_t *indices; /* required: copied; each 0 .. dataset_size-1 */
+    int64_t n;              /* required: how many, >= 0 */
+    TT_OPTIONS;
+    tt_generator *generator; /* borrowed; NULL = the thread's default one */
+    char tt_end;             /* not an option: see base.h */
+} tt_subset_random_sampler_args;
+#define TT_SUBSET_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
+
+/* These examples, in another random order in each epoch: tt_subset_random_sampler(60000, chosen, 500). The draws are
+ * those of a loop over DataLoader(set, sampler=SubsetRandomSampler(indices, generator)). */
+TT_API tt_sampler *tt_subset_random_sampler_with(const tt_subset_random_sampler_args *args, size_t size);
+
+/* For tt_loader_new(): all examples in order, or in another random order in each epoch (DataLoader's shuffle=True). The
+ * loader makes the sampler itself; these stand for it, have no size or indices, and need not be freed. */
+TT_API tt_sampler *tt_in_order(void);
+TT_API tt_sampler *tt_shuffled(void);
+
+/* ---- samplers of one's own ---- */
+
+/* Write the n indices of an epoch, each 0 .. dataset_size-1, in the order of their visits. `epoch` is what
+ * tt_sampler_set_epoch() said last, else 0. Called once at the start of each epoch. Fails as tt_dataset_get_fn does. */
+typedef tt_status (*tt_sampler_order_fn)(void *user, int64_t epoch, int64_t *indices, int64_t n);
+
+typedef struct tt_sampler_from_args {
+    int64_t dataset_size;      /* required: >= 0 */
+    int64_t size;              /* required: examples an epoch, >= 0 */
+    tt_sampler_order_fn order; /* required */
+    TT_OPTIONS;
+    void *user;       /* handed to `order`; borrowed */
+    const char *name; /* for errors; borrowed; NULL = "a sampler" */
+    char tt_end;      /* not an option: see base.h */
+} tt_sampler_from_args;
+#define TT_SAMPLER_FROM_ARGS_INIT TT_ARGS_INIT
+
+/* A sampler by callback: tt_sampler_from(1000, 100, order, .user = &state). */
+TT_API tt_sampler *tt_sampler_from_with(const tt_sampler_from_args *args, size_t size);
+
+/* The functions of a kind of sampler. `size` and `order` are required. */
+typedef struct tt_sampler_class {
+    const char *name;            /* for errors; borrowed for the sampler's life; NULL = "a sampler" */
+    int64_t (*size)(void *user); /* examples an epoch; asked once, when the sampler is made; below 0: a failure */
+    tt_sampler_order_fn order;   /* write an epoch's indices */
+    void (*destroy)(void *user); /* release `user`, when the sampler is freed; NULL = nothing */
+} tt_sampler_class;
+
+typedef struct tt_sampler_new_args {
+    const tt_sampler_class *cls; /* required; copied */
+    size_t cls_size;             /* required: sizeof(tt_sampler_class), which the macro fills in */
+    void *user;                  /* required: handed to the functions; taken over if the class has `destroy` */
+    int64_t dataset_size;        /* required: >= 0 */
+    TT_OPTIONS;
+    char tt_end; /* not an option: see base.h */
+} tt_sampler_new_args;
+#define TT_SAMPLER_NEW_ARGS_INIT TT_ARGS_INIT
+
+/* A sampler of this class: tt_sampler_new(&by_length_class, lengths, 1000). `user` is destroyed on failure, too, unless
+ * the class itself is NULL. */
+TT_API tt_sampler *tt_sampler_new_with(const tt_sampler_new_args *args, size_t size);
+
 #ifndef __cplusplus
-#define tt_distributed_sampler(...) tt_distributed_sampler_with(TT_ARGS(tt_distributed_sampler_args, __VA_ARGS__))
+#define tt_distributed_sampler(dataset_size_, num_replicas_, ...)                                     \
+    tt_distributed_sampler_with(TT_ARGS(tt_distributed_sampler_args, .dataset_size = (dataset_size_), \
+                                        .num_replicas = (num_replicas_), .rank = __VA_ARGS__))
+#define tt_random_sampler(...) tt_random_sampler_with(TT_ARGS(tt_random_sampler_args, .dataset_size = __VA_ARGS__))
+#define tt_subset_random_sampler(dataset_size_, indices_, ...)                                            \
+    tt_subset_random_sampler_with(TT_ARGS(tt_subset_random_sampler_args, .dataset_size = (dataset_size_), \
+                                          .indices = (indices_), .n = __VA_ARGS__))
+#define tt_sampler_from(dataset_size_, size_, ...) \
+    tt_sampler_from_with(                          \
+        TT_ARGS(tt_sampler_from_args, .dataset_size = (dataset_size_), .size = (size_), .order = __VA_ARGS__))
+#define tt_sampler_new(cls_, user_, ...)                                                                         \
+    tt_sampler_new_with(TT_ARGS(tt_sampler_new_args, .cls = (cls_), .cls_size = sizeof *(cls_), .user = (user_), \
+                                .dataset_size = __VA_ARGS__))
 #endif
 
-/* Shuffle anew for this epoch: the permutation is drawn from seed + epoch. Without it every epoch has the same order. */
+/* ---- every sampler ---- */
+
+/* Say which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has
+ * the same order. An epoch that a loader has begun keeps its order. */
 TT_API void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch);
 
-/* Examples per epoch of this rank, and their indices (borrowed; valid until set_epoch or free). */
+/* Examples an epoch (of this rank); 0 for NULL. */
 TT_API int64_t tt_sampler_size(const tt_sampler *sampler);
+
+/* Their indices (borrowed): of the epoch that a loader began last, or of the next one if none began since the sampler
+ * was made or tt_sampler_set_epoch() said another one. Valid until the next epoch begins, set_epoch, or free. NULL and
+ * an error if the order can't be made. */
 TT_API const int64_t *tt_sampler_indices(tt_sampler *sampler);
 
-/* The seed it was made with. */
+/* The seed that a distributed sampler was made with; 0 for others. */
 TT_API uint64_t tt_sampler_seed(const tt_sampler *sampler);
 
 /* NULL is allowed. */
@@ -87,36 +290,55 @@ TT_API void tt_sampler_free(tt_sampler *sampler);
 
 /* ---- loaders ---- */
 
-/* One batch: x (B, ...) f32 from u8 or f32 inputs, else the inputs' dtype; y the targets as they are, NULL if there are none. Both belong
- * to the loader and are overwritten by the next call, after which they are no leaves (tt_requires_grad_); no scope ends them. size: B, smaller in the last batch of an epoch. */
+/* One batch of `size` examples: x (size, ...) f32 from u8 or f32 inputs, else the inputs' dtype; y the targets as they
+ * are, NULL if there are none; indices (size), which examples these are. `size` is smaller in the last batch of an
+ * epoch.
+ *
+ * x and y are new tensors in each batch. They and `indices` belong to the loader, whatever scopes are open, and are
+ * valid until the next tt_loader_next() or tt_loader_free(): a loop needs no scope and leaks nothing. tt_keep() makes x
+ * or y the caller's, to free with tt_tensor_free(). Whatever still uses a batch's elements (a kept tensor, a view, a
+ * recorded operator) keeps them as they are: the loader fills other memory then. */
 typedef struct tt_batch {
     tt_tensor *x;
     tt_tensor *y;
     int64_t size;
+    const int64_t *indices;
 } tt_batch;
 
-typedef struct tt_loader_args {
+typedef struct tt_loader_new_args {
     tt_dataset *dataset; /* required: borrowed */
     int64_t batch_size;  /* required: >= 1 */
-    tt_sampler *sampler; /* borrowed; NULL = in order: check first that one was made */
-    bool drop_last;      /* leave out a last batch that is smaller */
-    char tt_end;         /* not an option: see base.h */
-} tt_loader_args;
+    tt_sampler
+        *sampler; /* required: borrowed; tt_in_order() and tt_shuffled() for those that the loader makes itself */
+    TT_OPTIONS;
+    bool drop_last; /* leave out a last batch that is smaller */
+    char tt_end;    /* not an option: see base.h */
+} tt_loader_new_args;
+#define TT_LOADER_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* Allocates everything it needs; batches allocate nothing. TT_ERR_INVALID: batch_size below 1, or a sampler of another size than
- * the data set. dataset NULL fails with the error already recorded. PyTorch: DataLoader. */
-TT_API tt_loader *tt_loader_with(const tt_loader_args *args, size_t size);
+/* tt_loader_new(dataset, 32, sampler), tt_loader_new(test_set, 1000, tt_in_order()). Allocates everything it needs;
+ * batches allocate nothing, unless the caller holds on to earlier ones. The sampler is required, so that one that could
+ * not be made (NULL) is an error and not another order. TT_ERR_INVALID: batch_size below 1, or a sampler for a data set
+ * of another size. PyTorch: DataLoader. */
+TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_loader_new(...) tt_loader_with(TT_ARGS(tt_loader_args, __VA_ARGS__))
+#define tt_loader_new(dataset_, batch_size_, ...) \
+    tt_loader_new_with(                           \
+        TT_ARGS(tt_loader_new_args, .dataset = (dataset_), .batch_size = (batch_size_), .sampler = __VA_ARGS__))
 #endif
 
-/* The next batch, true; or false at the end of the epoch, after which the next call starts the next one. */
-TT_API bool tt_loader_next(tt_loader *loader, tt_batch *batch);
+/* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or
+ * sampler's functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same
+ * error. Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails,
+ * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. */
+TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size);
+#define tt_loader_next(loader, batch) tt_loader_next_with(loader, batch, sizeof *(batch))
 
-/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does). */
+/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does), or
+ * after an error. The last batch stays valid. */
 TT_API void tt_loader_restart(tt_loader *loader);
 
-/* Batches per epoch. */
+/* Batches an epoch. */
 TT_API int64_t tt_loader_batches(const tt_loader *loader);
 
 /* NULL is allowed. */

@@ -76,7 +76,7 @@ typedef struct tt_optimizer_add_param_group_args {
 } tt_optimizer_add_param_group_args;
 
 /* Add a group; its number is the number of groups before. PyTorch: Optimizer.add_param_group.
- *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTIONS({"lr", 0.1}, {"momentum", 0}))
+ *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum", 0}))
  * Errors: as of the constructors, and of tt_optimizer_set_option(); nothing is added then. */
 TT_API tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_args *args, size_t size);
 
@@ -148,7 +148,7 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
     tt_optimizer_add_param_group_with(                                                                       \
         &(tt_optimizer_add_param_group_args){.optimizer = (optimizer_), .params = __VA_ARGS__, .tt_end = 0}, \
         offsetof(tt_optimizer_add_param_group_args, tt_end))
-#define TT_OPTIONS(...)    \
+#define TT_OPTION_LIST(...)    \
     (const tt_option[]) {  \
         __VA_ARGS__, { 0 } \
     }

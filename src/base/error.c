@@ -12,6 +12,7 @@
 static _Thread_local struct {
     tt_status status;
     unsigned clearings;
+    uint64_t count;
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
@@ -53,6 +54,15 @@ static void record(tt_status status, const char *format, va_list args) {
     vsnprintf(text, sizeof text, format, args);
     memcpy(last.text, text, sizeof text);
     last.status = status;
+    last.count++;
+}
+
+tt_status tt_fail(tt_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(status, format, args);
+    va_end(args);
+    return status;
 }
 
 tt_status tt__fail(tt_status status, const char *format, ...) {
@@ -78,6 +88,17 @@ tt_status tt__fail_prefix(const char *format, ...) {
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(last.status, "%s: %s", prefix, last.text);
+}
+
+uint64_t tt__error_count(void) { return last.count; }
+
+tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) {
+    char prefix[TT__ERROR_TEXT_SIZE / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    return tt__fail(status, "%s: %s", prefix, last.count == before ? tt_status_text(status) : last.text);
 }
 
 tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) {

@@ -15,6 +15,13 @@ void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 /* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the recorded status. */
 tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
+/* How many errors this thread has recorded: grows with each. */
+uint64_t tt__error_count(void);
+
+/* A function of the program's own failed with `status`. If it recorded an error since tt__error_count() was `before`, put
+ * "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
+tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
+
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
 tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 

@@ -1,129 +1,183 @@
-/* Data sets: inputs and targets, two tensors of one length. */
+/* Any data set: made of a class, read by index, freed. */
 #include "data/dataset.h"
 
+#include "base/args.h"
 #include "base/error.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- making ---- */
 
-/* Let go of a tensor that was to be taken over; a scope's or a holder's is theirs to free. */
-static void discard(tt_tensor *x) {
-    if (x && x->owner == TT__OWNER_CALLER)
-        tt_tensor_free(x);
-}
-
-/* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't be. */
-static tt_tensor *take(tt_tensor *x) {
-    if (x && !x->contiguous) {
-        tt_tensor *copy = tt__clone_contiguous("tt_tensor_dataset", x);
-        discard(x);
-        x = copy;
-    }
-    if (x && tt__tensor_adopt(x, "a data set")) {
-        discard(x);
-        return NULL;
-    }
-    return x;
-}
-
-/* Both are taken over, whatever happens. inputs NULL: an error is recorded already. */
-static tt_dataset *dataset_of(tt_tensor *inputs, tt_tensor *targets) {
-    tt_dataset *dataset = calloc(1, sizeof *dataset);
-    if (!dataset) {
-        discard(inputs);
-        discard(targets);
-        return tt__fail_null(TT_ERR_MEMORY, "out of memory for a data set");
-    }
-    dataset->inputs = take(inputs);
-    dataset->targets = take(targets);
-    if (!dataset->inputs || (targets && !dataset->targets)) {
-        tt_dataset_free(dataset);
-        return NULL;
-    }
-    return dataset;
-}
-
-static tt_status check(const tt_tensor *inputs, const tt_tensor *targets) {
-    static const char who[] = "tt_tensor_dataset";
-    if (!inputs)
-        return tt__tensor_first_error(who);
-    if (inputs->shape.ndim < 1 || (targets && targets->shape.ndim < 1))
-        return tt__fail(TT_ERR_SHAPE, "%s: expected a dimension that counts examples, got inputs %s, targets %s", who,
-                        TT__DESCRIBE(inputs), TT__DESCRIBE(targets));
-    if (targets && inputs->shape.dim[0] != targets->shape.dim[0])
-        return tt__fail(TT_ERR_SHAPE, "%s: expected as many targets as inputs, got inputs %s, targets %s", who,
-                        TT__DESCRIBE(inputs), TT__DESCRIBE(targets));
+/* `field` is "x" or "y". *bytes: of one example. */
+static tt_status check_spec(const char *who, const tt_dataset *d, const char *field, const tt_tensor_spec *spec,
+                            size_t *bytes) {
+    *bytes = 0;
+    if (!spec->given)
+        return TT_OK;
+    if (!tt_dtype_size(spec->dtype))
+        return tt__fail(TT_ERR_DTYPE, "%s: %s: %s: expected an element type that tensors have, got %s (number %d)", who,
+                        d->cls.name, field, tt_dtype_name(spec->dtype), (int)spec->dtype);
+    if (spec->shape.ndim < 0 || spec->shape.ndim >= TT_MAX_DIMS)
+        return tt__fail(TT_ERR_SHAPE, "%s: %s: %s: expected 0 to %d dimensions, as a batch has one more, got %d", who,
+                        d->cls.name, field, TT_MAX_DIMS - 1, spec->shape.ndim);
+    int64_t numel = tt__shape_numel(&spec->shape);
+    if (numel < 0)
+        return tt__fail(TT_ERR_SHAPE, "%s: %s: %s: expected sizes of at least 0 whose product fits memory", who,
+                        d->cls.name, field);
+    *bytes = (size_t)numel * tt_dtype_size(spec->dtype);
     return TT_OK;
 }
 
-tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets) {
-    if (check(inputs, targets)) {
-        discard(inputs);
-        discard(targets);
-        return NULL;
-    }
-    return dataset_of(inputs, targets);
+static tt_status check(const char *who, tt_dataset *d) {
+    if (!d->cls.size || !d->cls.get)
+        return tt__fail(TT_ERR_INVALID, "%s: %s: the class has no %s function", who, d->cls.name,
+                        d->cls.size ? "get" : "size");
+    if (!d->x.given)
+        return tt__fail(TT_ERR_INVALID, "%s: %s: x: expected the type and shape of an example, tt_spec(...)", who,
+                        d->cls.name);
+    TT__TRY(check_spec(who, d, "x", &d->x, &d->x_bytes));
+    TT__TRY(check_spec(who, d, "y", &d->y, &d->y_bytes));
+    uint64_t errors = tt__error_count();
+    d->size = d->cls.size(d->user);
+    if (d->size >= 0)
+        return TT_OK;
+    if (tt__error_count() != errors)
+        return tt__fail_prefix("%s: %s: size", who, d->cls.name);
+    return tt__fail(TT_ERR_INVALID, "%s: %s: size: expected at least 0 examples, got %" PRId64, who, d->cls.name,
+                    d->size);
 }
 
-tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end) {
-    if (!base) /* the reason it could not be made says more than we could */
-        return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_subset: the data set is NULL");
-    int64_t n = tt_dataset_size(base);
-    if (begin < 0 || end < begin || end > n)
-        return tt__fail_null(TT_ERR_INVALID,
-                             "tt_subset: expected 0 <= begin <= end <= %" PRId64 ", got %" PRId64 " and %" PRId64, n,
-                             begin, end);
-    tt_tensor *inputs = tt__narrow("tt_subset", base->inputs, 0, begin, end - begin);
-    tt_tensor *targets = base->targets ? tt__narrow("tt_subset", base->targets, 0, begin, end - begin) : NULL;
-    if (base->targets && !targets) {
-        discard(inputs);
-        return NULL;
+tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *user, tt_tensor_spec x,
+                            tt_tensor_spec y) {
+    tt_dataset *d = calloc(1, sizeof *d);
+    if (!d) {
+        if (cls->destroy)
+            cls->destroy(user);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     }
-    tt_dataset *subset = dataset_of(inputs, targets);
-    if (subset)
-        subset->base = base;
-    return subset;
+    d->cls = *cls;
+    if (!cls->name)
+        d->cls.name = "a data set";
+    d->user = user;
+    d->x = x;
+    d->y = y;
+    if (!check(who, d))
+        return d;
+    tt_dataset_free(d);
+    return NULL;
+}
+
+tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t size) {
+    static const char who[] = "tt_dataset_new";
+    tt_dataset_new_args a;
+    tt_dataset_class cls;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.cls || !a.cls_size)
+        return tt__fail_null(TT_ERR_INVALID, "%s: the class is NULL or its size is 0", who);
+    TT__ARGS_COPY(cls, a.cls, a.cls_size);
+    return tt__dataset_new(who, &cls, a.user, a.x, a.y);
 }
 
 void tt_dataset_free(tt_dataset *dataset) {
     if (!dataset)
         return;
-    tt__tensor_disown(dataset->inputs);
-    tt__tensor_disown(dataset->targets);
+    if (dataset->cls.destroy)
+        dataset->cls.destroy(dataset->user);
     free(dataset);
 }
 
 /* ---- looking ---- */
 
-int64_t tt_dataset_size(const tt_dataset *dataset) { return dataset ? dataset->inputs->shape.dim[0] : 0; }
+int64_t tt_dataset_size(const tt_dataset *dataset) { return dataset ? dataset->size : 0; }
+
+tt_tensor_spec tt_dataset_x(const tt_dataset *dataset) { return dataset ? dataset->x : (tt_tensor_spec){0}; }
+
+tt_tensor_spec tt_dataset_y(const tt_dataset *dataset) { return dataset ? dataset->y : (tt_tensor_spec){0}; }
 
 tt_tensor *tt_dataset_inputs(const tt_dataset *dataset) { return dataset ? dataset->inputs : NULL; }
 
 tt_tensor *tt_dataset_targets(const tt_dataset *dataset) { return dataset ? dataset->targets : NULL; }
+
+/* ---- reading ---- */
+
+/* A set made of others leaves it to them to say which example failed. */
+static tt_status read_batch(tt_dataset *d, const int64_t *indices, int64_t n, void *x, void *y) {
+    uint64_t errors = tt__error_count();
+    tt_status status = d->cls.get_batch(d->user, indices, n, x, y);
+    if (!status || d->base_count)
+        return status;
+    return tt__fail_callback(errors, status, "%s: %" PRId64 " examples, of which the first is number %" PRId64,
+                             d->cls.name, n, indices[0]);
+}
+
+static tt_status read_one(tt_dataset *d, int64_t index, void *x, void *y) {
+    uint64_t errors = tt__error_count();
+    tt_status status = d->cls.get(d->user, index, x, y);
+    if (!status || d->base_count)
+        return status;
+    return tt__fail_callback(errors, status, "%s: example %" PRId64, d->cls.name, index);
+}
+
+tt_status tt__dataset_read(tt_dataset *d, const int64_t *indices, int64_t n, void *x, void *y) {
+    if (d->cls.get_batch)
+        return n ? read_batch(d, indices, n, x, y) : TT_OK;
+    char *to_x = x, *to_y = y;
+    for (int64_t i = 0; i < n; i++) {
+        TT__TRY(read_one(d, indices[i], to_x, to_y));
+        to_x += d->x_bytes;
+        to_y += to_y ? d->y_bytes : 0;
+    }
+    return TT_OK;
+}
+
+tt_status tt_dataset_get(tt_dataset *dataset, int64_t index, void *x, void *y) {
+    if (!dataset)
+        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_dataset_get: the data set is NULL");
+    if (!x || (dataset->y.given && !y))
+        return tt__fail(TT_ERR_INVALID, "tt_dataset_get: %s: where to write %s is NULL", dataset->cls.name,
+                        x ? "y" : "x");
+    if (index < 0 || index >= dataset->size)
+        return tt__fail(TT_ERR_INVALID, "tt_dataset_get: %s: expected an example from 0 to %" PRId64 ", got %" PRId64,
+                        dataset->cls.name, dataset->size - 1, index);
+    return read_one(dataset, index, x, dataset->y.given ? y : NULL);
+}
 
 /* ---- normalisation ---- */
 
 tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std) {
     if (!dataset)
         return tt__fail(TT_ERR_INVALID, "tt_dataset_normalize: the data set is NULL");
-    if (dataset->inputs->dtype != TT_U8)
-        return tt__fail(TT_ERR_DTYPE, "tt_dataset_normalize: expected u8 inputs, got %s",
-                        TT__DESCRIBE(dataset->inputs));
+    if (dataset->x.dtype != TT_U8)
+        return tt__fail(TT_ERR_DTYPE, "tt_dataset_normalize: expected u8 inputs, but those of %s are %s",
+                        dataset->cls.name, tt_dtype_name(dataset->x.dtype));
     if (!isfinite(mean) || !isfinite(std) || !((float)std > 0))
         return tt__fail(TT_ERR_INVALID,
                         "tt_dataset_normalize: expected finite numbers and std > 0, got mean %g, std %g", mean, std);
-    dataset->normalized = true;
-    dataset->mean = (float)mean;
-    dataset->std = (float)std;
+    dataset->normalization = (tt__normalization){true, (float)mean, (float)std};
     return TT_OK;
 }
 
-const tt_dataset *tt__dataset_normalization(const tt_dataset *dataset) {
-    while (!dataset->normalized && dataset->base)
-        dataset = dataset->base;
-    return dataset->normalized ? dataset : NULL;
+static bool normalization_equal(const tt__normalization *a, const tt__normalization *b) {
+    return a->on == b->on && (!a->on || (a->mean == b->mean && a->std == b->std));
+}
+
+tt_status tt__dataset_normalization(const tt_dataset *dataset, tt__normalization *out) {
+    *out = dataset->normalization;
+    if (out->on || !dataset->base_count)
+        return TT_OK;
+    TT__TRY(tt__dataset_normalization(dataset->bases[0], out));
+    for (int64_t i = 1; i < dataset->base_count; i++) {
+        tt__normalization other;
+        TT__TRY(tt__dataset_normalization(dataset->bases[i], &other));
+        if (!normalization_equal(out, &other))
+            return tt__fail(TT_ERR_STATE,
+                            "%s: parts 0 and %" PRId64
+                            " are normalised differently; give the whole its own by tt_dataset_normalize()",
+                            dataset->cls.name, i);
+    }
+    return TT_OK;
 }

@@ -1,21 +1,36 @@
-/* The inside of data sets and samplers, for the loader. */
+/* The inside of data sets: how the built-in ones are made, and what loaders and sets made of others ask of any. */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
 
 #include <tutti/data.h>
 
-struct tt_dataset {
-    tt_tensor *inputs;      /* (N, ...) held, contiguous */
-    tt_tensor *targets;     /* (N, ...) held, contiguous, or NULL */
-    const tt_dataset *base; /* of a subset; its normalisation counts unless the subset has its own */
-    bool normalized;
+/* ToTensor and Normalize of u8 inputs. */
+typedef struct tt__normalization {
+    bool on;
     float mean, std;
+} tt__normalization;
+
+struct tt_dataset {
+    tt_dataset_class cls; /* `name` is never NULL */
+    void *user;
+    int64_t size;
+    tt_tensor_spec x, y;
+    size_t x_bytes, y_bytes;     /* of one example */
+    tt_tensor *inputs, *targets; /* of a set in memory, owned by `user`; else NULL */
+    tt_dataset *const
+        *bases; /* what the set is made of, owned by `user`; they say where an error is and what is normalised */
+    int64_t base_count;
+    tt__normalization normalization; /* its own */
 };
 
-/* The set whose mean and std count for this one: itself, or a set it is a subset of. NULL: inputs are not normalised. */
-const tt_dataset *tt__dataset_normalization(const tt_dataset *dataset);
+/* Make a data set of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
+tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *user, tt_tensor_spec x,
+                            tt_tensor_spec y);
 
-/* How many examples the sampler chooses from. */
-int64_t tt__sampler_dataset_size(const tt_sampler *sampler);
+/* Write n examples, one behind the other. Indices are in range. y NULL: not wanted, or there are none. */
+tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y);
+
+/* What normalises this set's inputs: its own, else what all its bases agree on. TT_ERR_STATE if they don't. */
+tt_status tt__dataset_normalization(const tt_dataset *dataset, tt__normalization *out);
 
 #endif

@@ -1,6 +1,7 @@
-/* Digits as a person might write them. A glyph is a few strokes; a stroke is a smooth curve through points (Catmull and Rom, 1974). For each example
- * the page under the glyph is warped (a coarse grid of random displacements, so that strokes that meet still meet), then the glyph is scaled,
- * turned, sheared and moved, and drawn with a round pen whose width and softness are random too; noise and specks come last.
+/* Digits as a person might write them. A glyph is a few strokes; a stroke is a smooth curve through points (Catmull and
+ * Rom, 1974). For each example the page under the glyph is warped (a coarse grid of random displacements, so that
+ * strokes that meet still meet), then the glyph is scaled, turned, sheared and moved, and drawn with a round pen whose
+ * width and softness are random too; noise and specks come last.
  *
  * Glyph coordinates: a box of 70 x 100 units, x to the right, y down, (0,0) in the middle. */
 #include "data/digits.h"

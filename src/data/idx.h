@@ -1,5 +1,5 @@
-/* IDX files, the format of MNIST: two zero bytes, a type, the number of dimensions, their sizes as 32-bit big-endian numbers, then the elements,
- * row-major, big-endian. */
+/* IDX files, the format of MNIST: two zero bytes, a type, the number of dimensions, their sizes as 32-bit big-endian
+ * numbers, then the elements, row-major, big-endian. */
 #ifndef TT_DATA_IDX_H
 #define TT_DATA_IDX_H
 

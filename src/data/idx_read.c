@@ -1,5 +1,5 @@
-/* Reading IDX. The header is not believed: its sizes are multiplied with overflow checks and compared with what the file can hold before memory is
- * taken, and the elements must be exactly as many as it says. */
+/* Reading IDX. The header is not believed: its sizes are multiplied with overflow checks and compared with what the
+ * file can hold before memory is taken, and the elements must be exactly as many as it says. */
 #include "data/idx.h"
 
 #include "base/error.h"
@@ -50,8 +50,8 @@ static tt_status decode_type(header *h, const char *name, uint8_t type) {
                     name, type);
 }
 
-/* Multiplies the sizes; the product of bytes must be something the source can hold. A size of 0 makes it 0, but the others must fit
- * the strides of a tensor even so. */
+/* Multiplies the sizes; the product of bytes must be something the source can hold. A size of 0 makes it 0, but the
+ * others must fit the strides of a tensor even so. */
 static tt_status decode_sizes(header *h, const tt__source *source, const uint8_t *sizes) {
     uint64_t bytes = h->width;
     bool overflow = false, empty = false;
@@ -91,8 +91,8 @@ static tt_status read_header(header *h, tt__source *source) {
 
 /* ---- elements ---- */
 
-/* Small types become i32. They were read into the end of the tensor's memory and are widened from the front: element i goes to bytes 4i..4i+3,
- * which lie before or on those of any element not widened yet. */
+/* Small types become i32. They were read into the end of the tensor's memory and are widened from the front: element i
+ * goes to bytes 4i..4i+3, which lie before or on those of any element not widened yet. */
 static void widen(int32_t *to, const uint8_t *from, int64_t count, size_t width) {
     for (int64_t i = 0; i < count; i++)
         to[i] = width == 1 ? (int8_t)from[i] : (int16_t)(from[2 * i] << 8 | from[2 * i + 1]);

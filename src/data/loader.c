@@ -1,84 +1,120 @@
-/* The loader: batches gathered into two tensors that are made once. */
+/* The loader: an epoch's order from the sampler, the examples of each batch from the data set, u8 inputs converted. */
+#include "data/batch.h"
 #include "data/convert_kernels.h"
 #include "data/dataset.h"
+#include "data/sampler.h"
 
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct tt_loader {
     tt_dataset *dataset;
-    tt_sampler *sampler; /* or NULL: in order */
+    tt_sampler *sampler;
+    tt_sampler *own_sampler; /* that of tt_in_order() and tt_shuffled(), to be freed; else NULL */
     int64_t batch_size;
-    int64_t examples; /* per epoch, without what drop_last leaves out */
+    int64_t examples; /* an epoch, without what drop_last leaves out */
     int64_t at;       /* the next one */
-    tt_tensor *x;     /* (batch_size, ...) */
-    tt_tensor *y;     /* (batch_size, ...) or NULL */
+    int64_t *order;   /* (size of the sampler) which examples this epoch visits */
+    tt__batches batches;
+    uint8_t *raw; /* (raw_rows) u8 inputs on their way to f32; NULL for other inputs */
+    int64_t raw_rows;
+    tt_status error; /* what ended the epoch, TT_OK: nothing */
+    char error_text[TT__ERROR_TEXT_SIZE];
 };
 
 /* ---- making ---- */
 
-static tt_status check(const tt_loader_args *a) {
-    if (!a->dataset) /* the reason it could not be made says more than we could */
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the data set is NULL");
+/* The reason why an argument could not be made says more than that it is NULL. */
+static tt_status argument_missing(const char *what) {
+    return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the %s is NULL", what);
+}
+
+static tt_status check(const tt_loader_new_args *a) {
+    if (!a->dataset)
+        return argument_missing("data set");
+    if (!a->sampler)
+        return argument_missing("sampler (without one: tt_in_order() or tt_shuffled())");
     if (a->batch_size < 1)
         return tt__fail(TT_ERR_INVALID, "tt_loader_new: batch_size: expected at least 1, got %" PRId64, a->batch_size);
-    if (a->sampler && tt__sampler_dataset_size(a->sampler) != tt_dataset_size(a->dataset))
-        return tt__fail(TT_ERR_INVALID,
-                        "tt_loader_new: the sampler is for a data set of %" PRId64
-                        " examples, but this one has %" PRId64,
-                        tt__sampler_dataset_size(a->sampler), tt_dataset_size(a->dataset));
     return TT_OK;
 }
 
-/* Room for `n` rows of `like`, held by the loader. */
-static tt_tensor *batch_tensor(const tt_tensor *like, int64_t n, tt_dtype dtype) {
-    tt_shape shape = like->shape;
-    shape.dim[0] = n;
-    tt_tensor *x = tt__tensor_new("tt_loader_new", shape, dtype);
-    return x && tt__tensor_adopt(x, "a loader") == TT_OK ? x : NULL;
+static tt_status choose_sampler(tt_loader *loader, tt_sampler *sampler) {
+    int64_t n = loader->dataset->size;
+    loader->sampler = sampler;
+    if (sampler == tt_in_order() || (sampler == tt_shuffled() && n == 0))
+        loader->sampler = loader->own_sampler = tt_sequential_sampler(n);
+    else if (sampler == tt_shuffled())
+        loader->sampler = loader->own_sampler = tt_random_sampler(n);
+    if (!loader->sampler)
+        return tt_last_status();
+    if (loader->sampler->dataset_size != n)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_loader_new: the sampler is for a data set of %" PRId64
+                        " examples, but this one has %" PRId64,
+                        loader->sampler->dataset_size, n);
+    return TT_OK;
+}
+
+/* As many u8 examples as stay in the nearest cache between being read and being converted. */
+static int64_t raw_rows(const tt_dataset *dataset) {
+    const int64_t bytes = 16384, row = (int64_t)dataset->x_bytes;
+    return row > 0 && row < bytes ? bytes / row : 1;
 }
 
 /* Batches are never larger than the epoch, so no memory is taken for what can't come. */
 static tt_status allocate(tt_loader *loader) {
-    const tt_tensor *inputs = loader->dataset->inputs, *targets = loader->dataset->targets;
+    const tt_dataset *d = loader->dataset;
     int64_t n = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
-    loader->x = batch_tensor(inputs, n, inputs->dtype == TT_U8 ? TT_F32 : inputs->dtype);
-    if (loader->x && targets)
-        loader->y = batch_tensor(targets, n, targets->dtype);
-    return loader->x && (loader->y || !targets) ? TT_OK : tt_last_status();
+    tt_tensor_spec x = d->x;
+    loader->order = tt__indices_new(loader->sampler->size);
+    if (x.dtype == TT_U8) {
+        x.dtype = TT_F32;
+        loader->raw_rows = raw_rows(d);
+        loader->raw = malloc((size_t)loader->raw_rows * d->x_bytes + 1);
+    }
+    if (!loader->order || (d->x.dtype == TT_U8 && !loader->raw))
+        return tt__fail(TT_ERR_MEMORY, "tt_loader_new: out of memory");
+    return tt__batches_init(&loader->batches, n, &x, &d->y);
 }
 
-tt_loader *tt_loader_with(const tt_loader_args *args, size_t size) {
-    tt_loader_args a;
+static tt_status set_up(tt_loader *loader, const tt_loader_new_args *a) {
+    loader->dataset = a->dataset;
+    loader->batch_size = a->batch_size;
+    TT__TRY(choose_sampler(loader, a->sampler));
+    loader->examples = loader->sampler->size;
+    if (a->drop_last)
+        loader->examples -= loader->examples % a->batch_size;
+    return allocate(loader);
+}
+
+tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size) {
+    tt_loader_new_args a;
     TT__ARGS_COPY(a, args, size);
     if (check(&a))
         return NULL;
     tt_loader *loader = calloc(1, sizeof *loader);
     if (!loader)
         return tt__fail_null(TT_ERR_MEMORY, "tt_loader_new: out of memory");
-    loader->dataset = a.dataset;
-    loader->sampler = a.sampler;
-    loader->batch_size = a.batch_size;
-    loader->examples = a.sampler ? tt_sampler_size(a.sampler) : tt_dataset_size(a.dataset);
-    if (a.drop_last)
-        loader->examples -= loader->examples % a.batch_size;
-    if (allocate(loader)) {
-        tt_loader_free(loader);
-        return NULL;
-    }
-    return loader;
+    if (!set_up(loader, &a))
+        return loader;
+    tt_loader_free(loader);
+    return NULL;
 }
 
 void tt_loader_free(tt_loader *loader) {
     if (!loader)
         return;
-    tt__tensor_disown(loader->x);
-    tt__tensor_disown(loader->y);
+    tt__batches_free(&loader->batches);
+    tt_sampler_free(loader->own_sampler);
+    free(loader->order);
+    free(loader->raw);
     free(loader);
 }
 
@@ -86,91 +122,91 @@ int64_t tt_loader_batches(const tt_loader *loader) {
     return loader ? loader->examples / loader->batch_size + (loader->examples % loader->batch_size != 0) : 0;
 }
 
-/* ---- batches ---- */
+/* ---- one batch ---- */
 
-/* The examples of an epoch, as rows of inputs or of targets: number i is row order[i], or i without an order. */
-typedef struct rows {
-    const char *data;
-    size_t bytes; /* of a row */
-    const int64_t *order;
-    int64_t count;
-} rows;
-
-static rows rows_of(const tt_loader *loader, const tt_tensor *x) {
-    return (rows){.data = x->data,
-                  .bytes = (size_t)(x->numel / x->shape.dim[0]) * tt_dtype_size(x->dtype),
-                  .order = loader->sampler ? tt_sampler_indices(loader->sampler) : NULL,
-                  .count = loader->examples};
-}
-
-static const char *row(const rows *r, int64_t i) { return r->data + (size_t)(r->order ? r->order[i] : i) * r->bytes; }
-
-/* Shuffled rows come from anywhere in memory: without asking ahead, waiting for it costs more than the work does. The hardware sees to the
- * rest of a long row by itself. */
-static void prefetch(const rows *r, int64_t i) {
-    enum { AHEAD = 2, LINE = 64, MOST = 1024 };
-    if (!r->order || i + AHEAD >= r->count)
-        return;
-    const char *next = row(r, i + AHEAD);
-    for (size_t at = 0; at < r->bytes && at < MOST; at += LINE)
-        __builtin_prefetch(next + at);
-}
-
-static void gather_rows(tt_tensor *to, const rows *from, int64_t first, int64_t n) {
-    char *out = to->data;
-    for (int64_t i = first; i < first + n; i++, out += from->bytes) {
-        prefetch(from, i);
-        memcpy(out, row(from, i), from->bytes);
-    }
-}
-
-static void gather_u8(tt_tensor *to, const rows *from, int64_t first, int64_t n, const tt_dataset *normalization) {
+/* Bytes become numbers a few examples at a time. x (n, ...) f32 */
+static tt_status fill_u8(tt_loader *loader, const int64_t *indices, int64_t n, float *x, char *y) {
     const tt__convert_kernels *kernels = TT__LEVEL_CHOOSE(tt__convert_kernels);
-    float *out = to->data;
-    for (int64_t i = first; i < first + n; i++, out += from->bytes) {
-        const uint8_t *in = (const uint8_t *)row(from, i);
-        prefetch(from, i);
-        if (normalization)
-            kernels->normalize(out, in, from->bytes, normalization->mean, normalization->std);
+    tt_dataset *d = loader->dataset;
+    tt__normalization how;
+    TT__TRY(tt__dataset_normalization(d, &how));
+    for (int64_t done = 0; done < n; done += loader->raw_rows) {
+        int64_t now = n - done < loader->raw_rows ? n - done : loader->raw_rows;
+        size_t count = (size_t)now * d->x_bytes;
+        TT__TRY(tt__dataset_read(d, indices + done, now, loader->raw, y));
+        if (how.on)
+            kernels->normalize(x, loader->raw, count, how.mean, how.std);
         else
-            kernels->plain(out, in, from->bytes);
+            kernels->plain(x, loader->raw, count);
+        x += count;
+        y += y ? (size_t)now * d->y_bytes : 0;
     }
+    return TT_OK;
 }
 
-/* The next n examples. There is at least one, so the data set is not empty. */
-static void gather(tt_loader *loader, int64_t n) {
-    rows inputs = rows_of(loader, loader->dataset->inputs);
-    if (loader->dataset->inputs->dtype == TT_U8)
-        gather_u8(loader->x, &inputs, loader->at, n, tt__dataset_normalization(loader->dataset));
-    else
-        gather_rows(loader->x, &inputs, loader->at, n);
-    if (loader->y) {
-        rows targets = rows_of(loader, loader->dataset->targets);
-        gather_rows(loader->y, &targets, loader->at, n);
-    }
-}
-
-bool tt_loader_next(tt_loader *loader, tt_batch *batch) {
-    if (!loader || !batch) {
-        tt__fail(TT_ERR_INVALID, "tt_loader_next: the %s is NULL", loader ? "batch" : "loader");
-        return false;
-    }
-    int64_t left = loader->examples - loader->at, n = left < loader->batch_size ? left : loader->batch_size;
-    if (n == 0) {
-        loader->at = 0;
-        return false;
-    }
-    /* Neither can fail: a batch is at most what both were made for. */
-    tt__tensor_set_rows(loader->x, n);
-    if (loader->y)
-        tt__tensor_set_rows(loader->y, n);
-    gather(loader, n);
+/* The n examples from position loader->at of the order. */
+static tt_status make_batch(tt_loader *loader, int64_t n, tt_batch *batch) {
+    TT__TRY(tt__batches_lend(&loader->batches, n));
+    tt_tensor *x = loader->batches.lent_x, *y = loader->batches.lent_y;
+    const int64_t *indices = loader->order + loader->at;
+    tt_status status = loader->raw
+                           ? fill_u8(loader, indices, n, tt_tensor_data(x), tt_tensor_data(y))
+                           : tt__dataset_read(loader->dataset, indices, n, tt_tensor_data(x), tt_tensor_data(y));
+    if (status)
+        return status;
     loader->at += n;
-    *batch = (tt_batch){loader->x, loader->y, n};
-    return true;
+    *batch = (tt_batch){x, y, n, indices};
+    return TT_OK;
+}
+
+/* ---- epochs ---- */
+
+/* The error ends the epoch: further calls say it again. It is the open scope's first error, too, so that a step with
+ * this batch's NULLs reports it. */
+static int end_with_error(tt_loader *loader, tt_status status) {
+    tt__batches_take_back(&loader->batches);
+    if (!loader->error) {
+        loader->error = status;
+        snprintf(loader->error_text, sizeof loader->error_text, "%s", tt_last_error());
+    }
+    tt__tensor_fail(loader->error, "%s", loader->error_text);
+    return -1;
+}
+
+static int next_batch(tt_loader *loader, tt_batch *batch) {
+    tt_status status = loader->error;
+    tt__batches_take_back(&loader->batches);
+    if (!status && loader->at == 0)
+        status = tt__sampler_begin(loader->sampler, loader->order);
+    int64_t left = loader->examples - loader->at, n = left < loader->batch_size ? left : loader->batch_size;
+    if (!status && n == 0) {
+        loader->at = 0;
+        return 0;
+    }
+    if (!status)
+        status = make_batch(loader, n, batch);
+    return status ? end_with_error(loader, status) : 1;
+}
+
+int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size) {
+    tt_batch next = {0};
+    int result = -1;
+    if (loader && batch)
+        result = next_batch(loader, &next);
+    else if (batch && tt_last_status())
+        tt__tensor_fail(tt_last_status(), "%s", tt_last_error()); /* why the loader could not be made */
+    else
+        tt__tensor_fail(TT_ERR_INVALID, "tt_loader_next: the %s is NULL", batch ? "loader" : "batch");
+    if (batch) {
+        memset(batch, 0, size);
+        memcpy(batch, &next, size < sizeof next ? size : sizeof next);
+    }
+    return result;
 }
 
 void tt_loader_restart(tt_loader *loader) {
-    if (loader)
-        loader->at = 0;
+    if (!loader)
+        return;
+    loader->at = 0;
+    loader->error = TT_OK;
 }

@@ -1,108 +1,201 @@
-/* Which examples a rank visits, in which order: torch.utils.data.DistributedSampler.
- *
- * N examples, R replicas (ranks). All ranks draw the same order of the N from seed + epoch; position p of it goes to rank p mod R. So that every rank
- * gets the same number, either the tail is dropped, or positions past the end start again from the front. */
-#include <tutti/data.h>
+/* Any sampler: made of a class, asked for an epoch's order, freed. The plainest one, in order, and the one by
+ * callback. */
+#include "data/sampler.h"
 
 #include "base/args.h"
 #include "base/error.h"
-#include "data/dataset.h"
-#include "tensor/generator.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-struct tt_sampler {
-    int64_t dataset_size, replicas, rank;
-    bool shuffle;
-    uint64_t seed;
-    int64_t epoch;
-    int64_t size;     /* examples per rank */
-    int64_t *indices; /* (size) this rank's, up to date unless `stale` */
-    int64_t *order;   /* (dataset_size) all ranks'; NULL without shuffle */
-    bool stale;
-};
+/* ---- making ---- */
 
-static tt_status check(const tt_distributed_sampler_args *a) {
-    static const char name[] = "tt_distributed_sampler";
-    if (a->dataset_size < 1 || a->dataset_size > INT64_MAX / 16)
-        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", name,
-                        a->dataset_size,
-                        a->dataset_size ? "" : " (also the size of a data set that could not be made)");
-    if (a->num_replicas < 0)
-        return tt__fail(TT_ERR_INVALID, "%s: num_replicas: expected at least 1, got %d", name, a->num_replicas);
-    int replicas = a->num_replicas ? a->num_replicas : 1;
-    if (a->rank < 0 || a->rank >= replicas)
-        return tt__fail(TT_ERR_INVALID, "%s: rank: expected 0 to %d (num_replicas is %d), got %d", name, replicas - 1,
-                        replicas, a->rank);
+int64_t *tt__indices_new(int64_t n) { return malloc(n ? (size_t)n * sizeof(int64_t) : 1); }
+
+void tt__indices_count(int64_t *indices, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        indices[i] = i;
+}
+
+tt_status tt__check_dataset_size(const char *who, int64_t n) {
+    if (n >= 1 && n <= INT64_MAX / 16)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", who, n,
+                    n ? "" : " (also the size of a data set that could not be made)");
+}
+
+static tt_status ask_size(const char *who, tt_sampler *s) {
+    if (!s->cls.size || !s->cls.order)
+        return tt__fail(TT_ERR_INVALID, "%s: %s: the class has no %s function", who, s->cls.name,
+                        s->cls.size ? "order" : "size");
+    if (s->dataset_size < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: %s: dataset_size: expected at least 0, got %" PRId64, who, s->cls.name,
+                        s->dataset_size);
+    uint64_t errors = tt__error_count();
+    s->size = s->cls.size(s->user);
+    if (s->size >= 0 && s->size <= INT64_MAX / 16)
+        return TT_OK;
+    if (tt__error_count() != errors)
+        return tt__fail_prefix("%s: %s: size", who, s->cls.name);
+    return tt__fail(TT_ERR_INVALID, "%s: %s: size: expected at least 0 examples an epoch, got %" PRId64, who,
+                    s->cls.name, s->size);
+}
+
+static tt_status set_up(const char *who, tt_sampler *s) {
+    TT__TRY(ask_size(who, s));
+    s->indices = tt__indices_new(s->size);
+    if (!s->indices)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the order of %" PRId64 " examples", who, s->size);
     return TT_OK;
 }
 
-static int64_t examples_per_rank(int64_t n, int64_t replicas, bool drop_last) {
-    int64_t whole = n / replicas;
-    return n % replicas && !drop_last ? whole + 1 : whole;
+tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size) {
+    tt_sampler *s = calloc(1, sizeof *s);
+    if (!s) {
+        if (cls->destroy)
+            cls->destroy(user);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
+    }
+    s->cls = *cls;
+    if (!cls->name)
+        s->cls.name = "a sampler";
+    s->user = user;
+    s->dataset_size = dataset_size;
+    if (!set_up(who, s))
+        return s;
+    tt_sampler_free(s);
+    return NULL;
 }
 
-static int64_t *indices_new(int64_t n) { return malloc(n ? (size_t)n * sizeof(int64_t) : 1); }
-
-tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size) {
-    tt_distributed_sampler_args a;
+tt_sampler *tt_sampler_new_with(const tt_sampler_new_args *args, size_t size) {
+    static const char who[] = "tt_sampler_new";
+    tt_sampler_new_args a;
+    tt_sampler_class cls;
     TT__ARGS_COPY(a, args, size);
-    if (check(&a))
-        return NULL;
-    tt_sampler *sampler = calloc(1, sizeof *sampler);
+    if (!a.cls || !a.cls_size)
+        return tt__fail_null(TT_ERR_INVALID, "%s: the class is NULL or its size is 0", who);
+    TT__ARGS_COPY(cls, a.cls, a.cls_size);
+    return tt__sampler_new(who, &cls, a.user, a.dataset_size);
+}
+
+/* ---- those that only stand for a loader's own ---- */
+
+static tt_sampler in_order = {.cls.name = "tt_in_order()"}, shuffled = {.cls.name = "tt_shuffled()"};
+
+tt_sampler *tt_in_order(void) { return &in_order; }
+
+tt_sampler *tt_shuffled(void) { return &shuffled; }
+
+static bool is_placeholder(const tt_sampler *s) { return s == &in_order || s == &shuffled; }
+
+void tt_sampler_free(tt_sampler *sampler) {
+    if (!sampler || is_placeholder(sampler))
+        return;
+    if (sampler->cls.destroy)
+        sampler->cls.destroy(sampler->user);
+    free(sampler->indices);
+    free(sampler);
+}
+
+/* ---- the order of an epoch ---- */
+
+/* Whoever wrote the order, a loader reads memory by it. */
+static tt_status check_range(const tt_sampler *s) {
+    for (int64_t i = 0; i < s->size; i++)
+        if (s->indices[i] < 0 || s->indices[i] >= s->dataset_size)
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: epoch %" PRId64 ": expected indices from 0 to %" PRId64 ", got %" PRId64
+                            " in position %" PRId64,
+                            s->cls.name, s->epoch, s->dataset_size - 1, s->indices[i], i);
+    return TT_OK;
+}
+
+static tt_status draw(tt_sampler *s) {
+    uint64_t errors = tt__error_count();
+    s->drawn = s->begun = false;
+    tt_status status = s->cls.order(s->user, s->epoch, s->indices, s->size);
+    if (status)
+        return tt__fail_callback(errors, status, "%s: epoch %" PRId64, s->cls.name, s->epoch);
+    TT__TRY(check_range(s));
+    s->drawn = true;
+    return TT_OK;
+}
+
+tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order) {
+    if (!sampler->drawn || sampler->begun)
+        TT__TRY(draw(sampler));
+    sampler->begun = true;
+    memcpy(order, sampler->indices, (size_t)sampler->size * sizeof *order);
+    return TT_OK;
+}
+
+const int64_t *tt_sampler_indices(tt_sampler *sampler) {
     if (!sampler)
-        return tt__fail_null(TT_ERR_MEMORY, "tt_distributed_sampler: out of memory");
-    sampler->dataset_size = a.dataset_size;
-    sampler->replicas = a.num_replicas ? a.num_replicas : 1;
-    sampler->rank = a.rank;
-    sampler->shuffle = !a.no_shuffle;
-    sampler->seed = a.seed;
-    sampler->stale = true;
-    sampler->size = examples_per_rank(a.dataset_size, sampler->replicas, a.drop_last);
-    sampler->indices = indices_new(sampler->size);
-    sampler->order = sampler->shuffle ? indices_new(a.dataset_size) : NULL;
-    if (!sampler->indices || (sampler->shuffle && !sampler->order)) {
-        tt_sampler_free(sampler);
-        return tt__fail_null(TT_ERR_MEMORY, "tt_distributed_sampler: no memory for the order of %" PRId64 " examples",
-                             a.dataset_size);
-    }
-    return sampler;
+        return NULL;
+    if (is_placeholder(sampler))
+        return tt__fail_null(TT_ERR_INVALID, "tt_sampler_indices: %s stands for a sampler that each loader makes",
+                             sampler->cls.name);
+    return sampler->drawn || !draw(sampler) ? sampler->indices : NULL;
 }
 
 void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch) {
-    if (!sampler || sampler->epoch == epoch)
+    if (!sampler || is_placeholder(sampler) || sampler->epoch == epoch)
         return;
     sampler->epoch = epoch;
-    sampler->stale = true;
+    sampler->drawn = false;
 }
-
-int64_t tt__sampler_dataset_size(const tt_sampler *sampler) { return sampler->dataset_size; }
 
 int64_t tt_sampler_size(const tt_sampler *sampler) { return sampler ? sampler->size : 0; }
 
-const int64_t *tt_sampler_indices(tt_sampler *sampler) {
-    if (!sampler || !sampler->stale)
-        return sampler ? sampler->indices : NULL;
-    if (sampler->shuffle) {
-        tt_generator g;
-        tt__generator_init(&g, sampler->seed + (uint64_t)sampler->epoch);
-        tt_randperm(sampler->order, sampler->dataset_size, &g);
-    }
-    for (int64_t i = 0; i < sampler->size; i++) {
-        int64_t at = (sampler->rank + i * sampler->replicas) % sampler->dataset_size;
-        sampler->indices[i] = sampler->shuffle ? sampler->order[at] : at;
-    }
-    sampler->stale = false;
-    return sampler->indices;
-}
-
 uint64_t tt_sampler_seed(const tt_sampler *sampler) { return sampler ? sampler->seed : 0; }
 
-void tt_sampler_free(tt_sampler *sampler) {
-    if (!sampler)
-        return;
-    free(sampler->indices);
-    free(sampler->order);
-    free(sampler);
+/* ---- by callback ---- */
+
+typedef struct callback {
+    int64_t size;
+    tt_sampler_order_fn order;
+    void *user;
+} callback;
+
+static int64_t callback_size(void *user) { return ((const callback *)user)->size; }
+
+static tt_status callback_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
+    const callback *c = user;
+    return c->order(c->user, epoch, indices, n);
+}
+
+tt_sampler *tt_sampler_from_with(const tt_sampler_from_args *args, size_t size) {
+    static const char who[] = "tt_sampler_from";
+    tt_sampler_from_args a;
+    TT__ARGS_COPY(a, args, size);
+    const tt_sampler_class cls = {.name = a.name, .size = callback_size, .order = callback_order, .destroy = free};
+    if (!a.order)
+        return tt__fail_null(TT_ERR_INVALID, "%s: %s: order is NULL", who, a.name ? a.name : "a sampler");
+    callback *c = malloc(sizeof *c);
+    if (!c)
+        return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
+    *c = (callback){a.size, a.order, a.user};
+    return tt__sampler_new(who, &cls, c, a.dataset_size);
+}
+
+/* ---- in order ---- */
+
+static int64_t sequence_size(void *user) { return *(const int64_t *)user; }
+
+static tt_status sequence_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
+    (void)user, (void)epoch;
+    tt__indices_count(indices, n);
+    return TT_OK;
+}
+
+tt_sampler *tt_sequential_sampler(int64_t dataset_size) {
+    static const char who[] = "tt_sequential_sampler";
+    static const tt_sampler_class cls = {
+        .name = "a sequential sampler", .size = sequence_size, .order = sequence_order, .destroy = free};
+    int64_t *n = malloc(sizeof *n);
+    if (!n)
+        return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
+    *n = dataset_size;
+    return tt__sampler_new(who, &cls, n, dataset_size);
 }

@@ -17,12 +17,14 @@ typedef struct tt__source {
     uint8_t buffer[32768];
 } tt__source;
 
-/* Open a regular file / a block of memory. After success tt__source_close() must follow. Errors: TT_ERR_IO, TT_ERR_MEMORY. */
+/* Open a regular file / a block of memory. After success tt__source_close() must follow. Errors: TT_ERR_IO,
+ * TT_ERR_MEMORY. */
 tt_status tt__source_open(tt__source *source, const char *path);
 tt_status tt__source_memory(tt__source *source, const char *name, const void *bytes, size_t size);
 void tt__source_close(tt__source *source);
 
-/* Read `size` bytes; *got is less only at the end. Errors: TT_ERR_IO; TT_ERR_FORMAT a corrupt or truncated gzip stream. */
+/* Read `size` bytes; *got is less only at the end. Errors: TT_ERR_IO; TT_ERR_FORMAT a corrupt or truncated gzip
+ * stream. */
 tt_status tt__source_read(tt__source *source, void *out, size_t size, size_t *got);
 
 /* No more than this many bytes can come out of the source, whatever it claims to hold. */

@@ -163,6 +163,9 @@ tt_tensor *tt_keep(tt_tensor *x) {
         tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
         x->owner = TT__OWNER_CALLER;
         x->storage->recycle = false;
+    } else if (x && x->owner == TT__OWNER_LENDER) {
+        tt__tensor_ref(x);
+        x->owner = TT__OWNER_CALLER;
     }
     return x;
 }
@@ -180,7 +183,7 @@ void tt_tensor_free(tt_tensor *x) {
 }
 
 tt_status tt__tensor_adopt(tt_tensor *x, const char *holder) {
-    if (x->owner == TT__OWNER_HOLDER)
+    if (x->owner == TT__OWNER_HOLDER || x->owner == TT__OWNER_LENDER)
         return tt__fail(TT_ERR_STATE, "%s cannot take %s, which belongs to %s already", holder, TT__DESCRIBE(x),
                         x->holder);
     if (x->history && !x->history->is_leaf)
@@ -200,23 +203,20 @@ void tt__tensor_disown(tt_tensor *x) {
     tt__tensor_unref(x);
 }
 
-tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows) {
-    tt_shape shape = x->shape;
-    if (shape.ndim > 0)
-        shape.dim[0] = rows;
-    int64_t numel = tt__shape_numel(&shape);
-    if (shape.ndim < 1 || numel < 0 || !x->contiguous || x->data != x->storage->data ||
-        (size_t)numel * tt_dtype_size(x->dtype) > x->storage->bytes)
-        return tt__fail(TT_ERR_SHAPE, "%s has no room for %lld rows", TT__DESCRIBE(x), (long long)rows);
-    if (x->history) { /* as new: a gradient would have the old size */
-        x->history->release(x->history);
-        x->history = NULL;
-        x->requires_grad = false;
-    }
-    x->shape = shape;
-    x->numel = numel;
-    tt__shape_strides(&shape, x->stride);
+tt_status tt__tensor_lend(tt_tensor *x, const char *lender) {
+    TT__TRY(tt__tensor_adopt(x, lender));
+    x->owner = TT__OWNER_LENDER;
     return TT_OK;
+}
+
+void tt__tensor_take_back(tt_tensor *x) {
+    if (x && x->owner == TT__OWNER_LENDER)
+        x->owner = TT__OWNER_CALLER;
+    tt__tensor_unref(x);
+}
+
+bool tt__tensor_is_shared(const tt_tensor *x) {
+    return atomic_load_explicit(&x->storage->refs, memory_order_acquire) > 1;
 }
 
 static void replace_storage(tt_tensor *x, tt__storage *storage, void *data) {

@@ -9,7 +9,7 @@
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
-typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER } tt__owner;
+typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER, TT__OWNER_LENDER } tt__owner;
 
 /* What autograd hangs on a tensor: a node (a recorded call that made it) or a leaf. */
 typedef struct tt__history {
@@ -68,6 +68,14 @@ tt_status tt__tensor_adopt(tt_tensor *x, const char *holder);
 /* End holding: the holder's reference is dropped. NULL is allowed. */
 void tt__tensor_disown(tt_tensor *x);
 
+/* Lend x to the caller: `lender` ("a loader") holds it as tt__tensor_adopt() does, but tt_keep() makes it the caller's. The
+ * loan ends with tt__tensor_take_back(), which drops the lender's reference: x goes, unless it was kept. NULL is allowed there. */
+tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
+void tt__tensor_take_back(tt_tensor *x);
+
+/* Does another tensor use x's storage? */
+bool tt__tensor_is_shared(const tt_tensor *x);
+
 /* Count a reference / drop one. NULL is allowed. */
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
@@ -77,8 +85,6 @@ bool tt__tensor_is_exclusive(const tt_tensor *x);
 
 /* Free a tensor that an operation made and will not return, where no scope does it. NULL is allowed. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
-
-tt_status tt__tensor_set_rows(tt_tensor *x, int64_t rows);
 
 /* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);

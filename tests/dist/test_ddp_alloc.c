@@ -91,7 +91,7 @@ static void train(tt_group *group, int rank, void *user) {
     for (int epoch = 0; epoch < 4; epoch++) {
         long ours_before = ours, others_before = others;
         tt_sampler_set_epoch(sampler, epoch);
-        while (tt_loader_next(loader, &b))
+        while (tt_loader_next(loader, &b) > 0)
             step(ddp, sgd, &b);
         long now = ours - ours_before;
         if (epoch >= 2 && rank == 0)

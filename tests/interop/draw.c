@@ -1,7 +1,12 @@
 /* Draws what each line of stdin asks for, one line of output each, for comparison with torch:
  *   sampler N WORLD RANK SEED EPOCH SHUFFLE DROP_LAST     indices
- *   LAYOUT DTYPE DISTRIBUTION A B ROWS COLUMNS SEED       bits in hex, in the order of memory; LAYOUT contiguous, transposed or
- *                                                         narrowed (columns 1 to COLUMNS-2), DTYPE f32 or f64, DISTRIBUTION uniform or normal
+ *   shuffled N EPOCHS SEED OWN SAMPLES REPLACEMENT        indices of all epochs; OWN: from a generator with this seed,
+ *   else the default one
+ *   subset N EPOCHS SEED OWN                              the same of every third of N examples
+ *   LAYOUT DTYPE DISTRIBUTION A B ROWS COLUMNS SEED       bits in hex, in the order of memory; LAYOUT contiguous,
+ *   transposed or
+ *                                                         narrowed (columns 1 to COLUMNS-2), DTYPE f32 or f64,
+ *                                                         DISTRIBUTION uniform or normal
  *   normalize MEAN STD                                    bits of the 256 values that u8 inputs become */
 #include <tutti/data.h>
 
@@ -31,8 +36,8 @@ static void sampler(const char *line) {
     if (sscanf(line, "sampler %" SCNd64 " %d %d %" SCNu64 " %" SCNd64 " %d %d", &n, &world, &rank, &seed, &epoch,
                &shuffle, &drop_last) != 7)
         die(line);
-    tt_sampler *s = tt_distributed_sampler(n, .num_replicas = world, .rank = rank, .no_shuffle = !shuffle, .seed = seed,
-                                           .drop_last = drop_last);
+    tt_sampler *s =
+        tt_distributed_sampler(n, world, rank, .no_shuffle = !shuffle, .seed = seed, .drop_last = drop_last);
     if (!s)
         die(line);
     tt_sampler_set_epoch(s, epoch);
@@ -40,6 +45,54 @@ static void sampler(const char *line) {
         printf("%" PRId64 " ", tt_sampler_indices(s)[i]);
     putchar('\n');
     tt_sampler_free(s);
+}
+
+/* The indices of `epochs` epochs, as a loader visits them. */
+static void visit(tt_sampler *s, int64_t n, int epochs, const char *line) {
+    tt_dataset *d = tt_tensor_dataset(tt_arange(n), NULL);
+    tt_loader *loader = tt_loader_new(d, 4, s);
+    tt_batch batch;
+    int more = 0;
+    if (!loader)
+        die(line);
+    for (int e = 0; e < epochs; e++) {
+        while ((more = tt_loader_next(loader, &batch)) > 0)
+            for (int64_t i = 0; i < batch.size; i++)
+                printf("%" PRId64 " ", tt_tensor_i64(batch.x)[i]);
+        if (more < 0)
+            die(line);
+    }
+    putchar('\n');
+    tt_loader_free(loader);
+    tt_sampler_free(s);
+    tt_dataset_free(d);
+}
+
+static void shuffled(const char *line) {
+    int64_t n, samples;
+    int epochs, own, replacement;
+    uint64_t seed;
+    if (sscanf(line, "shuffled %" SCNd64 " %d %" SCNu64 " %d %" SCNd64 " %d", &n, &epochs, &seed, &own, &samples,
+               &replacement) != 6)
+        die(line);
+    tt_generator *g = own ? tt_generator_new(seed) : NULL;
+    tt_manual_seed(seed);
+    visit(tt_random_sampler(n, .generator = g, .num_samples = samples, .replacement = replacement), n, epochs, line);
+    tt_generator_free(g);
+}
+
+static void subset(const char *line) {
+    int64_t n, chosen[1024], count = 0;
+    int epochs, own;
+    uint64_t seed;
+    if (sscanf(line, "subset %" SCNd64 " %d %" SCNu64 " %d", &n, &epochs, &seed, &own) != 4)
+        die(line);
+    for (int64_t i = 0; i < n && count < 1024; i += 3)
+        chosen[count++] = i;
+    tt_generator *g = own ? tt_generator_new(seed) : NULL;
+    tt_manual_seed(seed);
+    visit(tt_subset_random_sampler(n, chosen, count, .generator = g), n, epochs, line);
+    tt_generator_free(g);
 }
 
 static void tensor(const char *line) {
@@ -71,8 +124,8 @@ static void normalize(const char *line) {
     tt_dataset *d = tt_tensor_dataset(tt_from_data(all, TT_SHAPE(1, 256), TT_U8), NULL);
     if (sscanf(line, "normalize %lf %lf", &mean, &std) != 2 || tt_dataset_normalize(d, mean, std))
         die(line);
-    tt_loader *loader = tt_loader_new(d, 1);
-    if (!tt_loader_next(loader, &batch))
+    tt_loader *loader = tt_loader_new(d, 1, tt_in_order());
+    if (tt_loader_next(loader, &batch) != 1)
         die(line);
     print_bits(tt_tensor_data(batch.x), 256, 4);
     tt_loader_free(loader);
@@ -84,6 +137,10 @@ int main(void) {
     while (fgets(line, sizeof line, stdin)) {
         if (!strncmp(line, "sampler", 7))
             sampler(line);
+        else if (!strncmp(line, "shuffled", 8))
+            shuffled(line);
+        else if (!strncmp(line, "subset", 6))
+            subset(line);
         else if (!strncmp(line, "normalize", 9))
             normalize(line);
         else

@@ -1,4 +1,5 @@
-"""DistributedSampler, uniform_, normal_ and Normalize: the same indices and bits as the installed torch."""
+"""DistributedSampler, RandomSampler and SubsetRandomSampler under a DataLoader,
+uniform_, normal_ and Normalize: the same indices and bits as the installed torch."""
 import os
 import random
 import struct
@@ -7,6 +8,7 @@ import sys
 
 try:
     import torch
+    from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler
     from torch.utils.data.distributed import DistributedSampler
 except ImportError as error:
     print("skipped: torch is not installed (%s)" % error)
@@ -36,6 +38,35 @@ def sampler_case():
     sampler.set_epoch(epoch)
     # torch asserts that it visits as many as it announced; with fewer examples than ranks and drop_last that is none
     return "sampler %d %d %d %d %d %d %d" % (n, world, rank, seed, epoch, shuffle, drop_last), [str(i) for i in sampler]
+
+
+def loader_case():
+    """Examples, epochs, seed, and whether the seed is that of a generator of the program's own."""
+    return choose.choice([1, 2, 7, 23, 100]), choose.randint(1, 3), choose.randrange(2**40), choose.randint(0, 1)
+
+
+def visits(loader, epochs):
+    return [str(i) for _ in range(epochs) for batch in loader for i in batch.tolist()]
+
+
+def shuffled_case():
+    n, epochs, seed, own = loader_case()
+    samples, replacement = choose.choice([0, 0, n, 2 * n, 3, 40, 2 * n + 1]), choose.randint(0, 1)
+    if not samples and replacement:
+        samples = n
+    generator = torch.Generator().manual_seed(seed) if own else None
+    torch.manual_seed(seed)
+    sampler = RandomSampler(range(n), bool(replacement), samples or None, generator)
+    loader = DataLoader(range(n), 4, sampler=sampler, generator=generator)
+    return "shuffled %d %d %d %d %d %d" % (n, epochs, seed, own, samples, replacement), visits(loader, epochs)
+
+
+def subset_case():
+    n, epochs, seed, own = loader_case()
+    generator = torch.Generator().manual_seed(seed) if own else None
+    torch.manual_seed(seed)
+    loader = DataLoader(range(n), 4, sampler=SubsetRandomSampler(range(0, n, 3), generator))
+    return "subset %d %d %d %d" % (n, epochs, seed, own), visits(loader, epochs)
 
 
 def tensor_case():
@@ -69,6 +100,7 @@ def normalize_case(mean, std):
 
 
 cases = [sampler_case() for _ in range(600)] + [tensor_case() for _ in range(600)]
+cases += [shuffled_case() for _ in range(200)] + [subset_case() for _ in range(100)]
 cases += [normalize_case(0.0, 1.0), normalize_case(0.1307, 0.3081), normalize_case(0.5, 0.5), normalize_case(0.2860, 0.3530)]
 
 program = os.path.join(os.environ["TT_PROGRAMS"], "draw")

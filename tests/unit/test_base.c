@@ -22,6 +22,21 @@ static void errors_carry_text(void **state) {
     assert_string_equal(tt_status_name((tt_status)999), "TT_ERR_?");
 }
 
+/* What a program's own function said is kept; if it said nothing, the status speaks, not an older error. */
+static void callbacks_errors_say_where(void **state) {
+    (void)state;
+    assert_int_equal(tt_fail(TT_ERR_IO, "no %s", "file"), TT_ERR_IO);
+    uint64_t before = tt__error_count();
+    assert_int_equal(tt__fail_callback(before, TT_ERR_SHAPE, "example %d", 3), TT_ERR_SHAPE);
+    assert_string_equal(tt_last_error(), "example 3: shapes do not fit together");
+    before = tt__error_count();
+    assert_int_equal(tt_fail(TT_ERR_IO, "no file"), TT_ERR_IO);
+    assert_int_equal(tt__fail_callback(before, TT_ERR_NET, "example %d", 4), TT_ERR_NET);
+    assert_int_equal(tt_last_status(), TT_ERR_NET);
+    assert_string_equal(tt_last_error(), "example 4: no file");
+    tt_clear_error();
+}
+
 static void numbers_are_strict(void **state) {
     (void)state;
     static const char *const bad[] = {NULL, "", " 1", "1 ", "x", "1x", "0x10", "99999999999999999999", "-1", "65536"};
@@ -51,6 +66,7 @@ static void dtypes_have_sizes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_carry_text),
+        cmocka_unit_test(callbacks_errors_say_where),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
     };

@@ -33,7 +33,7 @@ static void groups_have_options_of_their_own(void **state) {
     tt_tensor *x[] = {leaf(3, TT_F32), leaf(5, TT_F32)};
     tt_optimizer *sgd = tt_sgd(TT_NAMED_TENSORS(1, names, x), 0.5);
     assert_int_equal(
-        tt_optimizer_add_param_group(sgd, TT_NAMED_TENSORS(1, names, x + 1), .options = TT_OPTIONS({"lr", 0.25})),
+        tt_optimizer_add_param_group(sgd, TT_NAMED_TENSORS(1, names, x + 1), .options = TT_OPTION_LIST({"lr", 0.25})),
         TT_OK);
     assert_int_equal(tt_optimizer_group_count(sgd), 2);
     assert_int_equal(tt_optimizer_step(sgd), TT_OK);
@@ -76,9 +76,9 @@ static void wrong_options_are_refused(void **state) {
     assert_int_equal(tt_optimizer_set_option(sgd, 0, "momentum", 0), TT_ERR_INVALID);
     expect_error(TT_ERR_INVALID, "nesterov needs momentum");
     assert_true(option(sgd, 0, "lr") == 0.5 && option(sgd, 0, "momentum") == 0.9);
-    assert_int_equal(tt_optimizer_add_param_group(sgd, other, .options = TT_OPTIONS({"lr", 1}, {"beta1", 0.5})),
+    assert_int_equal(tt_optimizer_add_param_group(sgd, other, .options = TT_OPTION_LIST({"lr", 1}, {"beta1", 0.5})),
                      TT_ERR_NOT_FOUND);
-    assert_int_equal(tt_optimizer_add_param_group(sgd, other, .options = TT_OPTIONS({"dampening", 0.5})),
+    assert_int_equal(tt_optimizer_add_param_group(sgd, other, .options = TT_OPTION_LIST({"dampening", 0.5})),
                      TT_ERR_INVALID);
     assert_int_equal(tt_optimizer_add_param_group(sgd, one), TT_ERR_INVALID);
     expect_error(TT_ERR_INVALID, "parameter number 0, f32 (3), is in group 0 already");
@@ -149,7 +149,7 @@ static void parameters_that_changed_their_type_are_refused(void **state) {
 static tt_optimizer *two_groups(tt_tensor **x) {
     tt_optimizer *adam = tt_adam(TT_NAMED_TENSORS(2, names, x), 0.5, .amsgrad = true);
     assert_int_equal(
-        tt_optimizer_add_param_group(adam, TT_NAMED_TENSORS(1, names, x + 2), .options = TT_OPTIONS({"lr", 0.25})),
+        tt_optimizer_add_param_group(adam, TT_NAMED_TENSORS(1, names, x + 2), .options = TT_OPTION_LIST({"lr", 0.25})),
         TT_OK);
     return adam;
 }

@@ -16,7 +16,7 @@ static int64_t number(json_t *object, const char *key) { return json_integer_val
 
 static void check_rank(json_t *v, int world, int rank, json_t *want) {
     tt_sampler *s = tt_distributed_sampler(
-        number(v, "n"), .num_replicas = world, .rank = rank, .no_shuffle = json_is_false(json_object_get(v, "shuffle")),
+        number(v, "n"), world, rank, .no_shuffle = json_is_false(json_object_get(v, "shuffle")),
         .seed = (uint64_t)number(v, "seed"), .drop_last = json_is_true(json_object_get(v, "drop_last")));
     assert_non_null(s);
     assert_int_equal(tt_sampler_seed(s), number(v, "seed"));
@@ -51,8 +51,7 @@ static void check_against_definition(int64_t n, int world, int rank, bool shuffl
         order[i] = i;
     if (shuffle)
         tt_randperm(order, n, g);
-    tt_sampler *s = tt_distributed_sampler(n, .num_replicas = world, .rank = rank, .no_shuffle = !shuffle, .seed = 40,
-                                           .drop_last = drop_last);
+    tt_sampler *s = tt_distributed_sampler(n, world, rank, .no_shuffle = !shuffle, .seed = 40, .drop_last = drop_last);
     assert_int_equal(tt_sampler_size(s), drop_last ? n / world : (n + world - 1) / world);
     tt_sampler_set_epoch(s, 2);
     const int64_t *got = tt_sampler_indices(s);
@@ -76,7 +75,7 @@ static void epochs_differ_and_come_back(void **state) {
     (void)state;
     enum { N = 50 };
     int64_t first[N], second[N];
-    tt_sampler *s = tt_distributed_sampler(N, .seed = 3);
+    tt_sampler *s = tt_distributed_sampler(N, 1, 0, .seed = 3);
     memcpy(first, tt_sampler_indices(s), sizeof first);
     memcpy(second, tt_sampler_indices(s), sizeof second);
     assert_memory_equal(first, second, sizeof first); /* without set_epoch every epoch is alike */
@@ -86,23 +85,23 @@ static void epochs_differ_and_come_back(void **state) {
     tt_sampler_set_epoch(s, 0);
     assert_memory_equal(first, tt_sampler_indices(s), sizeof first);
     tt_sampler_free(s);
-    s = tt_distributed_sampler(N, .seed = 4); /* seed + epoch is what counts */
+    s = tt_distributed_sampler(N, 1, 0, .seed = 4); /* seed + epoch is what counts */
     assert_memory_equal(second, tt_sampler_indices(s), sizeof second);
     tt_sampler_free(s);
 }
 
 static void bad_arguments_are_named(void **state) {
     (void)state;
-    assert_null(tt_distributed_sampler(0));
+    assert_null(tt_distributed_sampler(0, 1, 0));
     assert_int_equal(tt_last_status(), TT_ERR_INVALID);
     assert_non_null(strstr(tt_last_error(), "dataset_size"));
-    assert_null(tt_distributed_sampler(-5));
-    assert_null(tt_distributed_sampler(INT64_MAX));
-    assert_null(tt_distributed_sampler(10, .num_replicas = -1));
+    assert_null(tt_distributed_sampler(-5, 1, 0));
+    assert_null(tt_distributed_sampler(INT64_MAX, 1, 0));
+    assert_null(tt_distributed_sampler(10, 0, 0));
     assert_non_null(strstr(tt_last_error(), "num_replicas"));
-    assert_null(tt_distributed_sampler(10, .num_replicas = 2, .rank = 2));
+    assert_null(tt_distributed_sampler(10, 2, 2));
     assert_string_equal(tt_last_error(), "tt_distributed_sampler: rank: expected 0 to 1 (num_replicas is 2), got 2");
-    assert_null(tt_distributed_sampler(10, .rank = -1));
+    assert_null(tt_distributed_sampler(10, 1, -1));
     assert_null(tt_distributed_sampler_with(NULL, 0));
 }
 

@@ -388,16 +388,26 @@ static void equality_is_of_bits(void **state) {
     assert_false(tt_equal(zero, NULL));
 }
 
-static void rows_change_within_the_storage(void **state) {
+/* A loan ends with the lender, unless the caller keeps the tensor. */
+static void a_lent_tensor_can_be_kept(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = counting(TT_SHAPE(4, 3));
-    assert_int_equal(tt__tensor_set_rows(x, 2), TT_OK);
-    assert_string_equal(TT__DESCRIBE(x), "f32 (2, 3)");
-    assert_int_equal(tt__tensor_set_rows(x, 4), TT_OK);
-    assert_true(tt_tensor_f32(x)[11] == 11);
-    assert_int_equal(tt__tensor_set_rows(x, 5), TT_ERR_SHAPE);
-    assert_int_equal(tt__tensor_set_rows(tt_narrow(x, 0, 1, 2), 1), TT_ERR_SHAPE);
+    tt_tensor *x = counting(TT_SHAPE(4, 3)), *y = tt_narrow(x, 0, 0, 2), *other = tt_narrow(x, 0, 2, 2);
+    assert_int_equal(tt__tensor_lend(y, "a lender"), TT_OK);
+    tt_tensor_free(y);
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
+    assert_non_null(strstr(tt_last_error(), "belongs to a lender"));
+    assert_int_equal(tt__tensor_adopt(y, "a module"), TT_ERR_STATE);
+    assert_ptr_equal(tt_keep(y), y);
+    assert_ptr_equal(tt_keep(y), y); /* once is enough */
+    tt__tensor_take_back(y);
+    assert_true(tt_tensor_f32(y)[5] == 5);
+    assert_true(tt__tensor_is_shared(y));
+    tt_tensor_free(y);
+    assert_int_equal(tt__tensor_lend(other, "a lender"), TT_OK);
+    tt__tensor_take_back(other); /* not kept: gone, and x's storage has one user again */
+    assert_false(tt__tensor_is_shared(x));
+    tt__tensor_take_back(NULL);
     tt_clear_error();
 }
 
@@ -423,7 +433,7 @@ int main(void) {
         cmocka_unit_test(impossible_shapes),
         cmocka_unit_test(conversions),
         cmocka_unit_test(equality_is_of_bits),
-        cmocka_unit_test(rows_change_within_the_storage),
+        cmocka_unit_test(a_lent_tensor_can_be_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,36 @@
+/* The memory of a loader's batches, and the tensors that it lends to the caller, new ones in each batch. */
+#ifndef TT_DATA_BATCH_H
+#define TT_DATA_BATCH_H
+
+#include <tutti/data.h>
+
+/* A caller that holds on to earlier batches (a pipeline does) gets others of this many buffers in turn; with more held,
+ * a buffer is made for each batch. */
+enum { TT__BATCH_BUFFERS = 4 };
+
+typedef struct tt__batch_buffer {
+    tt_tensor *x; /* (rows, ...) held */
+    tt_tensor *y; /* (rows, ...) held; NULL: no targets */
+} tt__batch_buffer;
+
+typedef struct tt__batches {
+    int64_t rows;        /* of the largest batch */
+    tt_tensor_spec x, y; /* one example in a batch */
+    tt__batch_buffer buffer[TT__BATCH_BUFFERS];
+    int count, oldest;
+    tt_tensor *lent_x, *lent_y; /* the caller's batch: views of one of the buffers */
+} tt__batches;
+
+/* Set up for batches of at most `rows` examples, and allocate the first buffer. After a failure, too, free must
+ * follow. */
+tt_status tt__batches_init(tt__batches *batches, int64_t rows, const tt_tensor_spec *x, const tt_tensor_spec *y);
+void tt__batches_free(tt__batches *batches);
+
+/* Lend tensors of n uninitialised rows in a buffer that nobody else uses: lent_x and lent_y. The loan before it has
+ * ended. */
+tt_status tt__batches_lend(tt__batches *batches, int64_t n);
+
+/* End the loan; NULL both. What the caller kept stays as it is. */
+void tt__batches_take_back(tt__batches *batches);
+
+#endif

@@ -1,0 +1,34 @@
+/* The inside of samplers: how the built-in ones are made, and what a loader asks of any. */
+#ifndef TT_DATA_SAMPLER_H
+#define TT_DATA_SAMPLER_H
+
+#include <tutti/data.h>
+
+struct tt_sampler {
+    tt_sampler_class cls; /* `name` is never NULL */
+    void *user;
+    int64_t dataset_size;
+    int64_t size; /* examples an epoch */
+    uint64_t seed;
+    int64_t epoch;
+    int64_t *indices; /* (size), made when `drawn` */
+    bool drawn;
+    bool begun; /* a loader has begun an epoch with these indices */
+};
+
+/* Make a sampler of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
+tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size);
+
+/* Begin an epoch: order (size) := its indices. */
+tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
+
+/* Room for n indices; never NULL for n == 0 unless memory is out. */
+int64_t *tt__indices_new(int64_t n);
+
+/* TT_ERR_INVALID unless 1 <= n and a permutation of n indices fits memory. `who` begins the error. */
+tt_status tt__check_dataset_size(const char *who, int64_t n);
+
+/* Write 0 .. n-1. */
+void tt__indices_count(int64_t *indices, int64_t n);
+
+#endif
