@@ -62,9 +62,9 @@ static tt_status choose_sampler(tt_loader *loader, tt_sampler *sampler) {
     return TT_OK;
 }
 
-/* As many u8 examples as stay in the nearest cache between being read and being converted. */
+/* As many u8 examples as stay in the second-level cache between being read and being converted. */
 static int64_t raw_rows(const tt_dataset *dataset) {
-    const int64_t bytes = 16384, row = (int64_t)dataset->x_bytes;
+    const int64_t bytes = 65536, row = (int64_t)dataset->x_bytes;
     return row > 0 && row < bytes ? bytes / row : 1;
 }
 
