@@ -1,5 +1,5 @@
-/* Train a digit classifier on any number of ranks. The twin of PyTorch's examples/distributed/ddp-tutorial-series/multigpu_torchrun.py, with
- * MNIST's data:
+/* Train a digit classifier on any number of ranks. The twin of PyTorch's
+ * examples/distributed/ddp-tutorial-series/multigpu_torchrun.py, with MNIST's data:
  *
  *   tutti run --nproc-per-node=2 mnist_trainer --lr 0.1           built-in digits, drawn on the spot
  *   tutti run --nproc-per-node=2 mnist_trainer --data DIR         MNIST's four files

@@ -1,5 +1,5 @@
-/* The smallest whole training step: a model of one's own, wrapped, one forward, one backward, one step of SGD. Mirrors demo_basic() of
- * PyTorch's tutorial "Getting Started with Distributed Data Parallel":
+/* The smallest whole training step: a model of one's own, wrapped, one forward, one backward, one step of SGD. Mirrors
+ * demo_basic() of PyTorch's tutorial "Getting Started with Distributed Data Parallel":
  *
  *     class ToyModel(nn.Module):
  *         def __init__(self):
@@ -15,7 +15,8 @@
  *
  *   tutti run --nproc-per-node=2 build/examples/toy_basic
  *
- * Every rank draws inputs and labels of its own, so the losses differ; when backward returns, the gradients are equal on all ranks. */
+ * Every rank draws inputs and labels of its own, so the losses differ; when backward returns, the gradients are
+ * equal on all ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tutti/tutti.h>

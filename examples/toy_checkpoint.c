@@ -1,8 +1,10 @@
-/* Save on one rank, load on all. The twin of demo_checkpoint in PyTorch's tutorial "Getting Started with Distributed Data Parallel":
+/* Save on one rank, load on all. The twin of demo_checkpoint in PyTorch's tutorial "Getting Started with Distributed
+ * Data Parallel":
  *
  *   tutti run --nproc-per-node=2 toy_checkpoint [FILE]
  *
- * Rank 0 saves the wrapped model's state_dict, all ranks wait for it, load it, and train one step; then rank 0 removes the file. */
+ * Rank 0 saves the wrapped model's state_dict, all ranks wait for it, load it, and train one step; then rank 0
+ * removes the file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tutti/tutti.h>

@@ -1,7 +1,8 @@
 /* tutti/checkpoint.h: tensors on disk, as safetensors, and what a training run needs to go on from there.
  *
- * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A kill at any moment
- * leaves the old or the new file whole; the next save to the same path removes temporaries whose writer is gone. */
+ * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A
+ * kill at any moment leaves the old or the new file whole; the next save to the same path removes temporaries whose
+ * writer is gone. */
 #ifndef TUTTI_CHECKPOINT_H
 #define TUTTI_CHECKPOINT_H
 
@@ -26,9 +27,9 @@ typedef struct tt_metadata {
 TT_API tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,
                                      int64_t n);
 
-/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. TT_ERR_IO can't
- * be read; TT_ERR_FORMAT, with the path, what was found and where; TT_ERR_UNSUPPORTED a dtype Tutti has no type for (names
- * the tensor). */
+/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. TT_ERR_IO
+ * can't be read; TT_ERR_FORMAT, with the path, what was found and where; TT_ERR_UNSUPPORTED a dtype Tutti has no
+ * type for (names the tensor). */
 TT_API tt_status tt_safetensors_load(tt_safetensors **out, const char *path);
 
 /* The same from `size` bytes in memory (borrowed during the call); `name` stands for the path in errors. */
@@ -59,16 +60,16 @@ typedef struct tt_progress {
     { .size = sizeof(tt_progress), __VA_ARGS__ }
 #endif
 
-/* Save a model's state_dict under PyTorch's names, the optimizer's (may be NULL) under "optimizer.", and progress (may be
- * NULL) in the metadata. Options of the optimizer's groups are part of its state. */
+/* Save a model's state_dict under PyTorch's names, the optimizer's (may be NULL) under "optimizer.", and progress
+ * (may be NULL) in the metadata. Options of the optimizer's groups are part of its state. */
 TT_API tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
                                     const tt_progress *progress);
 
 /* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
- * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options of the
- * optimizer's groups become the file's, if it has them. Errors: those of tt_safetensors_load(),
- * tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID a progress without size.
- * Not collective: every rank may load, or rank 0 before wrapping. */
+ * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options
+ * of the optimizer's groups become the file's, if it has them. Errors: those of tt_safetensors_load(),
+ * tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID a progress without
+ * size. Not collective: every rank may load, or rank 0 before wrapping. */
 TT_API tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer, tt_progress *progress);
 
 TT_END_DECLS

@@ -15,8 +15,8 @@ typedef struct tt_module tt_module;
 
 /* ---- lists ---- */
 
-/* Tensors with names. A list that Tutti gives is borrowed from its object, and NULL, with the error recorded, if there is
- * no memory for it; a NULL object gives NULL. Later versions may have more fields. */
+/* Tensors with names. A list that Tutti gives is borrowed from its object, and NULL, with the error recorded, if
+ * there is no memory for it; a NULL object gives NULL. Later versions may have more fields. */
 typedef struct tt_named_tensors {
     size_t size; /* sizeof(tt_named_tensors) */
     int64_t count;
@@ -76,12 +76,13 @@ typedef struct tt_nn_sequential_args {
     char tt_end;                 /* not an option: see base.h */
 } tt_nn_sequential_args;
 
-/* Child 0 .. count-1, one after the other; owns them. On failure the children are freed too. The first child may take and
- * the last one give several tensors; between them passes one. PyTorch: Sequential, and Sequential(OrderedDict(...)).
+/* Child 0 .. count-1, one after the other; owns them. On failure the children are freed too. The first child may take
+ * and the last one give several tensors; between them passes one. PyTorch: Sequential, and
+ * Sequential(OrderedDict(...)).
  *   tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10))
  *   tt_nn_sequential_named({"hidden", tt_nn_linear(784, 512)}, {"relu", tt_nn_relu()}, {"out", tt_nn_linear(512, 10)})
- * Errors: that of a NULL child; TT_ERR_STATE a child that has a parent already; TT_ERR_INVALID a name that is empty, has
- * a dot or comes twice. */
+ * Errors: that of a NULL child; TT_ERR_STATE a child that has a parent already; TT_ERR_INVALID a name that is empty,
+ * has a dot or comes twice. */
 TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
 
 #ifdef __cplusplus
@@ -129,9 +130,10 @@ typedef struct tt_module_class {
     /* Optional: release what tt_module_user(self) points to. Children, parameters and buffers are still there. */
     void (*destroy)(tt_module *self);
 
-    /* For a module that stands for another one (DistributedDataParallel): the other one, always the same, asked when the
-     * wrapper is made. Lists, state_dict and training mode are the other one's, without a prefix, and so is the forward
-     * where the class has none. The wrapper keeps the other one alive, also when tt_module_free() was called on it. */
+    /* For a module that stands for another one (DistributedDataParallel): the other one, always the same, asked when
+     * the wrapper is made. Lists, state_dict and training mode are the other one's, without a prefix, and so is the
+     * forward where the class has none. The wrapper keeps the other one alive, also when tt_module_free() was called
+     * on it. */
     tt_module *(*wrapped)(tt_module *self);
 } tt_module_class;
 
@@ -145,13 +147,13 @@ typedef struct tt_module_class {
 TT_API tt_module *tt_module_new(const tt_module_class *cls, void *user);
 TT_API void *tt_module_user(const tt_module *module);
 
-/* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails with
- * the error already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
+/* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails
+ * with the error already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
 TT_API tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
-/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x stays
- * whose it was. A parameter of another module may be given (tied weights): it is then both's, listed once among the
- * parameters of a tree that has both, and under both names in its state_dict. */
+/* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x
+ * stays whose it was. A parameter of another module may be given (tied weights): it is then both's, listed once
+ * among the parameters of a tree that has both, and under both names in its state_dict. */
 TT_API tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
 
 typedef struct tt_module_register_buffer_args {
@@ -162,8 +164,8 @@ typedef struct tt_module_register_buffer_args {
     char tt_end;         /* not an option: see base.h */
 } tt_module_register_buffer_args;
 
-/* Add a buffer: a tensor that belongs to the module's state but is not trained (PyTorch: register_buffer). The rest is as
- * for a parameter.
+/* Add a buffer: a tensor that belongs to the module's state but is not trained (PyTorch: register_buffer). The rest is
+ * as for a parameter.
  *   tt_module_register_buffer(self, "running_mean", tt_zeros(TT_SHAPE(64), TT_F32)) */
 TT_API tt_status tt_module_register_buffer_with(const tt_module_register_buffer_args *args, size_t size);
 #ifdef __cplusplus
@@ -186,8 +188,8 @@ TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
 /* Run it on `input_count` tensors, for `output_count`.
  *   tt_tensor *out[2];
  *   tt_module_forward_many(lstm, TT_TENSORS(x, h, c), out, 2)
- * On failure all outputs are NULL, so that an expression may go on and be checked at its end. NULL among the inputs: the
- * scope's first error, as tt_item(). TT_ERR_INVALID says how many tensors came and how many were expected. */
+ * On failure all outputs are NULL, so that an expression may go on and be checked at its end. NULL among the inputs:
+ * the scope's first error, as tt_item(). TT_ERR_INVALID says how many tensors came and how many were expected. */
 TT_API tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
                                         tt_tensor **outputs, int64_t output_count);
 #ifndef __cplusplus
@@ -227,8 +229,8 @@ TT_API tt_module *tt_module_child(const tt_module *module, const char *name);
 /* Itself (its name is "") and all modules below, each before its children. A wrapper stands for the one it wraps. */
 TT_API const tt_named_modules *tt_module_named_modules(tt_module *module);
 
-/* All parameters, or buffers, with dotted names: a module's own in registration order, then those of its children, as in
- * PyTorch; a tensor that has several names comes once, under its first. All lists are valid until the tree
+/* All parameters, or buffers, with dotted names: a module's own in registration order, then those of its children,
+ * as in PyTorch; a tensor that has several names comes once, under its first. All lists are valid until the tree
  * changes or is freed. */
 TT_API const tt_named_tensors *tt_module_parameters(tt_module *module);
 TT_API const tt_named_tensors *tt_module_buffers(tt_module *module);
@@ -237,9 +239,9 @@ TT_API const tt_named_tensors *tt_module_buffers(tt_module *module);
  * children's; every name of a tensor that has several. */
 TT_API const tt_named_tensors *tt_module_state_dict(tt_module *module);
 
-/* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds). Strict:
- * TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs, TT_ERR_INVALID
- * two entries of one tensor that differ in their values. All or nothing. */
+/* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds).
+ * Strict: TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs,
+ * TT_ERR_INVALID two entries of one tensor that differ in their values. All or nothing. */
 TT_API tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
 
 /* Training and evaluation mode, of the whole tree below; a new module is in training mode. Only modules that behave
@@ -251,9 +253,10 @@ TT_API bool tt_module_training(const tt_module *module);
 /* tt_requires_grad_() on every parameter: false freezes the module. PyTorch: Module.requires_grad_. */
 TT_API tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad);
 
-/* Convert floating parameters, with their gradients, and floating buffers to `dtype`, in place: the tensors stay the same
- * objects. Convert before making optimizers and wrappers. All or nothing. Errors: TT_ERR_DTYPE not a floating type;
- * TT_ERR_STATE a module that is wrapped, or a tensor that a recorded operator still needs or another tree shares. */
+/* Convert floating parameters, with their gradients, and floating buffers to `dtype`, in place: the tensors stay the
+ * same objects. Convert before making optimizers and wrappers. All or nothing. Errors: TT_ERR_DTYPE not a floating
+ * type; TT_ERR_STATE a module that is wrapped, or a tensor that a recorded operator still needs or another tree
+ * shares. */
 TT_API tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one

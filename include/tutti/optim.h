@@ -1,7 +1,7 @@
 /* tutti/optim.h: optimizers. Arithmetic is PyTorch's, to the bit (its AVX2 build, foreach=False). One thread at a time.
  *
- * An optimizer has parameter groups, numbered from 0 in the order in which they were added. A group has its own value of
- * every option ("lr", ...), which can be read and set at any time. Options that are switches are 0 or 1. */
+ * An optimizer has parameter groups, numbered from 0 in the order in which they were added. A group has its own
+ * value of every option ("lr", ...), which can be read and set at any time. Options that are switches are 0 or 1. */
 #ifndef TUTTI_OPTIM_H
 #define TUTTI_OPTIM_H
 
@@ -89,15 +89,15 @@ TT_API const char *tt_optimizer_option_name(const tt_optimizer *optimizer, int64
 
 /* Read / set an option of a group; it holds from the next step on.
  *   tt_optimizer_set_option(adam, TT_ALL_GROUPS, "lr", 1e-4)
- * Errors: TT_ERR_NOT_FOUND no such group, or no such option (the text lists those there are); TT_ERR_INVALID a value that
- * the constructor would refuse (nothing is changed). */
+ * Errors: TT_ERR_NOT_FOUND no such group, or no such option (the text lists those there are); TT_ERR_INVALID a value
+ * that the constructor would refuse (nothing is changed). */
 TT_API tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, const char *name, double *value);
 TT_API tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name, double value);
 
 /* ---- a step ---- */
 
-/* Update every parameter that has a gradient. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another type
- * or size than when it was added; TT_ERR_MEMORY no memory for state. */
+/* Update every parameter that has a gradient. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another
+ * type or size than when it was added; TT_ERR_MEMORY no memory for state. */
 TT_API tt_status tt_optimizer_step(tt_optimizer *optimizer);
 
 /* tt_zero_grad() on every parameter. */
@@ -111,9 +111,9 @@ TT_API void tt_optimizer_zero_grad(tt_optimizer *optimizer);
  * Borrowed until the next step, change of options or call of this; NULL, with the error recorded, if memory is out. */
 TT_API const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer);
 
-/* Put state back, options of groups too. An entry of another name, shape or dtype is an error that names it, and nothing
- * is changed. Parameters without an entry start without state; options without an entry stay. A step may be of any type
- * (PyTorch's is f32). */
+/* Put state back, options of groups too. An entry of another name, shape or dtype is an error that names it, and
+ * nothing is changed. Parameters without an entry start without state; options without an entry stay. A step may be
+ * of any type (PyTorch's is f32). */
 TT_API tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
 
 /* NULL is allowed. */

@@ -1,4 +1,5 @@
-/* tutti/parallel.h: where ranks and tensors meet: collectives on tensors, and training a module on all ranks of a group. */
+/* tutti/parallel.h: where ranks and tensors meet: collectives on tensors, and training a module on all ranks of a
+ * group. */
 #ifndef TUTTI_PARALLEL_H
 #define TUTTI_PARALLEL_H
 
@@ -77,14 +78,15 @@ typedef struct tt_tensor_scatter_args {
     TT_CALL_OPTIONS;
 } tt_tensor_scatter_args;
 
-/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). scatter: of the root's
- * x (elsewhere x may be NULL). reduce_scatter: of all ranks' x, reduced. PyTorch: scatter, reduce_scatter_tensor.
+/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). scatter: of the
+ * root's x (elsewhere x may be NULL). reduce_scatter: of all ranks' x, reduced. PyTorch: scatter,
+ * reduce_scatter_tensor.
  *   tt_tensor_scatter(group, x, out, 0)      tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
 TT_API tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
 TT_API tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size);
 
-/* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a multiple
- * of world_size. PyTorch: all_to_all_single.
+/* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a
+ * multiple of world_size. PyTorch: all_to_all_single.
  *   tt_tensor_all_to_all(group, x, out) */
 TT_API tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size);
 
@@ -112,18 +114,18 @@ typedef struct tt_ddp_args {
     char tt_end;               /* not an option: see base.h */
 } tt_ddp_args;
 
-/* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters and buffers. From
- * then on every tt_backward() through the wrapper averages the gradients of all parameters over the ranks before it
- * returns, overlapped with the backward pass; every rank gets bitwise the same. All ranks must run the same number of
- * backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
+/* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters and buffers.
+ * From then on every tt_backward() through the wrapper averages the gradients of all parameters over the ranks before
+ * it returns, overlapped with the backward pass; every rank gets bitwise the same. All ranks must run the same number
+ * of backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
  *   tt_ddp(model, world)
- * Gradients (tt_grad) become views into the reducer's buckets. The lists and the state_dict of the wrapper are the wrapped
- * module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training mode that is
- * recorded (that too is collective); evaluating, in evaluation mode or with TT_NO_GRAD, takes no part in it.
- * NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
- * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or a
- * part of it, is wrapped already; and those of a collective. A parameter that takes no part in a backward pass makes
- * tt_backward() fail with TT_ERR_STATE, naming it. */
+ * Gradients (tt_grad) become views into the reducer's buckets. The lists and the state_dict of the wrapper are the
+ * wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training
+ * mode that is recorded (that too is collective); evaluating, in evaluation mode or with TT_NO_GRAD, takes no part
+ * in it. NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the
+ * rank; TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the
+ * module, or a part of it, is wrapped already; and those of a collective. A parameter that takes no part in a
+ * backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */

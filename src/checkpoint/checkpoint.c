@@ -1,5 +1,5 @@
-/* What a training run needs to go on, in one safetensors file: the model's entries under their own names, the optimizer's under "optimizer.", and
- * how far training had come in the metadata. */
+/* What a training run needs to go on, in one safetensors file: the model's entries under their own names, the
+ * optimizer's under "optimizer.", and how far training had come in the metadata. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

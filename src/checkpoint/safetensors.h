@@ -2,7 +2,8 @@
  *
  *   {"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}
  *
- * data_offsets: [begin, end) in bytes from the end of the JSON. Row-major, little-endian, no padding between tensors. */
+ * data_offsets: [begin, end) in bytes from the end of the JSON. Row-major, little-endian, no padding between
+ * tensors. */
 #ifndef TT_CHECKPOINT_SAFETENSORS_H
 #define TT_CHECKPOINT_SAFETENSORS_H
 
@@ -36,7 +37,8 @@ struct tt_safetensors {
     tt_named_tensors list; /* of them, for the caller */
 };
 
-/* `text` for an error message: at most 100 bytes, control characters replaced; names come from files that anyone may have written. */
+/* `text` for an error message: at most 100 bytes, control characters replaced; names come from files that anyone may
+ * have written. */
 typedef struct tt__printable {
     char text[104];
 } tt__printable;

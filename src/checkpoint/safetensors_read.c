@@ -1,5 +1,5 @@
-/* Reading safetensors. The file is taken for hostile: lengths are compared with the file's before anything is allocated, and every rule of the
- * format is checked before a tensor is made. */
+/* Reading safetensors. The file is taken for hostile: lengths are compared with the file's before anything is
+ * allocated, and every rule of the format is checked before a tensor is made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

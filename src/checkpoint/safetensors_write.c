@@ -1,5 +1,5 @@
-/* Writing safetensors as the reference writer does: "__metadata__" first, tensors by element size (largest first, so that all are aligned), then by name,
- * compact JSON, padded with spaces to a multiple of 8 bytes. */
+/* Writing safetensors as the reference writer does: "__metadata__" first, tensors by element size (largest first, so
+ * that all are aligned), then by name, compact JSON, padded with spaces to a multiple of 8 bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,8 @@ static uint64_t tensor_bytes(const tt_tensor *x) {
 
 /* ---- the header ---- */
 
-/* Length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or values above 10FFFF. */
+/* Length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or values
+ * above 10FFFF. */
 static size_t utf8_length(const unsigned char *c) {
     size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
     for (size_t i = 1; i < length; i++)
@@ -54,7 +55,8 @@ static tt_status check_text(const char *path, const char *what, const char *text
     return TT_OK;
 }
 
-/* Put `value` into `object`, which takes it over also on failure. A value of NULL means that memory ran out where it was made. */
+/* Put `value` into `object`, which takes it over also on failure. A value of NULL means that memory ran out where it
+ * was made. */
 static tt_status put(json_t *object, const char *path, const char *key, json_t *value) {
     if (json_object_get(object, key)) {
         json_decref(value);

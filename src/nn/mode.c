@@ -82,7 +82,8 @@ static tt_status list_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-/* A copy of another type that nothing else uses and no scope ends. This is the place where a device will be chosen, too. */
+/* A copy of another type that nothing else uses and no scope ends. This is the place where a device will be chosen,
+ * too. */
 static tt_status convert(const plan *p, tt_tensor *x, tt_tensor **copy) {
     if (!x)
         return TT_OK;

@@ -3,8 +3,8 @@
  * Life. A module is counted: one reference is its owner's (the caller or its parent), one each wrapper's. A tensor that
  * is registered has one reference for each entry it has, whatever module that is in.
  *
- * Lists are made when asked for and kept until the tree changes: a change drops those of the module, of all above it, and
- * of all that wrap one of these. */
+ * Lists are made when asked for and kept until the tree changes: a change drops those of the module, of all above
+ * it, and of all that wrap one of these. */
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
@@ -56,7 +56,8 @@ struct tt_module {
 /* `module`, or, of a wrapper, what is inside all wrappings. */
 tt_module *tt__module_unwrapped(const tt_module *module);
 
-/* Call `visit` for each module of the tree, wrappers and wrapped ones too, parents first; stops at the first failure. */
+/* Call `visit` for each module of the tree, wrappers and wrapped ones too, parents first; stops at the first
+ * failure. */
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
 /* The class a module was made with: how a layer above recognises its own. */

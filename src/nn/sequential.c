@@ -68,7 +68,8 @@ static tt_status check_children(const tt_nn_sequential_args *a) {
     return TT_OK;
 }
 
-/* Those from number `from` on that have no parent. From the end, so that one that comes twice is freed at its first place. */
+/* Those from number `from` on that have no parent. From the end, so that one that comes twice is freed at its first
+ * place. */
 static void free_children(const tt_nn_sequential_args *a, int64_t from) {
     for (int64_t i = a->count; i-- > from;)
         if (child_of(a, i) && !came_before(a, i) && !child_of(a, i)->parent)

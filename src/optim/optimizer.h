@@ -1,8 +1,8 @@
-/* What every optimizer is: groups of parameters, with options for each group and state for each parameter, and a rule that
- * updates contiguous memory.
+/* What every optimizer is: groups of parameters, with options for each group and state for each parameter, and a rule
+ * that updates contiguous memory.
  *
- * State lies flat: the slots of all parameters of a group that have one element type are ranges of one allocation a slot,
- * in the parameters' order, each on a 64-byte boundary. The state tensors are views into it. */
+ * State lies flat: the slots of all parameters of a group that have one element type are ranges of one allocation a
+ * slot, in the parameters' order, each on a 64-byte boundary. The state tensors are views into it. */
 #ifndef TT_OPTIM_OPTIMIZER_H
 #define TT_OPTIM_OPTIMIZER_H
 
@@ -13,6 +13,9 @@
 
 /* The most options and slots a rule may have. */
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
+
+_Static_assert(TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "options have room");
+_Static_assert(TT__ADAM_SLOTS <= TT__OPTIM_SLOTS, "slots have room");
 
 /* The element types that rules can have, and their number. */
 enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
@@ -71,7 +74,8 @@ struct tt_optimizer {
     tt__optim_dict dict;
 };
 
-/* An optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked here. */
+/* An optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked
+ * here. */
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option);
 
 /* The check that most options need: finite, and at least `least`. */

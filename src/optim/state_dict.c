@@ -135,7 +135,7 @@ static tt_status load_number(const char *name, const tt_tensor *x, double *value
 }
 
 static tt_status load_step(loaded_group *to, size_t i, const char *name, const tt_tensor *x) {
-    double step;
+    double step = 0;
     TT__TRY(load_number(name, x, &step));
     if (!(step >= 0 && step <= 0x1p53) || step != (double)(int64_t)step)
         return tt__fail(TT_ERR_INVALID, "%s: \"%s\": expected a number of steps, got %g", who, name, step);
@@ -210,7 +210,7 @@ static tt_status check_params(const tt__optim_group *group, const char *name, co
 static tt_status load_option_entry(const tt_optimizer *o, loaded_group *to, const char *name, const tt_tensor *x) {
     const char *rest = name + strlen("param_groups.");
     int64_t g = take_number(&rest);
-    double value;
+    double value = 0;
     if (g < 0 || g >= (int64_t)o->group_count)
         return unexpected(o, name);
     if (!strcmp(rest, "params"))

@@ -1,5 +1,5 @@
-/* A step: the rule, over one contiguous run after the other. A run is a parameter; where parameters, gradients and state
- * of several lie side by side, they could be one. */
+/* A step: the rule, over one contiguous run after the other. A run is a parameter; where parameters, gradients and
+ * state of several lie side by side, they could be one. */
 #include "base/error.h"
 #include "optim/optimizer.h"
 

@@ -1,7 +1,8 @@
-/* DistributedDataParallel: a module that forwards to another one, and averages its gradients while the backward pass runs.
+/* DistributedDataParallel: a module that forwards to another one, and averages its gradients while the backward pass
+ * runs.
  *
- * Every leaf's gradient lies in a bucket of the reducer. Its hook, called when the gradient is final, marks it ready, which starts and advances
- * reductions; the end of the pass waits for the rest. */
+ * Every leaf's gradient lies in a bucket of the reducer. Its hook, called when the gradient is final, marks it
+ * ready, which starts and advances reductions; the end of the pass waits for the rest. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -186,7 +187,8 @@ static tt_status attach(ddp *d, size_t count) {
     return TT_OK;
 }
 
-/* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile has none. */
+/* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile
+ * has none. */
 static void release(ddp *d) {
     tt__kept_error kept;
     tt__error_keep(&kept);

@@ -1,5 +1,5 @@
-/* DistributedDataParallel around modules of every kind: buffers, several tensors, other layouts, tied and converted weights,
- * and which of the two is freed first. */
+/* DistributedDataParallel around modules of every kind: buffers, several tensors, other layouts, tied and converted
+ * weights, and which of the two is freed first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
