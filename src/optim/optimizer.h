@@ -14,8 +14,8 @@
 /* The most options and slots a rule may have. */
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
-_Static_assert(TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "options have room");
-_Static_assert(TT__ADAM_SLOTS <= TT__OPTIM_SLOTS, "slots have room");
+_Static_assert((int)TT__SGD_OPTIONS <= (int)TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= (int)TT__OPTIM_OPTIONS, "options have room");
+_Static_assert((int)TT__ADAM_SLOTS <= (int)TT__OPTIM_SLOTS, "slots have room");
 
 /* The element types that rules can have, and their number. */
 enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
