@@ -29,8 +29,9 @@
 #include <tutti/base.h>
 #include <tutti/store.h>
 
-/* What passes a buffer on in the macros below: any pointer but one to a tensor, whose struct a call would overwrite. Of
- * tensors this header knows no more than their name. The collectives that take tensors are in tutti/parallel.h. */
+/* The macros below pass buffers through TT_BUFFER. It gives the pointer itself; for a pointer to a tensor, whose struct
+ * a call would overwrite, it gives a struct instead, whose name is what the compiler then prints. The type's name is
+ * all that this header knows of tensors. Collectives on tensors are in tutti/parallel.h. */
 #ifndef __cplusplus
 struct tt_tensor;
 struct tt_a_tensor_is_no_buffer_see_parallel_h {
@@ -481,7 +482,7 @@ typedef struct tt_batch_isend_irecv_args {
 } tt_batch_isend_irecv_args;
 TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size);
 
-/* The macros, and PyTorch's names for asynchronous sends and receives:
+/* The macros, and PyTorch's names for asynchronous sends and receives. These give their work by the first argument:
  *   tt_isend(&work, group, buf, count, dtype, peer, .tag = 7) */
 #ifndef __cplusplus
 #define tt_new_group(out_, group_, ranks_, ...) \
