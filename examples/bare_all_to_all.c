@@ -12,10 +12,10 @@
 
 enum { BLOCK = 2, MOST = 8 }; /* ranks */
 
-static void print_list(const char *what, int rank, const int64_t *values, size_t n) {
+static void print_list(const char *what, int rank, const int64_t *values, int64_t n) {
     char text[1024];
     int at = snprintf(text, sizeof text, "%s: rank %d has", what, rank);
-    for (size_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, " %" PRId64, values[i]);
     puts(text);
 }
@@ -28,7 +28,7 @@ static tt_status even(tt_group *world) {
         input[i] = 100 * rank + i / BLOCK * 10 + i % BLOCK;
     if (tt_all_to_all(world, input, output, BLOCK, TT_I64))
         return tt_last_status();
-    print_list("even", rank, output, (size_t)ranks * BLOCK);
+    print_list("even", rank, output, ranks * BLOCK);
     return TT_OK;
 }
 
@@ -36,11 +36,11 @@ static tt_status even(tt_group *world) {
 static tt_status uneven(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t input[MOST * 2 * MOST], output[MOST * 2 * MOST];
-    size_t counts[MOST], total = 0;
+    int64_t counts[MOST], total = 0;
     for (int r = 0; r < ranks; r++) {
-        counts[r] = (size_t)(rank + r + 1);
-        for (size_t i = 0; i < counts[r]; i++)
-            input[total++] = 100 * rank + 10 * r + (int64_t)i;
+        counts[r] = rank + r + 1;
+        for (int64_t i = 0; i < counts[r]; i++)
+            input[total++] = 100 * rank + 10 * r + i;
     }
     if (tt_all_to_all_v(world, input, counts, NULL, output, counts, NULL, TT_I64))
         return tt_last_status();

@@ -14,26 +14,18 @@
 
 enum { CELLS = 4, STEPS = 2000, TO_LEFT = 0, TO_RIGHT = 1 };
 
-static tt_p2p_op send_op(float *cell, int peer, int tag) {
-    return (tt_p2p_op){.buf = cell, .count = 1, .dtype = TT_F32, .peer = peer, .tag = tag};
-}
-
-static tt_p2p_op recv_op(float *cell, int peer, int tag) {
-    return (tt_p2p_op){.is_recv = true, .buf = cell, .count = 1, .dtype = TT_F32, .peer = peer, .tag = tag};
-}
-
 /* part (CELLS + 2): the first and the last belong to the neighbours, or are the ends of the rod. */
 static tt_status exchange_edges(tt_group *world, float *part) {
     int left = tt_get_rank(world) - 1, right = tt_get_rank(world) + 1;
     tt_p2p_op ops[4];
-    size_t n = 0;
+    int n = 0;
     if (left >= 0) {
-        ops[n++] = send_op(&part[1], left, TO_LEFT);
-        ops[n++] = recv_op(&part[0], left, TO_RIGHT);
+        ops[n++] = tt_send_op(&part[1], 1, TT_F32, left, .tag = TO_LEFT);
+        ops[n++] = tt_recv_op(&part[0], 1, TT_F32, left, .tag = TO_RIGHT);
     }
     if (right < tt_get_world_size(world)) {
-        ops[n++] = send_op(&part[CELLS], right, TO_RIGHT);
-        ops[n++] = recv_op(&part[CELLS + 1], right, TO_LEFT);
+        ops[n++] = tt_send_op(&part[CELLS], 1, TT_F32, right, .tag = TO_RIGHT);
+        ops[n++] = tt_recv_op(&part[CELLS + 1], 1, TT_F32, right, .tag = TO_LEFT);
     }
     return tt_batch_isend_irecv(world, ops, n); /* begins all, then waits for all: neighbours may come in any order */
 }

@@ -45,11 +45,12 @@ static tt_status rooted(tt_group *world) {
 static tt_status mutual(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t x = rank + 1, most = x, all[MOST] = {0}, parts[MOST], part = 0, a = x, b[2] = {10 * x, 100 * x};
+    void *const bufs[] = {&a, b};
     for (int r = 0; r < ranks; r++)
         parts[r] = 10 * (r + 1) + x;
     if (tt_all_reduce(world, &most, 1, TT_I64, TT_MAX) || tt_all_gather(world, &x, all, 1, TT_I64) ||
         tt_reduce_scatter(world, parts, &part, 1, TT_I64, TT_SUM) ||
-        tt_all_reduce_coalesced(world, (void *[]){&a, b}, (size_t[]){1, 2}, 2, TT_I64, TT_SUM))
+        tt_all_reduce_coalesced(world, bufs, ((int64_t[]){1, 2}), 2, TT_I64, TT_SUM))
         return tt_last_status();
     show(world, "all_reduce", &most, 1);
     show(world, "all_gather", all, ranks);
@@ -62,9 +63,9 @@ static tt_status mutual(tt_group *world) {
 static tt_status uneven(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t mine[MOST], all[MOST * (MOST + 1) / 2];
-    size_t counts[MOST];
+    int64_t counts[MOST];
     for (int r = 0; r < ranks; r++) {
-        counts[r] = (size_t)r + 1;
+        counts[r] = r + 1;
         mine[r] = 10 * rank + r;
     }
     if (tt_all_gather_v(world, mine, all, counts, NULL, TT_I64))

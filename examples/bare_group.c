@@ -18,7 +18,7 @@ int main(void) {
 
     if (tt_init_process_group(&world))
         goto out;
-    if (tt_new_group(world, (int[]){0, 1}, 2, &pair)) /* called by all ranks; who is not in it gets NULL */
+    if (tt_new_group(&pair, world, ((int[]){0, 1}), 2)) /* called by all ranks; who is not in it gets NULL */
         goto out;
     if (pair && tt_all_reduce(pair, &tensor, 1, TT_F32, TT_SUM))
         goto out;

@@ -34,7 +34,7 @@ int main(void) {
     void *memory = NULL;
 
     /* Symmetric memory: the other ranks read and write it where it is, so nothing is copied. Any other memory would do. */
-    if (tt_init_process_group(&world) || tt_group_alloc(world, N * sizeof(float), &memory))
+    if (tt_init_process_group(&world) || tt_group_alloc(&memory, world, N * sizeof(float)))
         goto out;
     float *gradient = memory;
     for (int i = 0; i < N; i++)

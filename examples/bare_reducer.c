@@ -85,7 +85,7 @@ static tt_status step(Net *net, tt_reducer *reducer, uint32_t *random, float *lo
     for (int i = 0; i < BATCH; i++)
         x[i] = draw(random);
     for (int p = 0; p < PARAMS; p++)
-        memset(net->gradient[p], 0, params[p].count * sizeof(float));
+        memset(net->gradient[p], 0, (size_t)params[p].count * sizeof(float));
     *loss = forward(net, x, error);
     backward_output(net, x, error);
     if (tt_reducer_mark_ready(reducer, B2) || tt_reducer_mark_ready(reducer, W2))
@@ -94,7 +94,7 @@ static tt_status step(Net *net, tt_reducer *reducer, uint32_t *random, float *lo
     if (tt_reducer_mark_ready(reducer, B1) || tt_reducer_mark_ready(reducer, W1) || tt_reducer_finish(reducer))
         return tt_last_status();
     for (int p = 0; p < PARAMS; p++)
-        for (size_t k = 0; k < params[p].count; k++)
+        for (int64_t k = 0; k < params[p].count; k++)
             net->value[p][k] -= LEARNING_RATE * net->gradient[p][k];
     return TT_OK;
 }
@@ -117,7 +117,7 @@ static tt_status compare(const Net *net, tt_group *world) {
 
 static tt_status train(Net *net, tt_group *world, tt_reducer *reducer, uint32_t *random) {
     for (int p = 0; p < PARAMS; p++)
-        net->gradient[p] = tt_reducer_gradient(reducer, (size_t)p);
+        net->gradient[p] = tt_reducer_gradient(reducer, p);
     for (int i = 1; i <= STEPS; i++) {
         float loss;
         if (step(net, reducer, random, &loss))
@@ -144,7 +144,7 @@ int main(void) {
     if (!status)
         status = init(&net, world, &random);
     if (!status)
-        status = tt_reducer_create(&reducer, world, params, PARAMS);
+        status = tt_reducer_new(&reducer, world, params, PARAMS);
     if (!status)
         status = train(&net, world, reducer, &random);
     if (status)

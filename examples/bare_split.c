@@ -19,8 +19,8 @@ int main(void) {
         goto out;
     int rank = tt_get_rank(world);
     /* Ranks that say the same color get a group; the key orders them in it. */
-    if (tt_group_split(world, /* color */ rank / COLUMNS, /* key */ rank, &row) ||
-        tt_group_split(world, /* color */ rank % COLUMNS, /* key */ rank, &column))
+    if (tt_group_split(&row, world, /* color */ rank / COLUMNS, /* key */ rank) ||
+        tt_group_split(&column, world, /* color */ rank % COLUMNS, /* key */ rank))
         goto out;
     int64_t in_row = rank, in_column = rank;
     if (tt_all_reduce(row, &in_row, 1, TT_I64, TT_SUM) || tt_all_reduce(column, &in_column, 1, TT_I64, TT_SUM))

@@ -62,13 +62,13 @@ typedef struct tt_call {
     double factor; /* of TT_PREMUL_SUM */
 
     /* Elements: as in comm.h; of uneven ones this rank's own. Of an allocation its bytes; of what is freed its serial number. */
-    uint64_t count;
+    int64_t count;
     const void *send;
     void *recv;
 
     /* (world_size) elements each; the first two of all_to_all_v, the others also of all_gather_v. Never NULL where the op has them. */
-    const size_t *send_counts, *send_offsets;
-    const size_t *recv_counts, *recv_offsets;
+    const int64_t *send_counts, *send_offsets;
+    const int64_t *recv_counts, *recv_offsets;
     void *const *bufs;    /* of all_reduce_coalesced, with recv_counts: (buffers) */
     const tt_p2p_op *ops; /* of batch_isend_irecv: (buffers) */
     size_t buffers;
@@ -94,8 +94,8 @@ typedef struct tt_backend_host {
     tt_status (*store_set)(tt_store *store, const char *key, const void *value, size_t size);
     tt_status (*store_get)(tt_store *store, const char *key, tt_store_value *value);
     tt_status (*store_add)(tt_store *store, const char *key, int64_t delta, int64_t *result);
-    tt_status (*store_check)(tt_store *store, const char *const *keys, size_t n, bool *all);
-    tt_status (*store_wait)(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
+    tt_status (*store_check)(tt_store *store, const char *const *keys, int64_t n, bool *all);
+    tt_status (*store_wait)(tt_store *store, const char *const *keys, int64_t n, int64_t timeout_ms);
     void (*store_value_free)(tt_store_value *value);
 } tt_backend_host;
 

@@ -1,13 +1,24 @@
 /* tutti/base.h: what every layer shares: export macro, status codes, the thread's last error, log, element types.
  *
  * Errors. A function that can fail returns `tt_status`, TT_OK (zero) for success. A failing call also leaves a text in
- * its thread ("last error"): what was expected, what came, on which rank, what to do. The library never exits, aborts or
- * prints; tt_report() is the one call that prints, and only when the program calls it.
+ * its thread ("last error"): what was expected, what came, on which rank, what to do. The library never exits, aborts
+ * or prints; tt_report() is the one call that prints, and only when the program calls it.
  *
- * Options. A function with optional arguments is a macro over a function `NAME_with(const NAME_args *args, size_t size)`;
- * the macro's arguments initialise the struct: the required ones first, by position, then `.name = value` for any option.
- * A field left out is zero, and zero is its default. `size` is that of the caller's version of the struct without its last field, so that later
- * ones can have more. In C++ the macros don't exist: zero the struct, fill it, and pass offsetof(NAME_args, tt_end). */
+ * Arguments. A function with options is a macro `tt_x` over a function `tt_x_with(const tt_x_args *args, size_t size)`.
+ * The macro takes the required arguments by position: a call that leaves one out doesn't compile. Options follow as
+ * `.name = value`; one that is left out is zero, and zero is its default. A list written in place needs parentheses of
+ * its own, `((int[]){0, 1})`, as in every macro.
+ *
+ * Elsewhere (C++, other languages, a debugger) call `tt_x_with` itself: begin with TT_X_ARGS_INIT (all zeros), fill the
+ * struct, and pass offsetof(tt_x_args, tt_end) as `size`. It tells the library which version of the struct the caller
+ * has. `args` NULL stands for a struct of zeros. tutti.hpp wraps all this for C++17.
+ *
+ * What receives a result, `out`, is the first argument. What talks to others (groups, stores, works, reducers) is given
+ * by `out`, which is NULL after a failure, and the call returns a status; what is made in this process alone is
+ * returned, and is NULL after a failure.
+ *
+ * Counts, sizes and indices of elements are int64_t, and a negative one is TT_ERR_INVALID; numbers of bytes are size_t;
+ * ranks are int. */
 #ifndef TUTTI_BASE_H
 #define TUTTI_BASE_H
 
@@ -52,8 +63,8 @@
     { 0 }
 #endif
 
-/* What a macro with options passes to its function. Every options struct ends in `char tt_end`: a designated field after the caller's keeps
- * gcc -Wextra from warning of those left out, and marks where the options end, before any padding. */
+/* What a macro passes to its function. Every args struct ends in `char tt_end`: a designated field after the caller's
+ * keeps gcc's -Wextra from warning of those left out, and marks where the options end, before any padding. */
 #ifndef __cplusplus
 #define TT_ARGS(type, ...) &(type){__VA_ARGS__, .tt_end = 0}, offsetof(type, tt_end)
 #endif
@@ -106,9 +117,9 @@ TT_API void tt_clear_error(void);
  * and what came: return tt_fail(TT_ERR_IO, "can't open %s", path); */
 TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
-/* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and, when
- * TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so that the
- * launcher can show it. The only function of the library that prints. */
+/* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and,
+ * when TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so
+ * that the launcher can show it. The only function of the library that prints. */
 TT_API void tt_report(void);
 
 /* Log lines go to `write` (NULL: nowhere, the default), which may be called from any thread; `user` is handed back.
@@ -117,7 +128,8 @@ typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_l
 typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 TT_API void tt_set_log(tt_log_fn write, void *user);
 
-/* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. Tensors know the first five, collectives all. */
+/* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. Tensors know the first five,
+ * collectives all. */
 typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8, TT_F16, TT_BF16, TT_I8, TT_I16, TT_BOOL } tt_dtype;
 
 /* Bytes of one element and "f32"; 0 and "?" for a value outside the enum. Thread-safe. */

@@ -1,12 +1,14 @@
 /* tutti/reducer.h: bucketed, overlapped averaging of gradients over a group, for any training loop. Knows no tensors.
  *
- * The reducer owns one gradient buffer per parameter, packed into buckets that lie in the group's symmetric heap. Each step the
- * program writes its gradients there, says for each when it is final (tt_reducer_mark_ready), and calls tt_reducer_finish(): every
- * rank then holds bitwise the same averages. A bucket's all-reduce starts when its last gradient is ready and every earlier
- * bucket has started, and moves on in every later call of the reducer, so that it overlaps with computing.
+ * The reducer owns one gradient buffer per parameter, packed into buckets that lie in the group's symmetric heap. Each
+ * step the program writes its gradients there, says for each when it is final (tt_reducer_mark_ready), and calls
+ * tt_reducer_finish(): every rank then holds bitwise the same averages. A bucket's all-reduce starts when its last
+ * gradient is ready and every earlier bucket has started, and moves on in every later call of the reducer, so that it
+ * overlaps with computing.
  *
- * Buckets are formed as torch.nn.parallel.DistributedDataParallel forms them (Li et al., VLDB 2020, section 3.2), over the parameters in
- * reverse order: a bucket is closed when its bytes reach its limit, 1 MiB for the first, the cap for the rest; one dtype a bucket.
+ * Buckets are formed as torch.nn.parallel.DistributedDataParallel forms them (Li et al., VLDB 2020, section 3.2), over
+ * the parameters in reverse order: a bucket is closed when its bytes reach its limit, 1 MiB for the first, the cap for
+ * the rest; one dtype a bucket.
  *
  * One thread at a time; it must not overlap other calls on the same group. */
 #ifndef TUTTI_REDUCER_H
@@ -21,46 +23,55 @@ typedef struct tt_reducer tt_reducer;
 /* One parameter: a name for errors (borrowed during the call), element count and type (TT_F32 or TT_F64). */
 typedef struct tt_reducer_param {
     const char *name;
-    size_t count;
+    int64_t count;
     tt_dtype dtype;
 } tt_reducer_param;
 
 #define TT_DEFAULT_BUCKET_CAP_BYTES ((size_t)25 << 20)
 
-typedef struct tt_reducer_create_args {
+typedef struct tt_reducer_new_args {
     tt_reducer **out;               /* required: receives the reducer */
     tt_group *group;                /* required: borrowed; once it is destroyed the reducer can only be freed */
     const tt_reducer_param *params; /* required: `count` of them, in registration order (the forward's order) */
-    size_t count;                   /* required */
-    size_t bucket_cap_bytes;        /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
-    char tt_end;                    /* not an option: see base.h */
-} tt_reducer_create_args;
+    int64_t count;                  /* required */
+    TT_OPTIONS;
+    size_t bucket_cap_bytes; /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
+    char tt_end;             /* not an option: see base.h */
+} tt_reducer_new_args;
 
-/* Collective. Compares names, counts and types over the ranks: TT_ERR_MISMATCH names the first parameter that differs, and
- * the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
-TT_API tt_status tt_reducer_create_with(const tt_reducer_create_args *args, size_t size);
+/* Collective. Compares names, counts and types over the ranks: TT_ERR_MISMATCH names the first parameter that differs,
+ * and the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
+TT_API TT_NODISCARD tt_status tt_reducer_new_with(const tt_reducer_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_reducer_create(...) tt_reducer_create_with(TT_ARGS(tt_reducer_create_args, __VA_ARGS__))
+#define tt_reducer_new(out_, group_, params_, ...) \
+    tt_reducer_new_with(                           \
+        TT_ARGS(tt_reducer_new_args, .out = (out_), .group = (group_), .params = (params_), .count = __VA_ARGS__))
 #endif
+#define TT_REDUCER_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* Collective (it frees symmetric memory), but never fails: after an error of the group only local memory is released. NULL ok. */
+/* Collective (it frees symmetric memory), but never fails: after an error of the group only local memory is released.
+ * NULL ok. */
 TT_API void tt_reducer_free(tt_reducer *reducer);
 
-/* The gradient buffer of parameter i: params[i].count elements, 64-byte aligned, zero at first, valid until the reducer is freed.
- * Write it before marking it ready, read it after finish; in between it is the reducer's. */
-TT_API void *tt_reducer_gradient(tt_reducer *reducer, size_t i);
+/* The gradient buffer of parameter i: params[i].count elements, 64-byte aligned, zero at first, valid until the reducer
+ * is freed; NULL: no such parameter. Write it before marking it ready, read it after finish; in between it is the
+ * reducer's. */
+TT_API void *tt_reducer_gradient(tt_reducer *reducer, int64_t i);
 
 /* Parameter i's gradient is final for this step. Starts and advances reductions without waiting for peers.
- * Errors: TT_ERR_STATE already marked in this step (names it); TT_ERR_INVALID no such parameter; those of tt_all_reduce(). */
-TT_API tt_status tt_reducer_mark_ready(tt_reducer *reducer, size_t i);
+ * Errors: TT_ERR_STATE already marked in this step (names it); TT_ERR_INVALID no such parameter; those of
+ * tt_all_reduce(). */
+TT_API TT_NODISCARD tt_status tt_reducer_mark_ready(tt_reducer *reducer, int64_t i);
 
-/* Wait until all buckets are averaged; then the next step may begin. Errors: TT_ERR_STATE names the first parameter that was not marked
- * (the step is then abandoned: the group must be destroyed, as peers wait in it); those of tt_all_reduce(). */
-TT_API tt_status tt_reducer_finish(tt_reducer *reducer);
+/* Wait until all buckets are averaged; then the next step may begin. Errors: TT_ERR_STATE names the first parameter
+ * that was not marked (the step is then abandoned: the group must be destroyed, as peers wait in it); those of
+ * tt_all_reduce(). */
+TT_API TT_NODISCARD tt_status tt_reducer_finish(tt_reducer *reducer);
 
-/* Number of buckets, and the bucket of parameter i. Buckets are reduced in index order. */
-TT_API size_t tt_reducer_bucket_count(const tt_reducer *reducer);
-TT_API size_t tt_reducer_bucket_of(const tt_reducer *reducer, size_t i);
+/* Number of buckets (0 for NULL), and the bucket of parameter i (-1: no such parameter). Buckets are reduced in index
+ * order. */
+TT_API int64_t tt_reducer_bucket_count(const tt_reducer *reducer);
+TT_API int64_t tt_reducer_bucket_of(const tt_reducer *reducer, int64_t i);
 
 /* What happens in a step, in the order it happens, for tests and for people who want to see the overlap. */
 typedef enum tt_reducer_event_kind {
@@ -70,7 +81,7 @@ typedef enum tt_reducer_event_kind {
 } tt_reducer_event_kind;
 typedef struct tt_reducer_event {
     tt_reducer_event_kind kind;
-    size_t index;
+    int64_t index;
     int64_t time_ns; /* CLOCK_MONOTONIC */
 } tt_reducer_event;
 typedef void (*tt_reducer_trace_fn)(const tt_reducer_event *event, void *user);

@@ -1,14 +1,14 @@
 /* tutti/store.h: the key-value store that ranks meet through.
  *
  * TCPStore, HashStore and FileStore below have the same calls; what is said of connections is TCPStore's alone.
- * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and libuv
- * daemons differ, as libuv's: compare_set releases waiters. Keys are C strings; as sent, with all prefixes and one slash more,
- * they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
+ * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and
+ * libuv daemons differ, as libuv's: compare_set releases waiters. Keys are C strings; as sent, with all prefixes and
+ * one slash more, they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
  *
- * Every call on a `tt_store` blocks until answered, at most the store's timeout. A store may be used from several threads;
- * calls are then served one after the other, and waiting for one's turn counts towards the timeout. After TT_ERR_NET,
- * TT_ERR_PROTOCOL, or a timeout in the middle of an answer the connection is closed and every later call fails with
- * TT_ERR_STATE; after a timeout of tt_store_wait in the 2.x dialect the store stays usable. */
+ * Every call on a `tt_store` blocks until answered, at most the store's timeout. A store may be used from several
+ * threads; calls are then served one after the other, and waiting for one's turn counts towards the timeout. After
+ * TT_ERR_NET, TT_ERR_PROTOCOL, or a timeout in the middle of an answer the connection is closed and every later call
+ * fails with TT_ERR_STATE; after a timeout of tt_store_wait in the 2.x dialect the store stays usable. */
 #ifndef TUTTI_STORE_H
 #define TUTTI_STORE_H
 
@@ -23,33 +23,39 @@ typedef struct tt_store_server tt_store_server;
 #define TT_STORE_MAX_KEY ((size_t)8192)
 #define TT_STORE_MAX_VALUE ((size_t)64 << 20)
 
-/* Who may use a served store. A Tutti client proves the job secret, where it has one, before it says anything else. A client in PyTorch's own
- * dialect can prove nothing:
+/* Who may use a served store. A Tutti client proves the job secret, where it has one, before it says anything else. A
+ * client in PyTorch's own dialect can prove nothing:
  *   LOCAL      it is served if it comes from this machine itself
  *   REQUIRED   it is refused; the server needs a secret (or TLS with certificates)
- *   NONE       it is served wherever it comes from: for networks that nobody else is on. The log has a warning when that happens first
- * A client that has another secret, or none where the server has one, is refused and logged, and so is one that takes too long to prove. */
+ *   NONE       it is served wherever it comes from: for networks that nobody else is on. The log has a warning when
+ *              that happens first
+ * A client that has another secret, or none where the server has one, is refused and logged, and so is one that takes
+ * too long to prove. */
 typedef enum tt_store_auth { TT_STORE_AUTH_LOCAL, TT_STORE_AUTH_REQUIRED, TT_STORE_AUTH_NONE } tt_store_auth;
 
-typedef struct tt_store_server_args {
+typedef struct tt_store_server_new_args {
     tt_store_server **out; /* required: receives the server, the caller's to end with tt_store_server_free() */
     const char *host; /* required: name or address to bind; NULL = "127.0.0.1". "0.0.0.0" and "::" are all there are */
     int port;         /* required: 0 = any free one */
+    TT_OPTIONS;
     tt_store_auth auth;
     const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
     int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
     char tt_end;              /* not an option: see base.h */
-} tt_store_server_args;
+} tt_store_server_new_args;
 
 /* Serve a store from a thread of this process, for both dialects, told apart on first contact.
- *   tt_store_server_start(&server, "0.0.0.0", 29500, .auth = TT_STORE_AUTH_REQUIRED)
+ *   tt_store_server_new(&server, "0.0.0.0", 29500, .auth = TT_STORE_AUTH_REQUIRED)
  * With TT_TLS=1 in the environment, Tutti clients must encrypt their connections (docs/security.md).
- * Errors: TT_ERR_INVALID bad port or secret, no secret where one is required; TT_ERR_NET the address can't be bound (the text names it, and says so
- * when the port is in use); TT_ERR_MEMORY, TT_ERR_SYSTEM; TT_ERR_IO a file of secret or certificates. */
-TT_API tt_status tt_store_server_start_with(const tt_store_server_args *args, size_t size);
+ * Errors: TT_ERR_INVALID bad port or secret, no secret where one is required; TT_ERR_NET the address can't be bound
+ * (the text names it, and says so when the port is in use); TT_ERR_MEMORY, TT_ERR_SYSTEM; TT_ERR_IO a file of secret or
+ * certificates. */
+TT_API TT_NODISCARD tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_store_server_start(...) tt_store_server_start_with(TT_ARGS(tt_store_server_args, __VA_ARGS__))
+#define tt_store_server_new(out_, host_, ...) \
+    tt_store_server_new_with(TT_ARGS(tt_store_server_new_args, .out = (out_), .host = (host_), .port = __VA_ARGS__))
 #endif
+#define TT_STORE_SERVER_NEW_ARGS_INIT TT_ARGS_INIT
 
 /* The port served. */
 TT_API int tt_store_server_port(const tt_store_server *server);
@@ -57,13 +63,15 @@ TT_API int tt_store_server_port(const tt_store_server *server);
 /* Stop: close every connection, join the thread, forget all keys. NULL is allowed. */
 TT_API void tt_store_server_free(tt_store_server *server);
 
-/* Which of PyTorch's wire dialects a client speaks. A client can't probe (a 1.13 server would hang), so it is a choice. */
+/* Which of PyTorch's wire dialects a client speaks. A client can't probe (a 1.13 server would hang), so it is a
+ * choice. */
 typedef enum tt_store_dialect { TT_STORE_TORCH_2, TT_STORE_TORCH_1_13 } tt_store_dialect;
 
 typedef struct tt_tcp_store_args {
-    tt_store **out;           /* required: receives the store, the caller's to free */
-    const char *host;         /* required: server's name or address */
-    int port;                 /* required: 1..65535, or 0 with .is_server: any */
+    tt_store **out;   /* required: receives the store, the caller's to free */
+    const char *host; /* required: server's name or address */
+    int port;         /* required: 1..65535, or 0 with .is_server: any */
+    TT_OPTIONS;
     bool is_server;           /* serve here too (the server lives and dies with this store) */
     int world_size;           /* > 0: count this client under "init/"; 0: don't, as PyTorch without world_size */
     bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
@@ -78,35 +86,42 @@ typedef struct tt_tcp_store_args {
 /* Connect to a TCPStore, retrying until the timeout while nobody listens. PyTorch: torch.distributed.TCPStore.
  *   tt_tcp_store(&store, "localhost", 29500, .is_server = rank == 0)
  * Errors: TT_ERR_INVALID, TT_ERR_TIMEOUT (the text names host and port, and how many of world_size clients came),
- * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store), TT_ERR_AUTH (the two sides have different secrets, or only one has any). */
-TT_API tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
+ * TT_ERR_NET, TT_ERR_PROTOCOL (whoever listens there is no store), TT_ERR_AUTH (the two sides have different secrets,
+ * or only one has any). */
+TT_API TT_NODISCARD tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_tcp_store(...) tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, __VA_ARGS__))
+#define tt_tcp_store(out_, host_, ...) \
+    tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, .out = (out_), .host = (host_), .port = __VA_ARGS__))
 #endif
+#define TT_TCP_STORE_ARGS_INIT TT_ARGS_INIT
 
 /* A store in this process's memory, for its threads. PyTorch: HashStore. timeout_ms: of each call, 0 = 300000. */
-TT_API tt_status tt_hash_store(tt_store **out, int64_t timeout_ms);
+TT_API TT_NODISCARD tt_status tt_hash_store(tt_store **out, int64_t timeout_ms);
 
 typedef struct tt_file_store_args {
-    tt_store **out;     /* required: receives the store, the caller's to free */
-    const char *path;   /* required: a file that all users see, on a file system with flock(); made if it is missing */
+    tt_store **out;   /* required: receives the store, the caller's to free */
+    const char *path; /* required: a file that all users see, on a file system with flock(); made if it is missing */
+    TT_OPTIONS;
     int world_size;     /* > 0: the last of so many stores to be freed removes the file; 0: nobody does */
     bool fresh;         /* forget what an earlier job left in the file, unless somebody with .fresh uses it right now */
     int64_t timeout_ms; /* of each call; 0 = 300000 */
     char tt_end;        /* not an option: see base.h */
 } tt_file_store_args;
 
-/* A store in a file, for processes that share a file system but no network. PyTorch: FileStore, whose format it is, so that both can use one file at
- * a time. Who waits looks at the file every few ms. A file that an earlier job left behind still has its keys, unless all ask for .fresh.
- * Errors: TT_ERR_INVALID, TT_ERR_IO (the text names the file), TT_ERR_TIMEOUT somebody holds the file's lock, TT_ERR_MEMORY. Its calls also
- * fail with TT_ERR_PROTOCOL when the file is not a store's. */
-TT_API tt_status tt_file_store_with(const tt_file_store_args *args, size_t size);
+/* A store in a file, for processes that share a file system but no network. PyTorch: FileStore, whose format it is, so
+ * that both can use one file at a time. Who waits looks at the file every few ms. A file that an earlier job left
+ * behind still has its keys, unless all ask for .fresh.
+ * Errors: TT_ERR_INVALID, TT_ERR_IO (the text names the file), TT_ERR_TIMEOUT somebody holds the file's lock,
+ * TT_ERR_MEMORY. Its calls also fail with TT_ERR_PROTOCOL when the file is not a store's. */
+TT_API TT_NODISCARD tt_status tt_file_store_with(const tt_file_store_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_file_store(...) tt_file_store_with(TT_ARGS(tt_file_store_args, __VA_ARGS__))
+#define tt_file_store(out_, ...) tt_file_store_with(TT_ARGS(tt_file_store_args, .out = (out_), .path = __VA_ARGS__))
 #endif
+#define TT_FILE_STORE_ARGS_INIT TT_ARGS_INIT
 
-/* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive it. */
-TT_API tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base);
+/* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive
+ * it. */
+TT_API TT_NODISCARD tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base);
 
 /* Disconnect (and stop the server it owns). NULL is allowed. */
 TT_API void tt_store_free(tt_store *store);
@@ -125,50 +140,55 @@ typedef struct tt_store_value {
 TT_API void tt_store_value_free(tt_store_value *value);
 
 /* key := value (`size` bytes, borrowed). */
-TT_API tt_status tt_store_set(tt_store *store, const char *key, const void *value, size_t size);
+TT_API TT_NODISCARD tt_status tt_store_set(tt_store *store, const char *key, const void *value, size_t size);
 
 /* Wait until `key` exists, then read it. TT_ERR_TIMEOUT names the key. */
-TT_API tt_status tt_store_get(tt_store *store, const char *key, tt_store_value *value);
+TT_API TT_NODISCARD tt_status tt_store_get(tt_store *store, const char *key, tt_store_value *value);
 
-/* Add `delta` to the decimal number under `key` (missing counts as 0); *result (may be NULL) is the new number. A value that
- * is no number makes the server drop the connection: TT_ERR_PROTOCOL. */
-TT_API tt_status tt_store_add(tt_store *store, const char *key, int64_t delta, int64_t *result);
+/* Add `delta` to the decimal number under `key` (missing counts as 0); *result (may be NULL) is the new number. A value
+ * that is no number makes the server drop the connection: TT_ERR_PROTOCOL. */
+TT_API TT_NODISCARD tt_status tt_store_add(tt_store *store, const char *key, int64_t delta, int64_t *result);
 
-/* If `key` holds `expected`, or is missing and `expected` is empty: store `desired`. *value (may be NULL) is what the key
- * holds then, or `expected` if the key is missing. */
-TT_API tt_status tt_store_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
-                                      const void *desired, size_t desired_size, tt_store_value *value);
+/* If `key` holds `expected`, or is missing and `expected` is empty: store `desired`. *value (may be NULL) is what the
+ * key holds then, or `expected` if the key is missing. */
+TT_API TT_NODISCARD tt_status tt_store_compare_set(tt_store *store, const char *key, const void *expected,
+                                                   size_t expected_size, const void *desired, size_t desired_size,
+                                                   tt_store_value *value);
 
-/* Wait until all `n` keys exist; at most timeout_ms, 0 = the store's. TT_ERR_TIMEOUT names the keys that are missing. */
-TT_API tt_status tt_store_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
+/* Wait until all `n` keys exist; at most timeout_ms, 0 = the store's. TT_ERR_TIMEOUT names the keys that are
+ * missing. */
+TT_API TT_NODISCARD tt_status tt_store_wait(tt_store *store, const char *const *keys, int64_t n, int64_t timeout_ms);
 
 /* *all := whether all `n` keys exist now. */
-TT_API tt_status tt_store_check(tt_store *store, const char *const *keys, size_t n, bool *all);
+TT_API TT_NODISCARD tt_status tt_store_check(tt_store *store, const char *const *keys, int64_t n, bool *all);
 
 /* Remove `key`; *deleted (may be NULL) says whether it was there. */
-TT_API tt_status tt_store_delete_key(tt_store *store, const char *key, bool *deleted);
+TT_API TT_NODISCARD tt_status tt_store_delete_key(tt_store *store, const char *key, bool *deleted);
 
-/* *count := number of keys in the whole store, "init/" included; a prefix store counts the base's keys too, as PyTorch. */
-TT_API tt_status tt_store_num_keys(tt_store *store, int64_t *count);
+/* *count := number of keys in the whole store, "init/" included; a prefix store counts the base's keys too, as
+ * PyTorch. */
+TT_API TT_NODISCARD tt_status tt_store_num_keys(tt_store *store, int64_t *count);
 
 /* Append to the value under `key` (missing counts as empty). 2.x dialect only, like the four below:
  * TT_ERR_UNSUPPORTED in the 1.13 dialect. */
-TT_API tt_status tt_store_append(tt_store *store, const char *key, const void *value, size_t size);
+TT_API TT_NODISCARD tt_status tt_store_append(tt_store *store, const char *key, const void *value, size_t size);
 
 /* Wait for and read `n` keys; values[i] are the caller's. On failure none is. */
-TT_API tt_status tt_store_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values);
+TT_API TT_NODISCARD tt_status tt_store_multi_get(tt_store *store, const char *const *keys, int64_t n,
+                                                 tt_store_value *values);
 
 /* Set `n` keys in one request. */
-TT_API tt_status tt_store_multi_set(tt_store *store, const char *const *keys, const void *const *values,
-                                    const size_t *sizes, size_t n);
+TT_API TT_NODISCARD tt_status tt_store_multi_set(tt_store *store, const char *const *keys, const void *const *values,
+                                                 const size_t *sizes, int64_t n);
 
-/* The keys under this store's prefix, without it (for a TCPStore: all but "init/"). *keys is one block, an array of *n strings
- * and their text: release it with free(). */
-TT_API tt_status tt_store_list_keys(tt_store *store, char ***keys, size_t *n);
+/* The keys under this store's prefix, without it (for a TCPStore: all but "init/"). *keys is one block, an array of *n
+ * strings and their text: release it with free(). */
+TT_API TT_NODISCARD tt_status tt_store_list_keys(tt_store *store, char ***keys, int64_t *n);
 
-/* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). A key's barrier opens once and
- * then stays open, so each barrier takes a key of its own. A client that timed out has been counted. */
-TT_API tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms);
+/* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). A key's barrier
+ * opens once and then stays open, so each barrier takes a key of its own. A client that timed out has been counted. */
+TT_API TT_NODISCARD tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size,
+                                               int64_t timeout_ms);
 
 TT_END_DECLS
 #endif

@@ -223,7 +223,7 @@ void must(bool came) {
 
 std::function<void()> collective(Engine *engine, const tt_call &call) {
     size_t element = host->dtype_size(call.dtype);
-    auto in_bytes = [&](const size_t *list) {
+    auto in_bytes = [&](const int64_t *list) {
         Sizes sizes;
         for (int r = 0; list && r < engine->size; r++)
             sizes.push_back(list[r] * element);

@@ -6,13 +6,13 @@
 
 /* Counts and offsets of uneven calls as MPI wants them: send counts, send displacements, receive counts, receive displacements, each (size). */
 static tt_status take_numbers(mpi_request *r, const tt_call *call, int size) {
-    const size_t *const lists[] = {call->send_counts, call->send_offsets, call->recv_counts, call->recv_offsets};
+    const int64_t *const lists[] = {call->send_counts, call->send_offsets, call->recv_counts, call->recv_offsets};
     for (int l = 0; l < 4; l++)
         for (int i = 0; lists[l] && i < size; i++) {
             if (lists[l][i] > INT_MAX)
                 return mpi_host->fail(TT_ERR_UNSUPPORTED,
-                                      "mpi: %s: element %zu of a buffer: MPI counts to %d; use several calls",
-                                      mpi_host->op_name(call->op), lists[l][i], INT_MAX);
+                                      "mpi: %s: element %lld of a buffer: MPI counts to %d; use several calls",
+                                      mpi_host->op_name(call->op), (long long)lists[l][i], INT_MAX);
             r->numbers[l * size + i] = (int)lists[l][i];
         }
     return TT_OK;
@@ -22,8 +22,8 @@ static tt_status new_request(mpi_request **out, const tt_call *call, int size) {
     bool uneven = call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V;
     *out = NULL;
     if (call->count > INT_MAX)
-        return mpi_host->fail(TT_ERR_UNSUPPORTED, "mpi: %s of %llu elements: MPI counts to %d; use several calls",
-                              mpi_host->op_name(call->op), (unsigned long long)call->count, INT_MAX);
+        return mpi_host->fail(TT_ERR_UNSUPPORTED, "mpi: %s of %lld elements: MPI counts to %d; use several calls",
+                              mpi_host->op_name(call->op), (long long)call->count, INT_MAX);
     mpi_request *r = malloc(sizeof *r + (uneven ? 4 * (size_t)size * sizeof r->numbers[0] : 0));
     if (!r)
         return mpi_host->fail(TT_ERR_MEMORY, "mpi: no memory for a request");

@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALL(name) static tt_status call_##name(tt__bench_buffers *b, size_t count, tt_work **work)
+#define CALL(name) static tt_status call_##name(tt__bench_buffers *b, int64_t count, tt_work **work)
 
 static int next_root(tt__bench_buffers *b) { return (int)(b->calls++ % (unsigned)tt_get_world_size(b->group)); }
 
 CALL(all_reduce) { return tt_all_reduce(b->group, b->send, count, b->dtype, b->op, .factor = 0.5, .work = work); }
 
 CALL(all_reduce_coalesced) {
-    size_t quarter = count / 4, size = tt_dtype_size(b->dtype);
-    size_t counts[4] = {quarter, quarter, quarter, count - 3 * quarter};
+    int64_t quarter = count / 4, size = (int64_t)tt_dtype_size(b->dtype);
+    int64_t counts[4] = {quarter, quarter, quarter, count - 3 * quarter};
     void *bufs[4];
-    for (size_t i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         bufs[i] = b->send + i * quarter * size;
     return tt_all_reduce_coalesced(b->group, bufs, counts, 4, b->dtype, b->op, .factor = 0.5, .work = work);
 }
@@ -58,7 +58,7 @@ CALL(send_recv) {
     int rank = tt_get_rank(b->group), peer = rank ^ 1;
     if (peer >= tt_get_world_size(b->group))
         return TT_OK;
-    const tt_p2p_op both[2] = {{true, b->recv, count, b->dtype, peer, 0}, {false, b->send, count, b->dtype, peer, 0}};
+    const tt_p2p_op both[2] = {tt_recv_op(b->recv, count, b->dtype, peer), tt_send_op(b->send, count, b->dtype, peer)};
     if (work)
         return tt_batch_isend_irecv(b->group, both, 2, .work = work);
     for (int i = 0; i < 2; i++)
@@ -96,7 +96,7 @@ const tt__bench_call *tt__bench_call_named(const char *name) {
 static tt_status make_one(tt__bench_buffers *b, size_t bytes, unsigned char **out) {
     void *p = NULL;
     if (!b->plain) {
-        tt_status status = tt_group_alloc(b->group, bytes, &p);
+        tt_status status = tt_group_alloc(&p, b->group, bytes);
         *out = p;
         return status;
     }
@@ -122,12 +122,12 @@ tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *cal
 }
 
 /* What rank r sends to each: half as much again from even ones, half as much from odd ones. */
-static size_t uneven(size_t r, size_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
+static int64_t uneven(int r, int64_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
 
-void tt__bench_buffers_set(tt__bench_buffers *b, size_t count) {
-    for (size_t r = 0; r < (size_t)tt_get_world_size(b->group); r++) {
+void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count) {
+    for (int r = 0; r < tt_get_world_size(b->group); r++) {
         b->counts[r] = uneven(r, count);
-        b->send_counts[r] = uneven((size_t)tt_get_rank(b->group), count);
+        b->send_counts[r] = uneven(tt_get_rank(b->group), count);
     }
 }
 

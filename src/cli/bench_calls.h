@@ -9,8 +9,8 @@ typedef struct tt__bench_buffers {
     tt_group *group;
     tt_dtype dtype;
     tt_reduce_op op;
-    unsigned char *send, *recv;   /* the same where the operation works in place */
-    size_t *counts, *send_counts; /* (world): of uneven ones, for the present size */
+    unsigned char *send, *recv;    /* the same where the operation works in place */
+    int64_t *counts, *send_counts; /* (world): of uneven ones, for the present size */
     bool plain;
     unsigned calls; /* so far: roots take turns, so that a call can't begin before the one before it came to its root */
 } tt__bench_buffers;
@@ -21,7 +21,7 @@ typedef struct tt__bench_call {
     bool reduces, uneven;
     int send_blocks,
         recv_blocks; /* of the size that is measured: 0, 1, or TT__BENCH_WORLD: as many as ranks. In place: send only */
-    tt_status (*call)(tt__bench_buffers *b, size_t count, tt_work **work);
+    tt_status (*call)(tt__bench_buffers *b, int64_t count, tt_work **work);
 } tt__bench_call;
 
 enum { TT__BENCH_WORLD = -1 };
@@ -38,7 +38,7 @@ void tt__bench_buffers_release(tt__bench_buffers *b);
 tt_status tt__bench_parse_size(char *text, size_t *bytes);
 
 /* Uneven counts around `count`. */
-void tt__bench_buffers_set(tt__bench_buffers *b, size_t count);
+void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count);
 
 /* ---- time */
 
@@ -51,7 +51,7 @@ typedef struct tt__bench_times {
 } tt__bench_times;
 
 /* usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets its own view. */
-tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, size_t count, const tt__bench_times *times,
+tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
                          double *usec);
 
 /* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the ranks' CPUs. */

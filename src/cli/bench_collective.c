@@ -186,7 +186,7 @@ static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, d
 static tt_status measure(const settings *s, tt__bench_buffers *b, size_t bytes) {
     double usec[TT__BENCH_REPETITIONS];
     const tt__bench_times times = {.async = s->async, .iterations = s->iterations, .repetition_ns = 60000000};
-    TT__TRY(tt__bench_time(s->call, b, bytes / tt_dtype_size(s->dtype), &times, usec));
+    TT__TRY(tt__bench_time(s->call, b, (int64_t)(bytes / tt_dtype_size(s->dtype)), &times, usec));
     if (!tt_get_rank(b->group))
         print(s, b, bytes, usec);
     return TT_OK;

@@ -133,7 +133,7 @@ static int bench(int n, int64_t iterations) {
     tt_store_server *server = NULL;
     client *clients = calloc((size_t)n, sizeof *clients);
     memset(value_bytes, 'x', VALUE_SIZE);
-    if (!clients || tt_store_server_start(&server, NULL, 0)) {
+    if (!clients || tt_store_server_new(&server, NULL, 0)) {
         tt_report();
         free(clients);
         return TT__EXIT_FAILED;

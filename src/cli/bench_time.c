@@ -40,14 +40,14 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static tt_status repeat_sync(const tt__bench_call *call, tt__bench_buffers *b, size_t count, int64_t n) {
+static tt_status repeat_sync(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, int64_t n) {
     tt_status status = TT_OK;
     for (int64_t i = 0; i < n && !status; i++)
         status = call->call(b, count, NULL);
     return status;
 }
 
-static tt_status repeat_async(const tt__bench_call *call, tt__bench_buffers *b, size_t count, int64_t n) {
+static tt_status repeat_async(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, int64_t n) {
     tt_work *works[TT__BENCH_WINDOW] = {NULL};
     tt_status status = TT_OK;
     for (int64_t i = 0; i < n + TT__BENCH_WINDOW && !status; i++) {
@@ -63,7 +63,7 @@ static tt_status repeat_async(const tt__bench_call *call, tt__bench_buffers *b, 
     return status;
 }
 
-static tt_status repeat(const tt__bench_call *call, tt__bench_buffers *b, size_t count, bool async, int64_t n,
+static tt_status repeat(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, bool async, int64_t n,
                         int64_t *ns) {
     TT__TRY(tt_barrier(b->group));
     int64_t start = tt__now_ns();
@@ -73,7 +73,7 @@ static tt_status repeat(const tt__bench_call *call, tt__bench_buffers *b, size_t
 }
 
 /* How many calls take about so long: what rank 0 finds, first with a few, then with more, since a few don't tell. */
-static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, size_t count,
+static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, int64_t count,
                                    const tt__bench_times *times, int64_t *n) {
     int64_t ns, calls = WARM_UP, want;
     for (;;) {
@@ -88,7 +88,7 @@ static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers
     return TT_OK;
 }
 
-tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, size_t count, const tt__bench_times *times,
+tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
                          double *usec) {
     int64_t n = 0, ns = 0;
     bool round_trip = !strcmp(call->name, "send_recv") && !times->async;

@@ -67,7 +67,7 @@ static int serve(const char *host, int port, tt_store_auth auth, const char *sec
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tt_set_log(print_log, NULL);
     allow_many_clients();
-    if (tt_store_server_start(&server, host, port, .auth = auth, .secret = secret)) {
+    if (tt_store_server_new(&server, host, port, .auth = auth, .secret = secret)) {
         tt_report();
         return TT__EXIT_FAILED;
     }

@@ -56,7 +56,7 @@ static void print(const tt__tune_times *times, int size, int algorithm) {
 }
 
 /* The fastest of many short repetitions: longer ones see whatever else the machine does. */
-static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, size_t count, double *usec) {
+static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, int64_t count, double *usec) {
     const tt__bench_times how = {.repetition_ns = 2000000};
     double found[TT__BENCH_REPETITIONS];
     *usec = 0;
@@ -80,7 +80,7 @@ static tt_status measure_size(tt__bench_buffers *b, const tt__bench_call *call, 
 
 /* The algorithms that serve here; only whether there is a choice matters for the others. */
 static void find_algorithms(const tt_group *group, tt__tune_times *times) {
-    const size_t none[TT__TREE_MAX] = {0};
+    const int64_t none[TT__TREE_MAX] = {0};
     const tt_call call = {.op = times->op, .dtype = TT_F32, .count = 1, .recv_counts = none};
     for (size_t i = 0; i < tt__algorithm_count && times->algorithms < TT__TUNE_ALGORITHMS; i++) {
         const tt__algorithm *a = tt__algorithms[i];

@@ -24,7 +24,7 @@ static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
     uint64_t h = call->buffers;
     if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_REDUCE_COALESCED)
         for (size_t i = 0; i < (call->op == TT_OP_ALL_GATHER_V ? (size_t)group->size : call->buffers); i++)
-            h = mix(h ^ call->recv_counts[i]) + i;
+            h = mix(h ^ (uint64_t)call->recv_counts[i]) + i;
     return (uint32_t)h;
 }
 
@@ -67,7 +67,7 @@ static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *
     else if (call->op == TT_OP_ALL_REDUCE_COALESCED)
         lists.firsts = call->buffers;
     else if (call->op == TT_OP_NEW_GROUP) /* its ranks */
-        lists.firsts = call->recv_counts ? call->count : 0;
+        lists.firsts = call->recv_counts ? (size_t)call->count : 0;
     tt__record_keep_lists(recorder, number, &lists);
 }
 

@@ -74,8 +74,8 @@ static tt_status copy_lists(tt_work *work) {
         void *place; /* of the pointer */
         size_t bytes;
     } lists[] = {{&call->bufs, call->buffers * sizeof *call->bufs}, {&call->ops, call->buffers * sizeof *call->ops},
-                 {&call->send_counts, n * sizeof(size_t)},          {&call->send_offsets, n * sizeof(size_t)},
-                 {&call->recv_counts, n * sizeof(size_t)},          {&call->recv_offsets, n * sizeof(size_t)}};
+                 {&call->send_counts, n * sizeof(int64_t)},         {&call->send_offsets, n * sizeof(int64_t)},
+                 {&call->recv_counts, n * sizeof(int64_t)},         {&call->recv_offsets, n * sizeof(int64_t)}};
     enum { LISTS = sizeof lists / sizeof *lists };
     const void *given[LISTS];
     size_t bytes = 0;
@@ -153,11 +153,13 @@ tt_status tt__work_error(const tt_work *work) {
     return tt__fail(work->status, "%s failed: %s", tt_op_name(work->call.op), tt_status_text(work->status));
 }
 
-tt_status tt_work_wait_all(tt_work *const *works, size_t count) {
+tt_status tt_work_wait_all(tt_work *const *works, int64_t count) {
     tt_status first = TT_OK;
+    if (count < 0)
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: expected 0 or more works, got %lld", (long long)count);
     if (!works && count)
-        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: the list of %zu works is NULL", count);
-    for (size_t i = 0; i < count; i++) {
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: the list of %lld works is NULL", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
         tt_status status = works[i] && !first ? tt_work_wait(works[i]) : TT_OK;
         first = first ? first : status;
     }

@@ -43,10 +43,10 @@ struct tt_group {
     int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];
-    tt_work *spare;  /* works to be used again */
-    uint32_t owned;  /* works that callers have: they keep this struct, but nothing else of the group */
-    bool freed;      /* all but the struct */
-    size_t *offsets; /* (2, size): room for lists that the caller left out */
+    tt_work *spare;   /* works to be used again */
+    uint32_t owned;   /* works that callers have: they keep this struct, but nothing else of the group */
+    bool freed;       /* all but the struct */
+    int64_t *offsets; /* (2, size): room for lists that the caller left out */
 
     /* ---- native */
     tt__world *world;

@@ -168,7 +168,7 @@ static inline void tt__record_done(tt__record *record, uint32_t number, tt__call
 
 /* One list or two. */
 typedef struct tt__lists {
-    const size_t *first, *second;
+    const int64_t *first, *second;
     size_t firsts, seconds;
 } tt__lists;
 

@@ -9,12 +9,12 @@ static tt__record_list *place_of(const tt__recorder *recorder, uint32_t number) 
     return (tt__record_list *)&recorder->lists[number % TT__LISTS];
 }
 
-static void keep(tt__record_list *list, const size_t *values, size_t n) {
+static void keep(tt__record_list *list, const int64_t *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (list->n < TT__LISTED)
-            list->values[list->n] = values[i];
+            list->values[list->n] = (uint64_t)values[i];
         list->n++;
-        list->total += values[i];
+        list->total += (uint64_t)values[i];
     }
 }
 

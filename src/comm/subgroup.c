@@ -115,10 +115,10 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
 
 tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
     tt_call listed = *call;
-    size_t list[TT__MAX_RANKS]; /* for the record */
+    int64_t list[TT__MAX_RANKS]; /* for the record */
     int key = -1;
     for (size_t i = 0; i < count; i++) {
-        list[i] = (size_t)ranks[i];
+        list[i] = ranks[i];
         if (ranks[i] == group->rank)
             key = (int)i;
     }

@@ -312,7 +312,7 @@ static tt_status start(launcher *l) {
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     TT__TRY(tt__launcher_watch(l));
     if (l->job->node == 0) {
-        TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
+        TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
         l->job->master_port = tt_store_server_port(l->server);
     }
     if (l->job->nodes > 1)

@@ -141,7 +141,7 @@ static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reduce
                             TT__DESCRIBE(x));
         d->slots[*count] = (slot){.owner = d, .index = *count, .parameter = x};
         params[(*count)++] =
-            (tt_reducer_param){.name = all->names[i], .count = (size_t)tt_tensor_numel(x), .dtype = dtype};
+            (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = dtype};
     }
     return TT_OK;
 }
@@ -157,7 +157,8 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     if (!status && *count == 0)
         status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
     if (!status)
-        status = tt_reducer_create(&d->reducer, args->group, params, *count, args->bucket_cap_bytes);
+        status = tt_reducer_new(&d->reducer, args->group, params, (int64_t)*count,
+                                .bucket_cap_bytes = args->bucket_cap_bytes);
     free(params);
     return status;
 }
@@ -176,7 +177,7 @@ static tt_status check_unwrapped(const ddp *d) {
 static tt_status attach(ddp *d, size_t count) {
     for (; d->attached < count; d->attached++) {
         slot *s = &d->slots[d->attached];
-        TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, s->index)));
+        TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
         tt_status status = tt_register_post_accumulate_grad_hook(s->parameter, on_gradient, s);
         if (status) {
             tt__leaf_set_grad_storage(s->parameter, NULL);

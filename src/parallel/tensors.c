@@ -54,7 +54,6 @@ static tt_status stage_end(stage *s, tt_status status) {
     return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->x)) : TT_OK;
 }
 
-static size_t count_of(const tt_tensor *x) { return (size_t)tt_tensor_numel(x); }
 
 /* ---- shapes ---- */
 
@@ -112,7 +111,7 @@ tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_
         status = stage_filled(&s, a.x, a.work, true);
     if (!status)
         status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                            .count = count_of(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
+                                            .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
                                             .factor = a.factor, CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -129,7 +128,7 @@ tt_status tt_tensor_reduce_with(const tt_tensor_reduce_args *args, size_t size) 
         status = stage_filled(&s, a.x, a.work, true);
     if (!status)
         status = tt_reduce_with(TT_ARGS(tt_reduce_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                        .count = count_of(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
+                                        .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
                                         .root = a.root, .factor = a.factor, CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -146,7 +145,7 @@ tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t 
         status = stage_filled(&s, a.x, a.work, true);
     if (!status)
         status = tt_broadcast_with(TT_ARGS(tt_broadcast_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                           .count = count_of(a.x), .dtype = tt_tensor_dtype(a.x), .root = a.root,
+                                           .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .root = a.root,
                                            CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -174,7 +173,7 @@ tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t si
     tt_status status = stage_both(&s, who, a.x, a.out, a.work);
     if (!status)
         status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                            .recv = tt_tensor_data(s.filled), .count = count_of(a.x),
+                                            .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.x),
                                             .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -192,7 +191,7 @@ tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size) 
     tt_status status = stage_both(&s, who, a.x, is_root ? a.out : NULL, a.work);
     if (!status)
         status = tt_gather_with(TT_ARGS(tt_gather_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                        .recv = tt_tensor_data(s.filled), .count = count_of(a.x),
+                                        .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.x),
                                         .dtype = tt_tensor_dtype(a.x), .root = a.root, CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -210,7 +209,7 @@ tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size
     tt_status status = stage_both(&s, who, is_root ? a.x : NULL, a.out, a.work);
     if (!status)
         status = tt_scatter_with(TT_ARGS(tt_scatter_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                         .recv = tt_tensor_data(s.filled), .count = count_of(a.out),
+                                         .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.out),
                                          .dtype = tt_tensor_dtype(a.out), .root = a.root, CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -227,7 +226,7 @@ tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size
     if (!status)
         status = tt_reduce_scatter_with(TT_ARGS(
             tt_reduce_scatter_args, .group = a.group, .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-            .count = count_of(a.out), .dtype = tt_tensor_dtype(a.out), .op = a.op, .factor = a.factor, CALL_OF(a)));
+            .count = tt_tensor_numel(a.out), .dtype = tt_tensor_dtype(a.out), .op = a.op, .factor = a.factor, CALL_OF(a)));
     return stage_end(&s, status);
 }
 
@@ -244,7 +243,7 @@ tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t si
     if (!status)
         status = tt_all_to_all_with(TT_ARGS(
             tt_all_to_all_args, .group = a.group, .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-            .count = count_of(a.x) / (size_t)(ranks > 0 ? ranks : 1), .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
+            .count = tt_tensor_numel(a.x) / (size_t)(ranks > 0 ? ranks : 1), .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
     return stage_end(&s, status);
 }
 
@@ -260,7 +259,7 @@ tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size) {
     tt_status status = stage_both(&s, who, a.x, NULL, a.work);
     if (!status)
         status =
-            tt_send_with(TT_ARGS(tt_p2p_args, .group = a.group, .buf = tt_tensor_data(s.sent), .count = count_of(a.x),
+            tt_send_with(TT_ARGS(tt_send_args, .group = a.group, .buf = tt_tensor_data(s.sent), .count = tt_tensor_numel(a.x),
                                  .dtype = tt_tensor_dtype(a.x), .peer = a.peer, .tag = a.tag, CALL_OF(a)));
     return stage_end(&s, status);
 }
@@ -274,8 +273,8 @@ tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size) {
     stage s;
     tt_status status = stage_both(&s, who, NULL, a.x, a.work);
     if (!status)
-        status = tt_recv_with(TT_ARGS(tt_p2p_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                      .count = count_of(a.x), .dtype = tt_tensor_dtype(a.x), .peer = a.peer,
+        status = tt_recv_with(TT_ARGS(tt_recv_args, .group = a.group, .buf = tt_tensor_data(s.filled),
+                                      .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .peer = a.peer,
                                       .tag = a.tag, .source = a.source, CALL_OF(a)));
     return stage_end(&s, status);
 }

@@ -50,8 +50,7 @@ static tt_status explain(tt_group *group, const char *who, const char *const *te
     char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;
     for (size_t i = 0; i < count; i++)
         to = stpcpy(to, texts[i]) + 1;
-    tt_status status =
-        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, (size_t)width, TT_U8, .file = who));
+    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, width, TT_U8, .file = who));
     for (int r = 1; r < world && !status; r++)
         if (memcmp(&summaries[r], &summaries[0], sizeof *summaries) != 0)
             status = report(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,

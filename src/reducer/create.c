@@ -16,50 +16,56 @@
 /* Each gradient begins at a cache line of its own. */
 #define ALIGNMENT ((size_t)64)
 
-static tt_status no_memory(size_t count) {
-    return tt__fail(TT_ERR_MEMORY, "tt_reducer_create: no memory for %zu parameters", count);
+static tt_status no_memory(int64_t count) {
+    return tt__fail(TT_ERR_MEMORY, "tt_reducer_new: no memory for %lld parameters", (long long)count);
 }
 
-static tt_status check_args(const tt_reducer_create_args *args) {
+static tt_status check_args(const tt_reducer_new_args *args) {
     if (!args->group)
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: `group` is NULL");
-    if (!args->params || args->count == 0)
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: expected at least one parameter, got none");
-    for (size_t i = 0; i < args->count; i++) {
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `group` is NULL");
+    if (args->count < 1 || !args->params)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_new: expected at least one parameter, got %s of %lld",
+                        args->params ? "a list" : "NULL", (long long)args->count);
+    for (int64_t i = 0; i < args->count; i++) {
         const tt_reducer_param *p = &args->params[i];
         if (!p->name)
-            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter %zu has no name, but NULL", i);
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter %lld has no name, but NULL", (long long)i);
         if (p->dtype != TT_F32 && p->dtype != TT_F64)
-            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter \"%s\" is %s; only f32 and f64 are averaged",
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter \"%s\" is %s; only f32 and f64 are averaged",
                             p->name, tt_dtype_name(p->dtype));
-        if (p->count > (SIZE_MAX >> 8) / args->count)
-            return tt__fail(TT_ERR_INVALID, "tt_reducer_create: parameter \"%s\" has %zu elements, which is too many",
-                            p->name, p->count);
+        if (p->count < 0)
+            return tt__fail(TT_ERR_INVALID,
+                            "tt_reducer_new: parameter \"%s\": expected a count of 0 or more elements, got %lld",
+                            p->name, (long long)p->count);
+        if (p->count > (INT64_MAX >> 7) / args->count)
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter \"%s\" has %lld elements, which is too many",
+                            p->name, (long long)p->count);
     }
     return TT_OK;
 }
 
 /* ---- the same on all ranks? ---- */
 
-static tt_status describe(const tt_reducer_create_args *args, char **texts) {
+static tt_status describe(const tt_reducer_new_args *args, char **texts) {
     if (asprintf(&texts[0], "bucket_cap_bytes %zu", args->bucket_cap_bytes) < 0)
         return texts[0] = NULL, no_memory(args->count);
-    for (size_t i = 0; i < args->count; i++) {
+    for (int64_t i = 0; i < args->count; i++) {
         const tt_reducer_param *p = &args->params[i];
-        if (asprintf(&texts[1 + i], "parameter %zu \"%s\" %s x %zu", i, p->name, tt_dtype_name(p->dtype), p->count) < 0)
+        if (asprintf(&texts[1 + i], "parameter %lld \"%s\" %s x %lld", (long long)i, p->name, tt_dtype_name(p->dtype),
+                     (long long)p->count) < 0)
             return texts[1 + i] = NULL, no_memory(args->count);
     }
     return TT_OK;
 }
 
-static tt_status compare_with_peers(const tt_reducer_create_args *args) {
-    char **texts = calloc(1 + args->count, sizeof *texts);
+static tt_status compare_with_peers(const tt_reducer_new_args *args) {
+    char **texts = calloc(1 + (size_t)args->count, sizeof *texts);
     if (!texts)
         return no_memory(args->count);
     tt_status status = describe(args, texts);
     if (!status)
-        status = tt__agree_on(args->group, "tt_reducer_create", (const char *const *)texts, 1 + args->count);
-    for (size_t i = 0; i < 1 + args->count; i++)
+        status = tt__agree_on(args->group, "tt_reducer_new", (const char *const *)texts, 1 + (size_t)args->count);
+    for (int64_t i = 0; i < 1 + args->count; i++)
         free(texts[i]);
     free(texts);
     return status;
@@ -67,12 +73,12 @@ static tt_status compare_with_peers(const tt_reducer_create_args *args) {
 
 /* ---- layout ---- */
 
-static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, size_t count) {
-    r->params = calloc(count, sizeof *r->params);
+static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, int64_t count) {
+    r->params = calloc((size_t)count, sizeof *r->params);
     if (!r->params)
         return no_memory(count);
-    r->param_count = count;
-    for (size_t i = 0; i < count; i++)
+    r->param_count = (size_t)count;
+    for (int64_t i = 0; i < count; i++)
         if (!(r->params[i].name = strdup(params[i].name)))
             return no_memory(count);
     return TT_OK;
@@ -85,8 +91,9 @@ static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, s
     size_t *bucket_of = calloc(n + 1, sizeof *bucket_of);
     if (items && bucket_of) {
         for (size_t i = 0; i < n; i++)
-            items[i] = (tt__bucket_item){.bytes = params[n - 1 - i].count * tt_dtype_size(params[n - 1 - i].dtype),
-                                         .dtype = params[n - 1 - i].dtype};
+            items[i] =
+                (tt__bucket_item){.bytes = (size_t)params[n - 1 - i].count * tt_dtype_size(params[n - 1 - i].dtype),
+                                  .dtype = params[n - 1 - i].dtype};
         r->bucket_count =
             cap ? tt__bucket_assign(items, n, &cap, 1, bucket_of) : tt__bucket_assign(items, n, limits, 2, bucket_of);
         for (size_t i = 0; i < n; i++)
@@ -95,7 +102,7 @@ static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, s
     }
     free(items);
     free(bucket_of);
-    return r->buckets ? TT_OK : no_memory(n);
+    return r->buckets ? TT_OK : no_memory((int64_t)n);
 }
 
 /* Where each gradient lies, for now as an offset into its bucket, in the order in which they become ready. */
@@ -105,16 +112,16 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
         size_t size = tt_dtype_size(params[i].dtype), step = ALIGNMENT / size;
         r->params[i].gradient = (void *)(uintptr_t)(b->count * size);
         b->dtype = params[i].dtype;
-        b->count += (params[i].count + step - 1) / step * step;
+        b->count += ((size_t)params[i].count + step - 1) / step * step;
         b->pending = ++b->params;
     }
 }
 
 static tt_status allocate(tt_reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++)
-        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, r->group,
+        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &r->buckets[b].data, r->group,
                                             r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
-                                            &r->buckets[b].data, .file = "tt_reducer_create")));
+                                            .file = "tt_reducer_new")));
     for (size_t i = 0; i < r->param_count; i++) {
         char *data = r->buckets[r->params[i].bucket].data;
         r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
@@ -122,7 +129,7 @@ static tt_status allocate(tt_reducer *r) {
     return TT_OK;
 }
 
-static tt_status make(const tt_reducer_create_args *args) {
+static tt_status make(const tt_reducer_new_args *args) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
         return no_memory(args->count);
@@ -142,11 +149,11 @@ static tt_status make(const tt_reducer_create_args *args) {
     return status;
 }
 
-tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t size) {
-    tt_reducer_create_args args;
+tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
+    tt_reducer_new_args args;
     TT__ARGS_COPY(args, given, size);
     if (!args.out)
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_create: `out` is NULL");
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `out` is NULL");
     *args.out = NULL;
     TT__TRY(check_args(&args));
     TT__TRY(compare_with_peers(&args));
@@ -158,7 +165,7 @@ tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t siz
 /* Works of an abandoned step lie in the group's queue: they must end before their memory goes. */
 static void free_buckets(tt_reducer *r) {
     for (size_t b = r->ended; b < r->begun; b++) {
-        tt_work_wait(r->buckets[b].work);
+        tt_ignore(tt_work_wait(r->buckets[b].work)); /* only that they have ended matters */
         tt_work_free(r->buckets[b].work);
     }
     for (size_t b = 0; b < r->bucket_count; b++)

@@ -7,7 +7,7 @@
 static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
     if (!r->trace)
         return;
-    tt_reducer_event event = {.kind = kind, .index = index, .time_ns = tt__now_ns()};
+    tt_reducer_event event = {.kind = kind, .index = (int64_t)index, .time_ns = tt__now_ns()};
     r->trace(&event, r->trace_user);
 }
 
@@ -33,7 +33,7 @@ static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
         trace(r, TT_REDUCER_BEGIN, r->begun - 1);
-        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, b->count, b->dtype, TT_AVG,
+        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, (int64_t)b->count, b->dtype, TT_AVG,
                                            .work = &b->work, .file = "the averaging of gradients")));
     }
     return TT_OK;
@@ -55,17 +55,19 @@ static tt_status note_ended(tt_reducer *r) {
     return TT_OK;
 }
 
-tt_status tt_reducer_mark_ready(tt_reducer *r, size_t i) {
+static bool is_param(const tt_reducer *r, int64_t i) { return r && i >= 0 && (size_t)i < r->param_count; }
+
+tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
     TT__TRY(check_usable(r, "tt_reducer_mark_ready"));
-    if (i >= r->param_count)
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_mark_ready: expected a parameter below %zu, got %zu",
-                        r->param_count, i);
+    if (!is_param(r, i))
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_mark_ready: expected a parameter from 0 to %zu, got %lld",
+                        r->param_count - 1, (long long)i);
     tt__reducer_param *p = &r->params[i];
     if (p->ready)
         return tt__fail(TT_ERR_STATE, "tt_reducer_mark_ready: parameter \"%s\" is already ready in this step", p->name);
     p->ready = true;
     r->buckets[p->bucket].pending--;
-    trace(r, TT_REDUCER_READY, i);
+    trace(r, TT_REDUCER_READY, (size_t)i);
     tt_status status = begin_buckets(r);
     if (!status)
         status = note_ended(r);
@@ -115,12 +117,12 @@ tt_status tt_reducer_finish(tt_reducer *r) {
     return TT_OK;
 }
 
-void *tt_reducer_gradient(tt_reducer *r, size_t i) { return r && i < r->param_count ? r->params[i].gradient : NULL; }
+void *tt_reducer_gradient(tt_reducer *r, int64_t i) { return is_param(r, i) ? r->params[i].gradient : NULL; }
 
-size_t tt_reducer_bucket_count(const tt_reducer *r) { return r ? r->bucket_count : 0; }
+int64_t tt_reducer_bucket_count(const tt_reducer *r) { return r ? (int64_t)r->bucket_count : 0; }
 
-size_t tt_reducer_bucket_of(const tt_reducer *r, size_t i) {
-    return r && i < r->param_count ? r->params[i].bucket : SIZE_MAX;
+int64_t tt_reducer_bucket_of(const tt_reducer *r, int64_t i) {
+    return is_param(r, i) ? (int64_t)r->params[i].bucket : -1;
 }
 
 void tt_reducer_set_trace(tt_reducer *r, tt_reducer_trace_fn fn, void *user) {

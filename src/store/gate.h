@@ -30,7 +30,7 @@ typedef struct tt__newcomer {
     int64_t deadline_ms;
 } tt__newcomer;
 
-/* auth as given; secret: as in tt_store_server_args. Errors: as tt_store_server_start(). */
+/* auth as given; secret: as in tt_store_server_new_args. Errors: as tt_store_server_new(). */
 tt_status tt__gate_init(tt__gate *gate, tt_store_auth auth, const char *secret, int64_t timeout_ms);
 void tt__gate_free(tt__gate *gate);
 

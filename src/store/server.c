@@ -151,7 +151,7 @@ static tt_status make_loop(tt_store_server *server) {
     return TT_OK;
 }
 
-static tt_status start(tt_store_server *server, const tt_store_server_args *args) {
+static tt_status start(tt_store_server *server, const tt_store_server_new_args *args) {
     int fds[MAX_LISTENERS];
     size_t n;
     TT__TRY(tt__gate_init(&server->hall.gate, args->auth, args->secret, args->proof_timeout_ms));
@@ -170,27 +170,27 @@ static void dispose(tt_store_server *server) {
     free(server);
 }
 
-static tt_status check_args(const tt_store_server_args *args) {
+static tt_status check_args(const tt_store_server_new_args *args) {
     if (args->port < 0 || args->port > 65535)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a port from 0 to 65535, got %d", args->port);
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a port from 0 to 65535, got %d", args->port);
     if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: no such authentication: %d", (int)args->auth);
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: no such authentication: %d", (int)args->auth);
     if (args->proof_timeout_ms < 0)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a proof_timeout_ms of at least 0, got %lld",
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a proof_timeout_ms of at least 0, got %lld",
                         (long long)args->proof_timeout_ms);
     return TT_OK;
 }
 
-tt_status tt_store_server_start_with(const tt_store_server_args *given, size_t size) {
-    tt_store_server_args args;
+tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t size) {
+    tt_store_server_new_args args;
     TT__ARGS_COPY(args, given, size);
     if (!args.out)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_start: out is NULL");
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: out is NULL");
     *args.out = NULL;
     TT__TRY(check_args(&args));
     tt_store_server *server = calloc(1, sizeof *server);
     if (!server)
-        return tt__fail(TT_ERR_MEMORY, "tt_store_server_start: out of memory");
+        return tt__fail(TT_ERR_MEMORY, "tt_store_server_new: out of memory");
     tt__hall_init(&server->hall, &server->loop, &server->gate_timer);
     tt_status status = start(server, &args);
     if (status) {

@@ -15,10 +15,11 @@ static tt_status check_key(const char *call, const tt_store *store, const char *
     return check_args(call, key != NULL, "a key, got NULL");
 }
 
-static tt_status check_keys(const char *call, const tt_store *store, const char *const *keys, size_t n) {
+static tt_status check_keys(const char *call, const tt_store *store, const char *const *keys, int64_t n) {
     TT__TRY(check_args(call, store != NULL, "a store, got NULL"));
+    TT__TRY(check_args(call, n >= 0, "a number of keys of 0 or more"));
     TT__TRY(check_args(call, keys || !n, "keys, got NULL"));
-    for (size_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         TT__TRY(check_args(call, keys[i] != NULL, "keys, got NULL among them"));
     return TT_OK;
 }
@@ -85,16 +86,16 @@ tt_status tt_store_compare_set(tt_store *store, const char *key, const void *exp
     return TT_OK;
 }
 
-tt_status tt_store_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms) {
+tt_status tt_store_wait(tt_store *store, const char *const *keys, int64_t n, int64_t timeout_ms) {
     TT__TRY(check_keys("tt_store_wait", store, keys, n));
     TT__TRY(check_timeout("tt_store_wait", store, &timeout_ms));
-    return n ? store->ops->wait(store, keys, n, timeout_ms) : TT_OK;
+    return n ? store->ops->wait(store, keys, (size_t)n, timeout_ms) : TT_OK;
 }
 
-tt_status tt_store_check(tt_store *store, const char *const *keys, size_t n, bool *all) {
+tt_status tt_store_check(tt_store *store, const char *const *keys, int64_t n, bool *all) {
     TT__TRY(check_keys("tt_store_check", store, keys, n));
     TT__TRY(check_args("tt_store_check", all != NULL, "where to put the answer, got NULL"));
-    return store->ops->check(store, keys, n, all);
+    return store->ops->check(store, keys, (size_t)n, all);
 }
 
 tt_status tt_store_delete_key(tt_store *store, const char *key, bool *deleted) {
@@ -114,28 +115,31 @@ tt_status tt_store_append(tt_store *store, const char *key, const void *value, s
     return store->ops->append(store, key, value, size);
 }
 
-tt_status tt_store_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values) {
+tt_status tt_store_multi_get(tt_store *store, const char *const *keys, int64_t n, tt_store_value *values) {
     TT__TRY(check_keys("tt_store_multi_get", store, keys, n));
     TT__TRY(check_args("tt_store_multi_get", values || !n, "where to put the values, got NULL"));
-    for (size_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         values[i] = (tt_store_value){0};
-    return n ? store->ops->multi_get(store, keys, n, values) : TT_OK;
+    return n ? store->ops->multi_get(store, keys, (size_t)n, values) : TT_OK;
 }
 
 tt_status tt_store_multi_set(tt_store *store, const char *const *keys, const void *const *values, const size_t *sizes,
-                             size_t n) {
+                             int64_t n) {
     TT__TRY(check_keys("tt_store_multi_set", store, keys, n));
     TT__TRY(check_args("tt_store_multi_set", (values && sizes) || !n, "values and their sizes, got NULL"));
-    for (size_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         TT__TRY(check_args("tt_store_multi_set", values[i] || !sizes[i], "values, got NULL among them"));
-    return n ? store->ops->multi_set(store, keys, values, sizes, n) : TT_OK;
+    return n ? store->ops->multi_set(store, keys, values, sizes, (size_t)n) : TT_OK;
 }
 
-tt_status tt_store_list_keys(tt_store *store, char ***keys, size_t *n) {
+tt_status tt_store_list_keys(tt_store *store, char ***keys, int64_t *n) {
+    size_t count = 0;
     TT__TRY(check_args("tt_store_list_keys", store && keys && n, "a store and where to put the keys, got NULL"));
     *keys = NULL;
     *n = 0;
-    return store->ops->list_keys(store, keys, n);
+    TT__TRY(store->ops->list_keys(store, keys, &count));
+    *n = (int64_t)count;
+    return TT_OK;
 }
 
 tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms) {

@@ -386,7 +386,7 @@ static tt_status open_store(tcp_store *store, const tt_tcp_store_args *args) {
     store->port = args->port;
     if (args->is_server) {
         TT__TRY(
-            tt_store_server_start(&store->server, args->host, args->port, .auth = args->auth, .secret = args->secret));
+            tt_store_server_new(&store->server, args->host, args->port, .auth = args->auth, .secret = args->secret));
         store->port = tt_store_server_port(store->server);
     }
     if (!args->torch_server) {

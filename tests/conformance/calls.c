@@ -24,7 +24,7 @@ static void reversed(ctx *c) {
     }
     if (!n)
         ranks[n++] = 0;
-    CHECK_OK(tt_new_group(c->group, ranks, (size_t)n, &sub));
+    CHECK_OK(tt_new_group(&sub, c->group, ranks, (size_t)n));
     CHECK((sub != NULL) == (c->rank > 0 || c->world == 1));
     if (sub) {
         CHECK(tt_get_world_size(sub) == n && tt_get_global_rank(sub, tt_get_rank(sub)) == c->rank);
@@ -45,7 +45,7 @@ static void split(ctx *c) {
     bool out = c->world > 2 && c->rank == c->world - 1;
     tt_group *half = NULL, *again = NULL;
     int sum = 0, n = 0;
-    CHECK_OK(tt_group_split(c->group, out ? -1 : c->rank % 2, -c->rank, &half));
+    CHECK_OK(tt_group_split(&half, c->group, out ? -1 : c->rank % 2, -c->rank));
     CHECK((half == NULL) == out);
     if (out)
         return;
@@ -58,7 +58,7 @@ static void split(ctx *c) {
     for (int r = 1; r < n; r++)
         CHECK(tt_get_global_rank(half, r) < tt_get_global_rank(half, r - 1));
     sum_in(half, sum);
-    CHECK_OK(tt_new_group(half, &(int){0}, 1, &again)); /* a group of a group */
+    CHECK_OK(tt_new_group(&again, half, &(int){0}, 1)); /* a group of a group */
     CHECK((again != NULL) == (tt_get_rank(half) == 0));
     if (again)
         sum_in(again, c->rank);

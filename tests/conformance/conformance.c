@@ -49,7 +49,7 @@ static ctx open_ctx(tt_store *store, int rank, int world) {
     CHECK(tt_get_rank(c.group) == rank && tt_get_world_size(c.group) == world);
     CHECK(!strncmp(backend, tt_get_backend(c.group), strlen(tt_get_backend(c.group))));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(tt_group_alloc(c.group, MAX_BYTES, (void **)&c.symmetric[i]));
+        CHECK_OK(tt_group_alloc((void **)&c.symmetric[i], c.group, MAX_BYTES));
         c.plain[i] = memory();
     }
     for (int r = 0; r < world; r++)

@@ -113,22 +113,22 @@ void test_batch(ctx *c) {
     enum { COUNT = 1031 };
     for (int manner = 0; manner < 4; manner++) {
         tt_p2p_op ops[2 * MAX_RANKS];
-        size_t n = 0;
+        int n = 0;
         unsigned char *in = buffer(c, 1);
         next_case(c);
         fill_bytes(buffer(c, 0), COUNT, c->rank, c->cases);
         for (int r = 0; r < c->world; r++) {
             if (r == c->rank)
                 continue;
-            ops[n++] = (tt_p2p_op){false, buffer(c, 0), COUNT, TT_U8, r, manner};
-            ops[n++] = (tt_p2p_op){true, in + (size_t)r * COUNT, COUNT, TT_U8, r, manner};
+            ops[n++] = tt_send_op(buffer(c, 0), COUNT, TT_U8, r, .tag = manner);
+            ops[n++] = tt_recv_op(in + (size_t)r * COUNT, COUNT, TT_U8, r, .tag = manner);
         }
         in = buffer(c, 1);
-        for (size_t i = 1; i < n; i += 2)
-            ops[i].buf = in + (size_t)ops[i].peer * COUNT;
+        for (int i = 1; i < n; i += 2)
+            ops[i].recv = in + (size_t)ops[i].peer * COUNT;
         CALL(c, tt_batch_isend_irecv, c->group, ops, n);
-        for (size_t i = 1; i < n; i += 2)
-            expect(ops[i].buf, COUNT, ops[i].peer, c->cases, c->want);
+        for (int i = 1; i < n; i += 2)
+            expect(ops[i].recv, COUNT, ops[i].peer, c->cases, c->want);
     }
 }
 

@@ -54,21 +54,22 @@ static void all_gather(ctx *c, size_t count, tt_dtype dtype, int root) {
 
 /* Uneven: rank r has r % 3 times as much; every other time with gaps. */
 static void all_gather_v(ctx *c, size_t count, tt_dtype dtype, int root) {
-    size_t element = tt_dtype_size(dtype), sizes[MAX_RANKS], offsets[MAX_RANKS], at = 0;
+    size_t element = tt_dtype_size(dtype);
+    int64_t sizes[MAX_RANKS], offsets[MAX_RANKS], at = 0;
     bool gaps = c->cases % 2;
     unsigned char *recv = buffer(c, 0);
     (void)root;
     for (int r = 0; r < c->world; r++) {
-        sizes[r] = count / 3 * (size_t)(r % 3) + (size_t)(r == 0);
+        sizes[r] = (int64_t)count / 3 * (r % 3) + (r == 0);
         offsets[r] = at;
         at += sizes[r] + (gaps ? 5 : 0);
     }
-    unsigned char *send = own_part(c, recv, offsets[c->rank] * element);
+    unsigned char *send = own_part(c, recv, (size_t)offsets[c->rank] * element);
     make_inputs(c, count * element + element);
-    memcpy(send, c->inputs[c->rank], sizes[c->rank] * element);
+    memcpy(send, c->inputs[c->rank], (size_t)sizes[c->rank] * element);
     CALL(c, tt_all_gather_v, c->group, send, recv, sizes, gaps ? offsets : NULL, dtype);
     for (int r = 0; r < c->world; r++)
-        CHECK(same(recv + offsets[r] * element, c->inputs[r], sizes[r] * element));
+        CHECK(same(recv + (size_t)offsets[r] * element, c->inputs[r], (size_t)sizes[r] * element));
 }
 
 static void gather(ctx *c, size_t count, tt_dtype dtype, int root) {
@@ -107,11 +108,12 @@ static void all_to_all(ctx *c, size_t count, tt_dtype dtype, int root) {
 }
 
 /* Rank a sends to rank b: nothing, some, or twice as much. */
-static size_t share(int a, int b, size_t count) { return count / 2 * (size_t)((a + 2 * b) % 3); }
+static int64_t share(int a, int b, size_t count) { return (int64_t)count / 2 * ((a + 2 * b) % 3); }
 
 static void all_to_all_v(ctx *c, size_t count, tt_dtype dtype, int root) {
-    size_t element = tt_dtype_size(dtype), out[MAX_RANKS], in[MAX_RANKS], from[MAX_RANKS], to[MAX_RANKS];
-    size_t sent = 0, received = 0;
+    size_t element = tt_dtype_size(dtype);
+    int64_t out[MAX_RANKS], in[MAX_RANKS], from[MAX_RANKS], to[MAX_RANKS];
+    int64_t sent = 0, received = 0;
     bool gaps = c->cases % 2;
     unsigned char *send = buffer(c, 0), *recv = buffer(c, 1);
     (void)root;
@@ -124,13 +126,13 @@ static void all_to_all_v(ctx *c, size_t count, tt_dtype dtype, int root) {
         received += in[r] + (gaps ? 1 : 0);
     }
     make_inputs(c, (count + 3) * element * (size_t)c->world);
-    memcpy(send, c->inputs[c->rank], sent * element);
+    memcpy(send, c->inputs[c->rank], (size_t)sent * element);
     CALL(c, tt_all_to_all_v, c->group, send, out, gaps ? from : NULL, recv, in, gaps ? to : NULL, dtype);
     for (int r = 0; r < c->world; r++) {
-        size_t at = 0; /* of rank r's part for this one, in its buffer */
+        int64_t at = 0; /* of rank r's part for this one, in its buffer */
         for (int b = 0; b < c->rank; b++)
             at += share(r, b, count) + (gaps ? 3 : 0);
-        CHECK(same(recv + to[r] * element, c->inputs[r] + at * element, in[r] * element));
+        CHECK(same(recv + (size_t)to[r] * element, c->inputs[r] + (size_t)at * element, (size_t)in[r] * element));
     }
 }
 

@@ -46,7 +46,7 @@ static void reduce(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op) {
     int root = (int)(c->cases % (unsigned)c->world);
     make_inputs(c, count, dtype, op);
     memcpy(buf, c->inputs[c->rank], count * tt_dtype_size(dtype));
-    CALL(c, tt_reduce, c->group, buf, count, dtype, op, .root = root, .factor = factor_of(c->rank));
+    CALL(c, tt_reduce, c->group, buf, count, dtype, op, root, .factor = factor_of(c->rank));
     if (c->rank == root)
         CHECK(matches(buf, c->inputs, c->world, 0, count, dtype, op, c->native));
     else
@@ -73,7 +73,7 @@ void test_reduce_scatter(ctx *c) { run_cases(c, reduce_scatter, (size_t)c->world
 
 /* Several arrays at once; one of them is empty. */
 void test_coalesced(ctx *c) {
-    static const size_t sizes[] = {5, 0, 1031, 1, 20011};
+    static const int64_t sizes[] = {5, 0, 1031, 1, 20011};
     enum { ARRAYS = sizeof sizes / sizeof *sizes };
     static const tt_dtype dtypes[] = {TT_F32, TT_F16, TT_I64, TT_BOOL};
     for (int i = 0; i < 8; i++) {
@@ -84,11 +84,11 @@ void test_coalesced(ctx *c) {
         next_case(c);
         make_inputs(c, 30000, dtype, op);
         memcpy(buffer(c, 0), c->inputs[c->rank], 30000 * element);
-        for (int a = 0; a < ARRAYS; at += sizes[a++])
+        for (int a = 0; a < ARRAYS; at += (size_t)sizes[a++])
             bufs[a] = (unsigned char *)buffer(c, 0) + at * element;
         CALL(c, tt_all_reduce_coalesced, c->group, bufs, sizes, ARRAYS, dtype, op);
         at = 0;
-        for (int a = 0; a < ARRAYS; at += sizes[a++])
-            CHECK(matches(bufs[a], c->inputs, c->world, at, sizes[a], dtype, op, c->native));
+        for (int a = 0; a < ARRAYS; at += (size_t)sizes[a++])
+            CHECK(matches(bufs[a], c->inputs, c->world, at, (size_t)sizes[a], dtype, op, c->native));
     }
 }

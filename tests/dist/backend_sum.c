@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     if (argc != 2 || tt_init_process_group(&group, .backend = argv[1], .timeout_ms = 100000))
         goto out;
-    if (tt_all_reduce(group, &sum, 1, TT_F32, TT_SUM) || tt_group_split(group, tt_get_rank(group) % 2, 0, &odd) ||
+    if (tt_all_reduce(group, &sum, 1, TT_F32, TT_SUM) || tt_group_split(&odd, group, tt_get_rank(group) % 2, 0) ||
         tt_barrier(odd))
         goto out;
     printf("rank %d of %d: %s, sum %g, %d alike\n", tt_get_rank(group), tt_get_world_size(group), tt_get_backend(group),

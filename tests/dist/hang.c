@@ -46,7 +46,7 @@ static tt_status run(tt_group *world, int calls, const char *what, int rank) {
     tt_status status = TT_OK;
     bool mine = tt_get_rank(world) == rank;
     if (!strcmp(what, "groups"))
-        status = tt_new_group(world, (const int[]){0, rank}, 2, &pair);
+        status = tt_new_group(&pair, world, ((const int[]){0, rank}), 2);
     if (!status)
         status = call(world, calls, 0);
     if (!status && !strcmp(what, "late"))

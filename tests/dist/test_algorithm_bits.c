@@ -21,12 +21,12 @@ static void fill(float *x, size_t n, int rank) {
         x[i] = (float)((i * 7919 + (size_t)rank * 104729) % 10007) / 771.0f - 6.0f;
 }
 
-static size_t uneven(int from, int to) { return (size_t)(from * 2 + to * 3) % 5 * 150; }
+static int64_t uneven(int from, int to) { return (from * 2 + to * 3) % 5 * 150; }
 
 static void call_all(tt_group *group, results *r) {
     static float send[RANKS * COUNT];
     int rank = tt_get_rank(group), world = tt_get_world_size(group);
-    size_t counts[RANKS], gives[RANKS], gets[RANKS], halves[2] = {COUNT / 2, COUNT - COUNT / 2};
+    int64_t counts[RANKS], gives[RANKS], gets[RANKS], halves[2] = {COUNT / 2, COUNT - COUNT / 2};
     void *parts[2] = {r->coalesced, r->coalesced + COUNT / 2};
     for (int i = 0; i < world; i++) {
         counts[i] = uneven(i, 1);

@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
         return 2;
     tt_status status = tt_init_process_group(&job.group, .timeout_ms = 60000);
     if (!status)
-        status = tt_group_alloc(job.group, bytes, (void **)&job.buf);
+        status = tt_group_alloc((void **)&job.buf, job.group, bytes);
     job.rank = tt_get_rank(job.group);
     job.world = tt_get_world_size(job.group);
     if (!status)

@@ -32,10 +32,10 @@ static tt_status pass(tt_group *group, float *out, float *in) {
     int rank = tt_get_rank(group), size = tt_get_world_size(group);
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
     const tt_p2p_op ops[] = {
-        {.buf = out, .count = 10, .dtype = TT_F32, .peer = next, .tag = 1},
-        {.is_recv = true, .buf = in, .count = 10, .dtype = TT_F32, .peer = before, .tag = 1},
-        {.buf = out + 10, .count = LARGE - 10, .dtype = TT_F32, .peer = next, .tag = 2},
-        {.is_recv = true, .buf = in + 10, .count = LARGE - 10, .dtype = TT_F32, .peer = before, .tag = 2},
+        tt_send_op(out, 10, TT_F32, next, .tag = 1),
+        tt_recv_op(in, 10, TT_F32, before, .tag = 1),
+        tt_send_op(out + 10, LARGE - 10, TT_F32, next, .tag = 2),
+        tt_recv_op(in + 10, LARGE - 10, TT_F32, before, .tag = 2),
     };
     return tt_batch_isend_irecv(group, ops, 4);
 }
@@ -63,7 +63,7 @@ static tt_status compute(tt_group *group, void *shared, float *plain) {
 /* The same in a group of the first and the last. */
 static tt_status compute_apart(tt_group *group, void *shared, float *plain) {
     tt_group *pair = NULL;
-    tt_status status = tt_new_group(group, ((int[]){tt_get_world_size(group) - 1, 0}), 2, &pair);
+    tt_status status = tt_new_group(&pair, group, ((int[]){tt_get_world_size(group) - 1, 0}), 2);
     if (!status && pair)
         status = compute(pair, shared, plain);
     tt_destroy_process_group(pair);
@@ -84,7 +84,7 @@ static tt_status live(int port, const char *prefix, int rank, int world, int64_t
         CHECK((status == TT_OK) == (group != NULL));
     }
     if (!status)
-        status = tt_group_alloc(group, LARGE * sizeof(float), &shared);
+        status = tt_group_alloc(&shared, group, LARGE * sizeof(float));
     if (!status)
         status = compute(group, shared, plain);
     if (!status)
@@ -276,12 +276,12 @@ static int memberless(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join_group(store, rank, world), *made = NULL;
     CHECK_OK(tt_barrier(group));
     inject_arm(rank == 1 ? INJECT_MEMORY : 0, 0);
-    tt_status status = tt_group_split(group, 0, 0, &made);
+    tt_status status = tt_group_split(&made, group, 0, 0);
     inject_disarm();
     CHECK(status == TT_ERR_MEMORY && !made);
     CHECK_TEXT("no memory for a group of 3 ranks");
     CHECK(rank == 1 || strstr(tt_last_error(), "rank 1: "));
-    CHECK_OK(tt_group_split(group, 0, 0, &made));
+    CHECK_OK(tt_group_split(&made, group, 0, 0));
     CHECK_OK(tt_barrier(made));
     tt_destroy_process_group(made);
     tt_destroy_process_group(group);

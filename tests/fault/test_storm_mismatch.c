@@ -165,7 +165,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     p.group = join_group(store, rank, world);
     for (int r = 0; r < world; r++)
         ranks[r] = r;
-    CHECK_OK(tt_new_group(p.group, ranks, (size_t)world, &p.twin));
+    CHECK_OK(tt_new_group(&p.twin, p.group, ranks, (size_t)world));
     CHECK((p.send = malloc(drawn_bytes(world, MAX_BYTES))) && (p.recv = malloc(drawn_bytes(world, MAX_BYTES))));
     play(&p);
     tt_destroy_process_group(p.twin);

@@ -174,9 +174,9 @@ static void draw_messages(player *p, posted *messages, size_t n, int world) {
 static void post(const member *g, posted *m, bool receives) {
     if (receives)
         CHECK_OK(tt_irecv(&m->work, g->group, m->buf, m->content.count, m->content.dtype,
-                          m->any ? TT_ANY_SOURCE : m->from, m->tag));
+                          m->any ? TT_ANY_SOURCE : m->from, .tag = m->tag));
     else
-        CHECK_OK(tt_isend(&m->work, g->group, m->buf, m->content.count, m->content.dtype, m->to, m->tag));
+        CHECK_OK(tt_isend(&m->work, g->group, m->buf, m->content.count, m->content.dtype, m->to, .tag = m->tag));
 }
 
 /* Sends and receives of one pair and tag keep their order; sends may all come before receives, or the other way
@@ -218,8 +218,8 @@ static void play_batch(player *p) {
     int64_t out[2] = {p->rank, (int64_t)storm_draw(&p->shared)}, in[2] = {-1, -1};
     int right = (p->rank + 1) % p->world, left = (p->rank + p->world - 1) % p->world;
     tt_p2p_op ops[] = {
-        {.is_recv = false, .buf = out, .count = 2, .dtype = TT_I64, .peer = right, .tag = 7},
-        {.is_recv = true, .buf = in, .count = 2, .dtype = TT_I64, .peer = left, .tag = 7},
+        tt_send_op(out, 2, TT_I64, right, .tag = 7),
+        tt_recv_op(in, 2, TT_I64, left, .tag = 7),
     };
     be_late(p);
     CHECK_OK(tt_batch_isend_irecv(p->groups[0].group, ops, 2));
@@ -240,12 +240,12 @@ static void make_groups(player *p) {
     }
     if (!n)
         some[n++] = 0;
-    CHECK_OK(tt_new_group(job, all, (size_t)p->world, &made));
+    CHECK_OK(tt_new_group(&made, job, all, (size_t)p->world));
     p->groups[1] = member_of(made);
     CHECK(p->groups[1].rank == p->world - 1 - p->rank);
-    CHECK_OK(tt_group_split(job, p->rank % 2, p->rank, &made));
+    CHECK_OK(tt_group_split(&made, job, p->rank % 2, p->rank));
     p->groups[2] = member_of(made);
-    CHECK_OK(tt_new_group(job, some, (size_t)n, &made));
+    CHECK_OK(tt_new_group(&made, job, some, (size_t)n));
     p->groups[3] = member_of(made);
     p->sizes[0] = p->sizes[1] = p->world;
     p->sizes[2] = p->world / 2;
@@ -261,7 +261,7 @@ static void play_alloc(player *p) {
     void *a;
     size_t bytes = storm_below(&p->shared, 100000);
     be_late(p);
-    CHECK_OK(tt_group_alloc(p->groups[0].group, bytes, &a));
+    CHECK_OK(tt_group_alloc(&a, p->groups[0].group, bytes));
     memset(a, 0x77, bytes);
     CHECK_OK(tt_group_free(p->groups[0].group, a));
 }
@@ -306,7 +306,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     hosts_enter(scene->hosts, rank);
     p.groups[0] = (member){join_group(store, rank, world), rank, world};
     p.slot_bytes = (drawn_bytes(world, MAX_BYTES) + 64 + 63) / 64 * 64;
-    CHECK_OK(tt_group_alloc(p.groups[0].group, 2 * SLOTS * p.slot_bytes, &symmetric));
+    CHECK_OK(tt_group_alloc(&symmetric, p.groups[0].group, 2 * SLOTS * p.slot_bytes));
     p.symmetric = symmetric;
     CHECK((p.plain = malloc(2 * SLOTS * p.slot_bytes)));
     int64_t end_ms = seconds ? tt__now_ms() + seconds * 1000 : 0;

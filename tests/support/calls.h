@@ -313,10 +313,10 @@ static inline void drawn_print(const drawn *call, const char *where) {
 
 static inline tt_status drawn_make_uneven(tt_group *group, const drawn *call, int rank, int world, const void *send,
                                           void *recv, tt_work **work) {
-    size_t send_counts[CALLS_WORLD], recv_counts[CALLS_WORLD];
+    int64_t send_counts[CALLS_WORLD], recv_counts[CALLS_WORLD];
     for (int r = 0; r < world; r++) {
-        send_counts[r] = drawn_part(call, rank, r);
-        recv_counts[r] = drawn_part(call, r, rank);
+        send_counts[r] = (int64_t)drawn_part(call, rank, r);
+        recv_counts[r] = (int64_t)drawn_part(call, r, rank);
     }
     if (call->op == TT_OP_ALL_GATHER_V)
         return tt_all_gather_v(group, send, recv, recv_counts, NULL, call->dtype, .work = work);
@@ -325,13 +325,14 @@ static inline tt_status drawn_make_uneven(tt_group *group, const drawn *call, in
 
 static inline tt_status drawn_make_coalesced(tt_group *group, const drawn *call, int rank, void *recv, tt_work **work) {
     void *bufs[CALLS_PARTS];
-    size_t counts[CALLS_PARTS], third = call->count / CALLS_PARTS, size = tt_dtype_size(call->dtype);
+    size_t third = call->count / CALLS_PARTS, size = tt_dtype_size(call->dtype);
+    int64_t counts[CALLS_PARTS];
     for (size_t i = 0; i < CALLS_PARTS; i++) {
         bufs[i] = (char *)recv + i * third * size;
-        counts[i] = i + 1 < CALLS_PARTS ? third : call->count - i * third;
+        counts[i] = (int64_t)(i + 1 < CALLS_PARTS ? third : call->count - i * third);
     }
-    return tt_all_reduce_coalesced(group, bufs, counts, CALLS_PARTS, call->dtype, call->reduce, drawn_factor(rank),
-                                   .work = work);
+    return tt_all_reduce_coalesced(group, bufs, counts, CALLS_PARTS, call->dtype, call->reduce,
+                                   .factor = drawn_factor(rank), .work = work);
 }
 
 /* work: NULL = synchronous. */
@@ -343,11 +344,11 @@ static inline tt_status drawn_make(tt_group *group, const drawn *call, int rank,
     case TT_OP_BARRIER:
         return tt_barrier(group, .work = work);
     case TT_OP_ALL_REDUCE:
-        return tt_all_reduce(group, recv, n, dtype, call->reduce, drawn_factor(rank), .work = work);
+        return tt_all_reduce(group, recv, n, dtype, call->reduce, .factor = drawn_factor(rank), .work = work);
     case TT_OP_REDUCE:
-        return tt_reduce(group, recv, n, dtype, call->reduce, call->root, drawn_factor(rank), .work = work);
+        return tt_reduce(group, recv, n, dtype, call->reduce, call->root, .factor = drawn_factor(rank), .work = work);
     case TT_OP_REDUCE_SCATTER:
-        return tt_reduce_scatter(group, send, recv, n, dtype, call->reduce, drawn_factor(rank), .work = work);
+        return tt_reduce_scatter(group, send, recv, n, dtype, call->reduce, .factor = drawn_factor(rank), .work = work);
     case TT_OP_BROADCAST:
         return tt_broadcast(group, recv, n, dtype, call->root, .work = work);
     case TT_OP_ALL_GATHER:

@@ -86,7 +86,7 @@ static inline void start_ranks(ranks *ranks, int world, rank_body body, void *ar
         close(ends[0]);
         ranks->to_child[r] = ends[1];
     }
-    assert_int_equal(tt_store_server_start(&ranks->server, NULL, 0), TT_OK);
+    assert_int_equal(tt_store_server_new(&ranks->server, NULL, 0), TT_OK);
     int port = tt_store_server_port(ranks->server);
     for (int r = 0; r < world; r++) {
         assert_int_equal(write(ranks->to_child[r], &port, sizeof port), sizeof port);

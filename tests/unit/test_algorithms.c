@@ -13,9 +13,9 @@ typedef struct kind {
 typedef struct buffers {
     unsigned char *send, *recv, *expected, *untouched;
     size_t send_bytes, recv_bytes;
-    size_t counts[MAX_RANKS], offsets[MAX_RANKS], send_counts[MAX_RANKS], send_offsets[MAX_RANKS];
+    int64_t counts[MAX_RANKS], offsets[MAX_RANKS], send_counts[MAX_RANKS], send_offsets[MAX_RANKS];
     void *parts[3];
-    size_t part_counts[3];
+    int64_t part_counts[3];
     bool checked; /* recv has to hold `expected` */
 } buffers;
 
@@ -64,10 +64,11 @@ static size_t uneven_pair(int from, int to, size_t count) { return (size_t)(from
 static void sizes_of(tt_op op, int r, int root, size_t count, size_t *gives, size_t *gets) {
     size_t ranks = (size_t)sim.ranks, all = 0, out = 0, in = 0;
     for (int i = 0; i < sim.ranks; i++) {
-        of[r].counts[i] = op == TT_OP_ALL_TO_ALL_V ? uneven_pair(i, r, count) : uneven(i, count);
-        of[r].send_counts[i] = uneven_pair(r, i, count);
-        of[r].offsets[i] = in, of[r].send_offsets[i] = out;
-        in += of[r].counts[i], out += of[r].send_counts[i];
+        size_t gets_here = op == TT_OP_ALL_TO_ALL_V ? uneven_pair(i, r, count) : uneven(i, count);
+        size_t gives_here = uneven_pair(r, i, count);
+        of[r].counts[i] = (int64_t)gets_here, of[r].send_counts[i] = (int64_t)gives_here;
+        of[r].offsets[i] = (int64_t)in, of[r].send_offsets[i] = (int64_t)out;
+        in += gets_here, out += gives_here;
         all = in;
     }
     *gives = *gets = count;
@@ -87,15 +88,16 @@ static void expect_of(tt_op op, int r, int root, size_t count, kind k) {
     b->checked = true;
     for (int i = 0; i < sim.ranks; i++) {
         size_t block = (size_t)i * count * size, bytes = count * size;
-        const size_t *gives = of[i].send_counts, *at = of[i].send_offsets;
+        const int64_t *gives = of[i].send_counts, *at = of[i].send_offsets;
         if (op == TT_OP_ALL_GATHER || (op == TT_OP_GATHER && r == root))
             memcpy(b->expected + block, of[i].send, bytes);
         else if (op == TT_OP_ALL_GATHER_V)
-            memcpy(b->expected + b->offsets[i] * size, of[i].send, b->counts[i] * size);
+            memcpy(b->expected + (size_t)b->offsets[i] * size, of[i].send, (size_t)b->counts[i] * size);
         else if (op == TT_OP_ALL_TO_ALL)
             memcpy(b->expected + block, of[i].send + (size_t)r * bytes, bytes);
         else if (op == TT_OP_ALL_TO_ALL_V)
-            memcpy(b->expected + b->offsets[i] * size, of[i].send + at[r] * size, gives[r] * size);
+            memcpy(b->expected + (size_t)b->offsets[i] * size, of[i].send + (size_t)at[r] * size,
+                   (size_t)gives[r] * size);
     }
     if (op == TT_OP_SCATTER)
         memcpy(b->expected, of[root].send + (size_t)r * count * size, count * size);
@@ -135,11 +137,12 @@ static void make_buffers(tt_op op, int root, size_t count, kind k, bool whole) {
 
 /* Three pieces of the buffer. */
 static void cut_parts(buffers *b, tt_call *call, size_t size) {
-    size_t at = 0, counts[3] = {call->count / 3, 0, call->count - call->count / 3};
+    int64_t counts[3] = {call->count / 3, 0, call->count - call->count / 3};
+    size_t at = 0;
     for (int i = 0; i < 3; i++) {
         b->parts[i] = b->recv + at * size;
         b->part_counts[i] = counts[i];
-        at += counts[i];
+        at += (size_t)counts[i];
     }
     call->bufs = b->parts, call->recv_counts = b->part_counts, call->buffers = 3;
 }
@@ -154,7 +157,7 @@ static tt_call call_of(tt_op op, int r, int root, size_t count, kind k) {
         cut_parts(b, &call, tt_dtype_size(k.dtype));
     if (op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL_V) {
         call.recv_counts = b->counts, call.recv_offsets = b->offsets;
-        call.count = b->send_bytes / tt_dtype_size(k.dtype);
+        call.count = (int64_t)(b->send_bytes / tt_dtype_size(k.dtype));
     }
     if (op == TT_OP_ALL_TO_ALL_V)
         call.send_counts = b->send_counts, call.send_offsets = b->send_offsets;

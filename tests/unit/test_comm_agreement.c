@@ -32,13 +32,13 @@ CALL(free_null, tt_group_free(group, NULL))
 static tt_status alloc_a(tt_group *group, void *buf) {
     (void)buf;
     void *p;
-    return tt_group_alloc(group, 4096, &p);
+    return tt_group_alloc(&p, group, 4096);
 }
 
 static tt_status alloc_b(tt_group *group, void *buf) {
     (void)buf;
     void *p;
-    return tt_group_alloc(group, 8192, &p);
+    return tt_group_alloc(&p, group, 8192);
 }
 
 static const difference differences[] = {
@@ -123,7 +123,7 @@ static int leave_when_done(tt_store *store, int rank, int world, void *arg) {
         tt_group *group = join_group(store, rank, world);
         float *buf = NULL;
         size_t count = round % 2 ? 3 : 40000;
-        CHECK_OK(tt_group_alloc(group, count * 4, (void **)&buf));
+        CHECK_OK(tt_group_alloc((void **)&buf, group, count * 4));
         buf[0] = 1;
         if (round % 4 < 2) {
             CHECK_OK(tt_all_reduce(group, buf, count, TT_F32, TT_SUM));
@@ -210,7 +210,7 @@ static int arguments_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_all_reduce(group, x, 2, TT_I32, (tt_reduce_op)77) == TT_ERR_INVALID);
     CHECK(tt_all_reduce(group, x, 2, TT_F32, TT_BXOR) == TT_ERR_UNSUPPORTED);
     CHECK_TEXT("bitwise");
-    CHECK(tt_all_reduce(group, x, SIZE_MAX / 2, TT_I32, TT_SUM) == TT_ERR_INVALID);
+    CHECK(tt_all_reduce(group, x, INT64_MAX / 2, TT_I32, TT_SUM) == TT_ERR_INVALID);
     CHECK(tt_broadcast(group, x, 2, TT_I32, world) == TT_ERR_INVALID);
     CHECK(tt_reduce(group, x, 2, TT_I32, TT_SUM, -1) == TT_ERR_INVALID);
     CHECK(tt_all_gather(group, x, NULL, 2, TT_I32) == TT_ERR_INVALID);

@@ -20,7 +20,7 @@ typedef struct bench {
 static bench make_bench(tt_store *store, int rank, int world) {
     bench b = {.group = join_group(store, rank, world), .rank = rank, .world = world};
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(tt_group_alloc(b.group, MAX_BYTES, (void **)&b.symmetric[i]));
+        CHECK_OK(tt_group_alloc((void **)&b.symmetric[i], b.group, MAX_BYTES));
         CHECK((b.plain[i] = malloc(MAX_BYTES)) != NULL);
     }
     return b;
@@ -109,16 +109,16 @@ static void all_gathers(const bench *b, size_t n, int kind, bool in_place, bool 
 /* Rank s has n, n / 2, 0, ... elements; offsets leave a gap of 3. */
 static void uneven_all_gathers(const bench *b, size_t n, int kind, bool offsets, bool async) {
     int16_t *recv = buffer(b, 1, kind), *send = buffer(b, 0, kind);
-    size_t of[MAX_WORLD], at[MAX_WORLD], end = 0;
+    int64_t of[MAX_WORLD], at[MAX_WORLD], end = 0;
     for (int s = 0; s < b->world; s++) {
-        of[s] = s % 3 == 2 ? 0 : n / (size_t)(s % 3 + 1);
+        of[s] = s % 3 == 2 ? 0 : (int64_t)n / (s % 3 + 1);
         at[s] = end;
-        end += of[s] + (offsets && end + of[s] + 3 < MAX_BYTES / 2 - n ? 3 : 0);
+        end += of[s] + (offsets && end + of[s] + 3 < (int64_t)(MAX_BYTES / 2 - n) ? 3 : 0);
     }
-    fill(send, b->rank, 0, of[b->rank]);
+    fill(send, b->rank, 0, (size_t)of[b->rank]);
     RUN(async, tt_all_gather_v, b->group, send, recv, of, offsets ? at : NULL, TT_I16);
     for (int s = 0; s < b->world; s++)
-        check(recv + at[s], s, 0, of[s]);
+        check(recv + at[s], s, 0, (size_t)of[s]);
 }
 
 static void all_to_alls(const bench *b, size_t n, int kind, bool async) {
@@ -131,12 +131,12 @@ static void all_to_alls(const bench *b, size_t n, int kind, bool async) {
     memset(send, 0xff, (size_t)b->world * n * 2);
 }
 
-static size_t uneven(int s, int d, size_t n) { return (s + 2 * d) % 3 ? n / (size_t)(1 + (s * 3 + d) % 4) : 0; }
+static int64_t uneven(int s, int d, size_t n) { return (s + 2 * d) % 3 ? (int64_t)n / (1 + (s * 3 + d) % 4) : 0; }
 
 /* Blocks in the buffers in reverse order of ranks, if offsets are given. */
 static void uneven_all_to_alls(const bench *b, size_t n, int kind, bool offsets, bool async) {
     int16_t *recv = buffer(b, 1, kind), *send = buffer(b, 0, kind);
-    size_t to[MAX_WORLD], from[MAX_WORLD], to_at[MAX_WORLD], from_at[MAX_WORLD], end[2] = {0, 0};
+    int64_t to[MAX_WORLD], from[MAX_WORLD], to_at[MAX_WORLD], from_at[MAX_WORLD], end[2] = {0, 0};
     for (int i = 0; i < b->world; i++) {
         int r = offsets ? b->world - 1 - i : i;
         to[r] = uneven(b->rank, r, n);
@@ -145,12 +145,12 @@ static void uneven_all_to_alls(const bench *b, size_t n, int kind, bool offsets,
         from_at[r] = end[1], end[1] += from[r];
     }
     for (int d = 0; d < b->world; d++)
-        fill(send + to_at[d], b->rank, d, to[d]);
+        fill(send + to_at[d], b->rank, d, (size_t)to[d]);
     RUN(async, tt_all_to_all_v, b->group, send, to, offsets ? to_at : NULL, recv, from, offsets ? from_at : NULL,
         TT_I16);
     for (int s = 0; s < b->world; s++)
-        check(recv + from_at[s], s, b->rank, from[s]);
-    memset(send, 0xff, end[0] * 2);
+        check(recv + from_at[s], s, b->rank, (size_t)from[s]);
+    memset(send, 0xff, (size_t)end[0] * 2);
 }
 
 /* ---- reductions */
@@ -178,22 +178,23 @@ static void reduce_scatters(const bench *b, size_t n, int kind, bool in_place, b
 static void coalesced(const bench *b, size_t n, size_t pieces, int kind, bool async) {
     float *buf = buffer(b, 0, kind), *want = malloc(n * 4 + 1);
     void **bufs = malloc(pieces * sizeof *bufs);
-    size_t *of = malloc(pieces * sizeof *of), at = 0;
+    int64_t *of = malloc(pieces * sizeof *of);
+    size_t at = 0;
     CHECK(want && bufs && of);
     for (size_t i = 0; i < n; i++)
         want[i] = number(b->rank, i);
     for (size_t p = 0; p < pieces; p++) {
         size_t left = n - at, some = p % 4 == 3 ? 0 : left / (pieces - p) + p % 2;
-        of[p] = p + 1 == pieces ? left : some < left ? some : left;
+        of[p] = (int64_t)(p + 1 == pieces || some > left ? left : some);
         bufs[p] = buf + at + p * 3; /* with gaps */
-        memcpy(bufs[p], want + at, of[p] * 4);
-        at += of[p];
+        memcpy(bufs[p], want + at, (size_t)of[p] * 4);
+        at += (size_t)of[p];
     }
     CHECK_OK(tt_all_reduce(b->group, want, n, TT_F32, TT_AVG));
     RUN(async, tt_all_reduce_coalesced, b->group, bufs, of, pieces, TT_F32, TT_AVG);
     at = 0;
-    for (size_t p = 0; p < pieces; at += of[p++])
-        CHECK(!memcmp(bufs[p], want + at, of[p] * 4));
+    for (size_t p = 0; p < pieces; at += (size_t)of[p++])
+        CHECK(!memcmp(bufs[p], want + at, (size_t)of[p] * 4));
     free(want);
     free(bufs);
     free(of);
@@ -328,7 +329,7 @@ static int place_body(tt_store *store, int rank, int world, void *arg) {
 static int unequal_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_group *group = join_group(store, rank, world);
-    size_t to[3] = {1, 1, 1}, from[3] = {1, 1, 1};
+    int64_t to[3] = {1, 1, 1}, from[3] = {1, 1, 1};
     int16_t send[4] = {0}, recv[4];
     if (rank == 2)
         to[1] = 2;
@@ -342,7 +343,7 @@ static int unequal_body(tt_store *store, int rank, int world, void *arg) {
 static int unequal_lists_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_group *group = join_group(store, rank, world);
-    size_t of[2] = {2, 3};
+    int64_t of[2] = {2, 3};
     int16_t buf[8] = {0};
     if (rank == 1)
         of[0] = 3, of[1] = 2;
@@ -356,12 +357,12 @@ static int unequal_lists_body(tt_store *store, int rank, int world, void *arg) {
 static int offsets_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_group *group = join_group(store, rank, world);
-    size_t of[2] = {1, 1}, nothing[2] = {0, 0}, at[2] = {0, 1}, beyond[2] = {0, SIZE_MAX};
+    int64_t of[2] = {1, 1}, nothing[2] = {0, 0}, at[2] = {0, 1}, beyond[2] = {0, INT64_MAX};
     int16_t send[2] = {0}, recv[2];
     CHECK(tt_all_gather_v(group, send, recv, of, beyond, TT_I16) == TT_ERR_INVALID);
     CHECK(tt_all_to_all_v(group, send, of, beyond, recv, of, at, TT_I16) == TT_ERR_INVALID);
     CHECK(tt_all_to_all_v(group, send, of, at, recv, of, beyond, TT_I16) == TT_ERR_INVALID);
-    CHECK_TEXT("all_to_all_v: offset 18446744073709551615, of rank 1, is beyond what memory can hold");
+    CHECK_TEXT("all_to_all_v: offset 9223372036854775807, of rank 1, is beyond what memory can hold");
     CHECK(tt_all_gather_v(group, NULL, NULL, nothing, beyond, TT_I16) == TT_OK);
     tt_destroy_process_group(group);
     return 0;

@@ -173,7 +173,7 @@ static void reductions(const bench *b, tt_dtype dtype, tt_reduce_op op, size_t b
 static bench make_bench(tt_store *store, int rank, int world) {
     bench b = {.group = join_group(store, rank, world), .rank = rank, .world = world};
     CHECK(tt_get_rank(b.group) == rank && tt_get_world_size(b.group) == world);
-    CHECK_OK(tt_group_alloc(b.group, MAX_BYTES, (void **)&b.symmetric));
+    CHECK_OK(tt_group_alloc((void **)&b.symmetric, b.group, MAX_BYTES));
     CHECK((b.plain = malloc(MAX_BYTES)) && (b.want = malloc(MAX_BYTES)));
     for (int r = 0; r < world; r++)
         CHECK((b.inputs[r] = malloc(MAX_BYTES)) != NULL);
@@ -253,7 +253,7 @@ static int async_body(tt_store *store, int rank, int world, void *arg) {
     float *buf[WORKS], *plain = malloc(counts[0] * 4);
     CHECK(plain);
     for (int w = 0; w < WORKS; w++)
-        CHECK_OK(tt_group_alloc(group, counts[w] * 4, (void **)&buf[w]));
+        CHECK_OK(tt_group_alloc((void **)&buf[w], group, counts[w] * 4));
     for (int round = 0; round < 20; round++) {
         tt_work *works[WORKS];
         for (int w = 0; w < WORKS; w++) {

@@ -31,9 +31,9 @@ static void collectives_are_refused(const belongings *b) {
     CHECK_REFUSED(tt_all_reduce(group, b->x, 1000, TT_F32, TT_SUM, .work = &work));
     CHECK_REFUSED(tt_broadcast(group, b->x, 1, TT_F32, 0));
     CHECK_REFUSED(tt_all_gather(group, b->x, b->shared, 1, TT_F32));
-    CHECK_REFUSED(tt_new_group(group, ((int[]){0, 1}), 2, &made));
-    CHECK_REFUSED(tt_group_split(group, 0, 0, &made));
-    CHECK_REFUSED(tt_group_alloc(group, 64, &memory));
+    CHECK_REFUSED(tt_new_group(&made, group, ((int[]){0, 1}), 2));
+    CHECK_REFUSED(tt_group_split(&made, group, 0, 0));
+    CHECK_REFUSED(tt_group_alloc(&memory, group, 64));
     CHECK_REFUSED(tt_group_free(group, b->shared));
     CHECK(!work && !made && !memory);
 }
@@ -90,7 +90,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     float sent = 7, received = 0;
     CHECK(b.x);
     b.x[N - 1] = (float)rank + 1;
-    CHECK_OK(tt_group_alloc(b.group, 1000 * sizeof *b.shared, (void **)&b.shared));
+    CHECK_OK(tt_group_alloc((void **)&b.shared, b.group, 1000 * sizeof *b.shared));
     CHECK_OK(tt_barrier(b.group));
     if (rank == 1)
         CHECK_OK(tt_store_wait(store, go, 1, 20000));

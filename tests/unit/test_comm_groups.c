@@ -35,7 +35,7 @@ static int subset_body(tt_store *store, int rank, int world, void *arg) {
     static const int ranks[] = {3, 1};
     const int *way = arg;
     tt_group *group = join_by(store, rank, world, (enum way) * way), *sub = group;
-    CHECK_OK(tt_new_group(group, ranks, 2, &sub));
+    CHECK_OK(tt_new_group(&sub, group, ranks, 2));
     CHECK((sub != NULL) == (rank == 1 || rank == 3));
     if (sub) {
         CHECK(tt_get_world_size(sub) == 2 && tt_get_rank(sub) == (rank == 1));
@@ -67,17 +67,17 @@ static int split_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *group = join_by(store, rank, world, (enum way) * way), *part = NULL, *pair = NULL;
     float *x = NULL;
-    CHECK_OK(tt_group_split(group, rank == 4 ? -1 : rank % 2, -rank, &part));
+    CHECK_OK(tt_group_split(&part, group, rank == 4 ? -1 : rank % 2, -rank));
     CHECK((part == NULL) == (rank == 4));
     if (part) {
         CHECK(tt_get_world_size(part) == 2 && tt_get_rank(part) == (rank < 2));
         CHECK(sum_of(part, rank) == 2 * (rank % 2) + 2);
-        CHECK_OK(tt_group_alloc(part, 40000, (void **)&x));
+        CHECK_OK(tt_group_alloc((void **)&x, part, 40000));
         for (int i = 0; i < 10000; i++)
             x[i] = (float)(rank + i);
         CHECK_OK(tt_all_reduce(part, x, 10000, TT_F32, TT_SUM));
         CHECK(x[0] == (float)(2 * (rank % 2) + 2) && x[9999] == x[0] + 2 * 9999);
-        CHECK_OK(tt_group_split(part, rank, 0, &pair));
+        CHECK_OK(tt_group_split(&pair, part, rank, 0));
         CHECK(tt_get_world_size(pair) == 1);
         CHECK_OK(tt_all_reduce(pair, x, 10000, TT_F32, TT_SUM)); /* memory of another group of these ranks */
     }
@@ -98,14 +98,14 @@ static int refused_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     static const int twice[] = {0, 1, 0}, outside[] = {0, 9}, a[] = {0, 1}, b[] = {1, 2};
     tt_group *group = join_group(store, rank, world), *out = group;
-    CHECK(tt_new_group(group, twice, 3, &out) == TT_ERR_INVALID && !out);
+    CHECK(tt_new_group(&out, group, twice, 3) == TT_ERR_INVALID && !out);
     CHECK_TEXT("rank 0 appears twice");
-    CHECK(tt_new_group(group, outside, 2, &out) == TT_ERR_INVALID);
+    CHECK(tt_new_group(&out, group, outside, 2) == TT_ERR_INVALID);
     CHECK_TEXT("got 9");
-    CHECK(tt_new_group(group, NULL, 2, &out) == TT_ERR_INVALID);
-    CHECK(tt_new_group(group, a, 2, NULL) == TT_ERR_INVALID);
+    CHECK(tt_new_group(&out, group, NULL, 2) == TT_ERR_INVALID);
+    CHECK(tt_new_group(NULL, group, a, 2) == TT_ERR_INVALID);
     CHECK(sum_of(group, 1) == world);
-    CHECK(tt_new_group(group, rank ? a : b, 2, &out) == TT_ERR_MISMATCH && !out);
+    CHECK(tt_new_group(&out, group, rank ? a : b, 2) == TT_ERR_MISMATCH && !out);
     CHECK_TEXT("rank 0 called new_group(");
     CHECK_TEXT("of ranks 1, 2 while");
     CHECK_TEXT("of ranks 0, 1.");
@@ -117,7 +117,7 @@ static int refused_body(tt_store *store, int rank, int world, void *arg) {
 static int other_counts_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *group = join_by(store, rank, world, (enum way) * way);
-    size_t counts[3] = {2, 7, rank == 1 ? 5 : 6};
+    int64_t counts[3] = {2, 7, rank == 1 ? 5 : 6};
     float x[7] = {0}, all[20];
     CHECK(tt_all_gather_v(group, x, all, counts, NULL, TT_F32) == TT_ERR_MISMATCH);
     CHECK_TEXT("rank 1 called all_gather_v(");
@@ -140,8 +140,8 @@ static int many_body(tt_store *store, int rank, int world, void *arg) {
     for (int i = 0; i < 300; i++) {
         tt_group *sub = NULL;
         void *p;
-        CHECK_OK(tt_group_split(group, 0, 0, &sub));
-        CHECK_OK(tt_group_alloc(sub, 100000, &p));
+        CHECK_OK(tt_group_split(&sub, group, 0, 0));
+        CHECK_OK(tt_group_alloc(&p, sub, 100000));
         CHECK(((char *)p)[0] == 0 && ((char *)p)[99999] == 0);
         memset(p, 1, 100000);
         CHECK(sum_of(sub, i) == world * i);
@@ -165,7 +165,7 @@ static int works_body(tt_store *store, int rank, int world, void *arg) {
     enum { N = 30000, WORKS = 6 };
     const int *way = arg;
     tt_group *group = join_by(store, rank, world, (enum way) * way), *other = NULL;
-    CHECK_OK(tt_group_split(group, 0, -rank, &other));
+    CHECK_OK(tt_group_split(&other, group, 0, -rank));
     for (int round = 0; round < 10; round++) {
         float *x[WORKS];
         tt_work *works[WORKS];
@@ -235,7 +235,7 @@ static int carried_body(tt_store *store, int rank, int world, void *arg) {
     float *x = calloc(N, sizeof *x);
     tt_work *work;
     CHECK(x);
-    CHECK_OK(tt_group_split(a, 0, 0, &b));
+    CHECK_OK(tt_group_split(&b, a, 0, 0));
     for (int round = 0; round < 3; round++) {
         CHECK_OK(tt_all_reduce(b, x, N, TT_F32, TT_SUM, .work = &work));
         if (rank == 0)
@@ -375,7 +375,7 @@ static int circle_body(tt_store *store, int rank, int world, void *arg) {
     for (int r = 0; r < world; r++) {
         int ranks[] = {r, (r + 1) % world};
         tt_group *pair = NULL;
-        CHECK_OK(tt_new_group(group, ranks, 2, &pair));
+        CHECK_OK(tt_new_group(&pair, group, ranks, 2));
         if (r == rank)
             mine = pair;
         if (pair)
@@ -417,7 +417,7 @@ static void *use_group(void *arg) {
 static int threads_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *a = join_by(store, rank, world, (enum way) * way), *b = NULL;
-    CHECK_OK(tt_group_split(a, 0, 0, &b));
+    CHECK_OK(tt_group_split(&b, a, 0, 0));
     /* Not once around the recorder's ring, where a thread that gets no CPU is overtaken. */
     user users[] = {{a, rank ? 700 : 0, 400}, {b, rank ? 0 : 700, 400}};
     pthread_t thread;
@@ -444,7 +444,7 @@ static int hasty_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *job = join_by(store, rank, world, (enum way) * way), *made = NULL;
     for (int round = 0; round < 40; round++) {
-        CHECK_OK(tt_new_group(job, (int[]){0, 1}, 2, &made));
+        CHECK_OK(tt_new_group(&made, job, ((int[]){0, 1}), 2));
         if (rank == 1) {
             CHECK(tt_barrier(made) == TT_ERR_PEER);
             CHECK_TEXT("rank 0 left the group after call 0");

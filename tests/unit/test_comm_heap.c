@@ -42,7 +42,7 @@ static int random_body(tt_store *store, int rank, int world, void *arg) {
             continue;
         }
         size[slot] = next_random(&random) % (round % 10 ? 20000 : 3000000);
-        CHECK_OK(tt_group_alloc(group, size[slot], (void **)&at[slot]));
+        CHECK_OK(tt_group_alloc((void **)&at[slot], group, size[slot]));
         CHECK(at[slot] && (uintptr_t)at[slot] % 64 == 0);
         CHECK(is_filled(at[slot], size[slot], 0));
         memset(at[slot], (int)slot + 1, size[slot]);
@@ -55,8 +55,8 @@ static int random_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(!heap->allocated && !group->allocations);
     CHECK(tt_group_free(group, &random) == TT_ERR_INVALID);
     void *a, *b;
-    CHECK_OK(tt_group_alloc(group, 0, &a));
-    CHECK_OK(tt_group_alloc(group, 0, &b));
+    CHECK_OK(tt_group_alloc(&a, group, 0));
+    CHECK_OK(tt_group_alloc(&b, group, 0));
     CHECK(a && b && a != b);
     tt_destroy_process_group(group);
     return 0;
@@ -74,15 +74,15 @@ static int exhaust_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(!setenv("TT_SYMMETRIC_HEAP", rank == 1 ? "1M" : "3M", 1));
     tt_group *group = join_group(store, rank, world);
     void *half, *p = &half, *rest;
-    CHECK_OK(tt_group_alloc(group, 512 << 10, &half));
-    CHECK(tt_group_alloc(group, (512 << 10) + 1, &p) == TT_ERR_MEMORY);
+    CHECK_OK(tt_group_alloc(&half, group, 512 << 10));
+    CHECK(tt_group_alloc(&p, group, (512 << 10) + 1) == TT_ERR_MEMORY);
     CHECK_TEXT("TT_SYMMETRIC_HEAP");
     CHECK(!p);
-    CHECK(tt_group_alloc(group, SIZE_MAX, &p) == TT_ERR_MEMORY);
-    CHECK_OK(tt_group_alloc(group, 512 << 10, &rest));
-    CHECK(tt_group_alloc(group, 1, &p) == TT_ERR_MEMORY);
+    CHECK(tt_group_alloc(&p, group, SIZE_MAX) == TT_ERR_MEMORY);
+    CHECK_OK(tt_group_alloc(&rest, group, 512 << 10));
+    CHECK(tt_group_alloc(&p, group, 1) == TT_ERR_MEMORY);
     CHECK_OK(tt_group_free(group, half));
-    CHECK_OK(tt_group_alloc(group, 1, &p));
+    CHECK_OK(tt_group_alloc(&p, group, 1));
     CHECK(p == half);
     tt_destroy_process_group(group);
     return 0;
@@ -119,7 +119,7 @@ static int limited_body(tt_store *store, int rank, int world, void *arg) {
     const struct rlimit limit = {(rlim_t)2 << 30, (rlim_t)2 << 30};
     CHECK(!setrlimit(RLIMIT_AS, &limit));
     tt_group *group = join_group(store, rank, world);
-    CHECK_OK(tt_group_alloc(group, 1 << 20, &p));
+    CHECK_OK(tt_group_alloc(&p, group, 1 << 20));
     tt_destroy_process_group(group);
     return 0;
 }

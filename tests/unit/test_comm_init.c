@@ -19,7 +19,7 @@ static int free_port(void) {
             10000 +
             random %
                 22000; /* below those that the system gives to whoever asks for any, which may be taken again at once */
-        if (tt_store_server_start(&server, NULL, port))
+        if (tt_store_server_new(&server, NULL, port))
             continue;
         tt_store_server_free(server);
         return port;
@@ -123,7 +123,7 @@ static void a_port_in_use_is_named(void **state) {
     (void)state;
     tt_store_server *server = NULL;
     char port[16];
-    assert_int_equal(tt_store_server_start(&server, NULL, 0), TT_OK);
+    assert_int_equal(tt_store_server_new(&server, NULL, 0), TT_OK);
     snprintf(port, sizeof port, "%d", tt_store_server_port(server));
     set_environment("0", "2", "127.0.0.1", port);
     expect_error(TT_ERR_NET, port, "in use");
@@ -167,7 +167,7 @@ static void who_gives_up_along_with_others_names_the_missing(void **state) {
         tt_store_server *server = NULL;
         tt_store *store = NULL;
         pthread_t thread;
-        assert_int_equal(tt_store_server_start(&server, "127.0.0.1", 0), TT_OK);
+        assert_int_equal(tt_store_server_new(&server, "127.0.0.1", 0), TT_OK);
         assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
         int64_t deadline_ms = tt__deadline_ms(TIME_MS);
         int64_t when_ns[2] = {deadline_ms * 1000000 + (int64_t)i * SPREAD_US * 1000 / STEPS,

@@ -107,7 +107,7 @@ static int unheard_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *world_group = join_by(store, rank, world, arg);
     for (int i = 0; i < GROUPS; i++) {
         tt_group *group;
-        CHECK_OK(tt_group_split(world_group, 0, 0, &group));
+        CHECK_OK(tt_group_split(&group, world_group, 0, 0));
         tt_work *work = NULL;
         if (rank == 0)
             CHECK_OK(tt_isend(&work, group, data, sizeof data, TT_U8, 1, .tag = i));
@@ -132,10 +132,10 @@ static void what_nobody_heard_goes_with_its_group(void **state) {
 /* Names are 20 bits of a counter; the first group keeps 0, and no two groups that live have one name. */
 static int names_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join_by(store, rank, world, arg), *early, *late[3];
-    CHECK_OK(tt_group_split(group, 0, 0, &early));
+    CHECK_OK(tt_group_split(&early, group, 0, 0));
     group->world->groups_named = 0xffffe;
     for (int i = 0; i < 3; i++) {
-        CHECK_OK(tt_group_split(group, 0, 0, &late[i]));
+        CHECK_OK(tt_group_split(&late[i], group, 0, 0));
         CHECK(late[i]->id != group->id && late[i]->id != early->id && (!i || late[i]->id != late[i - 1]->id));
         CHECK_OK(tt_barrier(late[i]));
     }
@@ -187,7 +187,8 @@ static void a_deadline_counts_behind_other_works(void **state) {
 
 enum { LARGE = 100000 };
 static float a[2 * LARGE], b[2 * LARGE];
-static const size_t counts[2] = {LARGE, LARGE - 1};
+static const int64_t counts[2] = {LARGE, LARGE - 1};
+static void *const both[2] = {a, b};
 
 #define CALL(name, ...) \
     static tt_status name(tt_group *g) { return __VA_ARGS__; }
@@ -195,7 +196,7 @@ static const size_t counts[2] = {LARGE, LARGE - 1};
 
 CALL(reduce_small, tt_all_reduce(g, a, 1, TT_F32, TT_SUM, MS))
 CALL(reduce_large, tt_all_reduce(g, a, LARGE, TT_F32, TT_SUM, MS))
-CALL(coalesced, tt_all_reduce_coalesced(g, (void *const[]){a, b}, counts, 2, TT_F32, TT_SUM, MS))
+CALL(coalesced, tt_all_reduce_coalesced(g, both, counts, 2, TT_F32, TT_SUM, MS))
 CALL(reduce, tt_reduce(g, a, LARGE, TT_F32, TT_SUM, 0, MS))
 CALL(reduce_scatter, tt_reduce_scatter(g, a, b, LARGE, TT_F32, TT_SUM, MS))
 CALL(broadcast, tt_broadcast(g, a, LARGE, TT_F32, 1, MS))
@@ -210,10 +211,10 @@ CALL(send_large, tt_send(g, a, LARGE, TT_F32, 1, MS))
 CALL(receive, tt_recv(g, a, 1, TT_F32, 1, MS))
 CALL(receive_any, tt_recv(g, a, 1, TT_F32, TT_ANY_SOURCE, MS))
 CALL(batch,
-     tt_batch_isend_irecv(g, (const tt_p2p_op[]){{true, a, 1, TT_F32, 1, 0}, {false, b, 1, TT_F32, 1, 0}}, 2, MS))
-CALL(new_group, tt_new_group(g, (const int[]){0}, 1, &(tt_group *){NULL}, MS))
-CALL(split, tt_group_split(g, 0, 0, &(tt_group *){NULL}, MS))
-CALL(allocate, tt_group_alloc(g, 4096, &(void *){NULL}, MS))
+     tt_batch_isend_irecv(g, ((const tt_p2p_op[]){tt_recv_op(a, 1, TT_F32, 1), tt_send_op(b, 1, TT_F32, 1)}), 2, MS))
+CALL(new_group, tt_new_group(&(tt_group *){NULL}, g, (const int[]){0}, 1, MS))
+CALL(split, tt_group_split(&(tt_group *){NULL}, g, 0, 0, MS))
+CALL(allocate, tt_group_alloc(&(void *){NULL}, g, 4096, MS))
 CALL(give_back, tt_group_free(g, NULL, MS))
 
 static const struct {
@@ -246,7 +247,7 @@ static int every_call_body(tt_store *store, int rank, int world, void *arg) {
     static const char *const over[] = {"over"};
     tt_group *group = join_by(store, rank, world, arg), *groups[CALLS];
     for (int i = 0; i < CALLS; i++)
-        CHECK_OK(tt_group_split(group, 0, 0, &groups[i]));
+        CHECK_OK(tt_group_split(&groups[i], group, 0, 0));
     for (int i = 0; rank == 0 && i < CALLS; i++) {
         int64_t start = tt__now_ms();
         tt_status status = calls[i].call(groups[i]);
@@ -355,7 +356,7 @@ static int aborted_body(tt_store *store, int rank, int world, void *arg) {
         tt_group *group;
         tt_status status = TT_OK;
         pthread_t thread;
-        CHECK_OK(tt_group_split(all, 0, 0, &group));
+        CHECK_OK(tt_group_split(&group, all, 0, 0));
         aborter a = {group, i * 700};
         if (rank == i % world)
             CHECK(!pthread_create(&thread, NULL, abort_after, &a));
@@ -414,7 +415,7 @@ static void no_group_goes_while_others_are_asked(void **state) {
     pthread_t thread;
     assert_int_equal(tt_init_process_group(&all, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1),
                      TT_OK);
-    assert_int_equal(tt_group_split(all, 0, 0, &held), TT_OK);
+    assert_int_equal(tt_group_split(&held, all, 0, 0), TT_OK);
     tt__world *world = all->world;
     tt__group_hold(held);
     tt_destroy_process_group(held);
@@ -467,7 +468,7 @@ static int busy_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *all = join_by(store, rank, world, arg), *groups[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
-        CHECK_OK(tt_group_split(all, 0, 0, &groups[i]));
+        CHECK_OK(tt_group_split(&groups[i], all, 0, 0));
     for (int i = 0; i < THREADS; i++)
         CHECK(!pthread_create(&threads[i], NULL, busy, groups[i]));
     for (int i = 0; i < THREADS; i++) {

@@ -208,8 +208,8 @@ static void play_works(player *p) {
 static void play_alloc(player *p) {
     size_t bytes = storm_below(&p->shared, 100000), n = bytes / 8;
     void *a, *b;
-    CHECK_OK(tt_group_alloc(p->group, bytes, &a));
-    CHECK_OK(tt_group_alloc(p->group, 10000, &b));
+    CHECK_OK(tt_group_alloc(&a, p->group, bytes));
+    CHECK_OK(tt_group_alloc(&b, p->group, 10000));
     for (size_t i = 0; i < n; i++)
         CHECK(((int64_t *)a)[i] == 0);
     fill(p, p->call, a, n, TT_I64);
@@ -258,7 +258,7 @@ static int random_program(tt_store *store, int rank, int world, void *arg) {
     size_t bytes = (size_t)(AREAS + 2) * AREA_BYTES;
     void *symmetric;
     p.group = join_group(store, rank, world);
-    CHECK_OK(tt_group_alloc(p.group, bytes, &symmetric));
+    CHECK_OK(tt_group_alloc(&symmetric, p.group, bytes));
     p.symmetric = symmetric;
     CHECK((p.plain = malloc(bytes)));
     while (p.call < program->calls)

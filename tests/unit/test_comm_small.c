@@ -100,7 +100,7 @@ static bool is_defined(int world, tt_dtype dtype, tt_reduce_op op) {
 
 static place take_place(tt_store *store, int rank, int world) {
     place p = {.group = join_group(store, rank, world), .rank = rank, .world = world};
-    CHECK_OK(tt_group_alloc(p.group, ROOM, (void **)&p.symmetric));
+    CHECK_OK(tt_group_alloc((void **)&p.symmetric, p.group, ROOM));
     CHECK((p.plain = malloc(ROOM)) != NULL);
     CHECK_OK(tt_barrier(p.group));
     p.group->spin = p.group->at_once = true;

@@ -47,7 +47,7 @@ static int steady_body(tt_store *store, int rank, int world, void *arg) {
     enum { COUNT = 80000 };
     tt_group *group = join_group(store, rank, world);
     float *symmetric, *plain = calloc(2 * COUNT, sizeof *plain);
-    CHECK_OK(tt_group_alloc(group, 2 * COUNT * sizeof(float), (void **)&symmetric));
+    CHECK_OK(tt_group_alloc((void **)&symmetric, group, 2 * COUNT * sizeof(float)));
     all_kinds(group, symmetric, plain, COUNT);
     long before = alloc_count;
     for (int i = 0; i < 20; i++)

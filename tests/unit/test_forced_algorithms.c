@@ -50,7 +50,7 @@ static int forced_body(tt_store *store, int rank, int world, void *arg) {
     float *x = NULL, *own = malloc(BIG * sizeof *own), *result = what->results[rank];
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                    .algorithms = rank ? "no such thing" : what->algorithms));
-    CHECK_OK(tt_group_alloc(group, BIG * sizeof *x, (void **)&x));
+    CHECK_OK(tt_group_alloc((void **)&x, group, BIG * sizeof *x));
     float *buffer = what->plain ? own : x;
     reduce(group, buffer, BIG, what->big);
     memcpy(result, buffer, BIG * sizeof *x);

@@ -56,18 +56,19 @@ static const tt_reducer_param deep[] = {
 static void deep_models_buckets(tt_group *group, int rank, void *user) {
     (void)rank;
     (void)user;
-    static const size_t expected[] = {1, 1, 1, 1, 0, 0, 0, 0};
+    static const int64_t expected[] = {1, 1, 1, 1, 0, 0, 0, 0};
     tt_reducer *r;
-    CHECK(tt_reducer_create(&r, group, deep, COUNT(deep)) == TT_OK);
+    CHECK(tt_reducer_new(&r, group, deep, COUNT(deep)) == TT_OK);
     CHECK(tt_reducer_bucket_count(r) == 2);
-    for (size_t i = 0; i < COUNT(deep); i++) {
+    for (int i = 0; i < (int)COUNT(deep); i++) {
         CHECK(tt_reducer_bucket_of(r, i) == expected[i]);
         CHECK((uintptr_t)tt_reducer_gradient(r, i) % 64 == 0);
-        for (size_t k = 0; k < deep[i].count; k++)
+        for (int64_t k = 0; k < deep[i].count; k++)
             CHECK(((float *)tt_reducer_gradient(r, i))[k] == 0);
     }
-    CHECK(tt_reducer_gradient(r, COUNT(deep)) == NULL);
-    CHECK(tt_reducer_bucket_of(r, COUNT(deep)) == SIZE_MAX);
+    CHECK(tt_reducer_gradient(r, COUNT(deep)) == NULL && tt_reducer_gradient(r, -1) == NULL);
+    CHECK(tt_reducer_bucket_of(r, -1) == -1);
+    CHECK(tt_reducer_bucket_of(r, COUNT(deep)) == -1);
     tt_reducer_free(r);
 }
 
@@ -103,7 +104,7 @@ static double get(const void *gradient, tt_dtype dtype, size_t k) {
 static void fill_and_mark(tt_reducer *r, int rank, int step) {
     for (size_t n = 0; n < COUNT(mixed); n++) {
         size_t p = (n * 3 + (size_t)(rank + step)) % COUNT(mixed);
-        for (size_t k = 0; k < mixed[p].count; k++)
+        for (size_t k = 0; k < (size_t)mixed[p].count; k++)
             set(tt_reducer_gradient(r, p), mixed[p].dtype, k, value(rank, step, p, k));
         CHECK(tt_reducer_mark_ready(r, p) == TT_OK);
     }
@@ -112,7 +113,7 @@ static void fill_and_mark(tt_reducer *r, int rank, int step) {
 
 static void check_averages(tt_reducer *r, int world, int step) {
     for (size_t p = 0; p < COUNT(mixed); p++)
-        for (size_t k = 0; k < mixed[p].count; k++) {
+        for (size_t k = 0; k < (size_t)mixed[p].count; k++) {
             double sum = 0;
             for (int rank = 0; rank < world; rank++)
                 sum += value(rank, step, p, k);
@@ -127,7 +128,7 @@ static void average_steps(tt_group *group, int rank, void *user) {
     (void)user;
     for (size_t c = 0; c < COUNT(caps); c++) {
         tt_reducer *r;
-        CHECK(tt_reducer_create(&r, group, mixed, COUNT(mixed), .bucket_cap_bytes = caps[c]) == TT_OK);
+        CHECK(tt_reducer_new(&r, group, mixed, COUNT(mixed), .bucket_cap_bytes = caps[c]) == TT_OK);
         for (int step = 0; step < 5; step++) {
             fill_and_mark(r, rank, step);
             check_averages(r, tt_get_world_size(group), step);
@@ -156,7 +157,7 @@ static void note(const tt_reducer_event *event, void *user) {
     t->events[t->count++] = *event;
 }
 
-static size_t find(const Trace *t, tt_reducer_event_kind kind, size_t index) {
+static size_t find(const Trace *t, tt_reducer_event_kind kind, int64_t index) {
     size_t at = SIZE_MAX;
     for (size_t i = 0; i < t->count; i++)
         if (t->events[i].kind == kind && t->events[i].index == index) {
@@ -175,7 +176,7 @@ static void trace_a_step(tt_group *group, int rank, void *user) {
     static const tt_reducer_param params[N] = {{"a", 8, TT_F32}, {"b", 8, TT_F32}, {"c", 8, TT_F32}, {"d", 8, TT_F32}};
     static const size_t order[N] = {3, 1, 2, 0};
     tt_reducer *r;
-    CHECK(tt_reducer_create(&r, group, params, N, .bucket_cap_bytes = 1) == TT_OK);
+    CHECK(tt_reducer_new(&r, group, params, N, .bucket_cap_bytes = 1) == TT_OK);
     CHECK(tt_reducer_bucket_count(r) == N && tt_reducer_bucket_of(r, 3) == 0 && tt_reducer_bucket_of(r, 0) == 3);
     for (int step = 0; step < 2; step++) {
         Trace t = {.count = 0};
@@ -223,12 +224,12 @@ typedef struct Mismatch {
 static void create_unlike(tt_group *group, int rank, void *user) {
     const Mismatch *m = user;
     tt_reducer *r = (tt_reducer *)user;
-    tt_status status = rank == 2 ? tt_reducer_create(&r, group, m->params, m->count, .bucket_cap_bytes = m->cap)
-                                 : tt_reducer_create(&r, group, same, COUNT(same));
+    tt_status status = rank == 2 ? tt_reducer_new(&r, group, m->params, m->count, .bucket_cap_bytes = m->cap)
+                                 : tt_reducer_new(&r, group, same, COUNT(same));
     CHECK(status == TT_ERR_MISMATCH && r == NULL);
     CHECK(strstr(tt_last_error(), m->text));
     /* the group is as usable as before */
-    CHECK(tt_reducer_create(&r, group, same, COUNT(same)) == TT_OK);
+    CHECK(tt_reducer_new(&r, group, same, COUNT(same)) == TT_OK);
     tt_reducer_free(r);
 }
 
@@ -251,17 +252,20 @@ static void misuse(tt_group *group, int rank, void *user) {
     (void)rank;
     (void)user;
     static const tt_reducer_param integer[] = {{"steps", 3, TT_I64}}, unnamed[] = {{NULL, 3, TT_F32}};
-    static const tt_reducer_param huge[] = {{"w", SIZE_MAX / 4, TT_F32}};
+    static const tt_reducer_param huge[] = {{"w", INT64_MAX / 2, TT_F32}}, negative[] = {{"w", -3, TT_F32}};
     tt_reducer *r;
-    CHECK(tt_reducer_create(&r, group, NULL, 0) == TT_ERR_INVALID && !r);
-    CHECK(tt_reducer_create(&r, NULL, same, 2) == TT_ERR_INVALID && !r);
-    CHECK(tt_reducer_create(NULL, group, same, 2) == TT_ERR_INVALID);
-    CHECK(tt_reducer_create(&r, group, integer, 1) == TT_ERR_INVALID && strstr(tt_last_error(), "steps"));
-    CHECK(tt_reducer_create(&r, group, unnamed, 1) == TT_ERR_INVALID);
-    CHECK(tt_reducer_create(&r, group, huge, 1) == TT_ERR_INVALID);
+    CHECK(tt_reducer_new(&r, group, NULL, 0) == TT_ERR_INVALID && !r);
+    CHECK(tt_reducer_new(&r, NULL, same, 2) == TT_ERR_INVALID && !r);
+    CHECK(tt_reducer_new(NULL, group, same, 2) == TT_ERR_INVALID);
+    CHECK(tt_reducer_new(&r, group, integer, 1) == TT_ERR_INVALID && strstr(tt_last_error(), "steps"));
+    CHECK(tt_reducer_new(&r, group, unnamed, 1) == TT_ERR_INVALID);
+    CHECK(tt_reducer_new(&r, group, huge, 1) == TT_ERR_INVALID && strstr(tt_last_error(), "which is too many"));
+    CHECK(tt_reducer_new(&r, group, negative, 1) == TT_ERR_INVALID &&
+          strstr(tt_last_error(), "\"w\": expected a count"));
+    CHECK(tt_reducer_new(&r, group, same, -1) == TT_ERR_INVALID && strstr(tt_last_error(), "got a list of -1"));
     CHECK(tt_reducer_mark_ready(NULL, 0) == TT_ERR_INVALID && tt_reducer_finish(NULL) == TT_ERR_INVALID);
-    CHECK(tt_reducer_create(&r, group, same, 2) == TT_OK);
-    CHECK(tt_reducer_mark_ready(r, 2) == TT_ERR_INVALID);
+    CHECK(tt_reducer_new(&r, group, same, 2) == TT_OK);
+    CHECK(tt_reducer_mark_ready(r, 2) == TT_ERR_INVALID && tt_reducer_mark_ready(r, -1) == TT_ERR_INVALID);
     CHECK(tt_reducer_mark_ready(r, 1) == TT_OK);
     CHECK(tt_reducer_mark_ready(r, 1) == TT_ERR_STATE && strstr(tt_last_error(), "net1.bias"));
     CHECK(tt_reducer_finish(r) == TT_ERR_STATE && strstr(tt_last_error(), "\"net1.weight\" got no gradient"));
@@ -283,7 +287,7 @@ static void mistakes_are_named(void **state) {
 static void die_in_step(tt_group *group, int rank, void *user) {
     (void)user;
     tt_reducer *r;
-    CHECK(tt_reducer_create(&r, group, same, 2, .bucket_cap_bytes = 1) == TT_OK);
+    CHECK(tt_reducer_new(&r, group, same, 2, .bucket_cap_bytes = 1) == TT_OK);
     for (int step = 0; step < 2; step++) {
         tt_status status = tt_reducer_mark_ready(r, 1);
         if (rank == 1 && step == 1)
@@ -308,7 +312,7 @@ static int outlive_the_group(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_reducer *r;
     tt_group *group = join_group(store, rank, world);
-    CHECK_OK(tt_reducer_create(&r, group, same, 2));
+    CHECK_OK(tt_reducer_new(&r, group, same, 2));
     CHECK_OK(tt_reducer_mark_ready(r, 1)); /* with a reduction under way */
     tt_destroy_process_group(group);
     *(float *)tt_reducer_gradient(r, 0) = 1;

@@ -33,7 +33,7 @@ static void start(kind k) {
     if (k == HASH)
         assert_int_equal(tt_hash_store(&hash, PATIENCE_MS), TT_OK);
     else if (k != FILE_STORE)
-        assert_int_equal(tt_store_server_start(&server, NULL, 0), TT_OK);
+        assert_int_equal(tt_store_server_new(&server, NULL, 0), TT_OK);
 }
 
 static void stop(void) {
@@ -141,11 +141,11 @@ static void newer_operations(tt_store *base, tt_store *store, const char *prefix
     tt_store_value_free(&got[1]);
 
     char **list;
-    size_t n;
+    int64_t n;
     assert_int_equal(tt_store_list_keys(store, &list, &n), TT_OK);
     assert_int_equal(n, 6); /* and those of common_operations() */
     bool found = false;
-    for (size_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         found = found || !strcmp(list[i], "x");
     assert_true(found);
     free(list);

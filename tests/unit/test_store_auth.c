@@ -69,7 +69,7 @@ static void start(tt_store_auth auth, const char *secret, int64_t timeout_ms) {
     lines = 0;
     tt_set_log(keep_log, NULL);
     assert_int_equal(
-        tt_store_server_start(&server, NULL, 0, .auth = auth, .secret = secret, .proof_timeout_ms = timeout_ms), TT_OK);
+        tt_store_server_new(&server, NULL, 0, .auth = auth, .secret = secret, .proof_timeout_ms = timeout_ms), TT_OK);
 }
 
 static void stop(void) {
@@ -416,7 +416,7 @@ static int serve_two_machines(void) {
     tt_set_log(keep_log, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         logged[0] = '\0';
-        NEED(!tt_store_server_start(&server, "0.0.0.0", 0, .auth = cases[i].auth, .secret = cases[i].secret));
+        NEED(!tt_store_server_new(&server, "0.0.0.0", 0, .auth = cases[i].auth, .secret = cases[i].secret));
         int port = tt_store_server_port(server);
         NEED(torch_is_served("127.0.0.1", "127.0.0.1", port) == cases[i].torch_here);
         NEED(torch_is_served(a, a, port) == cases[i].torch_here); /* by a true address, but from here */

@@ -118,7 +118,7 @@ static void bytes_of_2(void **state) {
         int64_t number;
         bool flag;
         char **keys;
-        size_t n;
+        int64_t n;
         const char *kn[] = {"k", "n"}, *ab[] = {"a", "b"};
         assert_int_equal(tt_store_set(store, "k", "vv", 2), TT_OK);
         assert_int_equal(tt_store_get(store, "k", &value), TT_OK);
@@ -172,7 +172,7 @@ static void bytes_of_1_13(void **state) {
     assert_int_equal(tt_store_num_keys(store, &number), TT_OK);
     assert_int_equal(tt_store_delete_key(store, "k", &flag), TT_OK);
     assert_false(flag);
-    expect_error(tt_store_list_keys(store, &(char **){NULL}, &(size_t){0}), TT_ERR_UNSUPPORTED, "LIST_KEYS");
+    expect_error(tt_store_list_keys(store, &(char **){NULL}, &(int64_t){0}), TT_ERR_UNSUPPORTED, "LIST_KEYS");
     expect_error(tt_store_multi_get(store, &k, 1, &value), TT_ERR_UNSUPPORTED, "MULTI_GET");
     tt_store_free(store);
     end_script(&s);
@@ -271,7 +271,7 @@ static tt_store_server *server;
 
 static int start(void **state) {
     (void)state;
-    return tt_store_server_start(&server, NULL, 0);
+    return tt_store_server_new(&server, NULL, 0);
 }
 
 static int stop(void **state) {

@@ -108,7 +108,7 @@ static tt_status use(tt_store *store) {
     tt_store_value value = {0}, values[2] = {{0}, {0}};
     const char *keys[] = {"a", "b"};
     char **list = NULL;
-    size_t n = 0;
+    int64_t n = 0;
     tt_status status = tt_prefix_store(&prefix, "p", store);
     if (!status)
         status = tt_store_multi_set(prefix, keys, (const void *[]){"1", "2"}, (size_t[]){1, 1}, 2);

@@ -23,7 +23,7 @@ static tt_store_server *server;
 
 static int start(void **state) {
     (void)state;
-    return tt_store_server_start(&server, "localhost", 0);
+    return tt_store_server_new(&server, "localhost", 0);
 }
 
 static int stop(void **state) {
@@ -190,25 +190,25 @@ static void many_clients(void **state) {
 static void starting(void **state) {
     (void)state;
     tt_store_server *second = (tt_store_server *)&second;
-    assert_int_equal(tt_store_server_start(&second, "localhost", tt_store_server_port(server)), TT_ERR_NET);
+    assert_int_equal(tt_store_server_new(&second, "localhost", tt_store_server_port(server)), TT_ERR_NET);
     assert_null(second);
     char where[32];
     snprintf(where, sizeof where, "localhost:%d", tt_store_server_port(server));
     assert_non_null(strstr(tt_last_error(), where));
     assert_non_null(strstr(tt_last_error(), "in use"));
-    assert_int_equal(tt_store_server_start(&second, "192.0.2.1", 0), TT_ERR_NET);
-    assert_int_equal(tt_store_server_start(&second, NULL, 0, .auth = TT_STORE_AUTH_REQUIRED, .secret = ""),
+    assert_int_equal(tt_store_server_new(&second, "192.0.2.1", 0), TT_ERR_NET);
+    assert_int_equal(tt_store_server_new(&second, NULL, 0, .auth = TT_STORE_AUTH_REQUIRED, .secret = ""),
                      TT_ERR_INVALID);
-    assert_int_equal(tt_store_server_start(&second, NULL, 0, .secret = "short"), TT_ERR_INVALID);
-    assert_int_equal(tt_store_server_start(&second, NULL, 0, .auth = (tt_store_auth)3), TT_ERR_INVALID);
-    assert_int_equal(tt_store_server_start(&second, NULL, 65536), TT_ERR_INVALID);
-    assert_int_equal(tt_store_server_start(&second, NULL, -1), TT_ERR_INVALID);
-    assert_int_equal(tt_store_server_start(NULL, NULL, 0), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_new(&second, NULL, 0, .secret = "short"), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_new(&second, NULL, 0, .auth = (tt_store_auth)3), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_new(&second, NULL, 65536), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_new(&second, NULL, -1), TT_ERR_INVALID);
+    assert_int_equal(tt_store_server_new(NULL, NULL, 0), TT_ERR_INVALID);
     tt_store_server_free(NULL);
     /* a port just left can be taken again at once, clients or not */
     int fd = raw_client(), port = tt_store_server_port(server);
     stop(state);
-    assert_int_equal(tt_store_server_start(&server, "localhost", port), TT_OK);
+    assert_int_equal(tt_store_server_new(&server, "localhost", port), TT_OK);
     close(fd);
 }
 

@@ -29,7 +29,7 @@ static tt_group group_of(int size, int hosts) {
 static const char *chosen(const char *table, int size, int hosts, tt_op op, size_t bytes) {
     static tt__tuning tuning;
     const tt_group group = group_of(size, hosts);
-    const size_t counts[1024] = {0};
+    const int64_t counts[1024] = {0};
     const tt_call call = {.op = op, .dtype = TT_U8, .count = bytes, .recv_counts = counts};
     assert_int_equal(tt__tuning_parse(&tuning, table, "the test's table"), TT_OK);
     const tt__algorithm *algorithm = tt__choose_by(&tuning, &group, &call);

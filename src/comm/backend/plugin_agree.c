@@ -37,7 +37,7 @@ const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
 
 /* What the others will send, against what this rank expects of them: a pair that disagrees, or 0, for all to know. */
 static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__part *part) {
-    const uint64_t *theirs = part->call.recv;
+    const int64_t *theirs = part->call.recv;
     int64_t *verdict = part[1].memory;
     for (int r = 0; r < group->size; r++)
         if (theirs[r] != whole->recv_counts[r])
@@ -85,7 +85,7 @@ tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, c
     part = &parts[(*n)++];
     TT__TRY(ask(part, TT_OP_ALL_TO_ALL, TT_I64, 1, size * 8, size * 8, call));
     for (size_t r = 0; r < size; r++)
-        ((uint64_t *)part->memory)[r] = call->send_counts[r];
+        ((int64_t *)part->memory)[r] = call->send_counts[r];
     part->check = compare_counts;
     part = &parts[(*n)++];
     TT__TRY(ask(part, TT_OP_ALL_REDUCE, TT_I64, 1, 8, 0, call));

@@ -70,7 +70,7 @@ tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
 
 /* Elements of a reduction's input. */
 static size_t input_count(const tt_group *group, const tt_call *call) {
-    return call->op == TT_OP_REDUCE_SCATTER ? call->count * (size_t)group->size : call->count;
+    return (size_t)call->count * (call->op == TT_OP_REDUCE_SCATTER ? (size_t)group->size : 1);
 }
 
 static tt_status take_memory(tt__part *part, size_t bytes) {

@@ -36,7 +36,8 @@ static tt_call nth_call(const tt_call *call, size_t i) {
     } else if (call->op == TT_OP_BATCH_ISEND_IRECV) {
         const tt_p2p_op *op = &call->ops[i];
         one.op = op->is_recv ? TT_OP_RECV : TT_OP_SEND;
-        one.send = one.recv = op->buf;
+        one.send = op->send;
+        one.recv = op->recv;
         one.count = op->count;
         one.dtype = op->dtype;
         one.root = op->peer;

@@ -13,25 +13,25 @@
 #include "base/error.h"
 
 typedef struct state {
-    size_t *counts, *offsets;  /* of a leg, elements */
+    int64_t *counts, *offsets; /* of a leg, elements */
     unsigned char *mine, *all; /* packed: (H) what has this rank's number; (L, H). NULL: not packed */
 } state;
 
-static size_t count_of(const tt_work *work, int host, int local) {
+static int64_t count_of(const tt_work *work, int host, int local) {
     int r = tt__rank_on(work->group, host, local);
     return work->call.recv_counts ? work->call.recv_counts[r] : work->call.count;
 }
 
-static size_t offset_of(const tt_work *work, int host, int local) {
+static int64_t offset_of(const tt_work *work, int host, int local) {
     int r = tt__rank_on(work->group, host, local);
-    return work->call.recv_offsets ? work->call.recv_offsets[r] : (size_t)r * work->call.count;
+    return work->call.recv_offsets ? work->call.recv_offsets[r] : r * work->call.count;
 }
 
 /* Bytes of all blocks with a number. */
 static size_t bytes_of(const tt_work *work, int local) {
     size_t count = 0;
     for (int h = 0; h < work->group->cross->size; h++)
-        count += count_of(work, h, local);
+        count += (size_t)count_of(work, h, local);
     return count * tt_dtype_size(work->call.dtype);
 }
 
@@ -45,7 +45,7 @@ static tt_status plan(tt_work *work) {
     bool packed = all <= TT__PACK_MAX;
     TT__TRY(tt__machine_scratch(work, lists + (packed ? mine + all : 0)));
     unsigned char *memory = tt__machine_memory(work);
-    s->counts = (size_t *)(void *)memory;
+    s->counts = (int64_t *)(void *)memory;
     s->offsets = s->counts + most;
     s->mine = packed ? memory + lists : NULL;
     s->all = packed ? s->mine + mine : NULL;
@@ -65,7 +65,7 @@ static tt__next leg(tt_work *work, const state *s, tt_group *group, const void *
 
 static tt__next between(tt_work *work, const state *s) {
     int mine = work->group->local->rank;
-    size_t at = 0;
+    int64_t at = 0;
     for (int h = 0; h < work->group->cross->size; at += s->counts[h++]) {
         s->counts[h] = count_of(work, h, mine);
         s->offsets[h] = s->mine ? at : offset_of(work, h, mine);
@@ -86,9 +86,9 @@ static tt__next inside(tt_work *work, const state *s, int h) {
 
 /* All blocks. */
 static tt__next inside_packed(tt_work *work, const state *s) {
-    size_t at = 0;
+    int64_t at = 0;
     for (int l = 0; l < work->group->local->size; at += s->counts[l++]) {
-        s->counts[l] = bytes_of(work, l) / tt_dtype_size(work->call.dtype);
+        s->counts[l] = (int64_t)(bytes_of(work, l) / tt_dtype_size(work->call.dtype));
         s->offsets[l] = at;
     }
     return leg(work, s, work->group->local, s->mine, s->all);

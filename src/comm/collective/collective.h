@@ -1,39 +1,16 @@
-/* What the collectives share: the way of a public call to its engine, and shares of a buffer.
+/* What the collectives share: the way of a call to its engine, and shares of a buffer.
  *
- * One file an algorithm; <name>.c checks the public call. Algorithms are listed in algorithms.c. */
+ * One file an algorithm. Algorithms are listed in algorithms.c; the public calls are in comm/call. */
 #ifndef TT_COMM_COLLECTIVE_H
 #define TT_COMM_COLLECTIVE_H
 
-#include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
-
-/* `name` points to the caller's options, or, if its version of the struct is another, to a copy in this version. */
-#define TT__CALL_ARGS(type, name)                                     \
-    type name##_copy;                                                 \
-    if (__builtin_expect(!args || size != offsetof(type, tt_end), 0)) \
-        TT__ARGS_COPY(name##_copy, args, size);                       \
-    const type *name = args && size == offsetof(type, tt_end) ? args : &name##_copy
-
-/* What a call must look like before anything is sent. `root` 0 and TT_SUM where there is none. */
-tt_status tt__check_call(tt_group *group, const char *name, const void *buf, size_t count, tt_dtype dtype,
-                         tt_reduce_op op, int root);
-
-/* The same for a list of counts, one of each rank: it is there, and their sum fits memory. `offsets`: NULL, or one of each rank, too. */
-tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts,
-                           const size_t *offsets, tt_dtype dtype);
-
-/* Every list of offsets that the caller left out, one after the other, in room of the group's: `which` 0 or 1. NULL: no memory. */
-const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts);
 
 /* Hand a checked call to the group's engine. */
 static inline tt_status tt__submit(tt_group *group, const tt_call *call, tt_work **work) {
     return group->engine->submit(group, call, work);
 }
-
-/* Check and hand over a call of even blocks: gather, scatter, all_gather or all_to_all. Its timeout is still the caller's option. *work is NULL after
- * an error. */
-tt_status tt__submit_blocks(tt_group *group, tt_call *call, tt_work **work);
 
 static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {
     return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
@@ -50,7 +27,18 @@ static inline bool tt__rides(const tt_group *group, size_t bytes) {
     return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
 }
 
-tt_call tt__all_reduce_call(const tt_all_reduce_args *args);
+static inline tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
+    return (tt_call){.op = TT_OP_ALL_REDUCE,
+                     .dtype = a->dtype,
+                     .reduce_op = a->op,
+                     .factor = a->factor,
+                     .count = a->count,
+                     .send = a->buf,
+                     .recv = a->buf,
+                     .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                     .file = a->file,
+                     .line = a->line};
+}
 
 /* Do the whole call, if it is of the kind that can be done so: all_reduce_at_once.c. Otherwise nothing has happened. */
 bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status);
@@ -67,6 +55,17 @@ static inline unsigned char *tt__stage_out(const tt_group *group, int r, size_t 
     return group->areas[r]->stage_out[piece % TT__STAGE_DEPTH];
 }
 
+/* What serves all_reduce on shared memory:
+ *
+ *   symmetric on all ranks, and more
+ *   than TT__RIDE_MAX bytes           reduce_symmetric.c  2 synchronisations, no copy
+ *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank
+ *                                                         reduces all
+ *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
+ *
+ * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs more
+ * there than reducing everything everywhere. all_reduce_at_once.c is a short way through the first two. reduce is served
+ * alike. */
 extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
 extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
 extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;

@@ -1,4 +1,6 @@
 /* The calls that make groups and memory: checks of arguments. */
+#include "comm/call/call.h"
+
 #include "comm/collective/collective.h"
 
 static tt_call call_of(const tt_group *group, tt_op op, int64_t timeout_ms, const char *file, int line) {
@@ -15,13 +17,13 @@ static tt_status check(tt_group *group, const char *name, const void *out, tt_wo
 }
 
 /* Different ranks of the group, each at most once. The hash of the list is the call's tag. */
-static tt_status check_ranks(const tt_group *group, const int *ranks, size_t count, int *tag) {
+static tt_status check_ranks(const tt_group *group, const int *ranks, int64_t count, int *tag) {
     tt__rankset seen = {0};
     uint32_t hash = 2166136261U;
-    if (!ranks || !count || count > (size_t)group->size)
-        return tt__fail(TT_ERR_INVALID, "new_group: expected a list of 1 to %d ranks, got %s of %zu", group->size,
-                        ranks ? "one" : "NULL", count);
-    for (size_t i = 0; i < count; i++) {
+    if (!ranks || count < 1 || count > group->size)
+        return tt__fail(TT_ERR_INVALID, "new_group: expected a list of 1 to %d ranks, got %s of %lld", group->size,
+                        ranks ? "one" : "NULL", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= group->size)
             return tt__fail(TT_ERR_INVALID, "new_group: expected ranks from 0 to %d, got %d", group->size - 1,
                             ranks[i]);
@@ -42,7 +44,7 @@ tt_status tt_new_group_with(const tt_new_group_args *args, size_t size) {
     tt_call call = call_of(a->group, TT_OP_NEW_GROUP, a->timeout_ms, a->file, a->line);
     TT__TRY(check_ranks(a->group, a->ranks, a->count, &call.tag));
     call.count = a->count;
-    return a->group->engine->new_group(a->group, &call, a->ranks, a->count, a->out);
+    return a->group->engine->new_group(a->group, &call, a->ranks, (size_t)a->count, a->out);
 }
 
 tt_status tt_group_split_with(const tt_group_split_args *args, size_t size) {
@@ -60,7 +62,7 @@ tt_status tt_group_alloc_with(const tt_group_alloc_args *args, size_t size) {
         *a->out = NULL;
     TT__TRY(check(a->group, "alloc", a->out, a->work));
     tt_call call = call_of(a->group, TT_OP_ALLOC, a->timeout_ms, a->file, a->line);
-    call.count = a->bytes;
+    call.count = (int64_t)a->bytes; /* which an engine takes for the bytes again */
     return a->group->engine->alloc(a->group, &call, a->out);
 }
 

@@ -1,0 +1,92 @@
+/* Checks of arguments that the public calls share. */
+#include "comm/call/call.h"
+
+#include "comm/collective/collective.h"
+#include "comm/collective/p2p.h"
+#include "comm/reduce_tree.h"
+
+tt_status tt__check_group(tt_group *group, tt_work **work) {
+    if (work)
+        *work = NULL;
+    return tt__group_usable(group);
+}
+
+static tt_status check_types(const tt_group *group, const tt_call *call, const char *name) {
+    if (!tt_dtype_size(call->dtype))
+        return tt__fail(TT_ERR_INVALID, "%s: expected an element type, got %d", name, (int)call->dtype);
+    if ((unsigned)call->reduce_op > TT_PREMUL_SUM)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a reduce op, got %d", name, (int)call->reduce_op);
+    if (!tt__is_p2p(call->op) && (call->root < 0 || call->root >= group->size))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a root from 0 to %d, got %d", name, group->size - 1, call->root);
+    return TT_OK;
+}
+
+static tt_status check_count(const tt_group *group, const tt_call *call, const char *name, const void *buf) {
+    if (call->count < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a count of 0 or more elements, got %lld", name,
+                        (long long)call->count);
+    if ((size_t)call->count > PTRDIFF_MAX / tt_dtype_size(call->dtype) / (size_t)group->size)
+        return tt__fail(TT_ERR_INVALID, "%s: %lld elements of %s are more than memory can hold", name,
+                        (long long)call->count, tt_dtype_name(call->dtype));
+    if (!buf && call->count)
+        return tt__fail(TT_ERR_INVALID, "%s: the buffer of %lld elements is NULL", name, (long long)call->count);
+    return TT_OK;
+}
+
+tt_status tt__check_call(tt_group *group, const tt_call *call, const void *buf) {
+    const char *name = tt_op_name(call->op);
+    TT__TRY(tt__group_usable(group));
+    TT__TRY(check_types(group, call, name));
+    TT__TRY(check_count(group, call, name, buf));
+    const char *refusal = call->reduce_op == TT_SUM ? NULL : tt__reduce_refusal(call->dtype, call->reduce_op);
+    return refusal ? tt__fail(TT_ERR_UNSUPPORTED, "%s: %s", name, refusal) : TT_OK;
+}
+
+static tt_status check_offsets(const tt_group *group, const tt_call *call, const tt__lists_of *lists) {
+    const char *name = tt_op_name(call->op);
+    int64_t most = PTRDIFF_MAX / (int64_t)tt_dtype_size(call->dtype);
+    for (int i = 0; i < group->size; i++) {
+        int64_t offset = lists->offsets[i];
+        if (offset < 0)
+            return tt__fail(TT_ERR_INVALID, "%s: expected %soffsets of 0 or more elements, got %lld of rank %d", name,
+                            lists->of, (long long)offset, i);
+        if (lists->counts[i] && offset > most - lists->counts[i])
+            return tt__fail(TT_ERR_INVALID, "%s: offset %lld, of rank %d, is beyond what memory can hold", name,
+                            (long long)offset, i);
+    }
+    return TT_OK;
+}
+
+static tt_status sum_counts(const tt_group *group, const tt_call *call, const tt__lists_of *lists, int64_t *sum) {
+    *sum = 0;
+    for (int i = 0; i < group->size; i++) {
+        int64_t count = lists->counts[i];
+        if (count < 0)
+            return tt__fail(TT_ERR_INVALID, "%s: expected %scounts of 0 or more elements, got %lld of rank %d",
+                            tt_op_name(call->op), lists->of, (long long)count, i);
+        if (count > PTRDIFF_MAX - *sum)
+            return tt__fail(TT_ERR_INVALID, "%s: the counts' sum is more than memory can hold", tt_op_name(call->op));
+        *sum += count;
+    }
+    return TT_OK;
+}
+
+tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf, const tt__lists_of *lists) {
+    tt_call even = *call;
+    int64_t sum;
+    TT__TRY(tt__group_usable(group));
+    if (!lists->counts)
+        return tt__fail(TT_ERR_INVALID, "%s: a list of counts is NULL", tt_op_name(call->op));
+    TT__TRY(sum_counts(group, call, lists, &sum));
+    even.count = sum / group->size;
+    TT__TRY(tt__check_call(group, &even, buf));
+    if (!buf && sum)
+        return tt__fail(TT_ERR_INVALID, "%s: the buffer of %lld elements is NULL", tt_op_name(call->op),
+                        (long long)sum);
+    return lists->offsets ? check_offsets(group, call, lists) : TT_OK;
+}
+
+tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work) {
+    call->timeout_ms = tt__timeout_of(group, call->timeout_ms);
+    return tt__submit(group, call, work);
+}
