@@ -1,0 +1,26 @@
+#!/bin/sh
+# Both libraries are loaded late, into processes that run threads already: each alone, and one after the other. Two ranks
+# sum and train.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+libdir=$TT_BUILD/lib
+export OMP_NUM_THREADS=1
+
+gcc -std=gnu11 -Wall -Wextra -Werror -I"$TT_SOURCE/include" "$TT_SOURCE/tests/install/programs/late.c" \
+    -o "$work/late" -ldl -pthread
+for library in libtutti-comm.so libtutti.so; do
+    if readelf -d "$libdir/$library" | grep -q STATIC_TLS; then
+        echo "FAILED: $library needs static thread-local memory"
+        exit 1
+    fi
+done
+
+late() { # LIBRARY...
+    "$TUTTI" run --standalone --nproc-per-node 2 "$work/late" "$@" || { echo "FAILED: late $*"; exit 1; }
+    echo "ok: $*"
+}
+late "$libdir/libtutti-comm.so"
+late "$libdir/libtutti.so"
+late "$libdir/libtutti.so" "$libdir/libtutti.so"
+late "$libdir/libtutti-comm.so" "$libdir/libtutti.so"
