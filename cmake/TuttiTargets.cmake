@@ -64,8 +64,9 @@ function(tt_kernels prefix level flags)
   target_compile_options(${prefix}_${level} PRIVATE -O3 ${flags})
 endfunction()
 
-# tt_library(name ALIAS alias OBJECTS ... LINK ... [OURS library]): the shared library Tutti::alias (soname, nothing undefined, exports by
-# cmake/library.map.in) and Tutti::alias-static. OURS is a library of Tutti's, made before, that programs then link as well.
+# tt_library(name ALIAS alias OBJECTS ... LINK ... [OURS library]): the shared library Tutti::alias (soname, nothing
+# undefined, exports by cmake/library.map.in) and Tutti::alias-static. OURS is a library of Tutti's, made before, that
+# programs then link as well.
 function(tt_library name)
   cmake_parse_arguments(ARG "" "ALIAS;OURS" "OBJECTS;LINK" ${ARGN})
   configure_file(${CMAKE_SOURCE_DIR}/cmake/library.map.in ${CMAKE_BINARY_DIR}/library.map @ONLY)

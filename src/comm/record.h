@@ -108,9 +108,9 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world);
 
 enum { TT__RECORD_BLOCK = 16, TT__RECORD_OWNERS = 256 };
 
-/* The numbers that a thread may give out, before any locked counter: that would wait for all stores before it, those to lines that peers read among
- * them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded late, thread-local memory costs a call. A thread that ended
- * leaves its place to the next one with the same pointer. */
+/* The numbers that a thread may give out without a locked counter, which would wait for all stores before it, those to
+ * lines that peers read among them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded
+ * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same pointer. */
 typedef struct tt__record_block {
     _Alignas(64) _Atomic uintptr_t owner; /* 0: nobody yet; never changes again */
     _Atomic uint32_t serial, next, left;  /* the owner's alone */

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Both libraries are loaded late, into processes that run threads already: each alone, and one after the other. Two ranks
-# sum and train.
+# Both libraries are loaded late, into processes that run threads already: each alone, and one after the other.
+# Two ranks sum and train.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -236,7 +236,8 @@ static void test_threads(void **state) {
     assert_true(found >= all - THREADS * TT__RECORD_BLOCK);
 }
 
-/* More threads at once than blocks of numbers: those that come too late take theirs one by one. Threads that follow others take over what these left. */
+/* More threads at once than blocks of numbers: those that come too late take theirs one by one. Threads that follow
+ * others take over what these left. */
 enum { MANY = TT__RECORD_OWNERS + 44, EACH = 3, ROUNDS = 2 };
 static uint32_t numbers[ROUNDS][MANY][EACH];
 static pthread_barrier_t all_run;
