@@ -24,3 +24,20 @@ late "$libdir/libtutti-comm.so"
 late "$libdir/libtutti.so"
 late "$libdir/libtutti.so" "$libdir/libtutti.so"
 late "$libdir/libtutti-comm.so" "$libdir/libtutti.so"
+
+# oneDNN is loaded by the first product, and by nothing before. A broken one is an error that says so.
+if ldd "$libdir/libtutti.so" | grep libdnnl; then
+    echo "FAILED: libtutti is linked with oneDNN"
+    exit 1
+fi
+mkdir "$work/broken"
+for version in 2 3; do
+    : >"$work/broken/libdnnl.so.$version"
+done
+if LD_LIBRARY_PATH=$work/broken "$TUTTI" run --standalone --nproc-per-node 1 "$work/late" "$libdir/libtutti-comm.so" \
+    "$libdir/libtutti.so" 2>"$work/err"; then
+    echo "FAILED: a product without oneDNN"
+    exit 1
+fi
+grep -q "need oneDNN, which can't be loaded" "$work/err" || { cat "$work/err"; exit 1; }
+echo "ok: without oneDNN"
