@@ -1,4 +1,5 @@
-# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command, man pages.
+# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command,
+# manual pages; in share/doc/tutti README, LICENSE, CHANGELOG, the reference of the C interface, and the examples.
 # Everything finds its neighbours from its own place, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
@@ -10,6 +11,25 @@ install(TARGETS tutti-comm-static tutti-static EXPORT TuttiStaticTargets
 install(TARGETS tutti_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.1)
 install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+set(doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/tutti)
+install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${doc_dir})
+install(DIRECTORY examples DESTINATION ${doc_dir})
+
+# The reference, from the comments of the public headers.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(Python3_Interpreter_FOUND)
+  file(GLOB public_headers CONFIGURE_DEPENDS include/tutti/*.h)
+  set(reference ${CMAKE_BINARY_DIR}/docs)
+  add_custom_command(OUTPUT ${reference}/html/index.html COMMAND Python3::Interpreter tools/reference.py ${reference}
+                     DEPENDS ${public_headers} tools/reference.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM
+                     COMMENT "Making the reference of the C interface")
+  add_custom_target(reference ALL DEPENDS ${reference}/html/index.html)
+  install(DIRECTORY ${reference}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(DIRECTORY ${reference}/html DESTINATION ${doc_dir})
+else()
+  message(STATUS "reference of the C interface: left out, there is no python3")
+endif()
 
 # The static targets are a set of their own: they alone need the development files of what Tutti links.
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})

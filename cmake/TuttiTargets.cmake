@@ -64,24 +64,33 @@ function(tt_kernels prefix level flags)
   target_compile_options(${prefix}_${level} PRIVATE -O3 ${flags})
 endfunction()
 
-# tt_library(name ALIAS alias OBJECTS ... LINK ...): the shared library Tutti::alias (soname, nothing undefined) and
-# Tutti::alias-static.
+# tt_library(name ALIAS alias OBJECTS ... LINK ... [OURS library]): the shared library Tutti::alias (soname, nothing
+# undefined, exports by cmake/library.map.in) and Tutti::alias-static. OURS is a library of Tutti's, made before, that
+# programs then link as well.
 function(tt_library name)
-  cmake_parse_arguments(ARG "" "ALIAS" "OBJECTS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "ALIAS;OURS" "OBJECTS;LINK" ${ARGN})
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/library.map.in ${CMAKE_BINARY_DIR}/library.map @ONLY)
   foreach(kind SHARED STATIC)
-    set(target ${name})
-    set(alias ${ARG_ALIAS})
+    set(suffix "")
     if(kind STREQUAL STATIC)
-      set(target ${name}-static)
-      set(alias ${ARG_ALIAS}-static)
+      set(suffix -static)
     endif()
+    set(target ${name}${suffix})
     add_library(${target} ${kind} ${ARG_OBJECTS})
-    add_library(Tutti::${alias} ALIAS ${target})
+    add_library(Tutti::${ARG_ALIAS}${suffix} ALIAS ${target})
     set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION}
-                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C EXPORT_NAME ${alias})
+                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C EXPORT_NAME ${ARG_ALIAS}${suffix}
+                          LINK_DEPENDS ${CMAKE_BINARY_DIR}/library.map)
     target_link_libraries(${target} PRIVATE ${ARG_LINK})
+    if(ARG_OURS)
+      target_link_libraries(${target} PUBLIC ${ARG_OURS}${suffix})
+      set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN)
+    endif()
     target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    if(kind STREQUAL SHARED)
+      target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_BINARY_DIR}/library.map)
+    endif()
     if(TT_SANITIZE)
       target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
     elseif(kind STREQUAL SHARED)

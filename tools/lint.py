@@ -2,7 +2,7 @@
 """Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there is one.
 
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture)
-  symbols   the shared libraries export every public function and nothing else
+  symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti uses of it
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
   sizes     no function above 80 lines, no file above 600
@@ -40,8 +40,10 @@ ABOVE = {
 # Who may print, and who may end its process: the keeper of elastic is a process of its own.
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
-# libtutti-comm is these; libtutti is all but the command's.
+# libtutti-comm is these; libtutti is the others but the command's.
 COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
+# Under which the one exports what only the other may use (cmake/library.map.in).
+PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
 LAYER_OF_HEADER = {"backend": "comm"}
 
@@ -163,17 +165,34 @@ def public_functions(text):
 
 
 def check_symbols(library, exported, declared):
-    """`exported`: the library's dynamic symbols; `declared`: the public functions it must have."""
+    """`exported`: the library's public symbols; `declared`: the public functions it must have."""
     for symbol in sorted(exported - declared):
         yield library, 0, f"exports {symbol}, which no public header declares"
     for symbol in sorted(declared - exported):
         yield library, 0, f"does not define {symbol}, which a public header declares"
 
 
-def dynamic_symbols(library):
-    lines = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True,
-                           text=True).stdout.splitlines()
-    return {line.split()[-1].split("@")[0] for line in lines if line.split()[-2] in "TDBRVW"}
+def check_private(library, exported, used, user):
+    """`exported`: what the library offers under its private version node; `used`: what `user`, its only user, takes of it."""
+    for symbol in sorted(exported - used):
+        yield library, 0, f"exports {symbol}, which {user} does not use: no TT__EXPORT there"
+
+
+def dynamic_symbols(library, *options):
+    """Name -> version node of what a shared library exports, or with "--undefined-only" of what it takes from others."""
+    lines = subprocess.run(["nm", "-D", "--with-symbol-versions", *(options or ["--defined-only"]), str(library)],
+                           check=True, capture_output=True, text=True).stdout.splitlines()
+    symbols = {}
+    for line in lines:
+        kind, name = line.split()[-2:]
+        if kind in "TDBRVWU":
+            name, _, node = name.partition("@")
+            symbols[name] = node.lstrip("@")
+    return symbols
+
+
+def of_node(symbols, prefix):
+    return {name for name, node in symbols.items() if node.startswith(prefix)}
 
 
 def source_findings():
@@ -206,8 +225,14 @@ def library_findings(build):
     headers = {path.stem: public_functions(path.read_text()) for path in ROOT.glob("include/tutti/*.h")}
     everything = set().union(*headers.values())
     comm = set().union(*(found for name, found in headers.items() if LAYER_OF_HEADER.get(name, name) in COMM_LAYERS))
-    for name, declared in (("libtutti-comm.so", comm), ("libtutti.so", everything)):
-        yield from check_symbols(name, dynamic_symbols(build / "lib" / name), declared)
+    for name, declared in (("libtutti-comm.so", comm), ("libtutti.so", everything - comm)):
+        exported = dynamic_symbols(build / "lib" / name)
+        private = of_node(exported, PRIVATE_NODE)
+        yield from check_symbols(name, exported.keys() - private, declared)
+        used = set()
+        if name == "libtutti-comm.so":
+            used = of_node(dynamic_symbols(build / "lib" / "libtutti.so", "--undefined-only"), PRIVATE_NODE)
+        yield from check_private(name, private, used, "libtutti")
 
 
 def main():

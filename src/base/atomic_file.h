@@ -5,7 +5,7 @@
 #ifndef TT_BASE_ATOMIC_FILE_H
 #define TT_BASE_ATOMIC_FILE_H
 
-#include <tutti/base.h>
+#include "base/export.h"
 
 typedef struct tt__atomic_file {
     int fd;          /* -1 when nothing is open */
@@ -15,15 +15,15 @@ typedef struct tt__atomic_file {
 
 /* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after failure there is nothing
  * to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
-tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
+TT__EXPORT tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
 
 /* Append `size` bytes. */
-tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
+TT__EXPORT tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
 
 /* Make it durable and put it in place. On failure the target is as it was; the file is released either way. */
-tt_status tt__atomic_commit(tt__atomic_file *file);
+TT__EXPORT tt_status tt__atomic_commit(tt__atomic_file *file);
 
 /* Give up: the target is as it was. Harmless after commit, and on a zeroed or failed file. */
-void tt__atomic_abort(tt__atomic_file *file);
+TT__EXPORT void tt__atomic_abort(tt__atomic_file *file);
 
 #endif

@@ -2,31 +2,31 @@
 #ifndef TT_BASE_ERROR_H
 #define TT_BASE_ERROR_H
 
-#include <tutti/base.h>
+#include "base/export.h"
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
 /* Record `status` with a formatted text and return `status`. Longer texts are cut. The text says what was expected, what came, and what to do. */
-tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
-void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the recorded status. */
-tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
+TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
 /* How many errors this thread has recorded: grows with each. */
-uint64_t tt__error_count(void);
+TT__EXPORT uint64_t tt__error_count(void);
 
 /* A function of the program's own failed with `status`. If it recorded an error since tt__error_count() was `before`, put
  * "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
-tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
+TT__EXPORT tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
 
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
-tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
+TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 
 /* How often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
-unsigned tt__error_clearings(void);
+TT__EXPORT unsigned tt__error_clearings(void);
 
 /* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
 void tt__set_report_rank(int rank);
@@ -44,6 +44,6 @@ void tt__error_file_write(const char *message, bool secondary);
     } while (0)
 
 /* One log line at `level` through the callback of tt_set_log(). */
-void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
+TT__EXPORT void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
 #endif

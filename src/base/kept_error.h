@@ -10,9 +10,9 @@ typedef struct tt__kept_error {
 } tt__kept_error;
 
 /* Move the last error to `kept`; the thread has none then. */
-void tt__error_keep(tt__kept_error *kept);
+TT__EXPORT void tt__error_keep(tt__kept_error *kept);
 
 /* It is the last error again, whatever was recorded since. */
-void tt__error_restore(const tt__kept_error *kept);
+TT__EXPORT void tt__error_restore(const tt__kept_error *kept);
 
 #endif

@@ -89,9 +89,6 @@ struct tt_group {
     uint32_t pair_kind;
 };
 
-/* The calling thread; not 0. */
-static inline uintptr_t tt__this_thread(void) { return (uintptr_t)&tt__record_numbers; }
-
 /* ---- forked.c */
 
 /* How many forks lie between this process and the first of its ancestors that made a group. */

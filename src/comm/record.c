@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-_Thread_local tt__record_block tt__record_numbers __attribute__((tls_model("initial-exec")));
+tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
 
 void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
     static _Atomic uint32_t recorders;
@@ -25,9 +25,20 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
 
 /* ---- writing */
 
-void tt__record_refill(tt__recorder *recorder) {
+static bool owns(tt__record_block *block, uintptr_t thread) {
+    uintptr_t nobody = 0;
+    return atomic_compare_exchange_strong(&block->owner, &nobody, thread) || nobody == thread;
+}
+
+uint32_t tt__record_refill(tt__recorder *recorder) {
+    tt__record_block *mine = tt__record_block_of(tt__this_thread());
+    if (!owns(mine, tt__this_thread()))
+        return atomic_fetch_add_explicit(&recorder->calls, 1, memory_order_acq_rel) + 1;
     uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_acq_rel);
-    tt__record_numbers = (tt__record_block){recorder->serial, first, TT__RECORD_BLOCK};
+    atomic_store_explicit(&mine->serial, recorder->serial, memory_order_relaxed);
+    atomic_store_explicit(&mine->next, first + 1, memory_order_relaxed);
+    atomic_store_explicit(&mine->left, TT__RECORD_BLOCK - 1, memory_order_relaxed);
+    return first + 1;
 }
 
 static void copy_name(char name[TT__FILE_SIZE], const char *path) {

@@ -106,16 +106,44 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world);
 
 /* ---- writing */
 
-enum { TT__RECORD_BLOCK = 16 };
+enum { TT__RECORD_BLOCK = 16, TT__RECORD_OWNERS = 256 };
 
-/* The numbers that a thread may give out. A locked counter would wait for all stores before it, those to lines that peers read among them. */
+/* The numbers that a thread may give out without a locked counter, which would wait for all stores before it, those to
+ * lines that peers read among them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded
+ * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same pointer. */
 typedef struct tt__record_block {
-    uint32_t serial, next, left;
+    _Alignas(64) _Atomic uintptr_t owner; /* 0: nobody yet; never changes again */
+    _Atomic uint32_t serial, next, left;  /* the owner's alone */
 } tt__record_block;
 
-extern _Thread_local tt__record_block tt__record_numbers __attribute__((tls_model("initial-exec")));
+extern tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
 
-void tt__record_refill(tt__recorder *recorder);
+/* The calling thread; not 0. */
+static inline uintptr_t tt__this_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
+
+static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
+    return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+}
+
+/* A number for a thread that has none left; and more for later, if its place is not another thread's. */
+uint32_t tt__record_refill(tt__recorder *recorder);
+
+static inline uint32_t tt__record_number(tt__recorder *recorder) {
+    uintptr_t thread = tt__this_thread();
+    tt__record_block *mine = tt__record_block_of(thread);
+    uint32_t next = atomic_load_explicit(&mine->next, memory_order_relaxed);
+    uint32_t left = atomic_load_explicit(&mine->left, memory_order_relaxed);
+    uint32_t behind = atomic_load_explicit(&recorder->calls, memory_order_relaxed) - next;
+    if (__builtin_expect(atomic_load_explicit(&mine->owner, memory_order_relaxed) != thread ||
+                             atomic_load_explicit(&mine->serial, memory_order_relaxed) != recorder->serial || !left ||
+                             behind > TT__RECORDS / 2,
+                         0))
+        return tt__record_refill(recorder);
+    atomic_store_explicit(&mine->next, next + 1, memory_order_relaxed);
+    atomic_store_explicit(&mine->left, left - 1, memory_order_relaxed);
+    return next + 1;
+}
+
 uint8_t tt__record_file_add(tt__recorder *recorder, const char *file);
 
 static inline uint32_t tt__record_file_slot(const char *file) {
@@ -134,12 +162,7 @@ static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) 
 /* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then tt__record_ready(). Threads
  * that use different groups may call it at once. */
 static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line) {
-    tt__record_block *mine = &tt__record_numbers;
-    uint32_t behind = atomic_load_explicit(&recorder->calls, memory_order_relaxed) - mine->next;
-    if (__builtin_expect(mine->serial != recorder->serial || !mine->left || behind > TT__RECORDS / 2, 0))
-        tt__record_refill(recorder);
-    uint32_t number = ++mine->next;
-    mine->left--;
+    uint32_t number = tt__record_number(recorder);
     tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
     atomic_store_explicit(&record->state, TT__CALL_NONE, memory_order_relaxed);
     atomic_store_explicit(&record->number, number, memory_order_relaxed);

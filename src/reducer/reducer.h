@@ -2,6 +2,8 @@
 #ifndef TT_REDUCER_REDUCER_H
 #define TT_REDUCER_REDUCER_H
 
+#include "base/export.h"
+
 #include <tutti/comm.h>
 #include <tutti/reducer.h>
 
@@ -35,6 +37,6 @@ struct tt_reducer {
 };
 
 /* The step under way will not be finished because of `why`. As peers may wait in it, every later call fails. */
-void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
+TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 
 #endif

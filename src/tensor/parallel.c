@@ -5,16 +5,49 @@
 
 #include <tutti/tensor.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* The runtime that Debian's oneDNN was built with, called by its own names: every compiler can, and there is no second one. */
-void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
-void omp_set_num_threads(int threads);
-int omp_get_max_threads(void);
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
+/* The runtime that oneDNN was built with (libgomp), loaded when it is first needed and called by its own names: every compiler can, there is no second one, and who
+ * computes on one thread never loads it. */
+typedef struct openmp {
+    void (*parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+    void (*set_num_threads)(int threads);
+    int (*thread_num)(void);
+    int (*num_threads)(void);
+    bool loaded;
+} openmp;
+
+static openmp omp;
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
+
+static void load_openmp(void) {
+    void *library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library)
+        return;
+    const struct {
+        const char *name;
+        void *to;
+    } functions[] = {{"GOMP_parallel", &omp.parallel},
+                     {"omp_set_num_threads", &omp.set_num_threads},
+                     {"omp_get_thread_num", &omp.thread_num},
+                     {"omp_get_num_threads", &omp.num_threads}};
+    omp.loaded = true;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(library, functions[i].name);
+        memcpy(functions[i].to, &found, sizeof found); /* a function's address, as POSIX has it */
+        omp.loaded = omp.loaded && found;
+    }
+}
+
+/* NULL: there is none. */
+static const openmp *openmp_get(void) {
+    pthread_once(&load_once, load_openmp);
+    return omp.loaded ? &omp : NULL;
+}
 
 static _Atomic int asked;   /* by tt_set_num_threads(); 0: none */
 static _Atomic bool forked; /* this process is a child of one that may have used OpenMP */
@@ -23,23 +56,23 @@ static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
-static bool environment_says(void) {
+/* OMP_NUM_THREADS, "4" or "4,2" (the first holds here); 0: it says nothing. */
+static int environment_threads(void) {
     const char *text = getenv("OMP_NUM_THREADS");
-    return text && *text;
+    long threads = text ? strtol(text, NULL, 10) : 0;
+    return threads > 0 && threads <= 4096 ? (int)threads : 0;
 }
 
-/* OpenMP's own default: the environment's, or one for each CPU. */
 static int default_threads(void) {
-    static _Atomic int by_environment = -1, of_process;
-    int said = atomic_load_explicit(&by_environment, memory_order_relaxed);
+    static _Atomic int environment = -1, cores;
+    int said = atomic_load_explicit(&environment, memory_order_acquire);
     if (said < 0) {
-        said = environment_says();
-        atomic_store_explicit(&of_process, said ? omp_get_max_threads() : tt__cores(), memory_order_relaxed);
-        atomic_store_explicit(&by_environment, said, memory_order_relaxed);
+        said = environment_threads();
+        atomic_store_explicit(&cores, tt__cores(), memory_order_relaxed);
+        atomic_store_explicit(&environment, said, memory_order_release);
     }
-    int threads = atomic_load_explicit(&of_process, memory_order_relaxed);
-    int share = said ? threads : threads / tt__host_ranks();
-    return share < 1 ? 1 : share;
+    int share = atomic_load_explicit(&cores, memory_order_relaxed) / tt__host_ranks();
+    return said ? said : share > 1 ? share : 1;
 }
 
 int tt_get_num_threads(void) {
@@ -62,9 +95,9 @@ void tt__parallel_prepare(void) {
     static _Thread_local int told;
     pthread_once(&once, watch_forks);
     int threads = tt_get_num_threads();
-    if (told == threads)
+    if (told == threads || !openmp_get())
         return;
-    omp_set_num_threads(threads);
+    openmp_get()->set_num_threads(threads);
     told = threads;
 }
 
@@ -85,7 +118,7 @@ static void run_blocks(const loop *l, int64_t first, int64_t last) {
 /* One thread's share, of neighbours. */
 static void run_share(void *data) {
     const loop *l = data;
-    int64_t blocks = block_count(l), threads = omp_get_num_threads(), me = omp_get_thread_num();
+    int64_t blocks = block_count(l), threads = omp.num_threads(), me = omp.thread_num();
     run_blocks(l, blocks * me / threads, blocks * (me + 1) / threads);
 }
 
@@ -106,10 +139,10 @@ void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t
     int64_t blocks = block_count(&l), threads = blocks > 1 && !ONE_THREAD ? tt_get_num_threads() : 1;
     if (threads > blocks)
         threads = blocks;
-    if (threads <= 1) {
+    if (threads <= 1 || !openmp_get()) {
         run_blocks(&l, 0, blocks);
         return;
     }
     tt__parallel_prepare();
-    GOMP_parallel(run_share, &l, (unsigned)threads, 0);
+    omp.parallel(run_share, &l, (unsigned)threads, 0);
 }

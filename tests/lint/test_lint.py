@@ -2,6 +2,8 @@
 import importlib.util
 import os
 import pathlib
+import subprocess
+import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("TT_SOURCE", pathlib.Path(__file__).parents[2]))
@@ -93,6 +95,25 @@ class Symbols(unittest.TestCase):
         self.assertEqual(len(found), 2)
         self.assertIn("tt__x", found[0])
         self.assertIn("tt_b", found[1])
+
+    def test_what_only_the_sister_may_use_must_be_used(self):
+        found = [text for _, _, text in lint.check_private("l", {"tt__a", "tt__b"}, {"tt__b"}, "k")]
+        self.assertEqual(len(found), 1)
+        self.assertIn("tt__a", found[0])
+
+    def test_nodes_are_read_from_a_library(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "a.c").write_text("void tt_a(void) {}\nvoid tt__b(void) {}\nvoid tt__c(void) {}\n")
+            (folder / "a.map").write_text("A_1 { global: tt_[a-z]*; local: *; };\nPRIVATE_1 { global: tt__b; };\n")
+            (folder / "b.c").write_text("void tt__b(void);\nvoid tt_d(void);\nvoid tt_d(void) { tt__b(); }\n")
+            for words in (["a.c", "-o", "liba.so", "-Wl,--version-script=a.map"], ["b.c", "-o", "libb.so", "liba.so"]):
+                subprocess.run(["cc", "-shared", "-fPIC", *words], cwd=folder, check=True)
+            exported = lint.dynamic_symbols(folder / "liba.so")
+            self.assertEqual(exported.keys(), {"tt_a", "tt__b"})
+            self.assertEqual(lint.of_node(exported, "PRIVATE_"), {"tt__b"})
+            used = lint.dynamic_symbols(folder / "libb.so", "--undefined-only")
+            self.assertEqual(lint.of_node(used, "PRIVATE_"), {"tt__b"})
 
 
 if __name__ == "__main__":

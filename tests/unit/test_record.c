@@ -236,6 +236,46 @@ static void test_threads(void **state) {
     assert_true(found >= all - THREADS * TT__RECORD_BLOCK);
 }
 
+/* More threads at once than blocks of numbers: those that come too late take theirs one by one. Threads that follow
+ * others take over what these left. */
+enum { MANY = TT__RECORD_OWNERS + 44, EACH = 3, ROUNDS = 2 };
+static uint32_t numbers[ROUNDS][MANY][EACH];
+static pthread_barrier_t all_run;
+
+static void *one_of_many(void *numbers_of) {
+    uint32_t *mine = numbers_of;
+    pthread_barrier_wait(&all_run);
+    for (int i = 0; i < EACH; i++)
+        mine[i] = tt__record_number(recorder);
+    pthread_barrier_wait(&all_run);
+    return NULL;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void test_many_threads(void **state) {
+    (void)state;
+    enum { ALL = ROUNDS * MANY * EACH };
+    static uint32_t sorted[ALL];
+    pthread_t threads[MANY];
+    assert_int_equal(pthread_barrier_init(&all_run, NULL, MANY), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, one_of_many, numbers[round][i]), 0);
+        for (int i = 0; i < MANY; i++)
+            pthread_join(threads[i], NULL);
+    }
+    pthread_barrier_destroy(&all_run);
+    memcpy(sorted, numbers, sizeof sorted);
+    qsort(sorted, ALL, sizeof *sorted, compare_numbers);
+    for (int i = 1; i < ALL; i++)
+        assert_true(sorted[i] > sorted[i - 1]);
+    assert_true(sorted[0] > 0 && sorted[ALL - 1] <= atomic_load(&recorder->calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_call_is_read_back, setup, teardown),
@@ -247,6 +287,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_groups_have_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_threads, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

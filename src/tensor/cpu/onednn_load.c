@@ -1,0 +1,42 @@
+#include "tensor/cpu/onednn_load.h"
+
+#include "base/error.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STRING_(text) #text
+#define STRING(text) STRING_(text)
+#define LIBRARY "libdnnl.so." STRING(DNNL_VERSION_MAJOR)
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tt__onednn functions;
+static char why_not[512]; /* "": it is there */
+
+static void give_up(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
+
+/* It stays loaded until the process ends: its threads and caches do, too. */
+static void load_onednn(void) {
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) {
+        give_up(dlerror());
+        return;
+    }
+#define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
+    if (!(TT__ONEDNN_FUNCTIONS(FIND) true))
+        give_up(dlerror());
+#undef FIND
+}
+
+const tt__onednn *tt__onednn_get(void) {
+    pthread_once(&once, load_onednn);
+    if (*why_not)
+        return tt__fail_null(
+            TT_ERR_UNSUPPORTED,
+            "products of f32 matrices need oneDNN, which can't be loaded: %s. Tutti was built for " LIBRARY
+            " (Debian: libdnnl" STRING(DNNL_VERSION_MAJOR) ")",
+            why_not);
+    return &functions;
+}
