@@ -77,11 +77,15 @@ def waits(*ranks, after=0):
 
 
 def read_trace(test, path, ranks):
-    """The events by phase; slices by call and rank. Checks what every trace must fulfil."""
+    """The events by phase; slices by call and rank. Checks what every trace must fulfil. Processes count from 1 in the file (Perfetto hides
+    0), and are ranks here."""
     with open(path, encoding="utf-8") as file:
         trace = json.load(file)
     events = {}
     for event in trace["traceEvents"]:
+        test.assertGreater(event["pid"], 0)
+        test.assertGreater(event["tid"], 0)
+        event["pid"] -= 1
         events.setdefault(event["ph"], []).append(event)
     rows, calls = {}, {}
     for s in events["X"]:
