@@ -2,7 +2,7 @@
 #ifndef TT_BASE_ERROR_H
 #define TT_BASE_ERROR_H
 
-#include <tutti/base.h>
+#include "base/log.h"
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
@@ -18,9 +18,6 @@ tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
 tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 
-/* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
-void tt__set_report_rank(int rank);
-
 /* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`: this process ends because
  * another one did; launchers never call such a one the first failure. Best effort, never fails. */
 void tt__error_file_write(const char *message, bool secondary);
@@ -32,8 +29,5 @@ void tt__error_file_write(const char *message, bool secondary);
         if (tt_try_)                \
             return tt_try_;         \
     } while (0)
-
-/* One log line at `level` through the callback of tt_set_log(). */
-void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
 #endif

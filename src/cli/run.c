@@ -389,13 +389,6 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
             endpoint ? flags->rdzv_endpoint : "");
 }
 
-/* Whom the store refused, above all. */
-static void print_log(tt_log_level level, const char *line, void *user) {
-    (void)user;
-    if (level >= TT_LOG_WARNING)
-        fprintf(stderr, "tutti run: %s\n", line);
-}
-
 int tt__cmd_run(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {0};
@@ -413,6 +406,6 @@ int tt__cmd_run(int argc, char **argv) {
     if (hand_down_secret(&job, &flags))
         return fail(TT__EXIT_FAILED);
     tell_overridden(&job, &flags);
-    tt_set_log(print_log, NULL);
+    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
     return run(&job, &flags, argv + program, argc - program);
 }

@@ -1,4 +1,5 @@
 /* tutti store: serve a key-value store until told to stop. */
+#include "base/log.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
@@ -35,12 +36,6 @@ static int help(void) {
     return TT__EXIT_OK;
 }
 
-static void print_log(tt_log_level level, const char *line, void *user) {
-    (void)user;
-    if (level >= TT_LOG_WARNING)
-        fprintf(stderr, "tutti store: %s\n", line);
-}
-
 /* Every client is a descriptor. */
 static void allow_many_clients(void) {
     struct rlimit limit;
@@ -65,7 +60,7 @@ static int serve(const char *host, int port, tt_store_auth auth, const char *sec
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
     sigprocmask(SIG_BLOCK, &stop, NULL);
-    tt_set_log(print_log, NULL);
+    tt__log_to_stderr("tutti store", TT_LOG_WARNING);
     allow_many_clients();
     if (tt_store_server_start(&server, host, port, .auth = auth, .secret = secret)) {
         tt_report();
