@@ -114,6 +114,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     w->status = status;
     w->order = l->ended++;
     w->when = tt__moment_now();
+    tt__log(TT_LOG_DEBUG, "rank %d ended: %s", l->job->first_rank + rank, tt__end_text(status, path, sizeof path));
     tt__streams_drain(&l->streams, rank);
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
@@ -137,6 +138,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
     switch ((tt__keeper_kind)m->kind) {
     case TT__KEEPER_STARTED:
         l->workers[m->rank].pid = m->pid;
+        tt__log(TT_LOG_DEBUG, "rank %d is process %d", l->job->first_rank + m->rank, (int)m->pid);
         break;
     case TT__KEEPER_NOT_STARTED:
         worker_not_started(l, m->rank, m->value, m->pid);
@@ -314,6 +316,7 @@ static tt_status start(launcher *l) {
     if (l->job->node == 0) {
         TT__TRY(tt_store_server_start(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
         l->job->master_port = tt_store_server_port(l->server);
+        tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
     }
     if (l->job->nodes > 1)
         return tt__launcher_join(l);

@@ -202,6 +202,9 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     bool joined = !status && !(status = join(world, group, member, deadline_ms));
     if (joined)
         status = leave_store(group, deadline_ms);
+    if (joined && !status)
+        tt__log(TT_LOG_DEBUG, "joined %d ranks on %d host%s: back end native, %s", world->size, world->hosts,
+                world->hosts == 1 ? "" : "s", group->shared ? "shared memory" : "messages");
     if (status && world->size > 1)
         status = tt__joining_failed(member->store, member->prefix, world->rank, world->size);
     if (!joined) {
