@@ -1,4 +1,4 @@
-# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command, man pages.
+# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command, man pages, completions.
 # Everything finds its neighbours from its own place, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
@@ -10,6 +10,17 @@ install(TARGETS tutti-comm-static tutti-static EXPORT TuttiStaticTargets
 install(TARGETS tutti_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.1)
 install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+# The command prints what shells need; where each looks for it.
+set(completions ${CMAKE_BINARY_DIR}/completions)
+file(MAKE_DIRECTORY ${completions})
+foreach(shell bash zsh fish)
+  add_custom_command(TARGET tutti_command POST_BUILD VERBATIM
+                     COMMAND sh -c "\"$0\" completion ${shell} >\"$1\"" $<TARGET_FILE:tutti_command> ${completions}/${shell})
+endforeach()
+install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tutti)
+install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _tutti)
+install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME tutti.fish)
 
 # The static targets are a set of their own: they alone need the development files of what Tutti links.
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})

@@ -21,27 +21,35 @@ typedef struct flags {
     bool once, json;
 } flags;
 
-static int help(void) {
-    printf(
-        "usage: tutti top [FLAGS] [JOB]\n"
-        "\n"
+static const tt__flag top_flags[] = {
+    {.name = "pid",
+     .id = 'p',
+     .value = "PID",
+     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
+    {.name = "interval", .id = 'i', .value = "SECONDS", .what = "from one look to the next (default 1)"},
+    {.name = "once", .id = 'o', .what = "look once"},
+    {.name = "json", .id = 'j', .what = "one line of JSON for each look"},
+    {0}};
+
+static int top_main(int argc, char **argv);
+
+const tt__command tt__cmd_top = {
+    .name = "top",
+    .what = "show what the ranks of a running job do",
+    .usage = "[FLAGS] [JOB]",
+    .text =
         "Show what each rank of a job calls, who waits for whom and since when, how much is moved, and who comes late. "
-        "Ranks that\n"
-        "hang, are stopped or are dead are shown, too: all is read from memory that they share, without asking them.\n"
+        "Ranks that hang, are stopped or are dead are shown, too: all is read from memory that they share, without "
+        "asking them.\n"
         "\n"
-        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.\n"
-        "\n"
-        "  --pid PID           a process that \"tutti run\" did not start, and all ranks that it shares memory with\n"
-        "  --interval SECONDS  from one look to the next (default 1)\n"
-        "  --once              look once\n"
-        "  --json              one line of JSON for each look\n"
-        "\n"
+        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.",
+    .flags = top_flags,
+    .notes =
         "On a terminal the screen is refreshed until you press q. calls/s and B/s are those of the last second, as far "
-        "as the\n"
-        "last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent in "
-        "calls.\n");
-    return TT__EXIT_OK;
-}
+        "as the last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent "
+        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_progress()).",
+    .run = top_main,
+};
 
 static tt_status take_flag(flags *f, int letter) {
     double seconds;
@@ -186,19 +194,15 @@ static tt_status watch(const flags *f, const tt__view_source *source) {
     return TT_OK;
 }
 
-int tt__cmd_top(int argc, char **argv) {
-    static const struct option options[] = {
-        {"pid", required_argument, NULL, 'p'}, {"interval", required_argument, NULL, 'i'},
-        {"once", no_argument, NULL, 'o'},      {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
+static int top_main(int argc, char **argv) {
     flags f = {.interval_ms = 1000};
     tt__view_source source;
     int letter;
     tt__cli_normalise_flags(argc, argv);
-    f.job = tt__cli_take_word(&argc, argv, options);
-    while ((letter = tt__cli_next_flag("top", argc, argv, options, NULL)) != -1) {
+    f.job = tt__cli_take_word(&tt__cmd_top, &argc, argv);
+    while ((letter = tt__cli_next_flag(&tt__cmd_top, argc, argv, NULL)) != -1) {
         if (letter == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (letter == '?')
             return TT__EXIT_USAGE;
         if (take_flag(&f, letter))
@@ -210,6 +214,6 @@ int tt__cmd_top(int argc, char **argv) {
     if (!status)
         status = watch(&f, &source);
     if (status)
-        fprintf(stderr, "tutti top: %s\n", tt_last_error());
+        tt__cli_error("top", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

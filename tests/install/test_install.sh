@@ -107,4 +107,7 @@ done
 for page in "$TT_SOURCE"/docs/man/*.1; do
     [ ! -e "$page" ] || [ -s "$prefix/share/man/man1/$(basename "$page")" ] || fail "$page is not installed"
 done
-echo "ok: the command, its version, its pages"
+for file in bash-completion/completions/tutti zsh/site-functions/_tutti fish/vendor_completions.d/tutti.fish; do
+    grep -q "nproc-per-node" "$prefix/share/$file" || fail "share/$file is not installed"
+done
+echo "ok: the command, its version, its pages, its completions"
