@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "elastic/terminal.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -47,7 +48,7 @@ const tt__command tt__cmd_top = {
     .notes =
         "On a terminal the screen is refreshed until you press q. calls/s and B/s are those of the last second, as far "
         "as the last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent "
-        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_progress()).",
+        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_publish_progress()).",
     .run = top_main,
 };
 
@@ -94,27 +95,27 @@ static void screen_begin(void) {
     struct termios raw = cooked;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    printf("\033[?1049h\033[?25l");
+    printf("\033[?1049h\033[?25l\033[?7l");
 }
 
 static void screen_end(void) {
-    printf("\033[?25h\033[?1049l");
+    printf("\033[?7h\033[?25h\033[?1049l");
     fflush(stdout);
     tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-/* Lines of `text`, cut to the window: the last line says how many did not fit. */
+/* Lines of `text`, which is as wide as the window: the last line says how many did not fit. */
 static void screen_show(const char *text) {
-    struct winsize window = {.ws_row = 24, .ws_col = 80};
+    struct winsize window = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
-    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2, columns = window.ws_col ? window.ws_col : 80;
+    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2;
     for (const char *c = text; *c; c++)
         lines += *c == '\n';
     int shown = lines < rows ? lines : rows - 2;
     printf("\033[H");
     for (int i = 0; i < shown; i++) {
         int n = (int)strcspn(text, "\n");
-        printf("%.*s\033[K\n", n < columns ? n : columns, text);
+        printf("%.*s\033[K\n", n, text);
         text += n + 1;
     }
     if (shown < lines)
@@ -146,12 +147,13 @@ static bool screen_wait(int64_t ms) {
 static tt_status look(const flags *f, const tt__view_source *source, char **text) {
     tt__view view;
     size_t size;
+    const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), tt__terminal_colours(STDOUT_FILENO)};
     *text = NULL;
     TT__TRY(tt__view_take(&view, source));
     FILE *out = open_memstream(text, &size);
     tt_status status = !out      ? tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", view.n)
                        : f->json ? tt__top_json(&view, out)
-                                 : tt__top_text(&view, out);
+                                 : tt__top_text(&view, &page, out);
     if (out)
         fclose(out);
     tt__view_free(&view);

@@ -5,7 +5,7 @@
  *   late     comes to each of CALLS more calls some milliseconds late; then as "away"
  *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
  *   finish   nothing: all end well
- * A rank whose call fails stays for the grace period. */
+ * A rank whose call fails stays for the grace period. The all-reduces are published as steps of a training. */
 #include <tutti/comm.h>
 
 #include <signal.h>
@@ -22,6 +22,8 @@ static tt_status call(tt_group *group, int times, int late_us) {
         if (late_us)
             nanosleep(&(struct timespec){.tv_nsec = 1000L * late_us}, NULL);
         status = tt_all_reduce(group, x, 100, TT_F32, TT_MAX);
+        if (times > 1)
+            tt_publish_progress(i + 1, 0.25, .steps = times, .epoch = 2, .epochs = 5, .samples = 10);
     }
     return status;
 }

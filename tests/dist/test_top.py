@@ -6,11 +6,14 @@ import pathlib
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
+from fcntl import ioctl
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, free_port  # noqa: E402
@@ -224,6 +227,42 @@ class Top(unittest.TestCase):
             os.close(fd)
             self.assertIn(b"\033[?1049h", seen)
             self.assertTrue(seen.rstrip().endswith(b"\033[?25h\033[?1049l"), seen[-40:])
+
+
+    def test_progress(self):
+        with Job("away", 0) as job:
+            look = job.top(waits(1, 2))
+            for rank in look["ranks"]:
+                told = rank["progress"]
+                self.assertEqual([told[key] for key in ("epoch", "epochs", "step", "steps", "loss", "samples")],
+                                 [2, 5, CALLS, CALLS, 0.25, 10 * CALLS])
+                self.assertGreater(told["samples_per_sec"], 0)
+                self.assertGreaterEqual(told["seconds"], 0)
+            text = job.says(rf"training: epoch 2/5, step {CALLS}/{CALLS}, loss 0\.25, [0-9.]+[kM]? samples/s")
+            self.assertRegex(text, rf"(?m)^ +0 +\d+ +runs .* 2/5 +{CALLS}/{CALLS} +0\.25 +[0-9.]+[kM]? +after all_reduce")
+
+    def test_lines_fit_the_terminal(self):
+        with Job("away", 0) as job:
+            job.top(waits(1, 2))
+            for columns in (50, 80, 120, 200):
+                pid, fd = pty.fork()
+                if pid == 0:
+                    ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+                    os.execve(TUTTI, [TUTTI, "top", "--once", str(job.process.pid)], os.environ | {"NO_COLOR": "1"})
+                seen = b""
+                try:
+                    while chunk := os.read(fd, 65536):
+                        seen += chunk
+                except OSError:
+                    pass
+                os.close(fd)
+                os.waitpid(pid, 0)
+                text = seen.decode().replace("\r\n", "\n")
+                self.assertLessEqual(max(map(len, text.split("\n"))), columns, text)
+                words = " ".join(text.split())
+                self.assertIn("ranks 1-2 wait for rank 0", words)
+                self.assertRegex(words, r"all_reduce\(f32 x 100, max\) at hang\.c:\d+, call \d+ of group 0-2")
+                self.assertIn("2/5", words)
 
 
 class Nodes(unittest.TestCase):

@@ -185,6 +185,7 @@ static tt_status join(tt__world *world, tt_group *group, const tt__member *membe
     if (world->size > 1)
         TT__TRY(tt__join(world, member, deadline_ms));
     TT__TRY(agree_on_algorithms(world, member));
+    tt__progress_attach(&tt__world_control(world)->recorder);
     world->watched =
         tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
     return begin_first_group(group);
