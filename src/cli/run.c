@@ -1,6 +1,7 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/cli.h"
 #include "cli/run_flags.h"
+#include "cli/run_look.h"
 #include "cli/trace_write.h"
 
 #include "base/cores.h"
@@ -26,7 +27,7 @@ enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT
 /* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
 enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
 
-static const double default_settle_s = 1, default_grace_s = 30;
+static const double default_settle_s = 1, default_grace_s = 30, default_notice_s = 5;
 
 static int run_main(int argc, char **argv);
 
@@ -252,6 +253,14 @@ static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
     return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
 }
 
+/* TT_WAIT_NOTICE tells the ranks' log, too. */
+static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
+    const char *text = flags->wait_notice ? flags->wait_notice : getenv("TT_WAIT_NOTICE");
+    if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
+        return tt__fail(TT_ERR_MEMORY, "no memory for TT_WAIT_NOTICE");
+    return read_period("--wait-notice", text && *text ? text : NULL, default_notice_s, ms);
+}
+
 static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
     static const char *const names[] = {
         [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
@@ -332,7 +341,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
 }
 
 /* Run what is checked. */
-static int run(tt__job *job, const tt__run_flags *flags, char **args, int count) {
+static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
@@ -348,7 +357,10 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
         job->trace = flags->trace;
         job->at_end = write_trace;
     }
-    status = tt__job_run(job, &exit_code);
+    status = tt__run_look_begin(job, notice_ms);
+    if (!status)
+        status = tt__job_run(job, &exit_code);
+    tt__run_look_end(job);
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");
     if (status)
@@ -371,13 +383,14 @@ static int run_main(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {0};
     struct meeting_place place;
+    int64_t notice_ms;
     fill_standard_streams();
     int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
     if (status)
         return status;
     if (flags.help)
         return tt__cli_help(&tt__cmd_run, stdout);
-    if (make_job(&job, &place, &flags))
+    if (make_job(&job, &place, &flags) || read_notice(&notice_ms, &flags))
         return tt__cli_usage_error("run", "%s", tt_last_error());
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
@@ -385,5 +398,5 @@ static int run_main(int argc, char **argv) {
         return fail(TT__EXIT_FAILED);
     tell_overridden(&job, &flags);
     tt__log_to_stderr("tutti run", TT_LOG_WARNING);
-    return run(&job, &flags, argv + program, argc - program);
+    return run(&job, &flags, notice_ms, argv + program, argc - program);
 }

@@ -74,6 +74,10 @@ const tt__flag tt__run_flags_table[] = {
          "debug, info or warning: lines from this level on are written to stderr, by the ranks (TT_LOG) and by this "
          "command (default: this command's warnings)",
      .offer = "debug info warning"},
+    {.name = "wait-notice",
+     .id = FIELD(wait_notice),
+     .value = "SECONDS",
+     .what = "say on stderr for whom a rank has waited so long in a call, and where; 0: never (default 5)"},
     {.name = "trace",
      .id = FIELD(trace),
      .value = "FILE",

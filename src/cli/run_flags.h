@@ -9,7 +9,8 @@ typedef struct tt__run_flags {
     const char *nproc_per_node, *nnodes, *node_rank;
     const char *standalone, *master_addr, *master_port;
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
-    const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *secret_file, *store_auth;
+    const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
+        *store_auth;
     const char *module, *no_python, *help;
     const char *ignored; /* what makes no difference here: --monitor-interval, --start-method */
 } tt__run_flags;

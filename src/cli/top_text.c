@@ -1,6 +1,7 @@
 #include "cli/top.h"
 
 #include "base/error.h"
+#include "cli/training.h"
 #include "elastic/report.h"
 #include "elastic/terminal.h"
 
@@ -55,19 +56,6 @@ tt__top_rates tt__top_rates_of(const tt__view_rank *rank) {
     return rates;
 }
 
-/* "950", "12.3k", "4.5M" */
-static const char *short_number(double x, char *text, size_t size) {
-    static const char suffixes[] = " kMGT";
-    int i = 0;
-    for (; x >= 999.5 && i < 4; i++)
-        x /= 1000;
-    if (i == 0)
-        snprintf(text, size, "%.0f", x);
-    else
-        snprintf(text, size, "%.*f%c", x < 99.5 ? 1 : 0, x, suffixes[i]);
-    return text;
-}
-
 static const tt__view_rank *find_rank(const tt__view *view, int rank) {
     for (int i = 0; i < view->n; i++)
         if (view->ranks[i].rank.rank == rank)
@@ -120,15 +108,6 @@ static void print_wrapped(const columns *c, const char *text, int used, int inde
     fprintf(c->out, "%s\n", wrapped);
 }
 
-/* "3/10", "3", "-" */
-static const char *part_of(int64_t number, int64_t all, char *text, size_t size) {
-    if (all)
-        snprintf(text, size, "%lld/%lld", (long long)number, (long long)all);
-    else
-        snprintf(text, size, "%lld", (long long)number);
-    return text;
-}
-
 static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
     const tt__progress *p = &rank->progress;
     char epoch[48], step[48], loss[24] = "-", rate[16] = "-";
@@ -137,23 +116,10 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
     if (isfinite(p->loss))
         snprintf(loss, sizeof loss, "%.4g", p->loss);
     if (rank->samples_per_s > 0)
-        short_number(rank->samples_per_s, rate, sizeof rate);
+        tt__short_number(rank->samples_per_s, rate, sizeof rate);
     return snprintf(text, size, "%7s %13s %9s %9s  ",
-                    p->epoch ? part_of(p->epoch, p->epochs, epoch, sizeof epoch) : "-",
-                    part_of(p->step, p->steps, step, sizeof step), loss, rate);
-}
-
-/* "epoch 2/5, step 3/10, loss 0.25, 12.3k samples/s", as far as it is known. */
-static void progress_text(const tt__progress *p, double loss, double rate, char *text, size_t size) {
-    char number[48];
-    int n = 0;
-    if (p->epoch)
-        n += snprintf(text, size, "epoch %s, ", part_of(p->epoch, p->epochs, number, sizeof number));
-    n += snprintf(text + n, size - (size_t)n, "step %s", part_of(p->step, p->steps, number, sizeof number));
-    if (isfinite(loss))
-        n += snprintf(text + n, size - (size_t)n, ", loss %.4g", loss);
-    if (rate > 0)
-        snprintf(text + n, size - (size_t)n, ", %s samples/s", short_number(rate, number, sizeof number));
+                    p->epoch ? tt__training_part(p->epoch, p->epochs, epoch, sizeof epoch) : "-",
+                    tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
 /* Where numbers of the training have no columns of their own they stand before what the rank does. */
@@ -186,17 +152,19 @@ static void print_rank(const columns *c, const tt__view_rank *rank) {
     fprintf(c->out, "%s%-8s%s ", state_colour(c, rank), tt__view_state_text(rank, state, sizeof state),
             colour(c, "\033[0m"));
     used += 1 + (strlen(state) > 8 ? (int)strlen(state) : 8);
-    int n = lives && rank->recorder
-                ? snprintf(text, sizeof text, "%7s %7s %3.0f%%  ", short_number(rates.calls_per_s, calls, sizeof calls),
-                           short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
-                : snprintf(text, sizeof text, "%7s %7s %4s  ", "-", "-", "-");
+    int n =
+        lives && rank->recorder
+            ? snprintf(text, sizeof text, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
+                       tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
+            : snprintf(text, sizeof text, "%7s %7s %4s  ", "-", "-", "-");
     if (c->progress && !c->progress_below)
         n += put_progress(rank, text + n, sizeof text - (size_t)n);
     used += n;
     n = 0;
     if (c->progress_below && rank->progresses) {
-        progress_text(&rank->progress, rank->progress.loss, rank->samples_per_s, doing, sizeof doing / 2);
-        n = (int)strlen(doing);
+        tt__training one = {0};
+        tt__training_add(&one, &rank->progress, rank->samples_per_s);
+        n = (int)strlen(tt__training_text(&one, doing, sizeof doing / 2));
         n += snprintf(doing + n, sizeof doing - (size_t)n, "; ");
     }
     doing_text(rank, doing + n, sizeof doing - (size_t)n);
@@ -211,27 +179,14 @@ static void print_rank(const columns *c, const tt__view_rank *rank) {
 
 /* ---- the training of all */
 
-/* The slowest rank's step, the mean loss, all ranks' samples. */
 static void print_training(const columns *c, const tt__view *view) {
-    const tt__progress *slowest = NULL;
-    double loss = 0, rate = 0;
-    int losses = 0;
-    char line[LINE_SIZE];
-    for (int i = 0; i < view->n; i++) {
-        const tt__view_rank *rank = &view->ranks[i];
-        const tt__progress *p = &rank->progress;
-        if (!rank->progresses)
-            continue;
-        if (!slowest || p->epoch < slowest->epoch || (p->epoch == slowest->epoch && p->step < slowest->step))
-            slowest = p;
-        rate += rank->samples_per_s;
-        loss += isfinite(p->loss) ? p->loss : 0;
-        losses += isfinite(p->loss) != 0;
-    }
-    if (!slowest)
-        return;
-    int n = snprintf(line, sizeof line, "training: ");
-    progress_text(slowest, losses ? loss / losses : NAN, rate, line + n, sizeof line - (size_t)n);
+    tt__training all = {0};
+    char line[LINE_SIZE] = "training: ";
+    size_t n = strlen(line);
+    for (int i = 0; i < view->n; i++)
+        if (view->ranks[i].progresses)
+            tt__training_add(&all, &view->ranks[i].progress, view->ranks[i].samples_per_s);
+    tt__training_text(&all, line + n, sizeof line - n);
     print_wrapped(c, line, 0, 2);
 }
 
@@ -328,7 +283,8 @@ tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out
     for (int i = 0; i < view->n; i++)
         c.progress = c.progress || view->ranks[i].progresses;
     print_title(&c, view);
-    print_training(&c, view);
+    if (c.progress)
+        print_training(&c, view);
     fputc('\n', out);
     print_heading(&c);
     for (int i = 0; i < view->n; i++)

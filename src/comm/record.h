@@ -189,6 +189,9 @@ void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__li
 /* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
+/* Log, at info, whom the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0: never): once for each wait. */
+void tt__recorder_log_wait(const tt__recorder *recorder);
+
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 

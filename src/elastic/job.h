@@ -20,6 +20,16 @@
 #include <signal.h>
 #include <sys/types.h>
 
+/* What look() sees of a running job, and how it says what people should know. */
+typedef struct tt__job_look {
+    void *user;
+    const void *(*recorder)(void *user, int i, size_t *size); /* as tt__watch_recorder() */
+    /* Where a rank of the job is: "host h1, pid 7", as far as it is known here. Returns `text`. */
+    const char *(*place)(void *user, int rank, char *text, size_t size);
+    void (*say)(void *user, const char *line);  /* a line on stderr, after "tutti run: " */
+    void (*show)(void *user, const char *line); /* as tt__streams_show() */
+} tt__job_look;
+
 typedef struct tt__job {
     const char *file;        /* what is executed: a path with a slash in it */
     char **argv;             /* its arguments, NULL-terminated; argv[0] included */
@@ -41,6 +51,11 @@ typedef struct tt__job {
     /* Called when all workers have ended, with what they did last (which it may take); NULL: nobody wants to know. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
+
+    /* Called every look_ms while the workers run; 0: never. */
+    void (*look)(const struct tt__job *job, const tt__job_look *look);
+    int64_t look_ms;
+    void *look_user; /* of whoever set look() */
 
     /* Filled in by tt__job_run(). */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */

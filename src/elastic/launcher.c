@@ -203,7 +203,8 @@ static void next_phase(launcher *l) {
 }
 
 static void wait_for_events(launcher *l) {
-    int timeout = l->deadline_ms == INT64_MAX ? -1 : tt__left_ms(l->deadline_ms);
+    int64_t deadline = l->phase == TT__RUNNING && l->look_ms < l->deadline_ms ? l->look_ms : l->deadline_ms;
+    int timeout = deadline == INT64_MAX ? -1 : tt__left_ms(deadline);
     l->fds[0] = (struct pollfd){.fd = l->done ? -1 : l->keeper.socket, .events = POLLIN};
     l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
@@ -224,9 +225,13 @@ static void serve(launcher *l) {
 static void run_loop(launcher *l) {
     while (!l->done) {
         serve(l);
-        if (!l->done)
-            next_phase(l);
+        if (l->done)
+            break;
+        next_phase(l);
+        if (l->phase == TT__RUNNING)
+            tt__launcher_look(l);
     }
+    tt__streams_show(&l->streams, "");
 }
 
 /* Nothing of the job is left here. A signal now means that the user won't wait for the other nodes. */
@@ -328,6 +333,8 @@ static tt_status start(launcher *l) {
 void tt__launcher_begin(launcher *l) {
     l->started = tt__moment_now();
     l->phase = TT__RUNNING;
+    if (l->job->look && l->job->look_ms)
+        l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);
     tt__keeper_tell_world(&l->keeper, l->job->first_rank, l->job->world);
     tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
@@ -360,7 +367,7 @@ static void finish(launcher *l) {
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
     tt__ticks_init();
-    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .keeper = {.socket = -1}};
+    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
     tt_status status = start(&l);
     if (!status) {
         run_loop(&l);

@@ -27,6 +27,7 @@ typedef struct tt__launcher_state {
     int ended; /* workers */
     tt__phase phase;
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
+    int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
     int got_signal;      /* the first that came, 0 = none */
     int signals_taken;   /* how many */
@@ -75,6 +76,9 @@ void tt__launcher_report_lost(tt__launcher_state *l);
 
 /* What readers are told. */
 tt_status tt__launcher_watch(tt__launcher_state *l);
+
+/* Call job->look() if that is due. */
+void tt__launcher_look(tt__launcher_state *l);
 
 void tt__launcher_leave(tt__launcher_state *l);
 

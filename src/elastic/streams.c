@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "elastic/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,9 +52,7 @@ void tt__streams_close(tt__streams *streams) {
 }
 
 /* What can't be queued for lack of memory is lost: better than ending the job for it. */
-static void queue(tt__streams *streams, const char *bytes, size_t n) {
-    if (streams->broken || !n)
-        return;
+static void append(tt__streams *streams, const char *bytes, size_t n) {
     if (streams->out_used + n > streams->out_size) {
         size_t size = 2 * (streams->out_used + n);
         char *out = realloc(streams->out, size);
@@ -64,6 +63,17 @@ static void queue(tt__streams *streams, const char *bytes, size_t n) {
     }
     memcpy(streams->out + streams->out_used, bytes, n);
     streams->out_used += n;
+}
+
+static const char erase_line[] = "\r\033[K";
+
+static void queue(tt__streams *streams, const char *bytes, size_t n) {
+    if (streams->broken || !n)
+        return;
+    if (streams->status)
+        append(streams, erase_line, strlen(erase_line));
+    streams->status = false;
+    append(streams, bytes, n);
     streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
 }
 
@@ -187,6 +197,18 @@ void tt__streams_say(tt__streams *streams, const char *format, ...) {
     if (streams->mid_line)
         queue(streams, "\n", 1);
     queue(streams, line, length);
+}
+
+void tt__streams_show(tt__streams *streams, const char *text) {
+    char line[256];
+    int columns = tt__terminal_columns(streams->out_fd), n = (int)strlen(text);
+    if (streams->broken || streams->mid_line || (!n && !streams->status))
+        return;
+    if (n > columns - 1)
+        n = columns > 1 ? columns - 1 : 0;
+    snprintf(line, sizeof line, "%s%.*s", erase_line, n, text);
+    append(streams, line, strlen(line));
+    streams->status = n > 0;
 }
 
 void tt__streams_flush(tt__streams *streams) {

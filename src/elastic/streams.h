@@ -29,6 +29,7 @@ typedef struct tt__streams {
     size_t out_used, out_size;
     bool broken;   /* nobody reads any more: discard */
     bool mid_line; /* what was queued last does not end a line */
+    bool status;   /* the last line on the terminal is one of tt__streams_show() */
 } tt__streams;
 
 /* Pipes for `n` workers; write_ends[rank], the caller's to close, are theirs. On failure nothing is open. */
@@ -46,6 +47,10 @@ void tt__streams_drain(tt__streams *streams, int rank);
 
 /* Queue a line of the launcher's own. */
 void tt__streams_say(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Show `text` in the last line of the terminal until something else is written, in place of what was shown there; "": remove it. Nothing happens
+ * while a line is unfinished. */
+void tt__streams_show(tt__streams *streams, const char *text);
 
 /* Write out everything, waiting for the reader. */
 void tt__streams_flush(tt__streams *streams);

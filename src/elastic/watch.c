@@ -16,7 +16,8 @@ enum { MAX_CALLERS = 1024, MAX_RECORDER = 1 << 20 };
 typedef struct seat {
     int memory; /* -1: nothing */
     tt__job_recorder at;
-    int caller; /* the index of its connection; -1: that has ended, and `memory` is a copy */
+    int caller;         /* the index of its connection; -1: that has ended, and `memory` is a copy */
+    tt__seen_rank seen; /* `memory`, mapped by the first tt__watch_recorder() */
 } seat;
 
 /* A connection. */
@@ -84,8 +85,10 @@ void tt__watch_free(tt__watch *watch) {
         return;
     for (int i = 0; i < MAX_CALLERS; i++)
         close_fd(&watch->callers[i].fd);
-    for (int i = 0; i < watch->n; i++)
+    for (int i = 0; i < watch->n; i++) {
+        tt__seen_unmap(&watch->seats[i].seen);
         close_fd(&watch->seats[i].memory);
+    }
     close_fd(&watch->listener);
     close_fd(&watch->epoll);
     free(watch->seats);
@@ -121,6 +124,7 @@ static int copy_recorder(const seat *s) {
 }
 
 static void let_go(seat *s) {
+    tt__seen_unmap(&s->seen);
     int copy = copy_recorder(s);
     close_fd(&s->memory);
     s->memory = copy;
@@ -138,10 +142,23 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
     seat *s = &watch->seats[i];
     if (s->caller >= 0)
         watch->callers[s->caller].seat = -1;
+    tt__seen_unmap(&s->seen);
     close_fd(&s->memory);
     *s = (seat){.memory = memory, .at = *at, .caller = which};
     watch->callers[which].seat = i;
     return true;
+}
+
+const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
+    seat *s = &watch->seats[i];
+    if (s->caller < 0)
+        return NULL;
+    if (!s->seen.mapping) {
+        s->seen = (tt__seen_rank){.memory = s->memory, .rank.at = s->at};
+        tt__seen_map(&s->seen);
+    }
+    *size = s->at.size;
+    return s->seen.recorder;
 }
 
 /* ---- readers */

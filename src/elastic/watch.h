@@ -37,6 +37,9 @@ void tt__watch_serve(tt__watch *watch);
 /* Answer the readers that wait. */
 void tt__watch_answer(tt__watch *watch);
 
+/* The recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended. Valid until the watch is served. */
+const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size);
+
 /* What a reader would get. */
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);
 

@@ -265,6 +265,75 @@ class Top(unittest.TestCase):
                 self.assertIn("2/5", words)
 
 
+class Notices(unittest.TestCase):
+    """What tutti run says by itself."""
+
+    def test_a_long_wait_is_told_once(self):
+        with Job("away", 1, flags=["--wait-notice=0.2", "--log-level=info"]) as job:
+            look = job.top(waits(0, 2))
+            lines, logged = [], set()
+            for line in job.process.stderr:
+                if line.startswith("tutti run: waiting for"):
+                    lines.append(line)
+                if said := re.search(r"rank (\d): info: waiting for rank 1: [0-9.]+ s in all_reduce\(f32 x 100, max\) at "
+                                     r"hang\.c:\d+$", line):
+                    logged.add(said[1])
+                if lines and logged == {"0", "2"}:
+                    break
+            job.top(lambda look: waits(0, 2)(look) and look["ranks"][0]["waits"]["seconds"] > 2)
+            job.process.send_signal(signal.SIGINT)
+            rest = job.process.stderr.read()
+            pid = look["ranks"][1]["pid"]
+            for line in lines:
+                self.assertRegex(line, rf"^tutti run: waiting for rank 1 \(host \S+, pid {pid}\): [0-9.]+ s in "
+                                 r"all_reduce\(f32 x 100, max\) at hang\.c:\d+, on ranks? [0-2, ]+$")
+            self.assertNotIn("waiting for rank 1:", rest.replace("run: waiting", ""))
+            self.assertLessEqual(len(lines) + rest.count("tutti run: waiting for"), 2)
+
+    def test_none_where_none_is_asked_for(self):
+        with Job("away", 1, flags=["--wait-notice=0"]) as job:
+            job.top(lambda look: waits(0, 2)(look) and look["ranks"][0]["waits"]["seconds"] > 1)
+            job.process.send_signal(signal.SIGINT)
+            self.assertNotIn("waiting for", job.process.stderr.read())
+        done = tutti("run", "--wait-notice=soon", "true", check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--wait-notice", done.stderr)
+
+    def follow(self, stdout):
+        """What stands on a terminal that is the launcher's stderr."""
+        with tempfile.TemporaryDirectory() as folder:
+            stop = os.path.join(folder, "stop")
+            argv = [TUTTI, "run", "--standalone", "--nproc-per-node=2", HANG, str(CALLS), "until", stop]
+            mine, its = pty.openpty()
+            ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+            job = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=its, stdout=its if stdout == "terminal" else
+                                   subprocess.DEVNULL, env=os.environ | {"TERM": "xterm"})
+            os.close(its)
+            deadline, seen = time.monotonic() + DEADLINE, b""
+            wanted = rb"again" if stdout == "terminal" else rb"(?s)step 1.*again"
+            while time.monotonic() < deadline and not re.search(wanted, seen):
+                seen += os.read(mine, 65536)
+            open(stop, "w", encoding="utf-8").close()
+            try:
+                while chunk := os.read(mine, 65536):
+                    seen += chunk
+            except OSError:
+                pass
+            os.close(mine)
+            self.assertEqual(job.wait(DEADLINE), 0)
+            return seen.decode()
+
+    def test_the_training_is_followed_on_a_terminal(self):
+        seen = self.follow("elsewhere")
+        lines = re.findall(r"\r\033\[K(epoch 2/5, step 1\d*/\d+[^\r\n]*)", seen)
+        self.assertTrue(lines, seen)
+        self.assertLessEqual(max(map(len, lines)), 39)
+        self.assertTrue(all(re.search(r"(\d/\d+|loss 0.25|samples/s)$", line) for line in lines), lines)  # no number is cut
+        self.assertIn("\r\033[K", seen.rsplit("epoch", 1)[1])  # it is removed in the end
+        self.assertRegex(seen, r"\r\033\[Kagain\r\n")  # what a rank writes stands on a line of its own
+        self.assertNotIn("step", self.follow("terminal"))  # there the program itself writes
+
+
 class Nodes(unittest.TestCase):
     """Two launchers on one host are two nodes: each shows the ranks of both."""
 

@@ -2,6 +2,7 @@
  * command only, so they are compiled into this test. */
 #include "elastic/report.c"
 #include "elastic/streams.c"
+#include "elastic/terminal.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
