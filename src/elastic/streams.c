@@ -46,6 +46,7 @@ static void end_stream(tt__stream *s) {
 void tt__streams_close(tt__streams *streams) {
     for (int i = 0; i < streams->n; i++)
         end_stream(&streams->of[i]);
+    tt__merge_free(&streams->merge);
     free(streams->of);
     free(streams->out);
     *streams = (tt__streams){0};
@@ -77,8 +78,45 @@ static void queue(tt__streams *streams, const char *bytes, size_t n) {
     streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
 }
 
+/* Bytes up to and with the last line end. A progress bar ends its lines with \r. */
+static size_t whole_lines(const char *bytes, size_t n) {
+    while (n && bytes[n - 1] != '\n' && bytes[n - 1] != '\r')
+        n--;
+    return n;
+}
+
+static void queue_merged(tt__streams *streams) {
+    size_t n;
+    for (char *line; (line = tt__merge_take(&streams->merge, &n)); free(line))
+        queue(streams, line, n);
+}
+
+/* Whole lines of writer `s`. */
+static void queue_lines(tt__streams *streams, const tt__stream *s, const char *bytes, size_t n) {
+    int from = (int)(s - streams->of);
+    for (size_t part; n; bytes += part, n -= part) {
+        const char *end = memchr(bytes, '\n', n);
+        bool held = tt__merge_holds_any(&streams->merge);
+        part = end ? (size_t)(end + 1 - bytes) : n;
+        if (!s->mid_line && tt__merge_hold(&streams->merge, from, bytes, part)) {
+            if (!held)
+                streams->merge_ms = tt__now_ms();
+            continue;
+        }
+        if (tt__merge_holds(&streams->merge, from))
+            queue_merged(streams);
+        queue(streams, bytes, part);
+    }
+    if (tt__merge_complete(&streams->merge, streams->n))
+        queue_merged(streams);
+}
+
 static void queue_pending(tt__streams *streams, tt__stream *s) {
+    if (s->pending && tt__merge_holds(&streams->merge, (int)(s - streams->of)))
+        queue_merged(streams);
     queue(streams, s->line, s->pending);
+    if (s->pending)
+        s->mid_line = whole_lines(s->line, s->pending) != s->pending;
     s->pending = 0;
 }
 
@@ -87,20 +125,29 @@ static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
         s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
 }
 
-/* Bytes up to and with the last line end. A progress bar ends its lines with \r. */
-static size_t whole_lines(const char *bytes, size_t n) {
-    while (n && bytes[n - 1] != '\n' && bytes[n - 1] != '\r')
-        n--;
-    return n;
+/* A line whose beginning came before is put together again, if it fits. */
+static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+    const char *end = memchr(bytes, '\n', n);
+    size_t first = end ? (size_t)(end + 1 - bytes) : n;
+    if (s->pending && s->pending + first <= sizeof s->line) {
+        memcpy(s->line + s->pending, bytes, first);
+        queue_lines(streams, s, s->line, s->pending + first);
+        s->pending = 0;
+        s->mid_line = false;
+        bytes += first;
+        n -= first;
+    }
+    queue_pending(streams, s);
+    if (n)
+        queue_lines(streams, s, bytes, n);
+    s->mid_line = false;
 }
 
 static void feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
     keep_tail(s, bytes, n);
     size_t whole = whole_lines(bytes, n);
-    if (whole) {
-        queue_pending(streams, s);
-        queue(streams, bytes, whole);
-    }
+    if (whole)
+        feed_lines(streams, s, bytes, whole);
     for (size_t rest = n - whole; rest;) {
         size_t part = sizeof s->line - s->pending < rest ? sizeof s->line - s->pending : rest;
         if (!s->pending)
@@ -154,6 +201,10 @@ static bool writable(const tt__streams *streams, int timeout_ms) {
 
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms) {
     int n = 0;
+    if (tt__merge_holds_any(&streams->merge)) {
+        int left = tt__left_ms(streams->merge_ms + FLUSH_MS);
+        *timeout_ms = *timeout_ms < 0 || left < *timeout_ms ? left : *timeout_ms;
+    }
     if (streams->out_used)
         fds[n++] = (struct pollfd){.fd = streams->out_fd, .events = POLLOUT};
     for (int rank = 0; rank < streams->n; rank++) {
@@ -175,6 +226,8 @@ void tt__streams_serve(tt__streams *streams) {
         if (s->pending && !tt__left_ms(s->pending_ms + FLUSH_MS))
             queue_pending(streams, s);
     }
+    if (tt__merge_holds_any(&streams->merge) && !tt__left_ms(streams->merge_ms + FLUSH_MS))
+        queue_merged(streams);
     while (streams->out_used && writable(streams, 0) && write_some(streams))
         ;
 }
@@ -192,6 +245,7 @@ void tt__streams_say(tt__streams *streams, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(line, sizeof line - 1, format, args);
     va_end(args);
+    queue_merged(streams);
     size_t length = n < 0 ? 0 : (size_t)n < sizeof line - 2 ? (size_t)n : sizeof line - 2;
     line[length++] = '\n';
     if (streams->mid_line)
@@ -212,6 +266,7 @@ void tt__streams_show(tt__streams *streams, const char *text) {
 }
 
 void tt__streams_flush(tt__streams *streams) {
+    queue_merged(streams);
     while (streams->out_used)
         if (!write_some(streams))
             writable(streams, 1000);

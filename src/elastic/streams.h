@@ -1,10 +1,13 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
  * Every worker writes into a pipe of its own. Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a
- * line; what stands without a line end for FLUSH_MS (a prompt, a progress bar) goes out as it is. Nothing here waits for the reader of
+ * line; what stands without a line end for FLUSH_MS (a prompt, a progress bar) goes out as it is. What tt_report() writes is held for as long at most,
+ * and is one line where several ranks say the same (merge.h). Nothing here waits for the reader of
  * our stderr: while that is stuck the pipes fill and the workers wait, but the launcher goes on. */
 #ifndef TT_ELASTIC_STREAMS_H
 #define TT_ELASTIC_STREAMS_H
+
+#include "elastic/merge.h"
 
 #include <tutti/base.h>
 
@@ -16,6 +19,7 @@ typedef struct tt__stream {
     int fd;             /* our end of the pipe; -1 = ended */
     int64_t pending_ms; /* since when `pending` waits for its line end */
     size_t pending;
+    bool mid_line; /* what was passed on last does not end a line */
     char line[4096];
     size_t written;            /* bytes ever; the last of them are in `tail`, a ring */
     char tail[TT__TAIL_BYTES]; /* allocated with the stream: untouched pages cost nothing */
@@ -23,7 +27,9 @@ typedef struct tt__stream {
 
 typedef struct tt__streams {
     int n;
-    tt__stream *of; /* by rank */
+    tt__stream *of;   /* by rank */
+    tt__merge merge;  /* lines that others may say as well, */
+    int64_t merge_ms; /* held since */
     int out_fd;
     char *out; /* not yet written */
     size_t out_used, out_size;
