@@ -27,8 +27,9 @@ void tt__cli_normalise_flags(int argc, char **argv) {
 static void print_wrapped(tt__colour colour, const char *command, const char *text) {
     char wrapped[2 * ERROR_SIZE];
     int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
-    fprintf(stderr, "%stutti%s%s:%s ", tt__terminal_colour(STDERR_FILENO, colour), *command ? " " : "", command,
-            tt__terminal_colour(STDERR_FILENO, TT__PLAIN));
+    const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
+    fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
+            *begin ? tt__terminal_colour(STDERR_FILENO, TT__PLAIN) : "");
     for (size_t n; *text; text += n) {
         char line[ERROR_SIZE];
         n = strcspn(text, "\n");

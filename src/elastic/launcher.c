@@ -19,14 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEEPER_KILL_MS = 6000 };
-
 typedef tt__launcher_state launcher;
-
-void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
-    l->phase = phase;
-    l->deadline_ms = tt__deadline_ms(timeout_ms);
-}
 
 /* Signals. */
 
@@ -46,24 +39,6 @@ static tt_status open_signals(launcher *l) {
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-static void tell_workers(launcher *l, int sig) {
-    for (int rank = 0; rank < l->job->workers; rank++)
-        if (!l->workers[rank].ended)
-            l->workers[rank].told = sig;
-}
-
-void tt__launcher_terminate(launcher *l, int sig) {
-    tell_workers(l, sig);
-    tt__keeper_tell(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
-    tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
-}
-
-static void kill_job(launcher *l) {
-    tell_workers(l, SIGKILL);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_KILL, 0);
-    tt__launcher_enter(l, TT__KILLING, KEEPER_KILL_MS);
-}
-
 /* Ctrl-C at a terminal has reached the workers already, in the same process group: the kernel sent it. */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
@@ -77,7 +52,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     }
     if (l->got_signal) {
         tt__streams_say(&l->streams, "tutti run: got %s again: killing what is left", name);
-        kill_job(l);
+        tt__launcher_kill(l);
         return;
     }
     l->got_signal = sig;
@@ -92,7 +67,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     if (l->phase >= TT__TERMINATING)
         return;
     if (info->ssi_code == SI_KERNEL) {
-        tell_workers(l, sig);
+        tt__launcher_note_signal(l, sig);
         tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
     } else {
         tt__launcher_terminate(l, sig);
@@ -131,7 +106,7 @@ static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     if (!pid) /* no process: nobody will say that it ended */
         worker_ended(l, rank, 127 << 8);
     if (l->phase < TT__KILLING)
-        kill_job(l);
+        tt__launcher_kill(l);
 }
 
 static void take_message(launcher *l, const tt__keeper_message *m) {
@@ -168,7 +143,7 @@ static void lose_keeper(launcher *l) {
     l->done = l->keeper_lost = true;
     tt__streams_say(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
                     (int)l->keeper.pid);
-    tt__children_kill(l->spared, l->spared_count, NULL, NULL, KEEPER_KILL_MS);
+    tt__children_kill(l->spared, l->spared_count, NULL, NULL, TT__KEEPER_KILL_MS);
     l->keeper.pid = 0;
 }
 
@@ -195,7 +170,7 @@ static void next_phase(launcher *l) {
                             "they get SIGTERM");
         tt__launcher_terminate(l, SIGTERM);
     } else if (l->phase == TT__TERMINATING) {
-        kill_job(l);
+        tt__launcher_kill(l);
     } else { /* a keeper that does not even answer to this */
         kill(l->keeper.pid, SIGKILL);
         l->deadline_ms = INT64_MAX;
@@ -328,16 +303,6 @@ static tt_status start(launcher *l) {
     l->job->world = l->job->workers;
     tt__launcher_begin(l);
     return TT_OK;
-}
-
-void tt__launcher_begin(launcher *l) {
-    l->started = tt__moment_now();
-    l->phase = TT__RUNNING;
-    if (l->job->look && l->job->look_ms)
-        l->look_ms = tt__deadline_ms(l->job->look_ms);
-    tt__watch_first_rank(l->watch, l->job->first_rank);
-    tt__keeper_tell_world(&l->keeper, l->job->first_rank, l->job->world);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
 }
 
 static void finish(launcher *l) {

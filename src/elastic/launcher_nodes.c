@@ -276,8 +276,8 @@ bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tai
 
 void tt__launcher_report_lost(launcher *l) {
     for (const tt__nodes_event *event = l->lost; event; event = event->next)
-        tt__streams_say(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
-                        tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
+        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
+                          tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
 }
 
 static void free_events(tt__nodes_event *list) {

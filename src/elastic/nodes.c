@@ -13,12 +13,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void wake(int fd) {
-    uint64_t one = 1;
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 /* ---- life */
 
 static tt_status start_thread(tt__nodes *nodes) {
@@ -68,7 +62,7 @@ void tt__nodes_free(tt__nodes *nodes) {
     nodes->stop = true;
     pthread_mutex_unlock(&nodes->lock);
     if (nodes->started) {
-        wake(nodes->wake_fd);
+        tt__nodes_wake(nodes->wake_fd);
         pthread_join(nodes->thread, NULL);
     }
     for (tt__nodes_event *event; (event = tt__nodes_next(nodes));)
@@ -84,40 +78,6 @@ void tt__nodes_free(tt__nodes *nodes) {
     pthread_mutex_destroy(&nodes->lock);
     free(nodes->of);
     free(nodes);
-}
-
-/* ---- events */
-
-int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
-
-void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
-    event->next = NULL;
-    pthread_mutex_lock(&nodes->lock);
-    *nodes->events_end = event;
-    nodes->events_end = &event->next;
-    pthread_mutex_unlock(&nodes->lock);
-    wake(nodes->events_fd);
-}
-
-tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
-    uint64_t count;
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event *event = nodes->events;
-    if (event && !(nodes->events = event->next))
-        nodes->events_end = &nodes->events;
-    if (!event && nodes->events_fd >= 0 && read(nodes->events_fd, &count, sizeof count) < 0)
-        count = 0; /* nobody had written: fine */
-    pthread_mutex_unlock(&nodes->lock);
-    return event;
-}
-
-void tt__nodes_event_free(tt__nodes_event *event) {
-    if (!event)
-        return;
-    free(event->text);
-    free(event->worker.message);
-    tt__snapshot_free(&event->snapshot);
-    free(event);
 }
 
 /* ---- what is known */
@@ -142,7 +102,7 @@ static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size
     *nodes->orders_end = new;
     nodes->orders_end = &new->next;
     pthread_mutex_unlock(&nodes->lock);
-    wake(nodes->wake_fd);
+    tt__nodes_wake(nodes->wake_fd);
 }
 
 static void order_news(tt__nodes *nodes, json_t *news) {

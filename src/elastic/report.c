@@ -114,11 +114,11 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     if (localtime_r(&when_s, &local))
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
     print_place(first, place, sizeof place);
-    tt__streams_say(streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)",
-                    first->rank, w->secondary ? "failed because of another rank" : "failed first",
-                    describe(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
-                    (int)(w->when.realtime_ns / 1000000 % 1000),
-                    1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
+    tt__streams_alarm(
+        streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
+        w->secondary ? "failed because of another rank" : "failed first", describe(w, how, sizeof how), place,
+        first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
+        1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
         tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)

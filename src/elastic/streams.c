@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536 };
+enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536, SAID_SIZE = 3072 };
 
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
     *streams = (tt__streams){.out_fd = out_fd, .of = calloc((size_t)n, sizeof *streams->of)};
@@ -239,18 +239,40 @@ void tt__streams_drain(tt__streams *streams, int rank) {
     queue_pending(streams, &streams->of[rank]);
 }
 
-void tt__streams_say(tt__streams *streams, const char *format, ...) {
-    char line[3 * 1024];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line - 1, format, args);
-    va_end(args);
+/* Lines are wrapped on a terminal, but not those that quote a rank, behind spaces. What stands before the first colon is coloured. */
+static void say_line(tt__streams *streams, tt__colour colour, const char *text) {
+    char line[2 * SAID_SIZE];
+    const char *begin = tt__terminal_colour(streams->out_fd, colour);
+    size_t head = *text == ' ' || colour == TT__PLAIN || !*begin ? 0 : strcspn(text, ":");
+    size_t n = tt__wrap(line, sizeof line - 1, text, *text == ' ' ? 0 : tt__terminal_columns(streams->out_fd), 0, 2);
+    line[n++] = '\n';
     queue_merged(streams);
-    size_t length = n < 0 ? 0 : (size_t)n < sizeof line - 2 ? (size_t)n : sizeof line - 2;
-    line[length++] = '\n';
     if (streams->mid_line)
         queue(streams, "\n", 1);
-    queue(streams, line, length);
+    if (head)
+        queue(streams, begin, strlen(begin));
+    queue(streams, line, head);
+    begin = head ? tt__terminal_colour(streams->out_fd, TT__PLAIN) : "";
+    queue(streams, begin, strlen(begin));
+    queue(streams, line + head, n - head);
+}
+
+void tt__streams_say(tt__streams *streams, const char *format, ...) {
+    char text[SAID_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    say_line(streams, TT__PLAIN, text);
+}
+
+void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
+    char text[SAID_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    say_line(streams, TT__RED, text);
 }
 
 void tt__streams_show(tt__streams *streams, const char *text) {

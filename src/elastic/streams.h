@@ -51,8 +51,9 @@ void tt__streams_serve(tt__streams *streams);
 /* Take all that `rank` has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
-/* Queue a line of the launcher's own. */
+/* Queue a line of the launcher's own, wrapped on a terminal; what is bad news is coloured there. */
 void tt__streams_say(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
+void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 
 /* Show `text` in the last line of the terminal until something else is written, in place of what was shown there; "": remove it. Nothing happens
  * while a line is unfinished. */

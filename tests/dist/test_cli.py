@@ -97,6 +97,17 @@ class Help(unittest.TestCase):
         self.assertEqual(len(tutti("run", "--tee=3", "true", code=2).stderr.split("\n")), 3)
 
 
+    def test_reports_wrap_and_are_coloured_on_terminals_alone(self):
+        script = "echo a line of its own that is far longer than sixty columns, and stays so >&2; exit 3"
+        text = on_terminal("run", "--standalone", "sh", "-c", script, columns=60)
+        self.assertIn("\033[31mtutti run\033[0m: rank 0 failed first: exit code 3", text)
+        self.assertIn("    | a line of its own that is far longer than sixty columns, and stays so\n", text)
+        report = text[text.index("rank 0 failed first"):].split("\n")
+        self.assertLessEqual(max(len(line) for line in report if "|" not in line), 60)
+        plain = tutti("run", "--standalone", "sh", "-c", script, code=3).stderr
+        self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 \(local rank 0, pid .* after the start\)$")
+
+
 class Colours(unittest.TestCase):
     def test_who_gets_colours(self):
         self.assertIn("\033[1musage:\033[0m", on_terminal("--help"))
