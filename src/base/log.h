@@ -10,7 +10,8 @@ void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 /* Whether anybody reads lines of `level`: a guard before what is costly to describe. */
 bool tt__log_wanted(tt_log_level level);
 
-/* Write lines from `level` on to stderr, as "WHO: text", unless TT_LOG names another level. For commands, before their first line; `who` is kept. */
+/* Write lines from `level` on to stderr, as "WHO: text", unless TT_LOG names another level. For commands, before their
+ * first line; `who` is kept. */
 void tt__log_to_stderr(const char *who, tt_log_level level);
 
 /* The level that `name` ("debug", "info", "warning") means; false: none. */

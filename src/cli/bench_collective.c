@@ -170,7 +170,8 @@ static int list_algorithms(const char *op) {
 
 /* ---- measuring */
 
-/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours to look into. */
+/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours
+ * to look into. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->world ? &tt__world_control(group->world)->recorder : NULL;
     tt__record record = {0};

@@ -1,4 +1,5 @@
-/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end of all. */
+/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
+ * of all. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"

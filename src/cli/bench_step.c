@@ -1,7 +1,8 @@
 /* tutti bench step: how long a training step takes, and how much memory a rank.
  *
- * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank the plain model, on more
- * wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is its block's mean. */
+ * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank
+ * the plain model, on more wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is
+ * its block's mean. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,7 +68,8 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done. */
+/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done.
+ */
 static tt_status one_round(client *c, int op) {
     char key[64];
     int64_t count, start = tt__now_ns();

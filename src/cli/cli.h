@@ -1,4 +1,5 @@
-/* What a subcommand of `tutti` is: its name, flags and texts in one table, from which help, completion and parsing are made. */
+/* What a subcommand of `tutti` is: its name, flags and texts in one table, from which help, completion and parsing are
+ * made. */
 #ifndef TT_CLI_CLI_H
 #define TT_CLI_CLI_H
 
@@ -51,22 +52,25 @@ int tt__cli_usage_error(const char *command, const char *format, ...) __attribut
 void tt__cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt__cli_note(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command", "benchmark". */
+/* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
+ * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
 
-/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in place. Values stay
- * as they are. */
+/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in
+ * place. Values stay as they are. */
 void tt__cli_normalise_flag(char *arg);
 void tt__cli_normalise_flags(int argc, char **argv);
 
 /* The value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE when that has been said. */
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
-/* The next flag of a command that takes nothing but flags: its id, its value in optarg, and in *flag (may be NULL) how it was typed. 'h': the help
- * was asked for, and printed: exit with TT__EXIT_OK. -1 after the last; '?' if something is wrong, which is said then: exit with TT__EXIT_USAGE. */
+/* The next flag of a command that takes nothing but flags: its id, its value in optarg, and in *flag (may be NULL) how
+ * it was typed. 'h': the help was asked for, and printed: exit with TT__EXIT_OK. -1 after the last; '?' if something is
+ * wrong, which is said then: exit with TT__EXIT_USAGE. */
 int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const char **flag);
 
-/* Take the first argument that is neither a flag of the command nor the value of one out of argv: NULL if there is none. */
+/* Take the first argument that is neither a flag of the command nor the value of one out of argv: NULL if there is
+ * none. */
 char *tt__cli_take_word(const tt__command *command, int *argc, char **argv);
 
 /* The flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */

@@ -1,7 +1,8 @@
 /* Completion scripts for shells, from the tables that help and parsing are made from.
  *
- * bash and zsh get one function each that finds out which command the words name, and then offers its parts, its flags, or the values of the flag
- * before the cursor. fish has a line for each thing it can offer, with the condition under which it does. */
+ * bash and zsh get one function each that finds out which command the words name, and then offers its parts, its flags,
+ * or the values of the flag before the cursor. fish has a line for each thing it can offer, with the condition under
+ * which it does. */
 #include "cli/cli.h"
 
 #include <string.h>

@@ -105,8 +105,9 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has to be loopback. On several,
- * a name that is loopback here, as a host's own name often is in /etc/hosts, is another address elsewhere: then all are served. */
+/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has
+ * to be loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another
+ * address elsewhere: then all are served. */
 static tt_status resolve(const char *flag, const char *host, bool one_host, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
@@ -149,8 +150,8 @@ static tt_status split_endpoint(const char *endpoint, char *host, const char **p
     return TT_OK;
 }
 
-/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat how long one may be
- * silent, in seconds; what else torchrun knows is for back ends that are not here. */
+/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat
+ * how long one may be silent, in seconds; what else torchrun knows is for back ends that are not here. */
 static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
     job->join_ms = JOIN_MS;
     job->heartbeat_ms = HEARTBEAT_MS;
@@ -178,8 +179,8 @@ struct meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
 };
 
-/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet, and has to be
- * here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
+/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet,
+ * and has to be here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
 static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
     bool any_port = flags->standalone || !strcmp(backend, "c10d");
@@ -315,7 +316,8 @@ static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
     return status;
 }
 
-/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same secret each for itself. */
+/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same
+ * secret each for itself. */
 static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};

@@ -17,8 +17,9 @@ typedef struct tt__run_flags {
 
 extern const tt__flag tt__run_flags_table[];
 
-/* Read PET_* variables, then argv[1..] up to the program; *program := the index of the program in argv (argc if there is none). Returns 0, or
- * prints what is wrong and returns the exit code. Underscores in the names of flags are rewritten in place. */
+/* Read PET_* variables, then argv[1..] up to the program; *program := the index of the program in argv (argc if there
+ * is none). Returns 0, or prints what is wrong and returns the exit code. Underscores in the names of flags are
+ * rewritten in place. */
 int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *program);
 
 #endif

@@ -192,7 +192,8 @@ static void print_training(const columns *c, const tt__view *view) {
 
 /* ---- who waits for whom */
 
-/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody. */
+/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody.
+ */
 static bool list_waiters(const tt__view *view, int whom, char *text, size_t size, int64_t *longest_ns) {
     int count = 0;
     size_t used = 0;

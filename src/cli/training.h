@@ -15,7 +15,8 @@ typedef struct tt__training {
 /* Add a rank, of which `rate` is the samples a second. */
 void tt__training_add(tt__training *training, const tt__progress *progress, double rate);
 
-/* "epoch 2/5, step 3/10, loss 0.25, 12.3k samples/s", as far as it is known: the slowest one's step, the mean loss. ranks > 0. Returns `text`. */
+/* "epoch 2/5, step 3/10, loss 0.25, 12.3k samples/s", as far as it is known: the slowest one's step, the mean loss.
+ * ranks > 0. Returns `text`. */
 const char *tt__training_text(const tt__training *training, char *text, size_t size);
 
 /* "3/10", or "3" where `all` is 0. Returns `text`. */

@@ -1,4 +1,5 @@
-/* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among them. */
+/* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among
+ * them. */
 #include "cli/tune.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -108,7 +109,8 @@ static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     }
 }
 
-/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough with 1 MiB. */
+/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough
+ * with 1 MiB. */
 static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;

@@ -51,7 +51,8 @@ typedef struct tt__view_source {
     pid_t pid;                      /* but this process */
 } tt__view_source;
 
-/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a list of the jobs there are. */
+/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a
+ * list of the jobs there are. */
 tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid);
 
 tt_status tt__view_take(tt__view *view, const tt__view_source *source);

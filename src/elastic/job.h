@@ -1,14 +1,17 @@
-/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is one of them.
+/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is
+ * one of them.
  *
- *   launcher  the process the user started. Serves the store, passes stderr through, decides who is stopped when, reports.
+ *   launcher  the process that the user started. Serves the store, passes stderr through, decides who is stopped when,
+ *             reports.
  *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
  *   worker    the keeper reaps it and tells the launcher, which decides about the others (launcher.c).
  *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
- *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a subreaper too,
- *             which kills until none is left.
+ *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
+ *             subreaper too, which kills until none is left.
+ *
  * The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
@@ -65,8 +68,9 @@ typedef struct tt__job {
     pid_t group;                         /* the process group of launcher and workers */
 } tt__job;
 
-/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with. Errors, with nothing
- * left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with.
+ * Errors, with nothing left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other
+ * nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
 /* The error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */

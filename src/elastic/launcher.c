@@ -2,9 +2,10 @@
  *
  *   TT__RUNNING --a worker fails--> TT__SETTLING --settle_ms--> TT__TERMINATING --grace_ms--> KILLING
  *
- * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING: the keeper kills
- * every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a second one to KILLING. When all workers have ended and
- * something they started is still there, the same ladder holds for it. The job is over when the keeper says that nothing is left. */
+ * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING:
+ * the keeper kills every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a
+ * second one to KILLING. When all workers have ended and something they started is still there, the same ladder holds
+ * for it. The job is over when the keeper says that nothing is left. */
 #include "elastic/launcher.h"
 
 #include "base/clock.h"
@@ -23,8 +24,8 @@ typedef tt__launcher_state launcher;
 
 /* Signals. */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a shell's background) stay
- * ignored. The job keeps the mask that workers are to get back. */
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a
+ * shell's background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t set;
@@ -46,24 +47,24 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     tt__signal_name(sig, name, sizeof name);
     l->signals_taken++;
     if (l->done) {
-        tt__streams_say(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
         l->got_signal = l->got_signal ? l->got_signal : sig;
         return;
     }
     if (l->got_signal) {
-        tt__streams_say(&l->streams, "tutti run: got %s again: killing what is left", name);
+        tt__streams_print(&l->streams, "tutti run: got %s again: killing what is left", name);
         tt__launcher_kill(l);
         return;
     }
     l->got_signal = sig;
     if (l->nodes)
-        tt__nodes_tell_signal(l->nodes, sig);
+        tt__nodes_announce_signal(l->nodes, sig);
     if (l->phase == TT__JOINING) {
         l->done = true;
         return;
     }
-    tt__streams_say(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
-                    name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
+    tt__streams_print(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
+                      name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
     if (l->phase >= TT__TERMINATING)
         return;
     if (info->ssi_code == SI_KERNEL) {
@@ -130,8 +131,8 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
     case TT__KEEPER_DONE:
         l->done = true;
         if (m->value)
-            tt__streams_say(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
-                            m->value == 1 ? "" : "es");
+            tt__streams_print(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
+                              m->value == 1 ? "" : "es");
         break;
     default:
         break;
@@ -141,16 +142,16 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
 /* The keeper died. The kernel has killed the workers; what they started is ours now. */
 static void lose_keeper(launcher *l) {
     l->done = l->keeper_lost = true;
-    tt__streams_say(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
-                    (int)l->keeper.pid);
+    tt__streams_print(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
+                      (int)l->keeper.pid);
     tt__children_kill(l->spared, l->spared_count, NULL, NULL, TT__KEEPER_KILL_MS);
     l->keeper.pid = 0;
 }
 
-static void hear_keeper(launcher *l) {
+static void take_keeper_messages(launcher *l) {
     tt__keeper_message message;
     int heard;
-    while (!l->done && (heard = tt__keeper_hear(&l->keeper, &message)) != 0) {
+    while (!l->done && (heard = tt__keeper_receive(&l->keeper, &message)) != 0) {
         if (heard < 0)
             lose_keeper(l);
         else
@@ -165,9 +166,9 @@ static void next_phase(launcher *l) {
         return;
     if (l->phase == TT__SETTLING) {
         if (l->ended == l->job->workers)
-            tt__streams_say(&l->streams,
-                            "tutti run: all workers ended, but processes that they started are still there: "
-                            "they get SIGTERM");
+            tt__streams_print(&l->streams,
+                              "tutti run: all workers ended, but processes that they started are still there: "
+                              "they get SIGTERM");
         tt__launcher_terminate(l, SIGTERM);
     } else if (l->phase == TT__TERMINATING) {
         tt__launcher_kill(l);
@@ -188,18 +189,18 @@ static void wait_for_events(launcher *l) {
     poll(l->fds, (nfds_t)n, timeout);
 }
 
-static void serve(launcher *l) {
+static void launcher_serve(launcher *l) {
     wait_for_events(l);
     take_signals(l);
-    hear_keeper(l);
-    tt__launcher_hear_nodes(l);
+    take_keeper_messages(l);
+    tt__launcher_take_node_events(l);
     tt__streams_serve(&l->streams);
     tt__watch_serve(l->watch);
 }
 
-static void run_loop(launcher *l) {
+static void launcher_run(launcher *l) {
     while (!l->done) {
-        serve(l);
+        launcher_serve(l);
         if (l->done)
             break;
         next_phase(l);
@@ -215,9 +216,9 @@ static void wait_for_nodes(launcher *l) {
     if (!l->nodes || l->phase == TT__JOINING)
         return;
     l->deadline_ms = INT64_MAX;
-    tt__launcher_say_done(l);
+    tt__launcher_announce_done(l);
     while (!l->over && l->signals_taken == signals)
-        serve(l);
+        launcher_serve(l);
 }
 
 /* The end. */
@@ -255,10 +256,10 @@ static void look_back(launcher *l) {
         tt__snapshot_free(&snapshot);
     }
     if (status)
-        tt__streams_say(&l->streams, "tutti run: %s", tt_last_error());
+        tt__streams_print(&l->streams, "tutti run: %s", tt_last_error());
 }
 
-static tt_status allocate(launcher *l) {
+static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
     l->fds = calloc(n + 5, sizeof *l->fds);
@@ -286,8 +287,8 @@ static tt_status start_keeper(launcher *l) {
     return status;
 }
 
-static tt_status start(launcher *l) {
-    TT__TRY(allocate(l));
+static tt_status launcher_start(launcher *l) {
+    TT__TRY(launcher_allocate(l));
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
@@ -305,7 +306,7 @@ static tt_status start(launcher *l) {
     return TT_OK;
 }
 
-static void finish(launcher *l) {
+static void launcher_finish(launcher *l) {
     if (l->keeper.socket >= 0)
         close(l->keeper.socket); /* a keeper that has not ended ends now */
     if (l->keeper.pid)
@@ -333,9 +334,9 @@ static void finish(launcher *l) {
 tt_status tt__job_run(tt__job *job, int *exit_code) {
     tt__ticks_init();
     launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
-    tt_status status = start(&l);
+    tt_status status = launcher_start(&l);
     if (!status) {
-        run_loop(&l);
+        launcher_run(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
         tt__watch_serve(l.watch); /* those that ended just now */
@@ -345,6 +346,6 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         if (!status)
             *exit_code = conclude(&l);
     }
-    finish(&l);
+    launcher_finish(&l);
     return status;
 }

@@ -1,5 +1,6 @@
-/* What the parts of the launcher share: launcher.c, the loop, and the ladder on which a job goes down; launcher_phase.c, its steps; launcher_nodes.c, the
- * other nodes of the job, and readers who want to know what the ranks do; launcher_look.c, what is shown of a running job. The first calls the others. */
+/* What the parts of the launcher share: launcher.c, the loop, and the ladder on which a job goes down;
+ * launcher_phase.c, its steps; launcher_nodes.c, the other nodes of the job, and readers who want to know what the
+ * ranks do; launcher_look.c, what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -66,15 +67,17 @@ void tt__launcher_kill(tt__launcher_state *l);
 /* ---- launcher_nodes.c */
 
 tt_status tt__launcher_join(tt__launcher_state *l);
-void tt__launcher_hear_nodes(tt__launcher_state *l);
+void tt__launcher_take_node_events(tt__launcher_state *l);
 
-/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other launchers hear of it. Best effort. */
+/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other
+ * launchers hear of it. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
 /* No worker is left here: wait until that is so everywhere. */
-void tt__launcher_say_done(tt__launcher_state *l);
+void tt__launcher_announce_done(tt__launcher_state *l);
 
-/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1 bytes. */
+/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1
+ * bytes. */
 bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
 
 /* The nodes that are lost, in a line each. */

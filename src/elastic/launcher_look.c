@@ -35,7 +35,7 @@ static const char *look_place(void *user, int rank, char *text, size_t size) {
 }
 
 static void look_say(void *user, const char *line) {
-    tt__streams_say(&((launcher *)user)->streams, "tutti run: %s", line);
+    tt__streams_print(&((launcher *)user)->streams, "tutti run: %s", line);
 }
 
 static void look_show(void *user, const char *line) { tt__streams_show(&((launcher *)user)->streams, line); }

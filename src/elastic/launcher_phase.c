@@ -10,8 +10,8 @@ void tt__launcher_begin(launcher *l) {
     if (l->job->look && l->job->look_ms)
         l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);
-    tt__keeper_tell_world(&l->keeper, l->job->first_rank, l->job->world);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
+    tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
+    tt__keeper_send(&l->keeper, TT__KEEPER_START, l->job->master_port);
 }
 
 void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
@@ -27,12 +27,12 @@ void tt__launcher_note_signal(launcher *l, int sig) {
 
 void tt__launcher_terminate(launcher *l, int sig) {
     tt__launcher_note_signal(l, sig);
-    tt__keeper_tell(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
+    tt__keeper_send(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
     tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
 }
 
 void tt__launcher_kill(launcher *l) {
     tt__launcher_note_signal(l, SIGKILL);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_KILL, 0);
+    tt__keeper_send(&l->keeper, TT__KEEPER_KILL, 0);
     tt__launcher_enter(l, TT__KILLING, TT__KEEPER_KILL_MS);
 }

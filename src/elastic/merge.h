@@ -1,7 +1,9 @@
-/* Lines that several ranks say alike, put together: "tutti: rank 0: TEXT" and "tutti: rank 2: TEXT" are "tutti: ranks 0, 2: TEXT". Knows no descriptors.
- * Texts are alike, too, if each names its own rank in the same places: that is "this rank" then.
+/* Lines that several ranks say alike, put together: "tutti: rank 0: TEXT" and "tutti: rank 2: TEXT" are "tutti: ranks
+ * 0, 2: TEXT". Knows no descriptors. Texts are alike, too, if each names its own rank in the same places: that is "this
+ * rank" then.
  *
- * Only such lines, which tt_report() writes, are held back, and only for a moment: whoever feeds them says when it is over. */
+ * Only such lines, which tt_report() writes, are held back, and only for a moment: whoever feeds them says when it is
+ * over. */
 #ifndef TT_ELASTIC_MERGE_H
 #define TT_ELASTIC_MERGE_H
 
@@ -14,8 +16,8 @@ typedef struct tt__merge {
     tt__merged *first, **end; /* in the order in which they came */
 } tt__merge;
 
-/* Hold the line (n bytes, with its line end), which writer number `from` wrote. False: it is not of that kind, or there is no memory: pass it on, after
- * what is held of that writer. */
+/* Hold the line (n bytes, with its line end), which writer number `from` wrote. False: it is not of that kind, or there
+ * is no memory: pass it on, after what is held of that writer. */
 bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n);
 
 /* Whether a line of writer `from` is held; of anybody. */
@@ -30,8 +32,8 @@ char *tt__merge_take(tt__merge *merge, size_t *n);
 
 void tt__merge_free(tt__merge *merge);
 
-/* The text of rank `rank` (n bytes) as other ranks could say it, too: its own number is "this rank". At most `size` bytes with the NUL; returns the
- * length. */
+/* The text of rank `rank` (n bytes) as other ranks could say it, too: its own number is "this rank". At most `size`
+ * bytes with the NUL; returns the length. */
 size_t tt__words_of_any(char *out, size_t size, const char *text, size_t n, int rank);
 
 #endif

@@ -90,7 +90,7 @@ bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
 /* Takes `bytes`. */
-static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
+static void order_post(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
     tt__order *new = calloc(1, sizeof *new);
     if (!new) {
         free(bytes);
@@ -105,19 +105,19 @@ static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size
     tt__nodes_wake(nodes->wake_fd);
 }
 
-static void order_news(tt__nodes *nodes, json_t *news) {
+static void order_post_news(tt__nodes *nodes, json_t *news) {
     if (news)
         json_object_set_new(news, "node", json_integer(nodes->member.node));
     char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
-        order(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
+        order_post(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
 }
 
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
     char *copy = strdup(text);
     if (copy)
-        order(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
+        order_post(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
 }
 
 /* Bytes of a program need not be UTF-8, which JSON has to be. */
@@ -133,37 +133,39 @@ static json_t *any_string(const char *text) {
     return string ? string : json_string("");
 }
 
-void tt__nodes_tell_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
-    order_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank", rank,
-                                "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told", w->told,
-                                "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
-                                any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank",
+                                     rank, "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
+                                     w->told, "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
+                                     any_string(tail), "when", (json_int_t)w->when.realtime_ns));
 }
 
-void tt__nodes_tell_signal(tt__nodes *nodes, int sig) {
-    order_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
+void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
 }
 
-void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) { order(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms); }
+void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) {
+    order_post(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms);
+}
 
-static void order_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
+static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
     void *bytes;
     size_t size;
     if (!tt__blob_pack(snapshot, nodes->member.node, &bytes, &size))
-        order(nodes, TT__ORDER_SET, key, bytes, size, 0);
+        order_post(nodes, TT__ORDER_SET, key, bytes, size, 0);
 }
 
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
     char key[TT__NODES_KEY];
     snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", id, nodes->member.node);
-    order_blob(nodes, key, snapshot);
+    order_post_blob(nodes, key, snapshot);
 }
 
-void tt__nodes_tell_done(tt__nodes *nodes, const tt__snapshot *final) {
+void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
     char key[TT__NODES_KEY];
     snprintf(key, sizeof key, "tutti/nodes/final/%d", nodes->member.node);
     if (final)
-        order_blob(nodes, key, final);
-    order_news(nodes, json_pack("{s:s}", "what", "done"));
-    order(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
+        order_post_blob(nodes, key, final);
+    order_post_news(nodes, json_pack("{s:s}", "what", "done"));
+    order_post(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
 }

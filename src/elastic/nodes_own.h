@@ -1,4 +1,5 @@
-/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, by which the two talk. */
+/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, by
+ * which the two talk. */
 #ifndef TT_ELASTIC_NODES_OWN_H
 #define TT_ELASTIC_NODES_OWN_H
 

@@ -40,8 +40,8 @@ static int blame(const tt__worker *w) {
     return w->exec_errno ? 1 : w->told ? 3 : w->secondary ? 2 : 1;
 }
 
-/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals like these are
- * nobody's reaction to the end of a peer: */
+/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals
+ * like these are nobody's reaction to the end of a peer: */
 static bool struck_down(const tt__worker *w) {
     int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
     return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
@@ -86,12 +86,13 @@ static void say_lines(tt__streams *streams, const char *indent, const char *text
     while (*text) {
         size_t n = strcspn(text, "\n");
         int shown = n && text[n - 1] == '\r' ? (int)n - 1 : (int)n;
-        tt__streams_say(streams, "%s%.*s", indent, shown, text);
+        tt__streams_print(streams, "%s%.*s", indent, shown, text);
         text += n + (text[n] == '\n');
     }
 }
 
-/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error file. */
+/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error
+ * file. */
 static bool says_the_same(const char *tail, const char *message) {
     size_t n = strlen(tail), m = strlen(message);
     while (n > 0 && tail[n - 1] == '\n')
@@ -120,15 +121,15 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
-        tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
+        tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
-        tt__streams_say(streams, "  program: %s", job->file);
+        tt__streams_print(streams, "  program: %s", job->file);
     if (w->message) {
-        tt__streams_say(streams, "  its message:");
+        tt__streams_print(streams, "  its message:");
         say_lines(streams, "    ", w->message);
     }
     if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
-        tt__streams_say(streams, "  last lines of its stderr:");
+        tt__streams_print(streams, "  last lines of its stderr:");
         say_lines(streams, "    | ", first->tail);
     }
 }
@@ -197,8 +198,8 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
     const char *message = count > 1 ? words_of_any(job, workers, rank, words) : own_words(job, workers, rank);
     if (*message && first >= 0 && same_words(job, workers, rank, first))
         message = "the same message";
-    tt__streams_say(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
-                    *message ? ": " : "", (int)strcspn(message, "\n"), message);
+    tt__streams_print(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
+                      *message ? ": " : "", (int)strcspn(message, "\n"), message);
 }
 
 static bool reported(const tt__job *job, const tt__worker *workers, int rank, int first) {

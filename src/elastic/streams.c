@@ -53,7 +53,7 @@ void tt__streams_close(tt__streams *streams) {
 }
 
 /* What can't be queued for lack of memory is lost: better than ending the job for it. */
-static void append(tt__streams *streams, const char *bytes, size_t n) {
+static void streams_append(tt__streams *streams, const char *bytes, size_t n) {
     if (streams->out_used + n > streams->out_size) {
         size_t size = 2 * (streams->out_used + n);
         char *out = realloc(streams->out, size);
@@ -68,13 +68,13 @@ static void append(tt__streams *streams, const char *bytes, size_t n) {
 
 static const char erase_line[] = "\r\033[K";
 
-static void queue(tt__streams *streams, const char *bytes, size_t n) {
+static void streams_queue(tt__streams *streams, const char *bytes, size_t n) {
     if (streams->broken || !n)
         return;
     if (streams->status)
-        append(streams, erase_line, strlen(erase_line));
+        streams_append(streams, erase_line, strlen(erase_line));
     streams->status = false;
-    append(streams, bytes, n);
+    streams_append(streams, bytes, n);
     streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
 }
 
@@ -88,7 +88,7 @@ static size_t whole_lines(const char *bytes, size_t n) {
 static void queue_merged(tt__streams *streams) {
     size_t n;
     for (char *line; (line = tt__merge_take(&streams->merge, &n)); free(line))
-        queue(streams, line, n);
+        streams_queue(streams, line, n);
 }
 
 /* Whole lines of writer `s`. */
@@ -105,7 +105,7 @@ static void queue_lines(tt__streams *streams, const tt__stream *s, const char *b
         }
         if (tt__merge_holds(&streams->merge, from))
             queue_merged(streams);
-        queue(streams, bytes, part);
+        streams_queue(streams, bytes, part);
     }
     if (tt__merge_complete(&streams->merge, streams->n))
         queue_merged(streams);
@@ -114,7 +114,7 @@ static void queue_lines(tt__streams *streams, const tt__stream *s, const char *b
 static void queue_pending(tt__streams *streams, tt__stream *s) {
     if (s->pending && tt__merge_holds(&streams->merge, (int)(s - streams->of)))
         queue_merged(streams);
-    queue(streams, s->line, s->pending);
+    streams_queue(streams, s->line, s->pending);
     if (s->pending)
         s->mid_line = whole_lines(s->line, s->pending) != s->pending;
     s->pending = 0;
@@ -143,7 +143,7 @@ static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, s
     s->mid_line = false;
 }
 
-static void feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
     keep_tail(s, bytes, n);
     size_t whole = whole_lines(bytes, n);
     if (whole)
@@ -167,7 +167,7 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
         return false;
     ssize_t n = read(s->fd, bytes, sizeof bytes);
     if (n > 0) {
-        feed(streams, s, bytes, (size_t)n);
+        stream_feed(streams, s, bytes, (size_t)n);
         return true;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -177,8 +177,8 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
     return false;
 }
 
-/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made non-blocking: others
- * share it. */
+/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made
+ * non-blocking: others share it. */
 static bool write_some(tt__streams *streams) {
     size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
     ssize_t wrote = write(streams->out_fd, streams->out, n);
@@ -239,7 +239,8 @@ void tt__streams_drain(tt__streams *streams, int rank) {
     queue_pending(streams, &streams->of[rank]);
 }
 
-/* Lines are wrapped on a terminal, but not those that quote a rank, behind spaces. What stands before the first colon is coloured. */
+/* Lines are wrapped on a terminal, but not those that quote a rank, behind spaces. What stands before the first colon
+ * is coloured. */
 static void say_line(tt__streams *streams, tt__colour colour, const char *text) {
     char line[2 * SAID_SIZE];
     const char *begin = tt__terminal_colour(streams->out_fd, colour);
@@ -248,16 +249,16 @@ static void say_line(tt__streams *streams, tt__colour colour, const char *text) 
     line[n++] = '\n';
     queue_merged(streams);
     if (streams->mid_line)
-        queue(streams, "\n", 1);
+        streams_queue(streams, "\n", 1);
     if (head)
-        queue(streams, begin, strlen(begin));
-    queue(streams, line, head);
+        streams_queue(streams, begin, strlen(begin));
+    streams_queue(streams, line, head);
     begin = head ? tt__terminal_colour(streams->out_fd, TT__PLAIN) : "";
-    queue(streams, begin, strlen(begin));
-    queue(streams, line + head, n - head);
+    streams_queue(streams, begin, strlen(begin));
+    streams_queue(streams, line + head, n - head);
 }
 
-void tt__streams_say(tt__streams *streams, const char *format, ...) {
+void tt__streams_print(tt__streams *streams, const char *format, ...) {
     char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
@@ -283,7 +284,7 @@ void tt__streams_show(tt__streams *streams, const char *text) {
     if (n > columns - 1)
         n = columns > 1 ? columns - 1 : 0;
     snprintf(line, sizeof line, "%s%.*s", erase_line, n, text);
-    append(streams, line, strlen(line));
+    streams_append(streams, line, strlen(line));
     streams->status = n > 0;
 }
 

@@ -64,7 +64,7 @@ static void ranks_do_not_mix_inside_a_line(void **state) {
     tt__streams_drain(&f->streams, 0);
     tt__streams_serve(&f->streams);
     assert_string_equal(came_out(f), "next");
-    tt__streams_say(&f->streams, "a line of our own %d", 7);
+    tt__streams_print(&f->streams, "a line of our own %d", 7);
     tt__streams_flush(&f->streams);
     assert_string_equal(came_out(f), "\na line of our own 7\n");
 }
@@ -136,7 +136,7 @@ static void lines_of_our_own_come_after_those_that_are_held(void **state) {
     put(f, 0, "tutti: rank 0: held\nhalf a line");
     tt__streams_serve(&f->streams);
     tt__streams_drain(&f->streams, 0);
-    tt__streams_say(&f->streams, "ours");
+    tt__streams_print(&f->streams, "ours");
     tt__streams_flush(&f->streams);
     assert_string_equal(came_out(f), "tutti: rank 0: held\nhalf a line\nours\n");
 }
@@ -239,7 +239,7 @@ static void a_closed_stderr_is_no_disaster(void **state) {
     close(f->out);
     put(f, 0, "lost\n");
     tt__streams_serve(&f->streams);
-    tt__streams_say(&f->streams, "lost, too");
+    tt__streams_print(&f->streams, "lost, too");
     tt__streams_flush(&f->streams);
     assert_true(f->streams.broken);
     f->out = open("/dev/null", O_RDONLY | O_CLOEXEC);
