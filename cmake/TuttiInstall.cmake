@@ -1,5 +1,6 @@
 # What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command,
-# manual pages; in share/doc/tutti README, LICENSE, CHANGELOG, the reference of the C interface, and the examples.
+# manual pages, completions; in share/doc/tutti README, LICENSE, CHANGELOG, the reference of the C interface, and the
+# examples.
 # Everything finds its neighbours from its own place, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
@@ -30,6 +31,17 @@ if(Python3_Interpreter_FOUND)
 else()
   message(STATUS "reference of the C interface: left out, there is no python3")
 endif()
+
+# The command prints what shells need; where each looks for it.
+set(completions ${CMAKE_BINARY_DIR}/completions)
+file(MAKE_DIRECTORY ${completions})
+foreach(shell bash zsh fish)
+  add_custom_command(TARGET tutti_command POST_BUILD VERBATIM
+                     COMMAND sh -c "\"$0\" completion ${shell} >\"$1\"" $<TARGET_FILE:tutti_command> ${completions}/${shell})
+endforeach()
+install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tutti)
+install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _tutti)
+install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME tutti.fish)
 
 # The static targets are a set of their own: they alone need the development files of what Tutti links.
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})

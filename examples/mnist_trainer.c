@@ -45,7 +45,7 @@ typedef struct Trainer {
     tt_loader *loader;
     tt_dataset *test_share; /* this rank's share of the held-out examples; NULL = none */
     tt_loader *test_loader;
-    int64_t save_every;
+    int64_t epochs, save_every;
     const char *checkpoint;
     tt_progress progress;
     bool bar; /* show a progress bar */
@@ -270,6 +270,7 @@ static tt_status make_model(Trainer *t, const Options *o) {
 }
 
 static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
+    t->epochs = o->epochs;
     t->save_every = o->save_every;
     t->checkpoint = o->checkpoint;
     t->bar = t->rank == 0 && isatty(STDOUT_FILENO);
@@ -364,6 +365,8 @@ static tt_status train_epoch(Trainer *t, Totals *totals) {
         if (status)
             return status;
         done++;
+        tt_publish_progress(done, totals->loss / totals->examples, .steps = batches, .epoch = t->progress.epoch + 1,
+                            .epochs = t->epochs, .samples = b.size);
         if (t->bar && seconds() - drawn > 0.1) {
             show_bar(t->progress.epoch + 1, done, batches, totals);
             drawn = seconds();
@@ -409,8 +412,8 @@ static tt_status save(const Trainer *t, bool last) {
     return status;
 }
 
-static tt_status train(Trainer *t, int64_t epochs) {
-    while (t->progress.epoch < epochs) {
+static tt_status train(Trainer *t) {
+    while (t->progress.epoch < t->epochs) {
         Totals trained = {0}, tested = {0};
         double start = seconds();
         tt_status status = train_epoch(t, &trained);
@@ -424,7 +427,7 @@ static tt_status train(Trainer *t, int64_t epochs) {
         }
         t->progress.epoch++;
         print_epoch(t, &trained, &tested, elapsed);
-        status = save(t, t->progress.epoch == epochs);
+        status = save(t, t->progress.epoch == t->epochs);
         if (status)
             return status;
     }
@@ -456,7 +459,7 @@ int main(int argc, char **argv) {
         status = set_up(&trainer, &data, &options);
     if (!status) {
         introduce(&trainer, &data, &options);
-        status = train(&trainer, options.epochs);
+        status = train(&trainer);
     }
     if (status)
         tt_report();

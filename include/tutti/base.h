@@ -2,7 +2,7 @@
  *
  * Errors. A function that can fail returns `tt_status`, TT_OK (zero) for success. A failing call also leaves a text in
  * its thread ("last error"): what was expected, what came, on which rank, what to do. The library never exits, aborts
- * or prints; tt_report() is the one call that prints, and only when the program calls it.
+ * or prints; tt_report() is the one call that prints, and only when the program calls it (log lines: see tt_set_log()).
  *
  * Arguments. A function with options is a macro `tt_x` over a function `tt_x_with(const tt_x_args *args, size_t size)`.
  * The macro takes the required arguments by position: a call that leaves one out doesn't compile. Options follow as
@@ -119,11 +119,14 @@ TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...)
 
 /* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and,
  * when TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so
- * that the launcher can show it. The only function of the library that prints. */
+ * that the launcher can show it. The only function of the library that prints, but for log lines that TT_LOG asks for.
+ */
 TT_API void tt_report(void);
 
 /* Log lines go to `write` (NULL: nowhere, the default), which may be called from any thread; `user` is handed back.
- * Set it before the first other call; it is not synchronised with running ones. */
+ * Set it before the first other call; it is not synchronised with running ones.
+ * Whatever the program does with them, the environment variable TT_LOG (debug, info, warning; read with the first line)
+ * writes lines from that level on to stderr, with the time and the rank. */
 typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_level;
 typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 TT_API void tt_set_log(tt_log_fn write, void *user);

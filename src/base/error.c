@@ -16,8 +16,6 @@ static _Thread_local struct {
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
-static _Atomic int report_rank = -1;
-
 static const char *const status_names[] = {
 #define STATUS_NAME(name, text) "TT_" #name,
     TT_STATUS_LIST(STATUS_NAME)};
@@ -110,8 +108,6 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s", what, strerror(errnum));
 }
 
-void tt__set_report_rank(int rank) { report_rank = rank; }
-
 /* `text` as the inside of a JSON string; cut where `size` ends. */
 static void json_escape(char *out, size_t size, const char *text) {
     size_t n = 0;
@@ -148,8 +144,8 @@ void tt_report(void) {
     if (!last.status)
         return;
     char where[32] = "";
-    if (report_rank >= 0)
-        snprintf(where, sizeof where, "rank %d: ", report_rank);
+    if (tt__report_rank() >= 0)
+        snprintf(where, sizeof where, "rank %d: ", tt__report_rank());
     fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), last.text);
     char message[TT__ERROR_TEXT_SIZE + 64];
     snprintf(message, sizeof message, "%s: %s", tt_status_name(last.status), last.text);

@@ -3,6 +3,7 @@
 #define TT_BASE_ERROR_H
 
 #include "base/export.h"
+#include "base/log.h"
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
@@ -28,9 +29,6 @@ TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *fo
 /* How often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
 TT__EXPORT unsigned tt__error_clearings(void);
 
-/* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
-void tt__set_report_rank(int rank);
-
 /* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`: this process ends because
  * another one did; launchers never call such a one the first failure. Best effort, never fails. */
 void tt__error_file_write(const char *message, bool secondary);
@@ -42,8 +40,5 @@ void tt__error_file_write(const char *message, bool secondary);
         if (tt_try_)                \
             return tt_try_;         \
     } while (0)
-
-/* One log line at `level` through the callback of tt_set_log(). */
-TT__EXPORT void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
 #endif

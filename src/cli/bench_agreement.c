@@ -1,5 +1,6 @@
-/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank tells what it calls, keeps a record of it, and compares
- * words, once as Tutti does and once with a bare sequence number, as a library without the check would. */
+/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank tells what it
+ * calls, keeps a record of it, and compares words, once as Tutti does and once with a bare sequence number, as a
+ * library without the check would. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
@@ -7,20 +8,28 @@
 #include "comm/record.h"
 #include "comm/signature.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { REPETITIONS = 9 };
 
-static int help(void) {
-    printf(
-        "usage: tutti bench agreement [--iterations N]\n\n"
-        "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.\n\n"
-        "  --iterations N   calls in each of %d repetitions, of which the median is taken (default 1000000)\n",
-        REPETITIONS);
-    return TT__EXIT_OK;
-}
+static const tt__flag agreement_flags[] = {
+    {.name = "iterations",
+     .id = 'i',
+     .value = "N",
+     .what = "calls in each repetition, of which the median is taken (default 1000000)"},
+    {0}};
+
+static int agreement_main(int argc, char **argv);
+
+const tt__command tt__bench_agreement = {
+    .name = "bench agreement",
+    .what = "what the check that all ranks make the same call costs",
+    .usage = "[--iterations N]",
+    .text = "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.",
+    .flags = agreement_flags,
+    .run = agreement_main,
+};
 
 /* What a rank writes of its calls and what another reads, here of the same process. */
 typedef struct words {
@@ -91,16 +100,14 @@ static int measure(tt__recorder *recorder, int64_t calls) {
     return TT__EXIT_OK;
 }
 
-int tt__bench_agreement(int argc, char **argv) {
-    static const struct option options[] = {
-        {"iterations", required_argument, NULL, 'i'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+static int agreement_main(int argc, char **argv) {
     int64_t calls = 1000000;
     const char *flag;
-    for (int c; (c = tt__cli_next_flag("bench agreement", argc, argv, options, &flag)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__bench_agreement, argc, argv, &flag)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (tt__parse_i64("--iterations", optarg, 1, 1000000000, &calls))
             return tt__cli_usage_error("bench agreement", "%s: not understood: \"%s\"", flag, optarg);
     }

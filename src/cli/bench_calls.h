@@ -50,11 +50,13 @@ typedef struct tt__bench_times {
     int64_t repetition_ns; /* as many as take about so long */
 } tt__bench_times;
 
-/* usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets its own view. */
+/* usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets its own view.
+ */
 tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
                          double *usec);
 
-/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the ranks' CPUs. */
+/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the
+ * ranks' CPUs. */
 void tt__bench_pin(void);
 
 /* Whether this process is a rank that `tutti run`, `tutti bench` or mpirun started. */

@@ -4,9 +4,9 @@
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
 #include "cli/cli.h"
+#include "cli/spawn.h"
 #include "comm/collective/algorithms.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,24 +24,49 @@ typedef struct settings {
     bool plain, no_pin, async, list;
 } settings;
 
-static int help(const char *name) {
-    printf("usage: tutti bench %s [FLAGS]\n\n"
-           "Time of one %s, median and least of %d repetitions, as rank 0 sees it.\n\n"
-           "  --world N             ranks to start (default 2)\n"
-           "  --sizes LIST          bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of "
-           "one block\n"
-           "                        where every rank has its own\n"
-           "  --buffers KIND        symmetric (default) or plain\n"
-           "  --dtype TYPE          f32 (default), f64, f16, bf16, i8, u8, i16, i32, i64 or bool\n"
-           "  --op OP               sum (default), avg, product, min, max, band, bor, bxor or premul_sum\n"
-           "  --transport NAME      auto (default), shm or tcp\n"
-           "  --backend NAME        native (default), mpi, gloo, or the path of a plug-in\n"
-           "  --algorithm NAME      force this one where it serves; --list-algorithms prints them\n"
-           "  --async               %d calls under way at a time\n"
-           "  --iterations N        calls in a repetition (default by time)\n"
-           "  --no-pin              don't tie each rank to a CPU of its own\n",
-           name, name, TT__BENCH_REPETITIONS, TT__BENCH_WINDOW);
-    return TT__EXIT_OK;
+static const tt__flag collective_flags[] = {
+    {.name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)"},
+    {.name = "sizes",
+     .id = 's',
+     .value = "LIST",
+     .what = "bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of one block where every "
+             "rank has its own"},
+    {.name = "buffers", .id = 'b', .value = "KIND", .what = "symmetric (default) or plain", .offer = "symmetric plain"},
+    {.name = "dtype",
+     .id = 'd',
+     .value = "TYPE",
+     .what = "f32 (default), f64, f16, bf16, i8, u8, i16, i32, i64 or bool",
+     .offer = "f32 f64 f16 bf16 i8 u8 i16 i32 i64 bool"},
+    {.name = "op",
+     .id = 'o',
+     .value = "OP",
+     .what = "sum (default), avg, product, min, max, band, bor, bxor or premul_sum",
+     .offer = "sum avg product min max band bor bxor premul_sum"},
+    {.name = "transport", .id = 't', .value = "NAME", .what = "auto (default), shm or tcp", .offer = "auto shm tcp"},
+    {.name = "backend",
+     .id = 'e',
+     .value = "NAME",
+     .what = "native (default), mpi, gloo, or the path of a plug-in",
+     .offer = "native mpi gloo"},
+    {.name = "algorithm", .id = 'g', .value = "NAME", .what = "force this one where it serves"},
+    {.name = "list-algorithms", .id = 'l', .what = "print the algorithms there are"},
+    {.name = "async", .id = 'a', .what = "several calls under way at a time"},
+    {.name = "iterations", .id = 'i', .value = "N", .what = "calls in a repetition (default by time)"},
+    {.name = "no-pin", .id = 'n', .what = "don't tie each rank to a CPU of its own"},
+    {0}};
+
+static int collective_main(int argc, char **argv);
+
+tt__command tt__bench_collective(const tt__bench_call *call, char name[TT__BENCH_NAME_SIZE]) {
+    snprintf(name, TT__BENCH_NAME_SIZE, "bench %s", call->name);
+    return (tt__command){.name = name,
+                         .what = call->what,
+                         .usage = "[FLAGS]",
+                         .text =
+                             "Time of the operation, median and least of several repetitions, as rank 0 sees it: one "
+                             "JSON object a size.",
+                         .flags = collective_flags,
+                         .run = collective_main};
 }
 
 /* ---- flags */
@@ -145,7 +170,8 @@ static int list_algorithms(const char *op) {
 
 /* ---- measuring */
 
-/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours to look into. */
+/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours
+ * to look into. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->world ? &tt__world_control(group->world)->recorder : NULL;
     tt__record record = {0};
@@ -229,39 +255,25 @@ static int run_rank(const settings *s) {
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 
-int tt__bench_collective(int argc, char **argv) {
-    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
-                                            {"sizes", required_argument, NULL, 's'},
-                                            {"buffers", required_argument, NULL, 'b'},
-                                            {"iterations", required_argument, NULL, 'i'},
-                                            {"dtype", required_argument, NULL, 'd'},
-                                            {"op", required_argument, NULL, 'o'},
-                                            {"transport", required_argument, NULL, 't'},
-                                            {"backend", required_argument, NULL, 'e'},
-                                            {"algorithm", required_argument, NULL, 'g'},
-                                            {"list-algorithms", no_argument, NULL, 'l'},
-                                            {"async", no_argument, NULL, 'a'},
-                                            {"no-pin", no_argument, NULL, 'n'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static int collective_main(int argc, char **argv) {
     settings s = {.world = 2,
                   .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20},
                   .size_count = 8,
                   .call = tt__bench_call_named(argv[0])};
-    char command[64], value[1024];
+    char name[TT__BENCH_NAME_SIZE], value[1024];
     const char *flag;
-    snprintf(command, sizeof command, "bench %s", argv[0]);
-    for (int c; (c = tt__cli_next_flag(command, argc, argv, options, &flag)) != -1;) {
+    const tt__command command = tt__bench_collective(s.call, name);
+    for (int c; (c = tt__cli_next_flag(&command, argc, argv, &flag)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help(argv[0]);
+            return TT__EXIT_OK;
         snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: it is handed on to the ranks */
         if (parse_flag(c, value, &s))
-            return tt__cli_usage_error(command, "%s: not understood: \"%s\"", flag, optarg);
+            return tt__cli_usage_error(name, "%s: not understood: \"%s\"", flag, optarg);
     }
     if (*s.algorithm && !has_algorithm(s.call->name, s.algorithm))
-        return refuse_algorithm(command, s.call->name, s.algorithm);
+        return refuse_algorithm(name, s.call->name, s.algorithm);
     if (s.list)
         return list_algorithms(argv[0]);
     return tt__bench_is_member() ? run_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);

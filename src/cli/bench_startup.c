@@ -1,13 +1,14 @@
-/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end of all. */
+/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
+ * of all. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/spawn.h"
 
 #include <tutti/comm.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,24 @@
 
 enum { MAX_WORLD = 1024, MAX_JOBS = 10000 };
 
-static int help(void) {
-    printf("usage: tutti bench startup [--world N] [--jobs N]\n\n"
-           "How long a whole job takes: tutti run starts the ranks, they join, do one all_reduce, and leave.\n\n"
-           "  --world N   ranks (default 2)\n"
-           "  --jobs N    jobs, one after the other, of which the median is taken (default 20)\n");
-    return TT__EXIT_OK;
-}
+static const tt__flag startup_flags[] = {
+    {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 2)"},
+    {.name = "jobs",
+     .id = 'j',
+     .value = "N",
+     .what = "jobs, one after the other, of which the median is taken (default 20)"},
+    {0}};
+
+static int startup_main(int argc, char **argv);
+
+const tt__command tt__bench_startup = {
+    .name = "bench startup",
+    .what = "a whole job: launcher, ranks, one all_reduce, end",
+    .usage = "[--world N] [--jobs N]",
+    .text = "How long a whole job takes: tutti run starts the ranks, they join, do one all_reduce, and leave.",
+    .flags = startup_flags,
+    .run = startup_main,
+};
 
 /* One rank of a job. */
 static int rank_main(void) {
@@ -87,19 +99,15 @@ static int bench(int world, int jobs) {
     return rc;
 }
 
-int tt__bench_startup(int argc, char **argv) {
-    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
-                                            {"jobs", required_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+static int startup_main(int argc, char **argv) {
     int64_t world = 2, jobs = 20;
     if (tt__bench_is_rank())
         return rank_main();
-    for (int c; (c = tt__cli_next_flag("bench startup", argc, argv, options, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__bench_startup, argc, argv, NULL)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (c == 'w' ? tt__parse_i64("--world", optarg, 1, MAX_WORLD, &world)
                      : tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs))
             return tt__cli_usage_error("bench startup", "%s", tt_last_error());

@@ -1,8 +1,8 @@
 /* tutti bench step: how long a training step takes, and how much memory a rank.
  *
- * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank the plain model, on more
- * wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is its block's mean. */
-#include <getopt.h>
+ * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank
+ * the plain model, on more wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is
+ * its block's mean. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/spawn.h"
 
 #include <tutti/tutti.h>
 
@@ -32,24 +33,34 @@ typedef struct trial {
     double block_ms[BLOCKS];
 } trial;
 
-static int help(void) {
-    printf("usage: tutti bench step [FLAGS]\n\n"
-           "Time training steps, and print one JSON object:\n"
-           "{\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}\n\n"
-           "  --model NAME  mlp: 784-512-10, batch 32 a rank, SGD (mlp)\n"
-           "  --world N     ranks; 1 trains the plain model (2)\n"
-           "  --steps N     steps a block, of five blocks (400)\n"
-           "  --no-pin      let the system move ranks between CPUs\n\n"
-           "OMP_NUM_THREADS is 1 a rank unless it is set.\n");
-    return TT__EXIT_OK;
-}
+static const tt__flag step_flags[] = {
+    {.name = "model",
+     .id = 'm',
+     .value = "NAME",
+     .what = "mlp: 784-512-10, batch 32 a rank, SGD (default mlp)",
+     .offer = "mlp"},
+    {.name = "world", .id = 'w', .value = "N", .what = "ranks; 1 trains the plain model (default 2)"},
+    {.name = "steps", .id = 's', .value = "N", .what = "steps a block, of five blocks (default 400)"},
+    {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
+    {0}};
+
+static int step_main(int argc, char **argv);
+
+const tt__command tt__bench_step = {
+    .name = "bench step",
+    .what = "a training step: time and memory",
+    .usage = "[FLAGS]",
+    .text = "Time training steps, and print one JSON object:\n"
+            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}",
+    .flags = step_flags,
+    .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
+    .run = step_main,
+};
 
 /* -1: go on; else the exit code. */
 static int parse(options *o, int argc, char **argv) {
-    static const struct option flags[] = {{"model", 1, 0, 'm'},  {"world", 1, 0, 'w'}, {"steps", 1, 0, 's'},
-                                          {"no-pin", 0, 0, 'p'}, {"help", 0, 0, 'h'},  {0}};
     *o = (options){.world = 2, .steps = 400, .model = "mlp"};
-    for (int c; (c = tt__cli_next_flag("bench step", argc, argv, flags, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
         switch (c) {
         case 'm':
@@ -65,7 +76,7 @@ static int parse(options *o, int argc, char **argv) {
             o->no_pin = true;
             break;
         case 'h':
-            return help();
+            return TT__EXIT_OK;
         default:
             return TT__EXIT_USAGE;
         }
@@ -156,7 +167,7 @@ static void print(const trial *t, const options *o) {
            (double)usage.ru_maxrss / 1024);
 }
 
-int tt__bench_step(int argc, char **argv) {
+static int step_main(int argc, char **argv) {
     options o;
     int code = parse(&o, argc, argv);
     if (code >= 0)

@@ -6,7 +6,6 @@
 
 #include <tutti/store.h>
 
-#include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +13,24 @@
 
 enum { VALUE_SIZE = 64, MAX_CLIENTS = 1024 };
 
-static int help(void) {
-    printf("usage: tutti bench store [--clients N] [--iterations N]\n\n"
-           "Operations a second of a store served here, all clients together, on values of %d bytes.\n\n"
-           "  --clients N      clients at a time, each with its own connection and thread (default 1, at most %d)\n"
-           "  --iterations N   operations of each kind and client (default 5000)\n",
-           VALUE_SIZE, MAX_CLIENTS);
-    return TT__EXIT_OK;
-}
+static const tt__flag store_flags[] = {
+    {.name = "clients",
+     .id = 'c',
+     .value = "N",
+     .what = "clients at a time, each with its own connection and thread (default 1)"},
+    {.name = "iterations", .id = 'i', .value = "N", .what = "operations of each kind and client (default 5000)"},
+    {0}};
+
+static int store_main(int argc, char **argv);
+
+const tt__command tt__bench_store = {
+    .name = "bench store",
+    .what = "operations a second of the key-value store",
+    .usage = "[--clients N] [--iterations N]",
+    .text = "Operations a second of a store served here, all clients together, on small values.",
+    .flags = store_flags,
+    .run = store_main,
+};
 
 static char value_bytes[VALUE_SIZE + 1];
 
@@ -59,7 +68,8 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done. */
+/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done.
+ */
 static tt_status one_round(client *c, int op) {
     char key[64];
     int64_t count, start = tt__now_ns();
@@ -148,17 +158,13 @@ static int bench(int n, int64_t iterations) {
     return rc;
 }
 
-int tt__bench_store(int argc, char **argv) {
-    static const struct option options[] = {{"clients", required_argument, NULL, 'c'},
-                                            {"iterations", required_argument, NULL, 'i'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static int store_main(int argc, char **argv) {
     int64_t clients = 1, iterations = 5000;
-    for (int c; (c = tt__cli_next_flag("bench store", argc, argv, options, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__bench_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help();
+            return TT__EXIT_OK;
         if ((c == 'c' && tt__parse_i64("--clients", optarg, 1, MAX_CLIENTS, &clients)) ||
             (c == 'i' && tt__parse_i64("--iterations", optarg, 1, 100000000, &iterations)))
             return tt__cli_usage_error("bench store", "%s", tt_last_error());

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
+#include "cli/spawn.h"
 
 #include <sched.h>
 #include <stdio.h>

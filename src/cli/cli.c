@@ -1,9 +1,13 @@
-/* What the subcommands share: spelling of flags, usage errors. */
+/* What the subcommands share: spelling of flags, errors, guesses at what was meant. */
 #include "cli/cli.h"
 
+#include "elastic/terminal.h"
+
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { ERROR_SIZE = 4096, HINT_SIZE = 128 };
 
 void tt__cli_normalise_flag(char *arg) {
     if (strncmp(arg, "--", 2) != 0)
@@ -18,15 +22,115 @@ void tt__cli_normalise_flags(int argc, char **argv) {
         tt__cli_normalise_flag(argv[i]);
 }
 
-int tt__cli_usage_error(const char *command, const char *format, ...) {
+/* ---- errors and notes */
+
+static void print_wrapped(tt__colour colour, const char *command, const char *text) {
+    char wrapped[2 * ERROR_SIZE];
+    int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
+    const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
+    fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
+            *begin ? tt__terminal_colour(STDERR_FILENO, TT__PLAIN) : "");
+    for (size_t n; *text; text += n) {
+        char line[ERROR_SIZE];
+        n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        tt__wrap(wrapped, sizeof wrapped, line, tt__terminal_columns(STDERR_FILENO), used, 2);
+        fprintf(stderr, "%s\n", wrapped);
+        n += text[n] == '\n';
+        used = 0;
+    }
+}
+
+void tt__cli_error(const char *command, const char *format, ...) {
+    char text[ERROR_SIZE];
     va_list args;
-    fprintf(stderr, "tutti %s: ", command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "\nTry 'tutti %s --help'.\n", command);
+    print_wrapped(TT__RED, command, text);
+}
+
+void tt__cli_note(const char *command, const char *format, ...) {
+    char text[ERROR_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_wrapped(TT__PLAIN, command, text);
+}
+
+int tt__cli_usage_error(const char *command, const char *format, ...) {
+    char text[ERROR_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_wrapped(TT__RED, command, text);
+    fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
     return TT__EXIT_USAGE;
 }
+
+/* ---- guesses */
+
+/* Letters to add, drop or change, and neighbours to swap, from one word to the other. */
+static int distance(const char *a, const char *b) {
+    enum { MAX = 32 };
+    int rows[3][MAX + 1], n = (int)strlen(a), m = (int)strlen(b);
+    if (n > MAX || m > MAX)
+        return MAX;
+    for (int j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *row = rows[i % 3];
+        const int *above = rows[(i + 2) % 3], *higher = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            best = above[j] + 1 < best ? above[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && higher[j - 2] + 1 < best)
+                best = higher[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *tt__cli_guess(const char *word, const char *const *words) {
+    const char *guess = NULL;
+    int length = (int)strlen(word), nearest = 1 + length / 4;
+    for (; *words; words++) {
+        int d = length > 1 && !strncmp(word, *words, (size_t)length) ? 0 : distance(word, *words);
+        if (d > nearest || (guess && d == nearest) || d >= length)
+            continue;
+        guess = *words;
+        nearest = d;
+    }
+    return guess;
+}
+
+const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags) {
+    const char *names[TT__FLAGS_MAX + 2] = {"help"};
+    char word[64];
+    int n = 1;
+    for (; flags && (flags->name || flags->what) && n < TT__FLAGS_MAX; flags++)
+        if (flags->name)
+            names[n++] = flags->name;
+    if (strncmp(arg, "--", 2) != 0)
+        return NULL;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(arg + 2, "="), arg + 2);
+    return tt__cli_guess(word, names);
+}
+
+/* "; did you mean "run"?", or "". Returns `text`. */
+static const char *hint(char text[HINT_SIZE], const char *quote, const char *before, const char *guess) {
+    text[0] = '\0';
+    if (guess)
+        snprintf(text, HINT_SIZE, "; did you mean %s%s%s%s?", quote, before, guess, quote);
+    return text;
+}
+
+/* ---- flags */
 
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
     static const char *const names[] = {
@@ -39,36 +143,74 @@ int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *aut
     return tt__cli_usage_error(command, "--store-auth: expected local, required or none, got \"%s\"", text);
 }
 
-int tt__cli_next_flag(const char *command, int argc, char **argv, const struct option *options, const char **flag) {
+const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {
+    size_t n = strcspn(arg, "=");
+    for (; flags && (flags->name || flags->what); flags++)
+        if (flags->name && (arg[1] == '-' ? strlen(flags->name) == n - 2 && !strncmp(arg + 2, flags->name, n - 2)
+                                          : flags->letter && arg[1] == flags->letter && !arg[2]))
+            return flags;
+    return NULL;
+}
+
+/* What getopt_long() wants to know of the flags. `letters` starts with "+:h". */
+static void translate_flags(const tt__flag *flags, struct option *options, char *letters) {
+    *options++ = (struct option){"help", no_argument, NULL, 'h'};
+    letters += strlen(letters);
+    for (int n = 1; flags && (flags->name || flags->what) && n < TT__FLAGS_MAX; flags++) {
+        if (!flags->name)
+            continue;
+        *options++ = (struct option){flags->name, flags->value ? required_argument : no_argument, NULL, flags->id};
+        n++;
+        if (flags->letter)
+            *letters++ = flags->letter;
+        if (flags->letter && flags->value)
+            *letters++ = ':';
+    }
+    *options = (struct option){0};
+    *letters = '\0';
+}
+
+static int id_of_letter(const tt__flag *flags, int letter) {
+    for (; flags && (flags->name || flags->what); flags++)
+        if (flags->name && flags->letter == letter && letter)
+            return flags->id;
+    return letter;
+}
+
+int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const char **flag) {
+    struct option options[TT__FLAGS_MAX + 2];
+    char letters[2 * TT__FLAGS_MAX + 8] = "+:h", text[HINT_SIZE];
     const char *typed = optind < argc ? argv[optind] : "";
+    translate_flags(command->flags, options, letters);
     opterr = 0;
-    int letter = getopt_long(argc, argv, "+:h", options, NULL);
+    int id = getopt_long(argc, argv, letters, options, NULL);
     if (flag)
         *flag = typed;
-    if (letter == ':')
-        tt__cli_usage_error(command, "%s needs a value", typed);
-    else if (letter == '?')
-        tt__cli_usage_error(command, "unknown flag %s", typed);
-    else if (letter == -1 && optind < argc)
-        tt__cli_usage_error(command, "unexpected argument \"%s\"", argv[optind]);
+    if (id == ':')
+        tt__cli_usage_error(command->name, "%s needs a value", typed);
+    else if (id == '?')
+        tt__cli_usage_error(command->name, "unknown flag %s%s", typed,
+                            hint(text, "", "--", tt__cli_guess_flag(typed, command->flags)));
+    else if (id == -1 && optind < argc)
+        tt__cli_usage_error(command->name, "unexpected argument \"%s\"", argv[optind]);
+    else if (id == 'h')
+        return tt__cli_help(command, stdout), 'h';
     else
-        return letter;
+        return id_of_letter(command->flags, id);
     return '?';
 }
 
 /* Whether the value of flag `arg` is the next argument. */
-static int wants_next(const char *arg, const struct option *options) {
-    for (; options->name; options++)
-        if (!strncmp(arg, "--", 2) && !strcmp(arg + 2, options->name))
-            return options->has_arg == required_argument;
-    return 0;
+static bool value_is_next(const char *arg, const tt__flag *flags) {
+    const tt__flag *flag = tt__cli_find_flag(flags, arg);
+    return flag && flag->value && !strchr(arg, '=');
 }
 
-char *tt__cli_take_word(int *argc, char **argv, const struct option *options) {
+char *tt__cli_take_word(const tt__command *command, int *argc, char **argv) {
     for (int i = 1; i < *argc; i++) {
         char *word = argv[i];
         if (word[0] == '-') {
-            i += wants_next(word, options);
+            i += value_is_next(word, command->flags);
             continue;
         }
         memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv); /* the NULL at the end, too */
@@ -76,4 +218,41 @@ char *tt__cli_take_word(int *argc, char **argv, const struct option *options) {
         return word;
     }
     return NULL;
+}
+
+/* ---- subcommands */
+
+static const char *last_word(const char *name) {
+    const char *space = strrchr(name, ' ');
+    return space ? space + 1 : name;
+}
+
+/* The part that `word` names; NULL: none does, which is said. */
+static const tt__command *find_part(const tt__command *command, const char *kind, const char *word) {
+    const tt__command *const *parts = command->parts();
+    const char *names[TT__PARTS_MAX + 1] = {NULL};
+    char text[HINT_SIZE];
+    int n = 0;
+    for (; parts[n] && n < TT__PARTS_MAX; n++) {
+        names[n] = last_word(parts[n]->name);
+        if (!strcmp(word, names[n]))
+            return parts[n];
+    }
+    hint(text, "\"", "", tt__cli_guess(word, names));
+    if (n == 2)
+        tt__cli_usage_error(command->name, "expected \"%s\" or \"%s\", got \"%s\"%s", names[0], names[1], word, text);
+    else
+        tt__cli_usage_error(command->name, "unknown %s \"%s\"%s", kind, word, text);
+    return NULL;
+}
+
+int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv) {
+    if (argc < 2) {
+        tt__cli_help(command, stderr);
+        return TT__EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        return tt__cli_help(command, stdout);
+    const tt__command *part = find_part(command, kind, argv[1]);
+    return part ? part->run(argc - 1, argv + 1) : TT__EXIT_USAGE;
 }

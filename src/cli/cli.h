@@ -1,39 +1,88 @@
-/* The subcommands of `tutti`. One file each; main.c has the table. */
+/* What a subcommand of `tutti` is: its name, flags and texts in one table, from which help, completion and parsing are
+ * made. */
 #ifndef TT_CLI_CLI_H
 #define TT_CLI_CLI_H
 
 #include <tutti/store.h>
 
 #include <getopt.h>
+#include <stdio.h>
 
 /* Exit codes: 0 success, 1 the work failed, 2 wrong usage; `run` passes on its first failing worker's code. */
 enum { TT__EXIT_OK = 0, TT__EXIT_FAILED = 1, TT__EXIT_USAGE = 2 };
 
-/* argv[0] is the subcommand's name. Each returns the exit code; --help prints to stdout and returns 0. */
-int tt__cmd_run(int argc, char **argv);
-int tt__cmd_store(int argc, char **argv);
-int tt__cmd_bench(int argc, char **argv);
-int tt__cmd_tune(int argc, char **argv);
-int tt__cmd_data(int argc, char **argv);
-int tt__cmd_top(int argc, char **argv);
-int tt__cmd_trace(int argc, char **argv);
+enum { TT__FLAGS_MAX = 48, TT__PARTS_MAX = 32 };
 
-/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in place. Values stay
- * as they are. */
-void tt__cli_normalise_flag(char *arg);
-void tt__cli_normalise_flags(int argc, char **argv);
+typedef struct tt__flag {
+    const char *name;  /* without "--"; NULL: `what` is a heading */
+    int id;            /* what tt__cli_next_flag() returns: positive, not 'h' nor '?' */
+    char letter;       /* the short form; 0: none */
+    const char *value; /* what the help calls its value; NULL: a switch */
+    const char *what;  /* for the help; NULL: not shown */
+    const char *offer; /* completion of the value: words, or TT__OFFER_...; NULL: nothing */
+} tt__flag;
+
+#define TT__OFFER_FILES "<files>"
+#define TT__OFFER_FOLDERS "<folders>"
+
+typedef struct tt__command {
+    const char *name;      /* "run"; "bench step": as typed after "tutti"; "" for tutti itself */
+    const char *what;      /* its line in a list of commands */
+    const char *usage;     /* what stands after the name; several forms are separated by line ends */
+    const char *text;      /* paragraphs before the flags. Those that begin with a space are not wrapped. */
+    const tt__flag *flags; /* ends with {0}; NULL: none. --help need not be among them. */
+    const char *notes;     /* paragraphs after the flags, or NULL */
+    const char *offer;     /* completion of arguments, as a flag's */
+    bool runs_program;     /* the first argument is a program, and what follows is its own */
+    /* The subcommands it has, NULL after the last; NULL: none. Then `run` need not be. */
+    const struct tt__command *const *(*parts)(void);
+    int (*run)(int argc, char **argv); /* argv[0] is its name's last word. Returns the exit code */
+} tt__command;
+
+extern const tt__command tt__cmd_run, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune, tt__cmd_bench,
+    tt__cmd_data;
+
+/* Print the help on `out`, as wide as the terminal allows. Returns TT__EXIT_OK. */
+int tt__cli_help(const tt__command *command, FILE *out);
 
 /* "tutti NAME: text" and a hint at --help on stderr; returns TT__EXIT_USAGE. */
 int tt__cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* "tutti NAME: text" on stderr, wrapped on a terminal: an error, or what is good to know. */
+void tt__cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tt__cli_note(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
+ * "benchmark". */
+int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
+
+/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in
+ * place. Values stay as they are. */
+void tt__cli_normalise_flag(char *arg);
+void tt__cli_normalise_flags(int argc, char **argv);
+
 /* The value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE when that has been said. */
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
-/* The next flag of a command that takes nothing but flags: its letter in `options`, its value in optarg, and in *flag (may be NULL) how it
- * was typed. "-h" is known beside them. -1 after the last; '?' if something is wrong, which is said then: exit with TT__EXIT_USAGE. */
-int tt__cli_next_flag(const char *command, int argc, char **argv, const struct option *options, const char **flag);
+/* The next flag of a command that takes nothing but flags: its id, its value in optarg, and in *flag (may be NULL) how
+ * it was typed. 'h': the help was asked for, and printed: exit with TT__EXIT_OK. -1 after the last; '?' if something is
+ * wrong, which is said then: exit with TT__EXIT_USAGE. */
+int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const char **flag);
 
-/* Take the first argument that is neither a flag of `options` nor the value of one out of argv: NULL if there is none. */
-char *tt__cli_take_word(int *argc, char **argv, const struct option *options);
+/* Take the first argument that is neither a flag of the command nor the value of one out of argv: NULL if there is
+ * none. */
+char *tt__cli_take_word(const tt__command *command, int *argc, char **argv);
+
+/* The flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */
+const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg);
+
+/* The one of `words` (NULL after the last) that a person who typed `word` probably meant; NULL: none is near. */
+const char *tt__cli_guess(const char *word, const char *const *words);
+
+/* The same among flags: `arg` begins with "--". Returns the name without it. */
+const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags);
+
+/* Print the completion of `root` and all its parts for `shell`: "bash", "zsh" or "fish". False: it is none of them. */
+bool tt__completion_print(const tt__command *root, const char *shell, FILE *out);
 
 #endif

@@ -5,32 +5,10 @@
 #include <tutti/data.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static int help(void) {
-    printf(
-        "usage: tutti data digits DIR [--train N] [--test N] [--seed S] [--gz]\n"
-        "       tutti data show FILE [--count N] [--start I]\n\n"
-        "digits: draw a data set of handwritten-looking digits, 28 x 28 pixels, and write it to DIR (made if missing)\n"
-        "as the four IDX files of MNIST, so that whatever reads MNIST reads it. Nothing is downloaded; the same seed\n"
-        "gives the same digits everywhere.\n\n"
-        "  --train N   training examples (default 60000)\n"
-        "  --test N    test examples, others than those (default 10000)\n"
-        "  --seed S    another seed, other digits (default 0)\n"
-        "  --gz        compress: train-images-idx3-ubyte.gz and so on\n\n"
-        "show: what an IDX file, plain or .gz, holds; images are drawn with letters.\n\n"
-        "  -n, --count N   how many examples (default 2)\n"
-        "  --start I       from which on, counted from 0 (default 0)\n\n"
-        "Example:\n\n"
-        "  tutti data digits ./digits --train 20000 --test 2000\n"
-        "  tutti data show ./digits/t10k-images-idx3-ubyte\n"
-        "  tutti run --nproc-per-node=2 build/examples/mnist_trainer --data ./digits\n");
-    return TT__EXIT_OK;
-}
 
 static int failed(void) {
     tt_report();
@@ -136,23 +114,75 @@ static int show(const show_flags *f) {
 
 /* ---- the command line ---- */
 
+enum { TRAIN = 1, TEST, SEED, GZ, COUNT, START };
+
+static const tt__flag digits_table[] = {
+    {.name = "train", .id = TRAIN, .value = "N", .what = "training examples (default 60000)"},
+    {.name = "test", .id = TEST, .value = "N", .what = "test examples, others than those (default 10000)"},
+    {.name = "seed", .id = SEED, .value = "S", .what = "another seed, other digits (default 0)"},
+    {.name = "gz", .id = GZ, .what = "compress: train-images-idx3-ubyte.gz and so on"},
+    {0}};
+
+static const tt__flag show_table[] = {
+    {.name = "count", .id = COUNT, .letter = 'n', .value = "N", .what = "how many examples (default 2)"},
+    {.name = "start", .id = START, .value = "I", .what = "from which on, counted from 0 (default 0)"},
+    {0}};
+
+static int digits_main(int argc, char **argv);
+static int show_main(int argc, char **argv);
+
+static const tt__command digits_command = {
+    .name = "data digits",
+    .what = "draw a data set of handwritten-looking digits",
+    .usage = "DIR [--train N] [--test N] [--seed S] [--gz]",
+    .text =
+        "Draw a data set of handwritten-looking digits, 28 x 28 pixels, and write it to DIR (made if missing) as the "
+        "four IDX files of MNIST, so that whatever reads MNIST reads it. Nothing is downloaded; the same seed gives "
+        "the same digits everywhere.",
+    .flags = digits_table,
+    .offer = TT__OFFER_FOLDERS,
+    .run = digits_main,
+};
+
+static const tt__command show_command = {
+    .name = "data show",
+    .what = "print what an IDX file, plain or .gz, holds",
+    .usage = "FILE [--count N] [--start I]",
+    .text = "Print what an IDX file, plain or .gz, holds; images are drawn with letters.",
+    .flags = show_table,
+    .offer = TT__OFFER_FILES,
+    .run = show_main,
+};
+
+static const tt__command *const *data_parts(void) {
+    static const tt__command *const parts[] = {&digits_command, &show_command, NULL};
+    return parts;
+}
+
+static int data_main(int argc, char **argv) {
+    if (argc < 2)
+        return tt__cli_usage_error("data", "expected \"digits\" or \"show\"");
+    return tt__cli_dispatch(&tt__cmd_data, "command", argc, argv);
+}
+
+const tt__command tt__cmd_data = {
+    .name = "data",
+    .what = "make a set of digits to train on, look at IDX files",
+    .usage = "COMMAND [ARGUMENTS]",
+    .text = "Data sets to try things on.",
+    .notes = "Example:\n"
+             "\n"
+             "  tutti data digits ./digits --train 20000 --test 2000\n"
+             "  tutti data show ./digits/t10k-images-idx3-ubyte\n"
+             "  tutti run --nproc-per-node=2 build/examples/mnist_trainer --data ./digits",
+    .parts = data_parts,
+    .run = data_main,
+};
+
 typedef struct flags {
     digits_flags digits;
     show_flags show;
-    bool help;
 } flags;
-
-enum { TRAIN = 1, TEST, SEED, GZ, COUNT = 'n', START = 5, HELP = 'h' };
-
-static const struct option digits_options[] = {
-    {"train", required_argument, NULL, TRAIN}, {"test", required_argument, NULL, TEST},
-    {"seed", required_argument, NULL, SEED},   {"gz", no_argument, NULL, GZ},
-    {"help", no_argument, NULL, HELP},         {NULL, 0, NULL, 0}};
-
-static const struct option show_options[] = {{"count", required_argument, NULL, COUNT},
-                                             {"start", required_argument, NULL, START},
-                                             {"help", no_argument, NULL, HELP},
-                                             {NULL, 0, NULL, 0}};
 
 static tt_status set_flag(flags *f, int flag, const char *value) {
     static const int64_t most = 10000000; /* examples, 8 GB of pixels */
@@ -167,49 +197,35 @@ static tt_status set_flag(flags *f, int flag, const char *value) {
         return tt__parse_i64("--count", value, 1, INT64_MAX, &f->show.count);
     case START:
         return tt__parse_i64("--start", value, 0, INT64_MAX, &f->show.start);
-    case GZ:
+    default:
         f->digits.gzip = true;
         return TT_OK;
-    default:
-        f->help = true;
-        return TT_OK;
     }
 }
 
-/* argv[0] is "digits" or "show". Returns an exit code; `*path` is the one argument that is no flag. */
-static int parse(flags *f, const struct option *options, int argc, char **argv, const char **path) {
-    opterr = 0;
-    optind = 1;
-    for (int c; (c = getopt_long(argc, argv, options == show_options ? ":hn:" : ":h", options, NULL)) != -1;) {
-        if (c == '?')
-            return tt__cli_usage_error("data", "%s: unknown flag %s", argv[0], argv[optind - 1]);
-        if (c == ':')
-            return tt__cli_usage_error("data", "%s: %s needs a value", argv[0], argv[optind - 1]);
-        if (set_flag(f, c, optarg))
-            return tt__cli_usage_error("data", "%s", tt_last_error());
-    }
-    *path = optind < argc ? argv[optind] : NULL;
-    if (!f->help && !*path)
-        return tt__cli_usage_error("data", "%s: expected a %s", argv[0], options == show_options ? "file" : "folder");
-    if (!f->help && optind + 1 < argc)
-        return tt__cli_usage_error("data", "%s: unexpected argument \"%s\"", argv[0], argv[optind + 1]);
-    return TT__EXIT_OK;
-}
-
-int tt__cmd_data(int argc, char **argv) {
-    flags f = {.digits = {.train = 60000, .test = 10000}, .show = {.count = 2}};
+/* -1: go on; else the exit code. `*path` is the one argument that is no flag. */
+static int parse(const tt__command *command, flags *f, int argc, char **argv, const char **path) {
     tt__cli_normalise_flags(argc, argv);
-    const char *verb = argc > 1 ? argv[1] : "";
-    if (!strcmp(verb, "--help") || !strcmp(verb, "-h"))
-        return help();
-    if (!*verb)
-        return tt__cli_usage_error("data", "expected \"digits\" or \"show\"");
-    bool digits = !strcmp(verb, "digits");
-    if (!digits && strcmp(verb, "show") != 0)
-        return tt__cli_usage_error("data", "expected \"digits\" or \"show\", got \"%s\"", verb);
-    int code =
-        parse(&f, digits ? digits_options : show_options, argc - 1, argv + 1, digits ? &f.digits.dir : &f.show.path);
-    if (code || f.help)
-        return code ? code : help();
-    return digits ? make_digits(&f.digits) : show(&f.show);
+    *path = tt__cli_take_word(command, &argc, argv);
+    for (int id; (id = tt__cli_next_flag(command, argc, argv, NULL)) != -1;) {
+        if (id == 'h' || id == '?')
+            return id == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
+        if (set_flag(f, id, optarg))
+            return tt__cli_usage_error(command->name, "%s", tt_last_error());
+    }
+    if (!*path)
+        return tt__cli_usage_error(command->name, "expected a %s", command == &show_command ? "file" : "folder");
+    return -1;
+}
+
+static int digits_main(int argc, char **argv) {
+    flags f = {.digits = {.train = 60000, .test = 10000}};
+    int code = parse(&digits_command, &f, argc, argv, &f.digits.dir);
+    return code >= 0 ? code : make_digits(&f.digits);
+}
+
+static int show_main(int argc, char **argv) {
+    flags f = {.show = {.count = 2}};
+    int code = parse(&show_command, &f, argc, argv, &f.show.path);
+    return code >= 0 ? code : show(&f.show);
 }

@@ -5,60 +5,66 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *what;
-} commands[] = {
-    {"run", tt__cmd_run, "start a program once per rank"},
-    {"top", tt__cmd_top, "show what the ranks of a running job do"},
-    {"trace", tt__cmd_trace, "write what they called lately as a trace for Perfetto"},
-    {"store", tt__cmd_store, "serve the key-value store that ranks meet through"},
-    {"tune", tt__cmd_tune, "measure the algorithms between hosts, write the table that chooses"},
-    {"bench", tt__cmd_bench, "measure collectives, training steps, the store, start-up"},
-    {"data", tt__cmd_data, "make a set of digits to train on, look at IDX files"},
-    {NULL, NULL, NULL},
+static const tt__command *const *main_parts(void);
+
+static const tt__flag main_flags[] = {{.name = "version", .id = 'V', .letter = 'V', .what = "print the version"}, {0}};
+
+static const tt__command main_command = {
+    .name = "",
+    .usage = "COMMAND [ARGUMENTS]",
+    .text = "Distributed data-parallel training in C.",
+    .flags = main_flags,
+    .notes = "'tutti COMMAND --help' explains each.",
+    .parts = main_parts,
 };
 
-static void help(FILE *out) {
-    fprintf(out, "usage: tutti COMMAND [ARGUMENTS]\n\nDistributed data-parallel training in C.\n\n");
-    for (int i = 0; commands[i].name; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
-    fprintf(out, "\n'tutti COMMAND --help' explains each. 'tutti --version' prints the version.\n");
+/* ---- tutti completion */
+
+static int print_completion(int argc, char **argv);
+
+static const tt__command completion_command = {
+    .name = "completion",
+    .what = "print what a shell needs to complete all this",
+    .usage = "bash|zsh|fish",
+    .text =
+        "Print a script by which the shell completes commands, flags and their values. Packages install it; by hand:\n"
+        "\n"
+        "  bash: source <(tutti completion bash)                    in ~/.bashrc\n"
+        "  zsh:  tutti completion zsh >\"${fpath[1]}/_tutti\"         before compinit\n"
+        "  fish: tutti completion fish >~/.config/fish/completions/tutti.fish",
+    .offer = "bash zsh fish",
+    .run = print_completion,
+};
+
+static int print_completion(int argc, char **argv) {
+    char *shell = tt__cli_take_word(&completion_command, &argc, argv);
+    for (int id; (id = tt__cli_next_flag(&completion_command, argc, argv, NULL)) != -1;)
+        return id == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
+    if (shell && tt__completion_print(&main_command, shell, stdout))
+        return TT__EXIT_OK;
+    return tt__cli_usage_error("completion", "expected bash, zsh or fish%s%s%s", shell ? ", got \"" : "",
+                               shell ? shell : "", shell ? "\"" : "");
 }
 
-static int run_command(int argc, char **argv) {
-    for (int i = 0; commands[i].name; i++)
-        if (!strcmp(argv[0], commands[i].name))
-            return commands[i].run(argc, argv);
-    fprintf(stderr, "tutti: unknown command \"%s\"\n\n", argv[0]);
-    help(stderr);
-    return TT__EXIT_USAGE;
+static const tt__command *const *main_parts(void) {
+    static const tt__command *const parts[] = {&tt__cmd_run,   &tt__cmd_top,        &tt__cmd_trace,
+                                               &tt__cmd_store, &tt__cmd_tune,       &tt__cmd_bench,
+                                               &tt__cmd_data,  &completion_command, NULL};
+    return parts;
 }
 
 static int dispatch(int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
-    char flag[] = "--help", *ask[] = {NULL, flag, NULL};
-    if (!*first) {
-        help(stderr);
-        return TT__EXIT_USAGE;
-    }
-    if (!strcmp(first, "help") && argc > 2) { /* "tutti help run" is "tutti run --help" */
-        ask[0] = argv[2];
-        return run_command(2, ask);
-    }
-    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help")) {
-        help(stdout);
-        return TT__EXIT_OK;
-    }
-    if (!strcmp(first, "--version")) {
+    char flag[] = "--help", *ask[] = {argv[0], argc > 2 ? argv[2] : flag, flag, NULL};
+    if (!strcmp(first, "help")) /* "tutti help run" is "tutti run --help" */
+        return tt__cli_dispatch(&main_command, "command", argc > 2 ? 3 : 2, ask);
+    if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
         printf("tutti %s\n", tt_version());
         return TT__EXIT_OK;
     }
-    return run_command(argc - 1, argv + 1);
+    return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
 /* What was printed may have gone nowhere, as on a full disk. Only the last flush knows. */

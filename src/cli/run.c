@@ -1,6 +1,7 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/cli.h"
 #include "cli/run_flags.h"
+#include "cli/run_look.h"
 #include "cli/trace_write.h"
 
 #include "base/cores.h"
@@ -26,76 +27,41 @@ enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT
 /* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
 enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
 
-static const double default_settle_s = 1, default_grace_s = 30;
+static const double default_settle_s = 1, default_grace_s = 30, default_notice_s = 5;
 
-static int help(void) {
-    printf(
-        "usage: tutti run [FLAGS] PROGRAM [ARGUMENTS]\n"
-        "       tutti run [FLAGS] -m MODULE [ARGUMENTS]\n"
-        "\n"
-        "Start PROGRAM once per rank, with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
-        "MASTER_PORT, ...),\n"
-        "and serve the store that the ranks meet through. PROGRAM is an executable or a Python script; it may use "
-        "Tutti, PyTorch\n"
-        "or neither.\n"
-        "\n"
-        "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
-        "  tutti run --nproc-per-node=4 train.py\n"
-        "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
-        "  tutti run --nnodes=2 --node-rank=0 --master-addr=node0 --secret-file=job.secret ./trainer    (on node0, and "
-        "with\n"
-        "            --node-rank=1 on the other)\n"
-        "\n"
-        "Ranks:\n"
-        "  --nproc-per-node N|auto|cpu  how many; auto and cpu: one per CPU that this process may use (default 1)\n"
-        "  --nnodes N, --node-rank R    on how many nodes the job runs, and which this is; node 0 serves the store "
-        "(default 1, 0)\n"
-        "  --role NAME                  ROLE_NAME (default \"default\")\n"
-        "\n"
-        "Where they meet:\n"
-        "  --standalone                 on any free port, under an id of its own: several jobs can run side by side\n"
-        "  --master-addr ADDRESS        MASTER_ADDR, an address of node 0 (default 127.0.0.1)\n"
-        "  --master-port PORT           MASTER_PORT, 0 = any free one (default %d)\n"
-        "  --rdzv-backend static|c10d   c10d: as --standalone, on this host\n"
-        "  --rdzv-endpoint HOST[:PORT]  static: the same as --master-addr and --master-port\n"
-        "  --rdzv-id ID                 the job's name: TORCHELASTIC_RUN_ID; tutti top ID shows it\n"
-        "  --rdzv-conf K=V,...          timeout=SECONDS: how long to wait for other nodes (default 600);\n"
-        "                               heartbeat=SECONDS: a node that is silent for so long is lost (default 5)\n"
-        "\n"
-        "What runs:\n"
-        "  -m, --module                 PROGRAM is a Python module\n"
-        "  --no-python                  never start PROGRAM with python3\n"
-        "  --max-restarts 0             restarts are not supported yet\n"
-        "  --settle-period SECONDS      from a rank's failure to the others' SIGTERM (default %g)\n"
-        "  --grace-period SECONDS       from SIGTERM to SIGKILL (default %g)\n"
-        "  --trace FILE                 when the job ends, write the last calls of every rank as a trace for "
-        "Perfetto\n"
-        "\n"
-        "Who may take part:\n"
-        "  --secret-file FILE           the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, "
-        "TT_SECRET_FILE, or a\n"
-        "                               new one for each job on one node, handed to the ranks in their environment)\n"
-        "  --store-auth WHO             who may use the store without proving the secret: local (default) any process "
-        "on "
-        "node 0,\n"
-        "                               as PyTorch's clients; required: nobody; none: all, from anywhere. Launchers of "
-        "other nodes\n"
-        "                               must have the secret unless it is none\n"
-        "\n"
+static int run_main(int argc, char **argv);
+
+const tt__command tt__cmd_run = {
+    .name = "run",
+    .what = "start a program once per rank",
+    .usage = "[FLAGS] PROGRAM [ARGUMENTS]\n[FLAGS] -m MODULE [ARGUMENTS]",
+    .text = "Start PROGRAM once per rank, with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
+            "MASTER_PORT, ...), and serve the store that the ranks meet through. PROGRAM is an executable or a Python "
+            "script; it may use Tutti, PyTorch or neither.\n"
+            "\n"
+            "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
+            "  tutti run --nproc-per-node=4 train.py\n"
+            "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
+            "  tutti run --nnodes=2 --node-rank=0 --master-addr=node0 ./trainer",
+    .flags = tt__run_flags_table,
+    .notes =
         "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
-        "PET_NPROC_PER_NODE and so on give\n"
-        "defaults. A script NAME.py without its run bit is started with python3 -u ($PYTHON_EXEC chooses another).\n"
+        "PET_NPROC_PER_NODE and so on give defaults. A script NAME.py without its run bit is started with python3 -u "
+        "($PYTHON_EXEC chooses another).\n"
         "\n"
-        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. "
-        "The report on stderr\n"
-        "names the rank that failed first and why; the exit code is that rank's, 128 + N for signal N.\n",
-        TT_STORE_DEFAULT_PORT, default_settle_s, default_grace_s);
-    return TT__EXIT_OK;
-}
+        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. The "
+        "report on stderr names the rank that failed first and why; the exit code is that rank's, 128 + N for signal "
+        "N.",
+    .offer = TT__OFFER_FILES,
+    .runs_program = true,
+    .run = run_main,
+};
+
+_Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
 /* Print the thread's last error as this command's. */
 static int fail(int exit_code) {
-    fprintf(stderr, "tutti run: %s\n", tt_last_error());
+    tt__cli_error("run", "%s", tt_last_error());
     return exit_code;
 }
 
@@ -139,8 +105,9 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has to be loopback. On several,
- * a name that is loopback here, as a host's own name often is in /etc/hosts, is another address elsewhere: then all are served. */
+/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has
+ * to be loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another
+ * address elsewhere: then all are served. */
 static tt_status resolve(const char *flag, const char *host, bool one_host, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
@@ -183,8 +150,8 @@ static tt_status split_endpoint(const char *endpoint, char *host, const char **p
     return TT_OK;
 }
 
-/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat how long one may be
- * silent, in seconds; what else torchrun knows is for back ends that are not here. */
+/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat
+ * how long one may be silent, in seconds; what else torchrun knows is for back ends that are not here. */
 static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
     job->join_ms = JOIN_MS;
     job->heartbeat_ms = HEARTBEAT_MS;
@@ -212,8 +179,8 @@ struct meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
 };
 
-/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet, and has to be
- * here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
+/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet,
+ * and has to be here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
 static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
     bool any_port = flags->standalone || !strcmp(backend, "c10d");
@@ -287,6 +254,14 @@ static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
     return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
 }
 
+/* TT_WAIT_NOTICE tells the ranks' log, too. */
+static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
+    const char *text = flags->wait_notice ? flags->wait_notice : getenv("TT_WAIT_NOTICE");
+    if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
+        return tt__fail(TT_ERR_MEMORY, "no memory for TT_WAIT_NOTICE");
+    return read_period("--wait-notice", text && *text ? text : NULL, default_notice_s, ms);
+}
+
 static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
     static const char *const names[] = {
         [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
@@ -301,12 +276,24 @@ static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
                     flags->store_auth);
 }
 
+/* The ranks find it in their environment, and so does this process. */
+static tt_status set_log_level(const tt__run_flags *flags) {
+    tt_log_level level;
+    if (!flags->log_level)
+        return TT_OK;
+    if (!tt__log_level_named(flags->log_level, &level))
+        return tt__fail(TT_ERR_INVALID, "--log-level: expected debug, info or warning, got \"%.100s\"",
+                        flags->log_level);
+    return setenv("TT_LOG", flags->log_level, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG") : TT_OK;
+}
+
 static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
     TT__TRY(find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
+    TT__TRY(set_log_level(flags));
     if (flags->module && flags->no_python)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
     return name_job(job, place, flags);
@@ -329,7 +316,8 @@ static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
     return status;
 }
 
-/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same secret each for itself. */
+/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same
+ * secret each for itself. */
 static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
@@ -344,17 +332,18 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
         status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
     job->has_secret = *text || present.set;
     if (!status && !job->has_secret && !job->node)
-        fprintf(stderr,
-                "tutti run: the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same "
-                "on all nodes, keeps others out)\n",
-                job->master_addr, job->master_port);
+        tt__cli_note(
+            "run",
+            "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
+            "nodes, keeps others out)",
+            job->master_addr, job->master_port);
     explicit_bzero(text, sizeof text);
     tt__secret_wipe(&present);
     return status;
 }
 
 /* Run what is checked. */
-static int run(tt__job *job, const tt__run_flags *flags, char **args, int count) {
+static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
@@ -363,14 +352,17 @@ static int run(tt__job *job, const tt__run_flags *flags, char **args, int count)
     job->argv = program.argv;
     int cores = tt__cores();
     if (job->omp_threads)
-        fprintf(stderr, "tutti run: OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself\n",
-                job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+        tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
+                     job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
     if (flags->trace) {
         job->trace = flags->trace;
         job->at_end = write_trace;
     }
-    status = tt__job_run(job, &exit_code);
+    status = tt__run_look_begin(job, notice_ms);
+    if (!status)
+        status = tt__job_run(job, &exit_code);
+    tt__run_look_end(job);
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");
     if (status)
@@ -384,35 +376,29 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
     bool id = flags->rdzv_id && *flags->rdzv_id, endpoint = flags->rdzv_endpoint && *flags->rdzv_endpoint;
     if (!flags->standalone || !(id || endpoint))
         return;
-    fprintf(stderr, "tutti run: --standalone makes its own id, %s, on any free port; not used:%s%s%s%s\n", job->run_id,
-            id ? " --rdzv-id=" : "", id ? flags->rdzv_id : "", endpoint ? " --rdzv-endpoint=" : "",
-            endpoint ? flags->rdzv_endpoint : "");
+    tt__cli_note("run", "--standalone makes its own id, %s, on any free port; not used:%s%s%s%s", job->run_id,
+                 id ? " --rdzv-id=" : "", id ? flags->rdzv_id : "", endpoint ? " --rdzv-endpoint=" : "",
+                 endpoint ? flags->rdzv_endpoint : "");
 }
 
-/* Whom the store refused, above all. */
-static void print_log(tt_log_level level, const char *line, void *user) {
-    (void)user;
-    if (level >= TT_LOG_WARNING)
-        fprintf(stderr, "tutti run: %s\n", line);
-}
-
-int tt__cmd_run(int argc, char **argv) {
+static int run_main(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {0};
     struct meeting_place place;
+    int64_t notice_ms;
     fill_standard_streams();
     int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
     if (status)
         return status;
     if (flags.help)
-        return help();
-    if (make_job(&job, &place, &flags))
+        return tt__cli_help(&tt__cmd_run, stdout);
+    if (make_job(&job, &place, &flags) || read_notice(&notice_ms, &flags))
         return tt__cli_usage_error("run", "%s", tt_last_error());
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
     if (hand_down_secret(&job, &flags))
         return fail(TT__EXIT_FAILED);
     tell_overridden(&job, &flags);
-    tt_set_log(print_log, NULL);
-    return run(&job, &flags, argv + program, argc - program);
+    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
+    return run(&job, &flags, notice_ms, argv + program, argc - program);
 }

@@ -1,7 +1,5 @@
 #include "cli/run_flags.h"
 
-#include "cli/cli.h"
-
 #include <ctype.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,129 +7,189 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { VALUE, SWITCH, UNSUPPORTED_VALUE, UNSUPPORTED_SWITCH };
+/* A flag's id: where its field lies, counted from 1. */
+#define FIELD(name) ((int)offsetof(tt__run_flags, name) + 1)
 
-struct flag {
-    const char *name; /* without "--" */
-    char letter;      /* short form, or 0 */
-    enum kind kind;
-    size_t offset;       /* of the field */
-    const char *instead; /* unsupported: what to do instead */
-};
+const tt__flag tt__run_flags_table[] = {
+    {.what = "Ranks:"},
+    {.name = "nproc-per-node",
+     .id = FIELD(nproc_per_node),
+     .value = "N|auto|cpu",
+     .what = "how many; auto and cpu: one per CPU that this process may use (default 1)",
+     .offer = "auto cpu"},
+    {.name = "nnodes", .id = FIELD(nnodes), .value = "N", .what = "on how many nodes the job runs (default 1)"},
+    {.name = "node-rank",
+     .id = FIELD(node_rank),
+     .value = "R",
+     .what = "which of them this is; node 0 serves the store (default 0)"},
+    {.name = "role", .id = FIELD(role), .value = "NAME", .what = "ROLE_NAME (default \"default\")"},
+    {.what = "Where they meet:"},
+    {.name = "standalone",
+     .id = FIELD(standalone),
+     .what = "on any free port, under an id of its own: several jobs can run side by side"},
+    {.name = "master-addr",
+     .id = FIELD(master_addr),
+     .value = "ADDRESS",
+     .what = "MASTER_ADDR, an address of node 0 (default 127.0.0.1)"},
+    {.name = "master-port",
+     .id = FIELD(master_port),
+     .value = "PORT",
+     .what = "MASTER_PORT, 0 = any free one (default 29500)"},
+    {.name = "rdzv-backend",
+     .id = FIELD(rdzv_backend),
+     .value = "static|c10d",
+     .what = "c10d: as --standalone, on this host",
+     .offer = "static c10d"},
+    {.name = "rdzv-endpoint",
+     .id = FIELD(rdzv_endpoint),
+     .value = "HOST[:PORT]",
+     .what = "static: the same as --master-addr and --master-port"},
+    {.name = "rdzv-id",
+     .id = FIELD(rdzv_id),
+     .value = "ID",
+     .what = "the job's name: TORCHELASTIC_RUN_ID; tutti top ID shows it"},
+    {.name = "rdzv-conf",
+     .id = FIELD(rdzv_conf),
+     .value = "K=V,...",
+     .what =
+         "timeout=SECONDS: how long to wait for other nodes (default 600); heartbeat=SECONDS: a node that is silent "
+         "for so long is lost (default 5)"},
+    {.what = "What runs:"},
+    {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
+    {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},
+    {.name = "max-restarts", .id = FIELD(max_restarts), .value = "0", .what = "restarts are not supported yet"},
+    {.name = "settle-period",
+     .id = FIELD(settle_period),
+     .value = "SECONDS",
+     .what = "from a rank's failure to the others' SIGTERM (default 1)"},
+    {.name = "grace-period",
+     .id = FIELD(grace_period),
+     .value = "SECONDS",
+     .what = "from SIGTERM to SIGKILL (default 30)"},
+    {.what = "What is seen:"},
+    {.name = "log-level",
+     .id = FIELD(log_level),
+     .value = "LEVEL",
+     .what =
+         "debug, info or warning: lines from this level on are written to stderr, by the ranks (TT_LOG) and by this "
+         "command (default: this command's warnings)",
+     .offer = "debug info warning"},
+    {.name = "wait-notice",
+     .id = FIELD(wait_notice),
+     .value = "SECONDS",
+     .what = "say on stderr for whom a rank has waited so long in a call, and where; 0: never (default 5)"},
+    {.name = "trace",
+     .id = FIELD(trace),
+     .value = "FILE",
+     .what = "when the job ends, write the last calls of every rank as a trace for Perfetto",
+     .offer = TT__OFFER_FILES},
+    {.what = "Who may take part:"},
+    {.name = "secret-file",
+     .id = FIELD(secret_file),
+     .value = "FILE",
+     .what =
+         "the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, TT_SECRET_FILE, or a new one for each job "
+         "on one node, handed to the ranks in their environment)",
+     .offer = TT__OFFER_FILES},
+    {.name = "store-auth",
+     .id = FIELD(store_auth),
+     .value = "WHO",
+     .what =
+         "who may use the store without proving the secret: local (default) any process on node 0, as PyTorch's "
+         "clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the secret unless it "
+         "is none",
+     .offer = "local required none"},
+    /* Without effect here. */
+    {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
+    {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},
+    {0}};
 
-#define FIELD(name) offsetof(tt__run_flags, name)
-
-static const struct flag flags_table[] = {
-    {"nproc-per-node", 0, VALUE, FIELD(nproc_per_node), NULL},
-    {"nnodes", 0, VALUE, FIELD(nnodes), NULL},
-    {"node-rank", 0, VALUE, FIELD(node_rank), NULL},
-    {"standalone", 0, SWITCH, FIELD(standalone), NULL},
-    {"master-addr", 0, VALUE, FIELD(master_addr), NULL},
-    {"master-port", 0, VALUE, FIELD(master_port), NULL},
-    {"rdzv-backend", 0, VALUE, FIELD(rdzv_backend), NULL},
-    {"rdzv-endpoint", 0, VALUE, FIELD(rdzv_endpoint), NULL},
-    {"rdzv-id", 0, VALUE, FIELD(rdzv_id), NULL},
-    {"rdzv-conf", 0, VALUE, FIELD(rdzv_conf), NULL},
-    {"max-restarts", 0, VALUE, FIELD(max_restarts), NULL},
-    {"role", 0, VALUE, FIELD(role), NULL},
-    {"settle-period", 0, VALUE, FIELD(settle_period), NULL},
-    {"grace-period", 0, VALUE, FIELD(grace_period), NULL},
-    {"trace", 0, VALUE, FIELD(trace), NULL},
-    {"secret-file", 0, VALUE, FIELD(secret_file), NULL},
-    {"store-auth", 0, VALUE, FIELD(store_auth), NULL},
-    {"module", 'm', SWITCH, FIELD(module), NULL},
-    {"no-python", 0, SWITCH, FIELD(no_python), NULL},
-    {"help", 'h', SWITCH, FIELD(help), NULL},
-    {"monitor-interval", 0, VALUE, FIELD(ignored), NULL},
-    {"start-method", 0, VALUE, FIELD(ignored), NULL},
-    {"redirects", 'r', UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"tee", 't', UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"log-dir", 0, UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"logs-specs", 0, UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"local-ranks-filter", 0, UNSUPPORTED_VALUE, 0, "let the program print on the ranks you want"},
-    {"duplicate-stdout-filters", 0, UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"duplicate-stderr-filters", 0, UNSUPPORTED_VALUE, 0, "redirect the output of the whole command"},
-    {"run-path", 0, UNSUPPORTED_SWITCH, 0, "give the script itself"},
-    {"local-addr", 0, UNSUPPORTED_VALUE, 0,
+/* torchrun's other flags. */
+static const struct unsupported {
+    tt__flag flag;
+    const char *instead; /* what to do instead */
+} unsupported_table[] = {
+    {{.name = "redirects", .letter = 'r', .value = ""}, "redirect the output of the whole command"},
+    {{.name = "tee", .letter = 't', .value = ""}, "redirect the output of the whole command"},
+    {{.name = "log-dir", .value = ""}, "redirect the output of the whole command"},
+    {{.name = "logs-specs", .value = ""}, "redirect the output of the whole command"},
+    {{.name = "local-ranks-filter", .value = ""}, "let the program print on the ranks you want"},
+    {{.name = "duplicate-stdout-filters", .value = ""}, "redirect the output of the whole command"},
+    {{.name = "duplicate-stderr-filters", .value = ""}, "redirect the output of the whole command"},
+    {{.name = "run-path"}, "give the script itself"},
+    {{.name = "local-addr", .value = ""},
      "ranks find out themselves by which addresses they reach each other (TT_SOCKET_IFNAME)"},
-    {"numa-binding", 0, UNSUPPORTED_VALUE, 0, "start the program through numactl or taskset"},
-    {"signals-to-handle", 0, UNSUPPORTED_VALUE, 0, "SIGINT, SIGTERM, SIGHUP and SIGQUIT are handled"},
-    {"event-log-handler", 0, UNSUPPORTED_VALUE, 0, "the report on stderr says how the job ended"},
-    {"virtual-local-rank", 0, UNSUPPORTED_SWITCH, 0, "every worker has its own LOCAL_RANK"},
+    {{.name = "numa-binding", .value = ""}, "start the program through numactl or taskset"},
+    {{.name = "signals-to-handle", .value = ""}, "SIGINT, SIGTERM, SIGHUP and SIGQUIT are handled"},
+    {{.name = "event-log-handler", .value = ""}, "the report on stderr says how the job ended"},
+    {{.name = "virtual-local-rank"}, "every worker has its own LOCAL_RANK"},
+    {{0}, NULL},
 };
 
-enum { FLAGS = sizeof flags_table / sizeof *flags_table };
-
-static const char **field(tt__run_flags *flags, const struct flag *flag) {
-    return (const char **)((char *)flags + flag->offset);
+static const char **field(tt__run_flags *flags, const tt__flag *flag) {
+    return (const char **)(void *)((char *)flags + flag->id - 1);
 }
 
-static int refuse(const char *spelling, const struct flag *flag) {
+static int refuse(const char *spelling, const struct unsupported *flag) {
     return tt__cli_usage_error("run", "%s is torchrun's, but not supported by tutti run; instead: %s", spelling,
                                flag->instead);
 }
 
+static const char *variable_value(const tt__flag *flag, char name[64]) {
+    int n = snprintf(name, 64, "PET_%s", flag->name);
+    for (int c = 0; c < n; c++)
+        name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+    const char *value = getenv(name);
+    return value && *value && (flag->value || strcmp(value, "0") != 0) ? value : NULL;
+}
+
 /* torchrun's rule: the variable of --rdzv-id is PET_RDZV_ID. */
 static int read_environment(tt__run_flags *flags) {
-    for (int i = 0; i < FLAGS; i++) {
-        const struct flag *flag = &flags_table[i];
-        char name[64];
-        int n = snprintf(name, sizeof name, "PET_%s", flag->name);
-        for (int c = 0; c < n; c++)
-            name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
-        const char *value = getenv(name);
-        bool is_switch = flag->kind == SWITCH || flag->kind == UNSUPPORTED_SWITCH;
-        if (!value || !*value || flag->letter == 'h' || (is_switch && !strcmp(value, "0")))
+    char name[64];
+    for (const struct unsupported *u = unsupported_table; u->instead; u++)
+        if (variable_value(&u->flag, name))
+            return refuse(name, u);
+    for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
+        const char *value = flag->name ? variable_value(flag, name) : NULL;
+        if (!value)
             continue;
-        if (flag->kind == UNSUPPORTED_VALUE || flag->kind == UNSUPPORTED_SWITCH)
-            return refuse(name, flag);
-        if (is_switch && strcmp(value, "1") != 0)
+        if (!flag->value && strcmp(value, "1") != 0)
             return tt__cli_usage_error("run", "%s: expected 1 or 0, got \"%s\"", name, value);
-        *field(flags, flag) = is_switch ? "1" : value;
+        *field(flags, flag) = value;
     }
     return 0;
 }
 
-/* The flag that `arg` names: "--name", "--name=value" or "-x". */
-static const struct flag *find(const char *arg) {
-    size_t n = strcspn(arg, "=");
-    for (int i = 0; i < FLAGS; i++) {
-        const struct flag *flag = &flags_table[i];
-        if (arg[1] == '-' ? strlen(flag->name) == n - 2 && !strncmp(arg + 2, flag->name, n - 2)
-                          : flag->letter && arg[1] == flag->letter && !arg[2])
-            return flag;
-    }
-    return NULL;
-}
-
-/* A flag's name of which `arg` is the beginning: argparse would take it, and people rely on that. */
+/* What is no flag, or torchrun's only. `arg`: "--name", "--name=value" or "-x". */
 static int refuse_unknown(const char *arg) {
     int n = (int)strcspn(arg, "=");
-    for (int i = 0; i < FLAGS && n > 3; i++)
-        if (!strncmp(arg + 2, flags_table[i].name, (size_t)n - 2))
-            return tt__cli_usage_error("run",
-                                       "unknown flag %.*s; did you mean --%s? (a program's own flags stand after it)",
-                                       n, arg, flags_table[i].name);
-    return tt__cli_usage_error("run", "unknown flag %.*s (a program's own flags stand after it)", n, arg);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", n, arg);
+    for (const struct unsupported *u = unsupported_table; u->instead; u++) {
+        const tt__flag one[2] = {u->flag, {0}};
+        if (tt__cli_find_flag(one, arg))
+            return refuse(name, u);
+    }
+    const char *guess = tt__cli_guess_flag(arg, tt__run_flags_table);
+    return tt__cli_usage_error("run", "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
+                               guess ? "; did you mean --" : "", guess ? guess : "", guess ? "?" : "");
 }
 
 /* Take the flag at argv[*i], and its value. */
 static int take(tt__run_flags *flags, int argc, char **argv, int *i) {
     char *arg = argv[*i];
     tt__cli_normalise_flag(arg);
-    const struct flag *flag = find(arg);
+    if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+        flags->help = "1";
+        return 0;
+    }
+    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg);
     if (!flag)
         return refuse_unknown(arg);
     const char *value = strchr(arg, '=');
-    int name_length = (int)strcspn(arg, "=");
-    if (flag->kind == UNSUPPORTED_VALUE || flag->kind == UNSUPPORTED_SWITCH) {
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", name_length, arg);
-        return refuse(name, flag);
-    }
-    if (flag->kind == SWITCH) {
+    if (!flag->value) {
         if (value)
-            return tt__cli_usage_error("run", "%.*s takes no value, got \"%s\"", name_length, arg, value + 1);
+            return tt__cli_usage_error("run", "--%s takes no value, got \"%s\"", flag->name, value + 1);
         *field(flags, flag) = "1";
         return 0;
     }

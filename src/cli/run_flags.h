@@ -2,18 +2,24 @@
 #ifndef TT_CLI_RUN_FLAGS_H
 #define TT_CLI_RUN_FLAGS_H
 
+#include "cli/cli.h"
+
 /* As typed, not yet checked; NULL = not given. A switch that is on is "1". */
 typedef struct tt__run_flags {
     const char *nproc_per_node, *nnodes, *node_rank;
     const char *standalone, *master_addr, *master_port;
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
-    const char *max_restarts, *role, *settle_period, *grace_period, *trace, *secret_file, *store_auth;
+    const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
+        *store_auth;
     const char *module, *no_python, *help;
     const char *ignored; /* what makes no difference here: --monitor-interval, --start-method */
 } tt__run_flags;
 
-/* Read PET_* variables, then argv[1..] up to the program; *program := the index of the program in argv (argc if there is none). Returns 0, or
- * prints what is wrong and returns the exit code. Underscores in the names of flags are rewritten in place. */
+extern const tt__flag tt__run_flags_table[];
+
+/* Read PET_* variables, then argv[1..] up to the program; *program := the index of the program in argv (argc if there
+ * is none). Returns 0, or prints what is wrong and returns the exit code. Underscores in the names of flags are
+ * rewritten in place. */
 int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *program);
 
 #endif

@@ -1,4 +1,5 @@
 /* tutti store: serve a key-value store until told to stop. */
+#include "base/log.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
@@ -6,40 +7,58 @@
 
 #include <tutti/store.h>
 
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
-static int help(void) {
-    printf(
-        "usage: tutti store [--host HOST] [--port PORT] [--store-auth WHO] [--secret-file FILE]\n\n"
-        "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire\n"
-        "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first "
-        "bytes.\n\n"
-        "  --host HOST         address to serve on (default 127.0.0.1; 0.0.0.0 or :: for all there are)\n"
-        "  --port PORT         port to serve on (default %d; 0 = any free one, which the first line of output names)\n"
-        "  --store-auth WHO    who is served without proving that it has the job secret: local (default) any process "
-        "on\n"
-        "                      this machine, as PyTorch's clients; required: nobody; none: all, from anywhere\n"
-        "  --secret-file FILE  the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one);\n"
-        "                      make one with: (umask 077; openssl rand -hex 32 >FILE)\n"
-        "  --help              this text\n\n"
-        "TT_TLS=1 encrypts the connections of Tutti's clients, which need it too.\n"
-        "'tutti run' serves a store itself; use this one to start ranks by hand:\n\n"
-        "  tutti store &\n"
-        "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=2 TORCHELASTIC_USE_AGENT_STORE=True\n"
-        "  RANK=0 ./program & RANK=1 ./program\n\n"
-        "From Python: torch.distributed.TCPStore(\"127.0.0.1\", %d, is_master=False)\n",
-        TT_STORE_DEFAULT_PORT, TT_STORE_DEFAULT_PORT, TT_STORE_DEFAULT_PORT);
-    return TT__EXIT_OK;
-}
+static const tt__flag store_flags[] = {
+    {.name = "host",
+     .id = 'a',
+     .value = "HOST",
+     .what = "address to serve on (default 127.0.0.1; 0.0.0.0 or :: for all there are)"},
+    {.name = "port",
+     .id = 'p',
+     .value = "PORT",
+     .what = "port to serve on (default 29500; 0 = any free one, which the first line of output names)"},
+    {.name = "store-auth",
+     .id = 'u',
+     .value = "WHO",
+     .what =
+         "who is served without proving that it has the job secret: local (default) any process on this machine, as "
+         "PyTorch's clients; required: nobody; none: all, from anywhere",
+     .offer = "local required none"},
+    {.name = "secret-file",
+     .id = 's',
+     .value = "FILE",
+     .what = "the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one); make one with: "
+             "(umask 077; openssl rand -hex 32 >FILE)",
+     .offer = TT__OFFER_FILES},
+    {0}};
 
-static void print_log(tt_log_level level, const char *line, void *user) {
-    (void)user;
-    if (level >= TT_LOG_WARNING)
-        fprintf(stderr, "tutti store: %s\n", line);
-}
+static int store_main(int argc, char **argv);
+
+const tt__command tt__cmd_store = {
+    .name = "store",
+    .what = "serve the key-value store that ranks meet through",
+    .usage = "[--host HOST] [--port PORT] [--store-auth WHO] [--secret-file FILE]",
+    .text =
+        "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire "
+        "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first bytes.",
+    .flags = store_flags,
+    .notes =
+        "TT_TLS=1 encrypts the connections of Tutti's clients, which need it too. 'tutti run' serves a store itself; "
+        "use this one to start ranks by hand:\n"
+        "\n"
+        "  tutti store &\n"
+        "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 WORLD_SIZE=2\n"
+        "  export TORCHELASTIC_USE_AGENT_STORE=True\n"
+        "  RANK=0 ./program & RANK=1 ./program\n"
+        "\n"
+        "From Python: torch.distributed.TCPStore(\"127.0.0.1\", 29500, is_master=False)",
+    .run = store_main,
+};
+
+_Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
 /* Every client is a descriptor. */
 static void allow_many_clients(void) {
@@ -65,7 +84,7 @@ static int serve(const char *host, int port, tt_store_auth auth, const char *sec
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
     sigprocmask(SIG_BLOCK, &stop, NULL);
-    tt_set_log(print_log, NULL);
+    tt__log_to_stderr("tutti store", TT_LOG_WARNING);
     allow_many_clients();
     if (tt_store_server_new(&server, host, port, .auth = auth, .secret = secret)) {
         tt_report();
@@ -77,23 +96,17 @@ static int serve(const char *host, int port, tt_store_auth auth, const char *sec
     return TT__EXIT_OK;
 }
 
-int tt__cmd_store(int argc, char **argv) {
-    static const struct option options[] = {{"host", required_argument, NULL, 'a'},
-                                            {"port", required_argument, NULL, 'p'},
-                                            {"store-auth", required_argument, NULL, 'u'},
-                                            {"secret-file", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static int store_main(int argc, char **argv) {
     const char *host = "127.0.0.1", *secret_file = NULL;
     char secret[TT__SECRET_MAX + 1];
     int64_t port = TT_STORE_DEFAULT_PORT;
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
     tt__cli_normalise_flags(argc, argv);
-    for (int c; (c = tt__cli_next_flag("store", argc, argv, options, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (c == 'a')
             host = optarg;
         else if (c == 's')

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "elastic/terminal.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -21,27 +22,35 @@ typedef struct flags {
     bool once, json;
 } flags;
 
-static int help(void) {
-    printf(
-        "usage: tutti top [FLAGS] [JOB]\n"
-        "\n"
+static const tt__flag top_flags[] = {
+    {.name = "pid",
+     .id = 'p',
+     .value = "PID",
+     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
+    {.name = "interval", .id = 'i', .value = "SECONDS", .what = "from one look to the next (default 1)"},
+    {.name = "once", .id = 'o', .what = "look once"},
+    {.name = "json", .id = 'j', .what = "one line of JSON for each look"},
+    {0}};
+
+static int top_main(int argc, char **argv);
+
+const tt__command tt__cmd_top = {
+    .name = "top",
+    .what = "show what the ranks of a running job do",
+    .usage = "[FLAGS] [JOB]",
+    .text =
         "Show what each rank of a job calls, who waits for whom and since when, how much is moved, and who comes late. "
-        "Ranks that\n"
-        "hang, are stopped or are dead are shown, too: all is read from memory that they share, without asking them.\n"
+        "Ranks that hang, are stopped or are dead are shown, too: all is read from memory that they share, without "
+        "asking them.\n"
         "\n"
-        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.\n"
-        "\n"
-        "  --pid PID           a process that \"tutti run\" did not start, and all ranks that it shares memory with\n"
-        "  --interval SECONDS  from one look to the next (default 1)\n"
-        "  --once              look once\n"
-        "  --json              one line of JSON for each look\n"
-        "\n"
+        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.",
+    .flags = top_flags,
+    .notes =
         "On a terminal the screen is refreshed until you press q. calls/s and B/s are those of the last second, as far "
-        "as the\n"
-        "last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent in "
-        "calls.\n");
-    return TT__EXIT_OK;
-}
+        "as the last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent "
+        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_publish_progress()).",
+    .run = top_main,
+};
 
 static tt_status take_flag(flags *f, int letter) {
     double seconds;
@@ -86,27 +95,27 @@ static void screen_begin(void) {
     struct termios raw = cooked;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    printf("\033[?1049h\033[?25l");
+    printf("\033[?1049h\033[?25l\033[?7l");
 }
 
 static void screen_end(void) {
-    printf("\033[?25h\033[?1049l");
+    printf("\033[?7h\033[?25h\033[?1049l");
     fflush(stdout);
     tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-/* Lines of `text`, cut to the window: the last line says how many did not fit. */
+/* Lines of `text`, which is as wide as the window: the last line says how many did not fit. */
 static void screen_show(const char *text) {
-    struct winsize window = {.ws_row = 24, .ws_col = 80};
+    struct winsize window = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
-    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2, columns = window.ws_col ? window.ws_col : 80;
+    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2;
     for (const char *c = text; *c; c++)
         lines += *c == '\n';
     int shown = lines < rows ? lines : rows - 2;
     printf("\033[H");
     for (int i = 0; i < shown; i++) {
         int n = (int)strcspn(text, "\n");
-        printf("%.*s\033[K\n", n < columns ? n : columns, text);
+        printf("%.*s\033[K\n", n, text);
         text += n + 1;
     }
     if (shown < lines)
@@ -138,12 +147,13 @@ static bool screen_wait(int64_t ms) {
 static tt_status look(const flags *f, const tt__view_source *source, char **text) {
     tt__view view;
     size_t size;
+    const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), tt__terminal_colours(STDOUT_FILENO)};
     *text = NULL;
     TT__TRY(tt__view_take(&view, source));
     FILE *out = open_memstream(text, &size);
     tt_status status = !out      ? tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", view.n)
                        : f->json ? tt__top_json(&view, out)
-                                 : tt__top_text(&view, out);
+                                 : tt__top_text(&view, &page, out);
     if (out)
         fclose(out);
     tt__view_free(&view);
@@ -186,19 +196,15 @@ static tt_status watch(const flags *f, const tt__view_source *source) {
     return TT_OK;
 }
 
-int tt__cmd_top(int argc, char **argv) {
-    static const struct option options[] = {
-        {"pid", required_argument, NULL, 'p'}, {"interval", required_argument, NULL, 'i'},
-        {"once", no_argument, NULL, 'o'},      {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
+static int top_main(int argc, char **argv) {
     flags f = {.interval_ms = 1000};
     tt__view_source source;
     int letter;
     tt__cli_normalise_flags(argc, argv);
-    f.job = tt__cli_take_word(&argc, argv, options);
-    while ((letter = tt__cli_next_flag("top", argc, argv, options, NULL)) != -1) {
+    f.job = tt__cli_take_word(&tt__cmd_top, &argc, argv);
+    while ((letter = tt__cli_next_flag(&tt__cmd_top, argc, argv, NULL)) != -1) {
         if (letter == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (letter == '?')
             return TT__EXIT_USAGE;
         if (take_flag(&f, letter))
@@ -210,6 +216,6 @@ int tt__cmd_top(int argc, char **argv) {
     if (!status)
         status = watch(&f, &source);
     if (status)
-        fprintf(stderr, "tutti top: %s\n", tt_last_error());
+        tt__cli_error("top", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

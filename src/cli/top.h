@@ -14,8 +14,14 @@ typedef struct tt__top_rates {
 
 tt__top_rates tt__top_rates_of(const tt__view_rank *rank);
 
+/* How text is laid out. */
+typedef struct tt__top_page {
+    int columns; /* lines are wrapped to so many; 0: they are not */
+    bool colours;
+} tt__top_page;
+
 /* As lines of text, or as one line of JSON. */
-tt_status tt__top_text(const tt__view *view, FILE *out);
+tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out);
 tt_status tt__top_json(const tt__view *view, FILE *out);
 
 /* "350 us", "3.2 s", "2 h 5 min". Returns `text`. */

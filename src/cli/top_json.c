@@ -4,6 +4,7 @@
 #include "elastic/report.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 
 static double seconds(int64_t ns) { return (double)ns / 1e9; }
@@ -30,17 +31,31 @@ static json_t *waits_json(const tt__view_rank *rank) {
                      seconds(rank->now_ns - rank->waits_since_ns));
 }
 
+/* Numbers that are not known are null. */
+static json_t *known(int64_t number) { return number ? json_integer((json_int_t)number) : json_null(); }
+
+static json_t *progress_json(const tt__view_rank *rank) {
+    const tt__progress *p = &rank->progress;
+    if (!rank->progresses)
+        return json_null();
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:f, s:f}", "epoch", known(p->epoch), "epochs", known(p->epochs),
+                     "step", (json_int_t)p->step, "steps", known(p->steps), "loss",
+                     isfinite(p->loss) ? json_real(p->loss) : json_null(), "samples", (json_int_t)p->samples,
+                     "samples_per_sec", rank->samples_per_s, "seconds", seconds(rank->now_ns - rank->progress_ns));
+}
+
 static json_t *rank_json(const tt__view_rank *rank) {
     static const char *const names[] = {"starting", "runs", "stopped", "ended", "gone"};
     char how[64] = "";
     tt__top_rates rates = tt__top_rates_of(rank);
     if (rank->state == TT__VIEW_ENDED)
         tt__end_text(rank->rank.wait_status, how, sizeof how);
-    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o}", "rank", (int)rank->rank.rank, "node",
-                     (int)rank->rank.node, "pid", (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid),
-                     "state", names[rank->state], "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec",
-                     rates.calls_per_s, "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank),
-                     "waits", waits_json(rank));
+    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o, s:o}", "rank", (int)rank->rank.rank,
+                     "node", (int)rank->rank.node, "pid",
+                     (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid), "state", names[rank->state],
+                     "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec", rates.calls_per_s,
+                     "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank), "waits",
+                     waits_json(rank), "progress", progress_json(rank));
 }
 
 static json_t *group_json(const tt__view_group *group) {

@@ -6,22 +6,35 @@
 
 #include <stdio.h>
 
-static int help(void) {
-    printf(
-        "usage: tutti trace [FLAGS] [JOB] [-o FILE]\n"
-        "\n"
+static const tt__flag trace_flags[] = {
+    {.name = "output",
+     .id = 'o',
+     .letter = 'o',
+     .value = "FILE",
+     .what = "where to (default trace.json)",
+     .offer = TT__OFFER_FILES},
+    {.name = "pid",
+     .id = 'p',
+     .value = "PID",
+     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
+    {0}};
+
+static int trace_main(int argc, char **argv);
+
+const tt__command tt__cmd_trace = {
+    .name = "trace",
+    .what = "write what they called lately as a trace for Perfetto",
+    .usage = "[FLAGS] [JOB] [-o FILE]",
+    .text =
         "Write the last 1024 calls of every rank of a running job as a trace that https://ui.perfetto.dev and "
-        "chrome://tracing\n"
-        "show: one process per rank, one thread per group, arrows from who came last to those who waited, all on one "
-        "clock. Ranks\n"
-        "that hang or are dead are in it, too. \"tutti run --trace FILE\" writes it when a job ends.\n"
+        "chrome://tracing show: one process per rank, one thread per group, arrows from who came last to those who "
+        "waited, all on one clock. Ranks that hang or are dead are in it, too. \"tutti run --trace FILE\" writes it "
+        "when a job ends.\n"
         "\n"
-        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.\n"
-        "\n"
-        "  -o, --output FILE  where to (default trace.json)\n"
-        "  --pid PID          a process that \"tutti run\" did not start, and all ranks that it shares memory with\n");
-    return TT__EXIT_OK;
-}
+        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.",
+    .flags = trace_flags,
+    .run = trace_main,
+};
 
 static tt_status write_trace(const tt__view_source *source, const char *path) {
     tt__view view;
@@ -36,24 +49,16 @@ static tt_status write_trace(const tt__view_source *source, const char *path) {
     return status;
 }
 
-int tt__cmd_trace(int argc, char **argv) {
-    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-                                            {"pid", required_argument, NULL, 'p'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    static char output[] = "--output";
+static int trace_main(int argc, char **argv) {
     tt__view_source source;
     const char *path = "trace.json";
     int64_t pid = 0;
     int letter;
     tt__cli_normalise_flags(argc, argv);
-    for (int i = 1; i < argc; i++)
-        if (argv[i][0] == '-' && argv[i][1] == 'o' && !argv[i][2])
-            argv[i] = output;
-    const char *job = tt__cli_take_word(&argc, argv, options);
-    while ((letter = tt__cli_next_flag("trace", argc, argv, options, NULL)) != -1) {
+    const char *job = tt__cli_take_word(&tt__cmd_trace, &argc, argv);
+    while ((letter = tt__cli_next_flag(&tt__cmd_trace, argc, argv, NULL)) != -1) {
         if (letter == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (letter == '?')
             return TT__EXIT_USAGE;
         if (letter == 'o')
@@ -67,6 +72,6 @@ int tt__cmd_trace(int argc, char **argv) {
     if (!status)
         status = write_trace(&source, path);
     if (status)
-        fprintf(stderr, "tutti trace: %s\n", tt_last_error());
+        tt__cli_error("trace", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

@@ -63,6 +63,10 @@ static void put_event(writer *w, json_t *event) {
 
 static double us(const writer *w, int64_t ns) { return (double)(ns - w->base_ns) / 1e3; }
 
+/* Perfetto takes process 0 and thread 0 for the idle task and hides them. */
+static int trace_pid(const tt__view_rank *rank) { return rank->rank.rank + 1; }
+static int trace_tid(int lane) { return lane + 1; }
+
 /* ---- lanes */
 
 /* A lane of the rank for the call, and in *added whether it is a new one; slices of a lane come one after the other. */
@@ -83,10 +87,10 @@ static void put_name(writer *w, const char *what, int pid, int tid, const char *
                            "name", name));
 }
 
-static void put_lane_name(writer *w, const tt__view_rank *rank, int tid, uint32_t group) {
+static void put_lane_name(writer *w, const tt__view_rank *rank, int lane, uint32_t group) {
     char name[96];
     snprintf(name, sizeof name, "group %s", tt__recorder_group_ranks(rank->recorder, group));
-    put_name(w, "thread_name", rank->rank.rank, tid, name);
+    put_name(w, "thread_name", trace_pid(rank), trace_tid(lane), name);
 }
 
 /* ---- events of one rank */
@@ -94,13 +98,13 @@ static void put_lane_name(writer *w, const tt__view_rank *rank, int tid, uint32_
 static void put_process(writer *w, const tt__view_rank *rank) {
     char name[256];
     snprintf(name, sizeof name, "rank %d", rank->rank.rank);
-    put_name(w, "process_name", rank->rank.rank, 0, name);
+    put_name(w, "process_name", trace_pid(rank), trace_tid(0), name);
     snprintf(name, sizeof name, "%s, pid %lld on %s", rank->recorder ? rank->recorder->program : "?",
              (long long)(rank->recorder ? rank->recorder->pid : rank->rank.pid), rank->rank.hostname);
-    put_event(w, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", "process_labels", "pid",
-                           (int)rank->rank.rank, "tid", 0, "args", "labels", name));
+    put_event(w, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", "process_labels", "pid", trace_pid(rank),
+                           "tid", trace_tid(0), "args", "labels", name));
     put_event(w, json_pack("{s:s, s:s, s:i, s:i, s:{s:i}}", "ph", "M", "name", "process_sort_index", "pid",
-                           (int)rank->rank.rank, "tid", 0, "args", "sort_index", (int)rank->rank.rank));
+                           trace_pid(rank), "tid", trace_tid(0), "args", "sort_index", (int)rank->rank.rank));
 }
 
 static const char *state_name(const tt__record *record) {
@@ -126,10 +130,10 @@ static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
     return args;
 }
 
-static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *call, int tid) {
+static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *call, int lane) {
     char text[256];
     json_t *event = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "cat", "comm", "name",
-                              tt_op_name((tt_op)call->record.op), "pid", (int)rank->rank.rank, "tid", tid, "ts",
+                              tt_op_name((tt_op)call->record.op), "pid", trace_pid(rank), "tid", trace_tid(lane), "ts",
                               us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
                               call_args(rank, &call->record));
     if (event)
@@ -140,7 +144,7 @@ static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *
 
 static void put_instant(writer *w, const tt__view_rank *rank, int64_t ns, const char *name) {
     put_event(w, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f}", "ph", "i", "s", "p", "cat", "rank", "name", name,
-                           "pid", (int)rank->rank.rank, "tid", 0, "ts", us(w, ns)));
+                           "pid", trace_pid(rank), "tid", trace_tid(0), "ts", us(w, ns)));
 }
 
 /* How the rank is, if that is news; whom it waits for. */
@@ -177,9 +181,10 @@ static void put_rank(writer *w, int place) {
 
 static void put_arrow_end(writer *w, const char *phase, int64_t id, int place, const tt__view_call *call, int64_t ns) {
     const tt__view_rank *rank = &w->view->ranks[place];
-    int tid = w->lanes[(size_t)place * TT__RECORDS + (size_t)(call - rank->calls)];
+    int lane = w->lanes[(size_t)place * TT__RECORDS + (size_t)(call - rank->calls)];
     put_event(w, json_pack("{s:s, s:s, s:s, s:I, s:s, s:i, s:i, s:f}", "ph", phase, "cat", "late", "name", "came last",
-                           "id", (json_int_t)id, "bp", "e", "pid", (int)rank->rank.rank, "tid", tid, "ts", us(w, ns)));
+                           "id", (json_int_t)id, "bp", "e", "pid", trace_pid(rank), "tid", trace_tid(lane), "ts",
+                           us(w, ns)));
 }
 
 /* From the beginning of the last one's slice to a moment inside the waiter's that is not before it. */

@@ -4,8 +4,9 @@
 
 #include "cli/view.h"
 
-/* Write the last calls of every rank to `path`, whole or not at all: one process per rank, one thread per group (more where asynchronous calls of a group
- * overlap), an arrow from who came last to those it kept waiting, all on one clock. Errors: TT_ERR_IO, TT_ERR_MEMORY. */
+/* Write the last calls of every rank to `path`, whole or not at all: one process per rank, one thread per group (more
+ * where asynchronous calls of a group overlap), an arrow from who came last to those it kept waiting, all on one clock.
+ * Errors: TT_ERR_IO, TT_ERR_MEMORY. */
 tt_status tt__trace_write(const tt__view *view, const char *path);
 
 #endif

@@ -1,4 +1,5 @@
-/* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among them. */
+/* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among
+ * them. */
 #include "cli/tune.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -6,10 +7,10 @@
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
 #include "cli/cli.h"
+#include "cli/spawn.h"
 #include "comm/group.h"
 #include "comm/reduce_tree.h"
 
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +24,38 @@ typedef struct settings {
     int size_count;
 } settings;
 
-static int help(void) {
-    printf(
-        "usage: tutti tune [FLAGS]\n       tutti run [...] tutti tune [FLAGS]\n\n"
-        "Measure every algorithm on messages, at each size, and write the table by which they are chosen. Under 'tutti "
-        "run' among\n"
-        "its ranks and hosts; alone among ranks that it starts on this host. Prints what it measures as JSON.\n\n"
-        "  --world N         ranks to start (default 2)\n"
-        "  --transport NAME  auto, or tcp (default where it starts the ranks itself)\n"
-        "  --only LIST       these operations, \"all_reduce,broadcast\" (default all)\n"
-        "  --out PATH        the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)\n"
-        "  --sizes LIST      ascending bytes, with K, M or G (default 8,256,1K,4K,16K,64K,256K,1M,4M)\n");
-    return TT__EXIT_OK;
-}
+static const tt__flag tune_flags[] = {
+    {.name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)"},
+    {.name = "transport",
+     .id = 't',
+     .value = "NAME",
+     .what = "auto, or tcp (default where it starts the ranks itself)",
+     .offer = "auto tcp"},
+    {.name = "only", .id = 'o', .value = "LIST", .what = "these operations, \"all_reduce,broadcast\" (default all)"},
+    {.name = "out",
+     .id = 'p',
+     .value = "PATH",
+     .what = "the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)",
+     .offer = TT__OFFER_FILES},
+    {.name = "sizes",
+     .id = 's',
+     .value = "LIST",
+     .what = "ascending bytes, with K, M or G (default 8,256,1K,4K,16K,64K,256K,1M,4M)"},
+    {0}};
+
+static int tune_main(int argc, char **argv);
+
+const tt__command tt__cmd_tune = {
+    .name = "tune",
+    .what = "measure the algorithms between hosts, write the table that chooses",
+    .usage = "[FLAGS]",
+    .text =
+        "Measure every algorithm on messages, at each size, and write the table by which they are chosen. Under "
+        "'tutti run [...] tutti tune' among its ranks and hosts; alone among ranks that it starts on this host. Prints "
+        "what it measures as JSON.",
+    .flags = tune_flags,
+    .run = tune_main,
+};
 
 /* ---- measuring */
 
@@ -89,7 +109,8 @@ static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     }
 }
 
-/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough with 1 MiB. */
+/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough
+ * with 1 MiB. */
 static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;
@@ -279,24 +300,17 @@ static int parse_flag(int c, const char *value, settings *s) {
     }
 }
 
-int tt__cmd_tune(int argc, char **argv) {
-    static const struct option options[] = {{"world", required_argument, NULL, 'w'},
-                                            {"transport", required_argument, NULL, 't'},
-                                            {"only", required_argument, NULL, 'o'},
-                                            {"out", required_argument, NULL, 'p'},
-                                            {"sizes", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static int tune_main(int argc, char **argv) {
     settings s = {.world = 2,
                   .sizes = {8, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20},
                   .size_count = 9};
     const char *flag;
     tt__cli_normalise_flags(argc, argv);
-    for (int c; (c = tt__cli_next_flag("tune", argc, argv, options, &flag)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__cmd_tune, argc, argv, &flag)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
-            return help();
+            return TT__EXIT_OK;
         if (parse_flag(c, optarg, &s))
             return tt__cli_usage_error("tune", "%s: not understood: \"%s\"", flag, optarg);
     }

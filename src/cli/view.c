@@ -102,6 +102,15 @@ static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     find_current(rank);
 }
 
+/* add_ns: from CLOCK_MONOTONIC of the rank's host to the clock of the view. */
+static void read_progress(tt__view_rank *rank, int64_t add_ns) {
+    rank->progresses = tt__recorder_progress(rank->recorder, &rank->progress);
+    if (!rank->progresses)
+        return;
+    rank->progress_ns = rank->progress.at_ns + add_ns;
+    rank->samples_per_s = tt__progress_rate(&rank->progress, rank->now_ns - add_ns);
+}
+
 static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const tt__job_info *info) {
     bool here = seen->rank.node == info->node;
     const tt__recorder *recorder = seen->recorder;
@@ -122,6 +131,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     rank->waits = tt__recorder_waiting(rank->recorder, &rank->waiting);
     if (rank->waits)
         rank->waits_since_ns = view_ns(&clock, rank->waiting.since);
+    read_progress(rank, clock.add_ns);
     return TT_OK;
 }
 

@@ -31,7 +31,11 @@ typedef struct tt__view_rank {
     bool waits;                   /* `waiting` is valid, */
     tt__waiting waiting;
     int64_t waits_since_ns; /* and this */
-    int64_t now_ns;         /* or when it ended */
+    bool progresses;        /* the program says how far its training is: `progress` is valid, */
+    tt__progress progress;
+    double samples_per_s; /* (0: not known) */
+    int64_t progress_ns;  /* and when it said so */
+    int64_t now_ns;       /* or when it ended */
 } tt__view_rank;
 
 typedef struct tt__view {
@@ -47,7 +51,8 @@ typedef struct tt__view_source {
     pid_t pid;                      /* but this process */
 } tt__view_source;
 
-/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a list of the jobs there are. */
+/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a
+ * list of the jobs there are. */
 tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid);
 
 tt_status tt__view_take(tt__view *view, const tt__view_source *source);

@@ -1,4 +1,5 @@
-/* Recorders of processes that no launcher watches: the memory of one process, and of those that it maps, found through /proc. */
+/* Recorders of processes that no launcher watches: the memory of one process, and of those that it maps, found through
+ * /proc. */
 #include "cli/view.h"
 
 #include "base/error.h"

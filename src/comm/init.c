@@ -29,6 +29,8 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
     if (*meeting->path)
         return tt_file_store(store, meeting->path, .world_size = meeting->world, .fresh = true,
                              .timeout_ms = timeout_ms);
+    tt__log(TT_LOG_DEBUG, "%s the store at %s:%d", meeting->serves ? "serving" : "connecting to", meeting->host,
+            meeting->port);
     tt_status status =
         tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms);
     if (status)

@@ -48,10 +48,24 @@ static void publish(tt_work *work) {
         work->record->seq = work->seq;
 }
 
+/* Log which algorithm serves the call, once for each operation and power of two of bytes. */
+static void log_algorithm(const tt_work *work) {
+    static _Atomic uint64_t logged[TT_OPS];
+    uint64_t bytes = work->call.count * tt_dtype_size(work->call.dtype);
+    uint64_t bit = UINT64_C(1) << (bytes ? 63 - __builtin_clzll(bytes) : 0);
+    if (atomic_fetch_or_explicit(&logged[work->call.op], bit, memory_order_relaxed) & bit)
+        return;
+    tt__log(TT_LOG_DEBUG, "%s of %llu bytes among %d ranks: algorithm %s%s", tt_op_name(work->call.op),
+            (unsigned long long)bytes, work->group->size, work->algorithm->name,
+            work->group->shared ? ", in shared memory" : "");
+}
+
 static tt_status begin_running(tt_work *work) {
     work->algorithm = tt__choose(work);
     if (!work->algorithm)
         return tt_last_status();
+    if (work->call.op < TT_OP_NEW_GROUP && tt__log_wanted(TT_LOG_DEBUG))
+        log_algorithm(work);
     work->children = work->algorithm->children;
     work->phase = TT__RUNNING;
     if (!work->parent)

@@ -41,11 +41,13 @@ uint32_t tt__record_refill(tt__recorder *recorder) {
     return first + 1;
 }
 
+/* What is too long keeps its end, which tells files apart. */
 static void copy_name(char name[TT__FILE_SIZE], const char *path) {
-    const char *slash = strrchr(path, '/');
-    size_t n = strnlen(slash ? slash + 1 : path, TT__FILE_SIZE - 1);
-    memcpy(name, slash ? slash + 1 : path, n);
-    name[n] = '\0';
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n = strlen(base);
+    bool cut = n > TT__FILE_SIZE - 1;
+    snprintf(name, TT__FILE_SIZE, "%s%s", cut ? "..." : "",
+             cut ? base + n - (TT__FILE_SIZE - 1 - strlen("...")) : base);
 }
 
 /* Open addressing, a few tries; slot 0 is for those that find no room. A slot is claimed, then named, then given its key, so that whoever finds a key finds

@@ -71,6 +71,16 @@ typedef struct tt__waiting {
     bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
+/* What the program says of its training (tt_publish_progress()). Read as a whole when `version` is even and unchanged; 0: nothing was said. */
+typedef struct tt__progress {
+    _Atomic uint32_t version;
+    int64_t epoch, epochs, step, steps; /* 0: not known */
+    double loss;                        /* NAN: not known */
+    int64_t samples;                    /* of this rank, since the first call */
+    int64_t at_ns;                      /* CLOCK_MONOTONIC: of the last call */
+    int64_t base_samples, base_ns;      /* a call some seconds ago, from which rates are counted */
+} tt__progress;
+
 /* Where a group's ranks are named. */
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
@@ -90,6 +100,7 @@ typedef struct tt__recorder {
     /* Numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps. */
     _Alignas(128) _Atomic uint32_t calls;
     tt__waiting waiting;
+    _Alignas(128) tt__progress progress;
     /* The owner's pointers, by which it finds names again. */
     _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES];
     char files[TT__FILES][TT__FILE_SIZE];
@@ -99,7 +110,7 @@ typedef struct tt__recorder {
     tt__record_list lists[TT__LISTS];
 } tt__recorder;
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3272636552745454) /* "TTtRecr2" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3372636552745454) /* "TTtRecr3" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -201,8 +212,15 @@ void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__li
 /* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
+/* Log, at info, whom the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0: never): once for each wait. */
+void tt__recorder_log_wait(const tt__recorder *recorder);
+
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
+
+/* What the program publishes of its training is written here from now on, and what it has published so far; until tt__progress_detach(). */
+void tt__progress_attach(tt__recorder *recorder);
+void tt__progress_detach(const tt__recorder *recorder);
 
 /* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one: `tutti top` finds it
  * there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1: no launcher. Never waits long. */
@@ -215,6 +233,12 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
 
 /* Copy what is waited for; false if for nobody. */
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
+
+/* Copy what the program says of its training; false if nothing. */
+bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
+
+/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while no call comes. */
+double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
 
 /* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */
 uint64_t tt__record_bytes(const tt__record *record);

@@ -106,6 +106,8 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
         made->is_made = true;
         made->origin = group->id;
         form(group, made, all, color);
+        char name[192];
+        tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
     }
     if (status)
         tt__native_discard(made);

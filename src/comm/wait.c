@@ -127,6 +127,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
                                                .record = top->record_number,
                                                .word = top->word,
                                                .several_threads = several_threads});
+    tt__recorder_log_wait(recorder);
     if (world->threaded)
         tt__tell_waiting(world->messages);
 }

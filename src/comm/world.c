@@ -62,6 +62,8 @@ void tt__world_settle(tt__world *world) {
 void tt__world_end(tt__world *world) {
     tt__world_own(world);
     tt__messages_close(world->messages, world->forked);
+    if (world->peers[world->rank].control)
+        tt__progress_detach(&tt__world_control(world)->recorder);
     while (world->retired) {
         tt_group *group = world->retired;
         world->retired = group->next_group;

@@ -1,4 +1,5 @@
-/* A snapshot's ranks of one node as bytes, for the store. Both sides are the same version of Tutti: what is laid out otherwise is refused. */
+/* A snapshot's ranks of one node as bytes, for the store. Both sides are the same version of Tutti: what is laid out
+ * otherwise is refused. */
 #ifndef TT_ELASTIC_BLOB_H
 #define TT_ELASTIC_BLOB_H
 

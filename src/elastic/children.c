@@ -12,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* State and parent of `pid`, both 0 if it is gone. The name in /proc/PID/stat may hold spaces and parentheses: what follows the last ')' counts. */
+/* State and parent of `pid`, both 0 if it is gone. The name in /proc/PID/stat may hold spaces and parentheses: what
+ * follows the last ')' counts. */
 static void read_stat(const char *pid, char *state, pid_t *parent) {
     char path[64], text[512];
     *state = 0;
@@ -63,7 +64,8 @@ static int is_among(pid_t pid, const pid_t *pids, size_t n) {
     return 0;
 }
 
-/* One round: kill and reap what is there. A child's pid can't be reused before it is reaped here, so no stranger is hit. */
+/* One round: kill and reap what is there. A child's pid can't be reused before it is reaped here, so no stranger is
+ * hit. */
 static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user) {
     enum { MAX = 1024 };
     pid_t pids[MAX];

@@ -12,9 +12,9 @@ size_t tt__children(pid_t *pids, size_t max);
 /* Who is told about a child that was reaped. */
 typedef void (*tt__reaped_fn)(void *user, pid_t pid, int wait_status);
 
-/* SIGKILL every child but the `spared` ones, and those that fall to this process as their parents die, until none is left: then no
- * descendant is. `reaped` may be NULL. Returns how many are still there after timeout_ms (0 in all but strange cases: a
- * process of another user, one stuck in the kernel). */
+/* SIGKILL every child but the `spared` ones, and those that fall to this process as their parents die, until none is
+ * left: then no descendant is. `reaped` may be NULL. Returns how many are still there after timeout_ms (0 in all but
+ * strange cases: a process of another user, one stuck in the kernel). */
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms);
 

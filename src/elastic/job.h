@@ -1,14 +1,17 @@
-/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is one of them.
+/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is
+ * one of them.
  *
- *   launcher  the process the user started. Serves the store, passes stderr through, decides who is stopped when, reports.
+ *   launcher  the process that the user started. Serves the store, passes stderr through, decides who is stopped when,
+ *             reports.
  *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
  *   worker    the keeper reaps it and tells the launcher, which decides about the others (launcher.c).
  *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
- *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a subreaper too,
- *             which kills until none is left.
+ *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
+ *             subreaper too, which kills until none is left.
+ *
  * The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
@@ -19,6 +22,16 @@
 
 #include <signal.h>
 #include <sys/types.h>
+
+/* What look() sees of a running job, and how it says what people should know. */
+typedef struct tt__job_look {
+    void *user;
+    const void *(*recorder)(void *user, int i, size_t *size); /* as tt__watch_recorder() */
+    /* Where a rank of the job is: "host h1, pid 7", as far as it is known here. Returns `text`. */
+    const char *(*place)(void *user, int rank, char *text, size_t size);
+    void (*say)(void *user, const char *line);  /* a line on stderr, after "tutti run: " */
+    void (*show)(void *user, const char *line); /* as tt__streams_show() */
+} tt__job_look;
 
 typedef struct tt__job {
     const char *file;        /* what is executed: a path with a slash in it */
@@ -42,6 +55,11 @@ typedef struct tt__job {
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
 
+    /* Called every look_ms while the workers run; 0: never. */
+    void (*look)(const struct tt__job *job, const tt__job_look *look);
+    int64_t look_ms;
+    void *look_user; /* of whoever set look() */
+
     /* Filled in by tt__job_run(). */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
@@ -50,8 +68,9 @@ typedef struct tt__job {
     pid_t group;                         /* the process group of launcher and workers */
 } tt__job;
 
-/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with. Errors, with nothing
- * left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with.
+ * Errors, with nothing left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other
+ * nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
 /* The error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */

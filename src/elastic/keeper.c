@@ -30,14 +30,14 @@ struct keeper {
     bool started, told_leftovers;
 };
 
-static void say(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
+static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
     tt__keeper_message message = {kind, rank, value, pid};
     while (send(k->socket, &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
 }
 
 /* Old kernels have no pidfds: then workers that end at once are told in any order. */
-static int watch(const struct keeper *k, int rank, pid_t pid) {
+static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
     if (fd < 0 || epoll_ctl(k->ends, EPOLL_CTL_ADD, fd, &event) == 0)
@@ -50,16 +50,16 @@ static void start_worker(struct keeper *k, int rank) {
     pid_t pid = fork();
     if (pid == 0) {
         int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self);
-        say(k, TT__KEEPER_NOT_STARTED, rank, errnum, getpid());
+        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum, getpid());
         _exit(127);
     }
     if (pid < 0) {
-        say(k, TT__KEEPER_NOT_STARTED, rank, errno, 0);
+        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errno, 0);
     } else {
         k->pids[rank] = pid;
-        k->pidfds[rank] = watch(k, rank, pid);
+        k->pidfds[rank] = keeper_watch(k, rank, pid);
         k->living++;
-        say(k, TT__KEEPER_STARTED, rank, 0, pid);
+        keeper_report(k, TT__KEEPER_STARTED, rank, 0, pid);
     }
     close(k->stderr_ends[rank]);
 }
@@ -89,7 +89,7 @@ static void reaped(void *user, pid_t pid, int status) {
     }
     k->pids[rank] = 0;
     k->living--;
-    say(k, TT__KEEPER_ENDED, rank, status, pid);
+    keeper_report(k, TT__KEEPER_ENDED, rank, status, pid);
 }
 
 /* A stopped process does not see SIGTERM before it is continued. */
@@ -117,12 +117,12 @@ static size_t kill_all(struct keeper *k) {
     return tt__children_kill(NULL, 0, reaped, k, KILL_TIMEOUT_MS);
 }
 
-static _Noreturn void finish(const struct keeper *k, size_t unkillable) {
-    say(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
+static _Noreturn void keeper_finish(const struct keeper *k, size_t unkillable) {
+    keeper_report(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
     _exit(0);
 }
 
-static void obey(struct keeper *k, const tt__keeper_message *message) {
+static void keeper_execute(struct keeper *k, const tt__keeper_message *message) {
     switch ((tt__keeper_kind)message->kind) {
     case TT__KEEPER_WORLD:
         k->job->world = message->value;
@@ -138,18 +138,18 @@ static void obey(struct keeper *k, const tt__keeper_message *message) {
         signal_children(message->value);
         break;
     case TT__KEEPER_KILL:
-        finish(k, kill_all(k));
+        keeper_finish(k, kill_all(k));
     default:
         break;
     }
 }
 
 /* The launcher's end of the socket is closed by the kernel, however it died. */
-static void hear_launcher(struct keeper *k) {
+static void keeper_read(struct keeper *k) {
     tt__keeper_message message;
     ssize_t n = recv(k->socket, &message, sizeof message, MSG_DONTWAIT);
     if (n == (ssize_t)sizeof message) {
-        obey(k, &message);
+        keeper_execute(k, &message);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
         kill_all(k);
         tt__job_error_dir_remove(k->job);
@@ -189,7 +189,7 @@ static bool reap_all(struct keeper *k) {
 }
 
 /* Once no child is left no descendant is: an orphan would have fallen to us. */
-static void reap(struct keeper *k) {
+static void keeper_reap(struct keeper *k) {
     struct signalfd_siginfo ignored;
     while (read(k->child_signals, &ignored, sizeof ignored) > 0)
         ;
@@ -197,11 +197,11 @@ static void reap(struct keeper *k) {
     if (!k->started || k->living)
         return;
     if (!children)
-        finish(k, 0);
+        keeper_finish(k, 0);
     if (!k->told_leftovers) {
         pid_t pids[1024];
         k->told_leftovers = true;
-        say(k, TT__KEEPER_LEFTOVERS, -1, (int)tt__children(pids, sizeof pids / sizeof *pids), 0);
+        keeper_report(k, TT__KEEPER_LEFTOVERS, -1, (int)tt__children(pids, sizeof pids / sizeof *pids), 0);
     }
 }
 
@@ -229,8 +229,8 @@ static _Noreturn void keeper_main(struct keeper *k) {
         struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};
         poll(fds, 2, -1);
         if (fds[0].revents)
-            hear_launcher(k);
-        reap(k);
+            keeper_read(k);
+        keeper_reap(k);
     }
 }
 
@@ -255,23 +255,24 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_e
     return TT_OK;
 }
 
-static bool tell(const tt__keeper *keeper, tt__keeper_message message) {
+static bool launcher_send(const tt__keeper *keeper, tt__keeper_message message) {
     ssize_t n;
     while ((n = send(keeper->socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
         ;
     return n == (ssize_t)sizeof message;
 }
 
-bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
-    return tell(keeper, (tt__keeper_message){kind, -1, value, 0});
+bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
+    return launcher_send(keeper, (tt__keeper_message){kind, -1, value, 0});
 }
 
-bool tt__keeper_tell_world(const tt__keeper *keeper, int first_rank, int world) {
-    return tell(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
+bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world) {
+    return launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
 }
 
-/* A keeper that ended before it read our last order leaves a reset, which is told once and ahead of what it had still said. */
-int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message) {
+/* A keeper that ended before it read our last order leaves a reset, which is told once and ahead of what it had still
+ * said. */
+int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message) {
     ssize_t n;
     while ((n = recv(keeper->socket, message, sizeof *message, MSG_DONTWAIT)) < 0 &&
            (errno == EINTR || errno == ECONNRESET))

@@ -29,18 +29,20 @@ typedef struct tt__keeper {
     int socket; /* the launcher's end, a non-blocking SOCK_SEQPACKET; -1 = none */
 } tt__keeper;
 
-/* Fork the keeper. stderr_ends[rank] becomes the stderr of that worker; close_in_keeper are the launcher's own ends of those pipes. The
- * process must have one thread only: what the keeper does is not restricted to async-signal-safe calls. */
+/* Fork the keeper. stderr_ends[rank] becomes the stderr of that worker; close_in_keeper are the launcher's own ends of
+ * those pipes. The process must have one thread only: what the keeper does is not restricted to async-signal-safe
+ * calls. */
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper);
 
 /* Say something; false if the keeper is gone. */
-bool tt__keeper_tell(const tt__keeper *keeper, tt__keeper_kind kind, int value);
-bool tt__keeper_tell_world(const tt__keeper *keeper, int first_rank, int world);
+bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value);
+bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world);
 
 /* The next message: 1, none at the moment: 0, the keeper is gone: -1. */
-int tt__keeper_hear(const tt__keeper *keeper, tt__keeper_message *message);
+int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);
 
-/* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what failed. */
+/* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what
+ * failed. */
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper);
 
 #endif

@@ -2,9 +2,10 @@
  *
  *   TT__RUNNING --a worker fails--> TT__SETTLING --settle_ms--> TT__TERMINATING --grace_ms--> KILLING
  *
- * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING: the keeper kills
- * every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a second one to KILLING. When all workers have ended and
- * something they started is still there, the same ladder holds for it. The job is over when the keeper says that nothing is left. */
+ * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING:
+ * the keeper kills every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a
+ * second one to KILLING. When all workers have ended and something they started is still there, the same ladder holds
+ * for it. The job is over when the keeper says that nothing is left. */
 #include "elastic/launcher.h"
 
 #include "base/clock.h"
@@ -19,19 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEEPER_KILL_MS = 6000 };
-
 typedef tt__launcher_state launcher;
-
-void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
-    l->phase = phase;
-    l->deadline_ms = tt__deadline_ms(timeout_ms);
-}
 
 /* Signals. */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a shell's background) stay
- * ignored. The job keeps the mask that workers are to get back. */
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a
+ * shell's background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t set;
@@ -46,24 +40,6 @@ static tt_status open_signals(launcher *l) {
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-static void tell_workers(launcher *l, int sig) {
-    for (int rank = 0; rank < l->job->workers; rank++)
-        if (!l->workers[rank].ended)
-            l->workers[rank].told = sig;
-}
-
-void tt__launcher_terminate(launcher *l, int sig) {
-    tell_workers(l, sig);
-    tt__keeper_tell(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
-    tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
-}
-
-static void kill_job(launcher *l) {
-    tell_workers(l, SIGKILL);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_KILL, 0);
-    tt__launcher_enter(l, TT__KILLING, KEEPER_KILL_MS);
-}
-
 /* Ctrl-C at a terminal has reached the workers already, in the same process group: the kernel sent it. */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
@@ -71,28 +47,28 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     tt__signal_name(sig, name, sizeof name);
     l->signals_taken++;
     if (l->done) {
-        tt__streams_say(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
         l->got_signal = l->got_signal ? l->got_signal : sig;
         return;
     }
     if (l->got_signal) {
-        tt__streams_say(&l->streams, "tutti run: got %s again: killing what is left", name);
-        kill_job(l);
+        tt__streams_print(&l->streams, "tutti run: got %s again: killing what is left", name);
+        tt__launcher_kill(l);
         return;
     }
     l->got_signal = sig;
     if (l->nodes)
-        tt__nodes_tell_signal(l->nodes, sig);
+        tt__nodes_announce_signal(l->nodes, sig);
     if (l->phase == TT__JOINING) {
         l->done = true;
         return;
     }
-    tt__streams_say(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
-                    name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
+    tt__streams_print(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
+                      name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
     if (l->phase >= TT__TERMINATING)
         return;
     if (info->ssi_code == SI_KERNEL) {
-        tell_workers(l, sig);
+        tt__launcher_note_signal(l, sig);
         tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
     } else {
         tt__launcher_terminate(l, sig);
@@ -114,6 +90,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     w->status = status;
     w->order = l->ended++;
     w->when = tt__moment_now();
+    tt__log(TT_LOG_DEBUG, "rank %d ended: %s", l->job->first_rank + rank, tt__end_text(status, path, sizeof path));
     tt__streams_drain(&l->streams, rank);
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
@@ -130,13 +107,14 @@ static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     if (!pid) /* no process: nobody will say that it ended */
         worker_ended(l, rank, 127 << 8);
     if (l->phase < TT__KILLING)
-        kill_job(l);
+        tt__launcher_kill(l);
 }
 
 static void take_message(launcher *l, const tt__keeper_message *m) {
     switch ((tt__keeper_kind)m->kind) {
     case TT__KEEPER_STARTED:
         l->workers[m->rank].pid = m->pid;
+        tt__log(TT_LOG_DEBUG, "rank %d is process %d", l->job->first_rank + m->rank, (int)m->pid);
         break;
     case TT__KEEPER_NOT_STARTED:
         worker_not_started(l, m->rank, m->value, m->pid);
@@ -153,8 +131,8 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
     case TT__KEEPER_DONE:
         l->done = true;
         if (m->value)
-            tt__streams_say(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
-                            m->value == 1 ? "" : "es");
+            tt__streams_print(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
+                              m->value == 1 ? "" : "es");
         break;
     default:
         break;
@@ -164,16 +142,16 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
 /* The keeper died. The kernel has killed the workers; what they started is ours now. */
 static void lose_keeper(launcher *l) {
     l->done = l->keeper_lost = true;
-    tt__streams_say(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
-                    (int)l->keeper.pid);
-    tt__children_kill(l->spared, l->spared_count, NULL, NULL, KEEPER_KILL_MS);
+    tt__streams_print(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
+                      (int)l->keeper.pid);
+    tt__children_kill(l->spared, l->spared_count, NULL, NULL, TT__KEEPER_KILL_MS);
     l->keeper.pid = 0;
 }
 
-static void hear_keeper(launcher *l) {
+static void take_keeper_messages(launcher *l) {
     tt__keeper_message message;
     int heard;
-    while (!l->done && (heard = tt__keeper_hear(&l->keeper, &message)) != 0) {
+    while (!l->done && (heard = tt__keeper_receive(&l->keeper, &message)) != 0) {
         if (heard < 0)
             lose_keeper(l);
         else
@@ -188,12 +166,12 @@ static void next_phase(launcher *l) {
         return;
     if (l->phase == TT__SETTLING) {
         if (l->ended == l->job->workers)
-            tt__streams_say(&l->streams,
-                            "tutti run: all workers ended, but processes that they started are still there: "
-                            "they get SIGTERM");
+            tt__streams_print(&l->streams,
+                              "tutti run: all workers ended, but processes that they started are still there: "
+                              "they get SIGTERM");
         tt__launcher_terminate(l, SIGTERM);
     } else if (l->phase == TT__TERMINATING) {
-        kill_job(l);
+        tt__launcher_kill(l);
     } else { /* a keeper that does not even answer to this */
         kill(l->keeper.pid, SIGKILL);
         l->deadline_ms = INT64_MAX;
@@ -201,7 +179,8 @@ static void next_phase(launcher *l) {
 }
 
 static void wait_for_events(launcher *l) {
-    int timeout = l->deadline_ms == INT64_MAX ? -1 : tt__left_ms(l->deadline_ms);
+    int64_t deadline = l->phase == TT__RUNNING && l->look_ms < l->deadline_ms ? l->look_ms : l->deadline_ms;
+    int timeout = deadline == INT64_MAX ? -1 : tt__left_ms(deadline);
     l->fds[0] = (struct pollfd){.fd = l->done ? -1 : l->keeper.socket, .events = POLLIN};
     l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
@@ -210,21 +189,25 @@ static void wait_for_events(launcher *l) {
     poll(l->fds, (nfds_t)n, timeout);
 }
 
-static void serve(launcher *l) {
+static void launcher_serve(launcher *l) {
     wait_for_events(l);
     take_signals(l);
-    hear_keeper(l);
-    tt__launcher_hear_nodes(l);
+    take_keeper_messages(l);
+    tt__launcher_take_node_events(l);
     tt__streams_serve(&l->streams);
     tt__watch_serve(l->watch);
 }
 
-static void run_loop(launcher *l) {
+static void launcher_run(launcher *l) {
     while (!l->done) {
-        serve(l);
-        if (!l->done)
-            next_phase(l);
+        launcher_serve(l);
+        if (l->done)
+            break;
+        next_phase(l);
+        if (l->phase == TT__RUNNING)
+            tt__launcher_look(l);
     }
+    tt__streams_show(&l->streams, "");
 }
 
 /* Nothing of the job is left here. A signal now means that the user won't wait for the other nodes. */
@@ -233,9 +216,9 @@ static void wait_for_nodes(launcher *l) {
     if (!l->nodes || l->phase == TT__JOINING)
         return;
     l->deadline_ms = INT64_MAX;
-    tt__launcher_say_done(l);
+    tt__launcher_announce_done(l);
     while (!l->over && l->signals_taken == signals)
-        serve(l);
+        launcher_serve(l);
 }
 
 /* The end. */
@@ -273,10 +256,10 @@ static void look_back(launcher *l) {
         tt__snapshot_free(&snapshot);
     }
     if (status)
-        tt__streams_say(&l->streams, "tutti run: %s", tt_last_error());
+        tt__streams_print(&l->streams, "tutti run: %s", tt_last_error());
 }
 
-static tt_status allocate(launcher *l) {
+static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
     l->fds = calloc(n + 5, sizeof *l->fds);
@@ -304,8 +287,8 @@ static tt_status start_keeper(launcher *l) {
     return status;
 }
 
-static tt_status start(launcher *l) {
-    TT__TRY(allocate(l));
+static tt_status launcher_start(launcher *l) {
+    TT__TRY(launcher_allocate(l));
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
@@ -314,6 +297,7 @@ static tt_status start(launcher *l) {
     if (l->job->node == 0) {
         TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
         l->job->master_port = tt_store_server_port(l->server);
+        tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
     }
     if (l->job->nodes > 1)
         return tt__launcher_join(l);
@@ -322,15 +306,7 @@ static tt_status start(launcher *l) {
     return TT_OK;
 }
 
-void tt__launcher_begin(launcher *l) {
-    l->started = tt__moment_now();
-    l->phase = TT__RUNNING;
-    tt__watch_first_rank(l->watch, l->job->first_rank);
-    tt__keeper_tell_world(&l->keeper, l->job->first_rank, l->job->world);
-    tt__keeper_tell(&l->keeper, TT__KEEPER_START, l->job->master_port);
-}
-
-static void finish(launcher *l) {
+static void launcher_finish(launcher *l) {
     if (l->keeper.socket >= 0)
         close(l->keeper.socket); /* a keeper that has not ended ends now */
     if (l->keeper.pid)
@@ -357,10 +333,10 @@ static void finish(launcher *l) {
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
     tt__ticks_init();
-    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .keeper = {.socket = -1}};
-    tt_status status = start(&l);
+    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
+    tt_status status = launcher_start(&l);
     if (!status) {
-        run_loop(&l);
+        launcher_run(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
         tt__watch_serve(l.watch); /* those that ended just now */
@@ -370,6 +346,6 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         if (!status)
             *exit_code = conclude(&l);
     }
-    finish(&l);
+    launcher_finish(&l);
     return status;
 }

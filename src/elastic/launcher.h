@@ -1,5 +1,6 @@
-/* What the parts of the launcher share: launcher.c, the ladder on which a job goes down; launcher_nodes.c, the other nodes of the job, and
- * readers who want to know what the ranks do. */
+/* What the parts of the launcher share: launcher.c, the loop, and the ladder on which a job goes down;
+ * launcher_phase.c, its steps; launcher_nodes.c, the other nodes of the job, and readers who want to know what the
+ * ranks do; launcher_look.c, what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -10,7 +11,7 @@
 #include "elastic/streams.h"
 #include "elastic/watch.h"
 
-enum { TT__MAX_SPARED = 64 };
+enum { TT__MAX_SPARED = 64, TT__KEEPER_KILL_MS = 6000 };
 
 typedef enum tt__phase { TT__JOINING, TT__RUNNING, TT__SETTLING, TT__TERMINATING, TT__KILLING } tt__phase;
 
@@ -27,6 +28,7 @@ typedef struct tt__launcher_state {
     int ended; /* workers */
     tt__phase phase;
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
+    int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
     int got_signal;      /* the first that came, 0 = none */
     int signals_taken;   /* how many */
@@ -46,28 +48,36 @@ typedef struct tt__launcher_state {
     tt__snapshot remote;            /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
-/* ---- launcher.c */
+/* ---- launcher_phase.c */
+
+/* Let the keeper start the workers: job->first_rank and world are known. */
+void tt__launcher_begin(tt__launcher_state *l);
 
 void tt__launcher_enter(tt__launcher_state *l, tt__phase phase, int64_t timeout_ms);
+
+/* The workers that live have got `sig`. */
+void tt__launcher_note_signal(tt__launcher_state *l, int sig);
 
 /* Send `sig` to what is still there: the workers, or what they left. */
 void tt__launcher_terminate(tt__launcher_state *l, int sig);
 
-/* Who and how many is known: let the keeper start them. */
-void tt__launcher_begin(tt__launcher_state *l);
+/* Let the keeper kill every descendant. */
+void tt__launcher_kill(tt__launcher_state *l);
 
 /* ---- launcher_nodes.c */
 
 tt_status tt__launcher_join(tt__launcher_state *l);
-void tt__launcher_hear_nodes(tt__launcher_state *l);
+void tt__launcher_take_node_events(tt__launcher_state *l);
 
-/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other launchers hear of it. Best effort. */
+/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other
+ * launchers hear of it. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
 /* No worker is left here: wait until that is so everywhere. */
-void tt__launcher_say_done(tt__launcher_state *l);
+void tt__launcher_announce_done(tt__launcher_state *l);
 
-/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1 bytes. */
+/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1
+ * bytes. */
 bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
 
 /* The nodes that are lost, in a line each. */
@@ -77,5 +87,10 @@ void tt__launcher_report_lost(tt__launcher_state *l);
 tt_status tt__launcher_watch(tt__launcher_state *l);
 
 void tt__launcher_leave(tt__launcher_state *l);
+
+/* ---- launcher_look.c */
+
+/* Call job->look() if that is due. */
+void tt__launcher_look(tt__launcher_state *l);
 
 #endif

@@ -14,7 +14,7 @@ typedef tt__launcher_state launcher;
 
 /* ---- what readers are told */
 
-static void tell_info(void *user, tt__job_info *info) {
+static void describe_job(void *user, tt__job_info *info) {
     const launcher *l = user;
     *info = (tt__job_info){.pid = getpid(),
                            .started_realtime_ns = l->started.realtime_ns,
@@ -28,7 +28,7 @@ static void tell_info(void *user, tt__job_info *info) {
     gethostname(info->hostname, sizeof info->hostname - 1);
 }
 
-static void tell_rank(void *user, int i, tt__job_rank *rank) {
+static void describe_local(void *user, int i, tt__job_rank *rank) {
     const launcher *l = user;
     const tt__worker *w = &l->workers[i];
     char state = w->pid && !w->ended ? tt__process_state(w->pid) : 0;
@@ -49,13 +49,13 @@ static void tell_rank(void *user, int i, tt__job_rank *rank) {
 
 static int count_remote(void *user) { return ((const launcher *)user)->remote.n; }
 
-static int tell_remote(void *user, int i, tt__job_rank *rank) {
+static int describe_remote(void *user, int i, tt__job_rank *rank) {
     const tt__seen_rank *seen = &((const launcher *)user)->remote.ranks[i];
     *rank = seen->rank;
     return seen->memory;
 }
 
-static bool asked(void *user) {
+static bool reader_asks(void *user) {
     launcher *l = user;
     if (!l->nodes || l->phase == TT__JOINING || l->over)
         return true;
@@ -66,7 +66,7 @@ static bool asked(void *user) {
 }
 
 tt_status tt__launcher_watch(launcher *l) {
-    const tt__watch_job job = {l, tell_info, tell_rank, count_remote, tell_remote, asked};
+    const tt__watch_job job = {l, describe_job, describe_local, count_remote, describe_remote, reader_asks};
     return tt__watch_open(&l->watch, l->job->workers, &job, l->job->socket_name);
 }
 
@@ -107,13 +107,13 @@ void tt__launcher_publish_end(launcher *l, int i) {
     tt__end_text(w->status, text, sizeof text);
     put_note(l, key, text);
     if (l->nodes && w->status != 0)
-        tt__nodes_tell_end(l->nodes, l->job->first_rank + i, w, tt__streams_tail(&l->streams, i, tail));
+        tt__nodes_announce_end(l->nodes, l->job->first_rank + i, w, tt__streams_tail(&l->streams, i, tail));
 }
 
-void tt__launcher_say_done(launcher *l) {
+void tt__launcher_announce_done(launcher *l) {
     tt__snapshot snapshot;
     bool final = tt__nodes_want_final(l->nodes) && !tt__watch_snapshot(l->watch, &snapshot);
-    tt__nodes_tell_done(l->nodes, final ? &snapshot : NULL);
+    tt__nodes_announce_done(l->nodes, final ? &snapshot : NULL);
     if (final)
         tt__snapshot_free(&snapshot);
 }
@@ -126,7 +126,7 @@ static void replace_remote(launcher *l, tt__snapshot *snapshot) {
     *snapshot = (tt__snapshot){0};
 }
 
-static void show(launcher *l, int id) {
+static void answer_look(launcher *l, int id) {
     tt__snapshot snapshot;
     if (tt__watch_snapshot(l->watch, &snapshot))
         return;
@@ -134,23 +134,23 @@ static void show(launcher *l, int id) {
     tt__snapshot_free(&snapshot);
 }
 
-static void settle(launcher *l) {
+static void enter_settling(launcher *l) {
     if (l->phase == TT__RUNNING)
         tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
 }
 
-static void push(tt__nodes_event **list, tt__nodes_event *event) {
+static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     event->next = *list;
     *list = event;
 }
 
-static void take_signal(launcher *l, const tt__nodes_event *event) {
+static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     char name[32];
     l->node_signal = true;
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
-    tt__streams_say(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
-                    tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
+    tt__streams_print(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
+                      tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
     tt__launcher_terminate(l, SIGTERM);
 }
 
@@ -173,13 +173,13 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         l->done = true;
         return false;
     case TT__NODES_WAITS:
-        tt__streams_say(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
+        tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
         return false;
     case TT__NODES_SIGNAL:
-        take_signal(l, event);
+        take_node_signal(l, event);
         return false;
     case TT__NODES_LOOK:
-        show(l, event->value);
+        answer_look(l, event->value);
         return false;
     case TT__NODES_SEEN:
         l->looking = false;
@@ -193,18 +193,18 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         tt__watch_answer(l->watch);
         return false;
     case TT__NODES_ENDED:
-        push(&l->others, event);
-        settle(l);
+        keep_event(&l->others, event);
+        enter_settling(l);
         return true;
     case TT__NODES_LOST:
-        push(&l->lost, event);
-        settle(l);
+        keep_event(&l->lost, event);
+        enter_settling(l);
         return true;
     }
     return false;
 }
 
-void tt__launcher_hear_nodes(launcher *l) {
+void tt__launcher_take_node_events(launcher *l) {
     tt__nodes_event *event;
     while (l->nodes && (event = tt__nodes_next(l->nodes)))
         if (!take_event(l, event))
@@ -276,8 +276,8 @@ bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tai
 
 void tt__launcher_report_lost(launcher *l) {
     for (const tt__nodes_event *event = l->lost; event; event = event->next)
-        tt__streams_say(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
-                        tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
+        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
+                          tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
 }
 
 static void free_events(tt__nodes_event *list) {

@@ -13,12 +13,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void wake(int fd) {
-    uint64_t one = 1;
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 /* ---- life */
 
 static tt_status start_thread(tt__nodes *nodes) {
@@ -68,7 +62,7 @@ void tt__nodes_free(tt__nodes *nodes) {
     nodes->stop = true;
     pthread_mutex_unlock(&nodes->lock);
     if (nodes->started) {
-        wake(nodes->wake_fd);
+        tt__nodes_wake(nodes->wake_fd);
         pthread_join(nodes->thread, NULL);
     }
     for (tt__nodes_event *event; (event = tt__nodes_next(nodes));)
@@ -86,40 +80,6 @@ void tt__nodes_free(tt__nodes *nodes) {
     free(nodes);
 }
 
-/* ---- events */
-
-int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
-
-void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
-    event->next = NULL;
-    pthread_mutex_lock(&nodes->lock);
-    *nodes->events_end = event;
-    nodes->events_end = &event->next;
-    pthread_mutex_unlock(&nodes->lock);
-    wake(nodes->events_fd);
-}
-
-tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
-    uint64_t count;
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event *event = nodes->events;
-    if (event && !(nodes->events = event->next))
-        nodes->events_end = &nodes->events;
-    if (!event && nodes->events_fd >= 0 && read(nodes->events_fd, &count, sizeof count) < 0)
-        count = 0; /* nobody had written: fine */
-    pthread_mutex_unlock(&nodes->lock);
-    return event;
-}
-
-void tt__nodes_event_free(tt__nodes_event *event) {
-    if (!event)
-        return;
-    free(event->text);
-    free(event->worker.message);
-    tt__snapshot_free(&event->snapshot);
-    free(event);
-}
-
 /* ---- what is known */
 
 int tt__nodes_world(const tt__nodes *nodes) { return nodes->world; }
@@ -130,7 +90,7 @@ bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
 /* Takes `bytes`. */
-static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
+static void order_post(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
     tt__order *new = calloc(1, sizeof *new);
     if (!new) {
         free(bytes);
@@ -142,22 +102,22 @@ static void order(tt__nodes *nodes, int kind, const char *key, char *bytes, size
     *nodes->orders_end = new;
     nodes->orders_end = &new->next;
     pthread_mutex_unlock(&nodes->lock);
-    wake(nodes->wake_fd);
+    tt__nodes_wake(nodes->wake_fd);
 }
 
-static void order_news(tt__nodes *nodes, json_t *news) {
+static void order_post_news(tt__nodes *nodes, json_t *news) {
     if (news)
         json_object_set_new(news, "node", json_integer(nodes->member.node));
     char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
-        order(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
+        order_post(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
 }
 
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
     char *copy = strdup(text);
     if (copy)
-        order(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
+        order_post(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
 }
 
 /* Bytes of a program need not be UTF-8, which JSON has to be. */
@@ -173,37 +133,39 @@ static json_t *any_string(const char *text) {
     return string ? string : json_string("");
 }
 
-void tt__nodes_tell_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
-    order_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank", rank,
-                                "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told", w->told,
-                                "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
-                                any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank",
+                                     rank, "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
+                                     w->told, "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
+                                     any_string(tail), "when", (json_int_t)w->when.realtime_ns));
 }
 
-void tt__nodes_tell_signal(tt__nodes *nodes, int sig) {
-    order_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
+void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
 }
 
-void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) { order(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms); }
+void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) {
+    order_post(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms);
+}
 
-static void order_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
+static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
     void *bytes;
     size_t size;
     if (!tt__blob_pack(snapshot, nodes->member.node, &bytes, &size))
-        order(nodes, TT__ORDER_SET, key, bytes, size, 0);
+        order_post(nodes, TT__ORDER_SET, key, bytes, size, 0);
 }
 
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
     char key[TT__NODES_KEY];
     snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", id, nodes->member.node);
-    order_blob(nodes, key, snapshot);
+    order_post_blob(nodes, key, snapshot);
 }
 
-void tt__nodes_tell_done(tt__nodes *nodes, const tt__snapshot *final) {
+void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
     char key[TT__NODES_KEY];
     snprintf(key, sizeof key, "tutti/nodes/final/%d", nodes->member.node);
     if (final)
-        order_blob(nodes, key, final);
-    order_news(nodes, json_pack("{s:s}", "what", "done"));
-    order(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
+        order_post_blob(nodes, key, final);
+    order_post_news(nodes, json_pack("{s:s}", "what", "done"));
+    order_post(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
 }

@@ -1,14 +1,17 @@
 /* The launchers of a job on several nodes, and what they tell each other through the store that node 0 serves.
  *
- * A thread of the launcher does all the talking, so that a slow network never keeps the launcher from its workers; the two exchange events, and a
- * descriptor becomes readable when there are some.
+ * A thread of the launcher does all the talking, so that a slow network never keeps the launcher from its workers; the
+ * two exchange events, and a descriptor becomes readable when there are some.
  *
- *   tutti/nodes/claim/K  1: somebody is node K       tutti/nodes/beat/K   a number that grows as long as launcher K lives
- *   tutti/nodes/card/K   who that is                 tutti/nodes/news/I   the I-th thing that a launcher had to say, from 1 on
- *   tutti/nodes/look/I/K what the ranks of node K do, asked for by a reader on another node; tutti/nodes/final/K: did last
+ *   tutti/nodes/claim/K   1: somebody is node K
+ *   tutti/nodes/card/K    who that is
+ *   tutti/nodes/beat/K    a number that grows as long as launcher K lives
+ *   tutti/nodes/news/I    the I-th thing that a launcher had to say, from 1 on
+ *   tutti/nodes/look/I/K  what the ranks of node K do, asked for by a reader on another node
+ *   tutti/nodes/final/K   what they did last
  *
- * A launcher whose number stands still for the heartbeat is lost. Launchers end together: each says "done" when it has no worker left, and stays until
- * all have or are lost, so that every report names the same first failure. */
+ * A launcher whose number stands still for the heartbeat is lost. Launchers end together: each says "done" when it has
+ * no worker left, and stays until all have or are lost, so that every report names the same first failure. */
 #ifndef TT_ELASTIC_NODES_H
 #define TT_ELASTIC_NODES_H
 
@@ -69,7 +72,7 @@ int tt__nodes_world(const tt__nodes *nodes);
 int tt__nodes_first_rank(const tt__nodes *nodes, int node);
 const char *tt__nodes_hostname(const tt__nodes *nodes, int node);
 
-/* Whether somebody wants a trace: tt__nodes_tell_done() needs what the ranks did. */
+/* Whether somebody wants a trace: tt__nodes_announce_done() needs what the ranks did. */
 bool tt__nodes_want_final(const tt__nodes *nodes);
 
 /* ---- to the others; nothing waits */
@@ -77,13 +80,13 @@ bool tt__nodes_want_final(const tt__nodes *nodes);
 /* Set a key of the store. */
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* A worker of this node failed. */
-void tt__nodes_tell_end(tt__nodes *nodes, int rank, const tt__worker *worker, const char *tail);
-void tt__nodes_tell_signal(tt__nodes *nodes, int sig);
+void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *worker, const char *tail);
+void tt__nodes_announce_signal(tt__nodes *nodes, int sig);
 /* Ask what the ranks of all other nodes do: SEEN follows, at most timeout_ms later. */
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms);
 /* Answer LOOK number `id`. */
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot);
 /* No worker of this node is left. `final` may be NULL. OVER follows. */
-void tt__nodes_tell_done(tt__nodes *nodes, const tt__snapshot *final);
+void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the two halves of nodes.h share: nodes.c, called by the launcher, and nodes_thread.c. */
+/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, by
+ * which the two talk. */
 #ifndef TT_ELASTIC_NODES_OWN_H
 #define TT_ELASTIC_NODES_OWN_H
 
@@ -46,6 +47,9 @@ struct tt__nodes {
 };
 
 void *tt__nodes_thread(void *nodes);
+
+/* Make an eventfd readable. */
+void tt__nodes_wake(int fd);
 
 /* Takes the event. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);

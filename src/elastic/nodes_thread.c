@@ -1,4 +1,5 @@
-/* The thread that talks to the other launchers. It looks at the store a few times a second, and at once when its launcher has an order. */
+/* The thread that talks to the other launchers. It looks at the store a few times a second, and at once when its
+ * launcher has an order. */
 #include "elastic/nodes_own.h"
 
 #include "base/clock.h"
@@ -45,7 +46,7 @@ static tt__nodes_event *new_event(tt__nodes_kind kind) {
     return event;
 }
 
-static void post(talk *t, tt__nodes_kind kind, int node, int value, const char *text) {
+static void post_event(talk *t, tt__nodes_kind kind, int node, int value, const char *text) {
     tt__nodes_event *event = new_event(kind);
     if (!event)
         return;
@@ -57,17 +58,17 @@ static void post(talk *t, tt__nodes_kind kind, int node, int value, const char *
 
 static void fail_joining(talk *t, const char *text) {
     if (!t->failed)
-        post(t, TT__NODES_FAILED, t->nodes->member.node, 0, text);
+        post_event(t, TT__NODES_FAILED, t->nodes->member.node, 0, text);
     t->failed = true;
 }
 
-static void lose(talk *t, int node, const char *text) {
+static void lose_node(talk *t, int node, const char *text) {
     t->nodes->of[node].lost = true;
-    post(t, TT__NODES_LOST, node, 0, text);
+    post_event(t, TT__NODES_LOST, node, 0, text);
 }
 
 /* A call to the store failed: node 0, whose it is, is gone or can't be reached. */
-static tt_status check(talk *t, tt_status status) {
+static tt_status check_store(talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
     t->cut = true;
@@ -76,7 +77,7 @@ static tt_status check(talk *t, tt_status status) {
         fail_joining(t, tt_last_error());
     } else if (!t->nodes->of[0].lost) {
         tt__fail_prefix("the store that it serves does not answer");
-        lose(t, 0, tt_last_error());
+        lose_node(t, 0, tt_last_error());
     }
     return status;
 }
@@ -124,7 +125,7 @@ static bool connect_store(talk *t) {
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
     if (status == TT_ERR_TIMEOUT && left > 0) {
         if (!t->told_waiting)
-            post(t, TT__NODES_WAITS, 0, 0, "waiting for node 0, which serves the store");
+            post_event(t, TT__NODES_WAITS, 0, 0, "waiting for node 0, which serves the store");
         t->told_waiting = true;
         return false;
     }
@@ -193,14 +194,14 @@ static tt_status take_card(talk *t, int k, const char *text) {
 }
 
 /* All are here: ranks count through the nodes. */
-static void announce(talk *t) {
+static void number_ranks(talk *t) {
     tt__nodes *nodes = t->nodes;
     for (int k = 0; k < nodes->member.nodes; k++) {
         nodes->of[k].first_rank = nodes->world;
         nodes->world += nodes->of[k].workers;
     }
     t->joined = true;
-    post(t, TT__NODES_JOINED, nodes->member.node, 0, NULL);
+    post_event(t, TT__NODES_JOINED, nodes->member.node, 0, NULL);
 }
 
 static void tell_missing(talk *t) {
@@ -216,7 +217,7 @@ static void tell_missing(talk *t) {
         fail_joining(t, tt_last_error());
     } else if (waited > QUIET_MS && !t->told_waiting) {
         t->told_waiting = true;
-        post(t, TT__NODES_WAITS, 0, 0, text);
+        post_event(t, TT__NODES_WAITS, 0, 0, text);
     }
 }
 
@@ -230,10 +231,10 @@ static void read_cards(talk *t) {
         if (t->nodes->of[k].here)
             continue;
         key_of(key, "card", k);
-        if (check(t, tt_store_check(t->store, keys, 1, &there)))
+        if (check_store(t, tt_store_check(t->store, keys, 1, &there)))
             return;
         all = all && there;
-        if (!there || check(t, tt_store_get(t->store, key, &value)))
+        if (!there || check_store(t, tt_store_get(t->store, key, &value)))
             continue;
         if (take_card(t, k, value.data))
             fail_joining(t, tt_last_error());
@@ -242,7 +243,7 @@ static void read_cards(talk *t) {
     if (t->cut || t->failed)
         return;
     if (all)
-        announce(t);
+        number_ranks(t);
     else
         tell_missing(t);
 }
@@ -252,10 +253,10 @@ static void read_cards(talk *t) {
 static void put_news(talk *t, const char *text, size_t size) {
     int64_t number;
     char key[TT__NODES_KEY];
-    if (check(t, tt_store_add(t->store, "tutti/nodes/news", 1, &number)))
+    if (check_store(t, tt_store_add(t->store, "tutti/nodes/news", 1, &number)))
         return;
     key_of(key, "news", (int)number);
-    check(t, tt_store_set(t->store, key, text, size));
+    check_store(t, tt_store_set(t->store, key, text, size));
 }
 
 static void see_beat(talk *t, int k, const char *beat) {
@@ -276,23 +277,23 @@ static void see_beat(talk *t, int k, const char *beat) {
         fail_joining(t, tt_last_error());
         return;
     }
-    lose(t, k, text);
+    lose_node(t, k, text);
     char news[64];
     int n = snprintf(news, sizeof news, "{\"what\":\"lost\",\"lost\":%d,\"node\":%d}", k, m->node);
     put_news(t, news, (size_t)n);
 }
 
-static void beat(talk *t) {
+static void exchange_beats(talk *t) {
     char key[TT__NODES_KEY], number[24];
     key_of(key, "beat", t->nodes->member.node);
     int n = snprintf(number, sizeof number, "%lld", (long long)++t->beats);
-    check(t, tt_store_set(t->store, key, number, (size_t)n));
+    check_store(t, tt_store_set(t->store, key, number, (size_t)n));
     for (int k = 0; k < t->nodes->member.nodes && !t->cut; k++) {
         tt_store_value value;
         if (!t->nodes->of[k].here || k == t->nodes->member.node)
             continue;
         key_of(key, "beat", k);
-        if (check(t, tt_store_get(t->store, key, &value)))
+        if (check_store(t, tt_store_get(t->store, key, &value)))
             return;
         see_beat(t, k, value.data);
         tt_store_value_free(&value);
@@ -334,7 +335,7 @@ static void take_lost(talk *t, int by, int lost) {
         snprintf(text, sizeof text, "node %d has heard nothing of it for the heartbeat", by);
     else
         snprintf(text, sizeof text, "node %d has lost it", by);
-    lose(t, lost, text);
+    lose_node(t, lost, text);
 }
 
 static void take_news(talk *t, const char *text) {
@@ -348,24 +349,24 @@ static void take_news(talk *t, const char *text) {
         else if (!strcmp(what, "ended") && !own)
             take_end(t, node, news);
         else if (!strcmp(what, "signal") && !own)
-            post(t, TT__NODES_SIGNAL, node, (int)json_integer_value(json_object_get(news, "signal")), NULL);
+            post_event(t, TT__NODES_SIGNAL, node, (int)json_integer_value(json_object_get(news, "signal")), NULL);
         else if (!strcmp(what, "lost") && !own)
             take_lost(t, node, (int)json_integer_value(json_object_get(news, "lost")));
         else if (!strcmp(what, "look") && !own)
-            post(t, TT__NODES_LOOK, node, (int)json_integer_value(json_object_get(news, "id")), NULL);
+            post_event(t, TT__NODES_LOOK, node, (int)json_integer_value(json_object_get(news, "id")), NULL);
     }
     json_decref(news);
 }
 
 static void read_news(talk *t) {
     int64_t count = 0;
-    if (check(t, tt_store_add(t->store, "tutti/nodes/news", 0, &count)))
+    if (check_store(t, tt_store_add(t->store, "tutti/nodes/news", 0, &count)))
         return;
     while (t->news < count) {
         char key[TT__NODES_KEY];
         tt_store_value value;
         key_of(key, "news", (int)(t->news + 1));
-        if (check(t, tt_store_get(t->store, key, &value)))
+        if (check_store(t, tt_store_get(t->store, key, &value)))
             return;
         t->news++;
         take_news(t, value.data);
@@ -392,7 +393,7 @@ static void begin_look(talk *t, int64_t timeout_ms) {
     char news[64];
     if (t->looks)
         return;
-    if (!t->joined || t->cut || check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
+    if (!t->joined || t->cut || check_store(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
         end_look(t);
         return;
     }
@@ -408,12 +409,13 @@ static void begin_look(talk *t, int64_t timeout_ms) {
 static bool read_blob(talk *t, const char *key, tt__snapshot *snapshot) {
     bool there = false;
     tt_store_value value;
-    if (check(t, tt_store_check(t->store, &key, 1, &there)) || !there || check(t, tt_store_get(t->store, key, &value)))
+    if (check_store(t, tt_store_check(t->store, &key, 1, &there)) || !there ||
+        check_store(t, tt_store_get(t->store, key, &value)))
         return false;
     if (tt__blob_unpack(snapshot, value.data, value.size))
         tt__log(TT_LOG_WARNING, "%s: %s", key, tt_last_error());
     tt_store_value_free(&value);
-    check(t, tt_store_delete_key(t->store, key, NULL));
+    check_store(t, tt_store_delete_key(t->store, key, NULL));
     return true;
 }
 
@@ -449,7 +451,7 @@ static void wait_for_leavers(talk *t) {
     for (int k = 1; k < t->nodes->member.nodes; k++)
         expected += !t->nodes->of[k].lost;
     while (!t->cut && !stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
-        if (!check(t, tt_store_add(t->store, "tutti/nodes/left", 0, &left)) && left < expected)
+        if (!check_store(t, tt_store_add(t->store, "tutti/nodes/left", 0, &left)) && left < expected)
             poll(NULL, 0, 20);
     }
 }
@@ -468,7 +470,7 @@ static void check_over(talk *t) {
     if (t->nodes->member.node == 0)
         wait_for_leavers(t);
     else if (!t->cut)
-        check(t, tt_store_add(t->store, "tutti/nodes/left", 1, NULL));
+        check_store(t, tt_store_add(t->store, "tutti/nodes/left", 1, NULL));
     t->over = true;
     tt__nodes_post(t->nodes, event);
 }
@@ -485,14 +487,14 @@ static tt__order *next_order(talk *t) {
     return order;
 }
 
-static void obey(talk *t) {
+static void execute_orders(talk *t) {
     for (tt__order *order; (order = next_order(t));) {
         if (order->kind == TT__ORDER_DONE)
             t->done = true;
         else if (order->kind == TT__ORDER_LOOK)
             begin_look(t, order->timeout_ms);
         else if (order->kind == TT__ORDER_SET && t->store && !t->cut)
-            check(t, tt_store_set(t->store, order->key, order->bytes, order->size));
+            check_store(t, tt_store_set(t->store, order->key, order->bytes, order->size));
         else if (order->kind == TT__ORDER_NEWS && t->store && !t->cut)
             put_news(t, order->bytes, order->size);
         free(order->bytes);
@@ -500,14 +502,14 @@ static void obey(talk *t) {
     }
 }
 
-static void talk_once(talk *t) {
+static void talk_step(talk *t) {
     if (!t->store && !t->failed && !connect_store(t))
         return;
     if (!t->cut && t->store)
-        beat(t);
+        exchange_beats(t);
     if (!t->cut && !t->joined && !t->failed)
         read_cards(t);
-    obey(t);
+    execute_orders(t);
     if (!t->cut && t->joined)
         read_news(t);
     if (t->looks)
@@ -530,11 +532,11 @@ void *tt__nodes_thread(void *arg) {
         fail_joining(&t, "no memory to join the other nodes");
     while (!stopped(&t)) {
         if (t.shown)
-            talk_once(&t);
+            talk_step(&t);
         sleep_a_beat(&t);
     }
     if (t.shown && t.joined)
-        obey(&t); /* a last word */
+        execute_orders(&t); /* a last word */
     tt__snapshot_free(&t.seen);
     tt_store_free(t.store);
     free(t.shown);

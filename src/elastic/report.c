@@ -40,8 +40,8 @@ static int blame(const tt__worker *w) {
     return w->exec_errno ? 1 : w->told ? 3 : w->secondary ? 2 : 1;
 }
 
-/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals like these are
- * nobody's reaction to the end of a peer: */
+/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals
+ * like these are nobody's reaction to the end of a peer: */
 static bool struck_down(const tt__worker *w) {
     int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
     return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
@@ -86,12 +86,13 @@ static void say_lines(tt__streams *streams, const char *indent, const char *text
     while (*text) {
         size_t n = strcspn(text, "\n");
         int shown = n && text[n - 1] == '\r' ? (int)n - 1 : (int)n;
-        tt__streams_say(streams, "%s%.*s", indent, shown, text);
+        tt__streams_print(streams, "%s%.*s", indent, shown, text);
         text += n + (text[n] == '\n');
     }
 }
 
-/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error file. */
+/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error
+ * file. */
 static bool says_the_same(const char *tail, const char *message) {
     size_t n = strlen(tail), m = strlen(message);
     while (n > 0 && tail[n - 1] == '\n')
@@ -114,32 +115,52 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     if (localtime_r(&when_s, &local))
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
     print_place(first, place, sizeof place);
-    tt__streams_say(streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)",
-                    first->rank, w->secondary ? "failed because of another rank" : "failed first",
-                    describe(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
-                    (int)(w->when.realtime_ns / 1000000 % 1000),
-                    1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
+    tt__streams_alarm(
+        streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
+        w->secondary ? "failed because of another rank" : "failed first", describe(w, how, sizeof how), place,
+        first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
+        1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
-        tt__streams_say(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
+        tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
-        tt__streams_say(streams, "  program: %s", job->file);
+        tt__streams_print(streams, "  program: %s", job->file);
     if (w->message) {
-        tt__streams_say(streams, "  its message:");
+        tt__streams_print(streams, "  its message:");
         say_lines(streams, "    ", w->message);
     }
     if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
-        tt__streams_say(streams, "  last lines of its stderr:");
+        tt__streams_print(streams, "  last lines of its stderr:");
         say_lines(streams, "    | ", first->tail);
     }
 }
 
-static int first_line(const tt__worker *w) { return w->message ? (int)strcspn(w->message, "\n") : 0; }
+/* The worker's message without its own rank's number before it. */
+static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
+    char prefix[32];
+    const char *message = workers[i].message ? workers[i].message : "";
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", job->first_rank + i);
+    return strncmp(message, prefix, n) != 0 ? message : message + n;
+}
+
+enum { MESSAGE_SIZE = 2048 };
+
+/* The first line of the worker's message as another rank could say it. Returns `text`. */
+static const char *words_of_any(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
+    const char *message = own_words(job, workers, i);
+    tt__words_of_any(text, MESSAGE_SIZE, message, strcspn(message, "\n"), job->first_rank + i);
+    return text;
+}
+
+static bool same_words(const tt__job *job, const tt__worker *workers, int i, int k) {
+    char a[MESSAGE_SIZE], b[MESSAGE_SIZE];
+    return !strcmp(words_of_any(job, workers, i, a), words_of_any(job, workers, k, b));
+}
 
 /* Whether one line does for both. */
-static bool alike(const tt__worker *a, const tt__worker *b) {
-    int n = first_line(a);
+static bool alike(const tt__job *job, const tt__worker *workers, int i, int k) {
+    const tt__worker *a = &workers[i], *b = &workers[k];
     return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno && a->told == b->told &&
-           a->secondary == b->secondary && n == first_line(b) && (!n || !memcmp(a->message, b->message, (size_t)n));
+           a->secondary == b->secondary && same_words(job, workers, i, k);
 }
 
 /* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
@@ -149,9 +170,9 @@ static int list_alike(const tt__job *job, const tt__worker *workers, int rank, i
     int count = 0;
     for (int r = rank, last; r < n; r = last + 1) {
         last = r;
-        if (r == first || !alike(&workers[r], &workers[rank]))
+        if (r == first || !alike(job, workers, r, rank))
             continue;
-        while (last + 1 < n && last + 1 != first && alike(&workers[last + 1], &workers[rank]))
+        while (last + 1 < n && last + 1 != first && alike(job, workers, last + 1, rank))
             last++;
         if (used < size)
             used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
@@ -172,20 +193,24 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
         snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");
-    int message = first_line(w), count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
-    tt__streams_say(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
-                    message ? ": " : "", message, w->message ? w->message : "");
+    int count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
+    char words[MESSAGE_SIZE];
+    const char *message = count > 1 ? words_of_any(job, workers, rank, words) : own_words(job, workers, rank);
+    if (*message && first >= 0 && same_words(job, workers, rank, first))
+        message = "the same message";
+    tt__streams_print(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
+                      *message ? ": " : "", (int)strcspn(message, "\n"), message);
 }
 
-static bool reported(const tt__worker *workers, int rank, int first) {
+static bool reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
     for (int r = 0; r < rank; r++)
-        if (r != first && alike(&workers[r], &workers[rank]))
+        if (r != first && alike(job, workers, r, rank))
             return true;
     return false;
 }
 
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first) {
     for (int rank = 0; rank < job->workers; rank++)
-        if (rank != first && !reported(workers, rank, first))
+        if (rank != first && !reported(job, workers, rank, first))
             report_alike(streams, job, workers, rank, first);
 }

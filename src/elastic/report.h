@@ -26,12 +26,13 @@ int tt__end_code(int wait_status);
 /* The name of a signal, "SIGKILL"; "signal" if it has none. Returns `text`. */
 const char *tt__signal_name(int sig, char *text, size_t size);
 
-/* Read a torchelastic error file: *message := its message (allocated, NULL if there is none), *secondary := whether it says so. */
+/* Read a torchelastic error file: *message := its message (allocated, NULL if there is none), *secondary := whether it
+ * says so. */
 void tt__error_file_read(const char *path, char **message, bool *secondary);
 
-/* The rank that failed first, or -1 if none did: the earliest that ended badly, neither because of another (secondary) nor after the
- * launcher had told it to; if there is no such one, the earliest secondary one; and then the earliest of the rest. Of ends less than TT__TIE_MS apart, a crash
- * (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+/* The rank that failed first, or -1 if none did: the earliest that ended badly, neither because of another (secondary)
+ * nor after the launcher had told it to; if there is no such one, the earliest secondary one; and then the earliest of
+ * the rest. Of ends less than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
 enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Map the recorder that `at` describes. What a stranger hands over may not be as large as it says, so look first. */
-static void map_recorder(tt__seen_rank *seen) {
+/* What a stranger hands over may not be as large as it says. */
+void tt__seen_map(tt__seen_rank *seen) {
     int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
@@ -27,6 +27,13 @@ static void map_recorder(tt__seen_rank *seen) {
     seen->recorder = (const char *)mapping + before;
 }
 
+void tt__seen_unmap(tt__seen_rank *seen) {
+    if (seen->mapping)
+        munmap(seen->mapping, seen->mapped);
+    seen->mapping = NULL;
+    seen->recorder = NULL;
+}
+
 tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory) {
     size_t n = (size_t)snapshot->n;
     tt__seen_rank *ranks = realloc(snapshot->ranks, (n + 1) * sizeof *ranks);
@@ -38,15 +45,14 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
     snapshot->ranks = ranks;
     ranks[n] = (tt__seen_rank){.rank = *rank, .memory = memory};
     if (memory >= 0)
-        map_recorder(&ranks[n]);
+        tt__seen_map(&ranks[n]);
     snapshot->n++;
     return TT_OK;
 }
 
 void tt__snapshot_free(tt__snapshot *snapshot) {
     for (int i = 0; i < snapshot->n; i++) {
-        if (snapshot->ranks[i].mapping)
-            munmap(snapshot->ranks[i].mapping, snapshot->ranks[i].mapped);
+        tt__seen_unmap(&snapshot->ranks[i]);
         if (snapshot->ranks[i].memory >= 0)
             close(snapshot->ranks[i].memory);
     }

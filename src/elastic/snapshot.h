@@ -1,4 +1,5 @@
-/* What a reader gets to see of a job at one moment: who its ranks are, how they are, and their flight recorders, mapped. */
+/* What a reader gets to see of a job at one moment: who its ranks are, how they are, and their flight recorders,
+ * mapped. */
 #ifndef TT_ELASTIC_SNAPSHOT_H
 #define TT_ELASTIC_SNAPSHOT_H
 
@@ -18,7 +19,8 @@ typedef struct tt__snapshot {
     int n;
 } tt__snapshot;
 
-/* Ask the launcher at socket `name`. Errors: TT_ERR_NOT_FOUND, TT_ERR_AUTH, TT_ERR_TIMEOUT, TT_ERR_NET it ended meanwhile, TT_ERR_MEMORY. */
+/* Ask the launcher at socket `name`. Errors: TT_ERR_NOT_FOUND, TT_ERR_AUTH, TT_ERR_TIMEOUT, TT_ERR_NET it ended
+ * meanwhile, TT_ERR_MEMORY. */
 tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms);
 
 /* Add a rank. Takes `memory` (-1: it has none), also on failure. */
@@ -26,7 +28,13 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
 
 void tt__snapshot_free(tt__snapshot *snapshot);
 
-/* Names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be freed. */
+/* Map the recorder that rank.at describes in `memory`: sets recorder, or leaves it NULL. And unmap it; `memory` stays
+ * open. */
+void tt__seen_map(tt__seen_rank *seen);
+void tt__seen_unmap(tt__seen_rank *seen);
+
+/* Names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be freed.
+ */
 tt_status tt__jobs_find(char ***names, int *n);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "elastic/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536 };
+enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536, SAID_SIZE = 3072 };
 
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
     *streams = (tt__streams){.out_fd = out_fd, .of = calloc((size_t)n, sizeof *streams->of)};
@@ -45,15 +46,14 @@ static void end_stream(tt__stream *s) {
 void tt__streams_close(tt__streams *streams) {
     for (int i = 0; i < streams->n; i++)
         end_stream(&streams->of[i]);
+    tt__merge_free(&streams->merge);
     free(streams->of);
     free(streams->out);
     *streams = (tt__streams){0};
 }
 
 /* What can't be queued for lack of memory is lost: better than ending the job for it. */
-static void queue(tt__streams *streams, const char *bytes, size_t n) {
-    if (streams->broken || !n)
-        return;
+static void streams_append(tt__streams *streams, const char *bytes, size_t n) {
     if (streams->out_used + n > streams->out_size) {
         size_t size = 2 * (streams->out_used + n);
         char *out = realloc(streams->out, size);
@@ -64,17 +64,18 @@ static void queue(tt__streams *streams, const char *bytes, size_t n) {
     }
     memcpy(streams->out + streams->out_used, bytes, n);
     streams->out_used += n;
+}
+
+static const char erase_line[] = "\r\033[K";
+
+static void streams_queue(tt__streams *streams, const char *bytes, size_t n) {
+    if (streams->broken || !n)
+        return;
+    if (streams->status)
+        streams_append(streams, erase_line, strlen(erase_line));
+    streams->status = false;
+    streams_append(streams, bytes, n);
     streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
-}
-
-static void queue_pending(tt__streams *streams, tt__stream *s) {
-    queue(streams, s->line, s->pending);
-    s->pending = 0;
-}
-
-static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
 }
 
 /* Bytes up to and with the last line end. A progress bar ends its lines with \r. */
@@ -84,13 +85,69 @@ static size_t whole_lines(const char *bytes, size_t n) {
     return n;
 }
 
-static void feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+static void queue_merged(tt__streams *streams) {
+    size_t n;
+    for (char *line; (line = tt__merge_take(&streams->merge, &n)); free(line))
+        streams_queue(streams, line, n);
+}
+
+/* Whole lines of writer `s`. */
+static void queue_lines(tt__streams *streams, const tt__stream *s, const char *bytes, size_t n) {
+    int from = (int)(s - streams->of);
+    for (size_t part; n; bytes += part, n -= part) {
+        const char *end = memchr(bytes, '\n', n);
+        bool held = tt__merge_holds_any(&streams->merge);
+        part = end ? (size_t)(end + 1 - bytes) : n;
+        if (!s->mid_line && tt__merge_hold(&streams->merge, from, bytes, part)) {
+            if (!held)
+                streams->merge_ms = tt__now_ms();
+            continue;
+        }
+        if (tt__merge_holds(&streams->merge, from))
+            queue_merged(streams);
+        streams_queue(streams, bytes, part);
+    }
+    if (tt__merge_complete(&streams->merge, streams->n))
+        queue_merged(streams);
+}
+
+static void queue_pending(tt__streams *streams, tt__stream *s) {
+    if (s->pending && tt__merge_holds(&streams->merge, (int)(s - streams->of)))
+        queue_merged(streams);
+    streams_queue(streams, s->line, s->pending);
+    if (s->pending)
+        s->mid_line = whole_lines(s->line, s->pending) != s->pending;
+    s->pending = 0;
+}
+
+static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
+}
+
+/* A line whose beginning came before is put together again, if it fits. */
+static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+    const char *end = memchr(bytes, '\n', n);
+    size_t first = end ? (size_t)(end + 1 - bytes) : n;
+    if (s->pending && s->pending + first <= sizeof s->line) {
+        memcpy(s->line + s->pending, bytes, first);
+        queue_lines(streams, s, s->line, s->pending + first);
+        s->pending = 0;
+        s->mid_line = false;
+        bytes += first;
+        n -= first;
+    }
+    queue_pending(streams, s);
+    if (n)
+        queue_lines(streams, s, bytes, n);
+    s->mid_line = false;
+}
+
+static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
     keep_tail(s, bytes, n);
     size_t whole = whole_lines(bytes, n);
-    if (whole) {
-        queue_pending(streams, s);
-        queue(streams, bytes, whole);
-    }
+    if (whole)
+        feed_lines(streams, s, bytes, whole);
     for (size_t rest = n - whole; rest;) {
         size_t part = sizeof s->line - s->pending < rest ? sizeof s->line - s->pending : rest;
         if (!s->pending)
@@ -110,7 +167,7 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
         return false;
     ssize_t n = read(s->fd, bytes, sizeof bytes);
     if (n > 0) {
-        feed(streams, s, bytes, (size_t)n);
+        stream_feed(streams, s, bytes, (size_t)n);
         return true;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -120,8 +177,8 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
     return false;
 }
 
-/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made non-blocking: others
- * share it. */
+/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made
+ * non-blocking: others share it. */
 static bool write_some(tt__streams *streams) {
     size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
     ssize_t wrote = write(streams->out_fd, streams->out, n);
@@ -144,6 +201,10 @@ static bool writable(const tt__streams *streams, int timeout_ms) {
 
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms) {
     int n = 0;
+    if (tt__merge_holds_any(&streams->merge)) {
+        int left = tt__left_ms(streams->merge_ms + FLUSH_MS);
+        *timeout_ms = *timeout_ms < 0 || left < *timeout_ms ? left : *timeout_ms;
+    }
     if (streams->out_used)
         fds[n++] = (struct pollfd){.fd = streams->out_fd, .events = POLLOUT};
     for (int rank = 0; rank < streams->n; rank++) {
@@ -165,6 +226,8 @@ void tt__streams_serve(tt__streams *streams) {
         if (s->pending && !tt__left_ms(s->pending_ms + FLUSH_MS))
             queue_pending(streams, s);
     }
+    if (tt__merge_holds_any(&streams->merge) && !tt__left_ms(streams->merge_ms + FLUSH_MS))
+        queue_merged(streams);
     while (streams->out_used && writable(streams, 0) && write_some(streams))
         ;
 }
@@ -176,20 +239,57 @@ void tt__streams_drain(tt__streams *streams, int rank) {
     queue_pending(streams, &streams->of[rank]);
 }
 
-void tt__streams_say(tt__streams *streams, const char *format, ...) {
-    char line[3 * 1024];
+/* Lines are wrapped on a terminal, but not those that quote a rank, behind spaces. What stands before the first colon
+ * is coloured. */
+static void say_line(tt__streams *streams, tt__colour colour, const char *text) {
+    char line[2 * SAID_SIZE];
+    const char *begin = tt__terminal_colour(streams->out_fd, colour);
+    size_t head = *text == ' ' || colour == TT__PLAIN || !*begin ? 0 : strcspn(text, ":");
+    size_t n = tt__wrap(line, sizeof line - 1, text, *text == ' ' ? 0 : tt__terminal_columns(streams->out_fd), 0, 2);
+    line[n++] = '\n';
+    queue_merged(streams);
+    if (streams->mid_line)
+        streams_queue(streams, "\n", 1);
+    if (head)
+        streams_queue(streams, begin, strlen(begin));
+    streams_queue(streams, line, head);
+    begin = head ? tt__terminal_colour(streams->out_fd, TT__PLAIN) : "";
+    streams_queue(streams, begin, strlen(begin));
+    streams_queue(streams, line + head, n - head);
+}
+
+void tt__streams_print(tt__streams *streams, const char *format, ...) {
+    char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(line, sizeof line - 1, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    size_t length = n < 0 ? 0 : (size_t)n < sizeof line - 2 ? (size_t)n : sizeof line - 2;
-    line[length++] = '\n';
-    if (streams->mid_line)
-        queue(streams, "\n", 1);
-    queue(streams, line, length);
+    say_line(streams, TT__PLAIN, text);
+}
+
+void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
+    char text[SAID_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    say_line(streams, TT__RED, text);
+}
+
+void tt__streams_show(tt__streams *streams, const char *text) {
+    char line[256];
+    int columns = tt__terminal_columns(streams->out_fd), n = (int)strlen(text);
+    if (streams->broken || streams->mid_line || (!n && !streams->status))
+        return;
+    if (n > columns - 1)
+        n = columns > 1 ? columns - 1 : 0;
+    snprintf(line, sizeof line, "%s%.*s", erase_line, n, text);
+    streams_append(streams, line, strlen(line));
+    streams->status = n > 0;
 }
 
 void tt__streams_flush(tt__streams *streams) {
+    queue_merged(streams);
     while (streams->out_used)
         if (!write_some(streams))
             writable(streams, 1000);

@@ -1,10 +1,14 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
- * Every worker writes into a pipe of its own. Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a
- * line; what stands without a line end for FLUSH_MS (a prompt, a progress bar) goes out as it is. Nothing here waits for the reader of
- * our stderr: while that is stuck the pipes fill and the workers wait, but the launcher goes on. */
+ * Every worker writes into a pipe of its own. Whole lines go to the launcher's stderr in one piece, so that ranks don't
+ * mix inside a line; what stands without a line end for FLUSH_MS (a prompt, a progress bar) goes out as it is. What
+ * tt_report() writes is held for as long at most, and is one line where several ranks say the same (merge.h). Nothing
+ * here waits for the reader of our stderr: while that is stuck the pipes fill and the workers wait, but the launcher
+ * goes on. */
 #ifndef TT_ELASTIC_STREAMS_H
 #define TT_ELASTIC_STREAMS_H
+
+#include "elastic/merge.h"
 
 #include <tutti/base.h>
 
@@ -16,6 +20,7 @@ typedef struct tt__stream {
     int fd;             /* our end of the pipe; -1 = ended */
     int64_t pending_ms; /* since when `pending` waits for its line end */
     size_t pending;
+    bool mid_line; /* what was passed on last does not end a line */
     char line[4096];
     size_t written;            /* bytes ever; the last of them are in `tail`, a ring */
     char tail[TT__TAIL_BYTES]; /* allocated with the stream: untouched pages cost nothing */
@@ -23,19 +28,23 @@ typedef struct tt__stream {
 
 typedef struct tt__streams {
     int n;
-    tt__stream *of; /* by rank */
+    tt__stream *of;   /* by rank */
+    tt__merge merge;  /* lines that others may say as well, */
+    int64_t merge_ms; /* held since */
     int out_fd;
     char *out; /* not yet written */
     size_t out_used, out_size;
     bool broken;   /* nobody reads any more: discard */
     bool mid_line; /* what was queued last does not end a line */
+    bool status;   /* the last line on the terminal is one of tt__streams_show() */
 } tt__streams;
 
 /* Pipes for `n` workers; write_ends[rank], the caller's to close, are theirs. On failure nothing is open. */
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends);
 void tt__streams_close(tt__streams *streams);
 
-/* For poll(2): fill in at most n+1 entries, return how many; *timeout_ms is lowered to when tt__streams_serve() must be called at last. */
+/* For poll(2): fill in at most n+1 entries, return how many; *timeout_ms is lowered to when tt__streams_serve() must be
+ * called at last. */
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms);
 
 /* Read, pass on and flush what can be without waiting. */
@@ -44,13 +53,19 @@ void tt__streams_serve(tt__streams *streams);
 /* Take all that `rank` has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
-/* Queue a line of the launcher's own. */
-void tt__streams_say(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
+/* Queue a line of the launcher's own, wrapped on a terminal; what is bad news is coloured there. */
+void tt__streams_print(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
+void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Show `text` in the last line of the terminal until something else is written, in place of what was shown there; "":
+ * remove it. Nothing happens while a line is unfinished. */
+void tt__streams_show(tt__streams *streams, const char *text);
 
 /* Write out everything, waiting for the reader. */
 void tt__streams_flush(tt__streams *streams);
 
-/* The last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes. Returns `text`. */
+/* The last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
+ * Returns `text`. */
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text);
 
 #endif

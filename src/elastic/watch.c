@@ -16,7 +16,8 @@ enum { MAX_CALLERS = 1024, MAX_RECORDER = 1 << 20 };
 typedef struct seat {
     int memory; /* -1: nothing */
     tt__job_recorder at;
-    int caller; /* the index of its connection; -1: that has ended, and `memory` is a copy */
+    int caller;         /* the index of its connection; -1: that has ended, and `memory` is a copy */
+    tt__seen_rank seen; /* `memory`, mapped by the first tt__watch_recorder() */
 } seat;
 
 /* A connection. */
@@ -84,8 +85,10 @@ void tt__watch_free(tt__watch *watch) {
         return;
     for (int i = 0; i < MAX_CALLERS; i++)
         close_fd(&watch->callers[i].fd);
-    for (int i = 0; i < watch->n; i++)
+    for (int i = 0; i < watch->n; i++) {
+        tt__seen_unmap(&watch->seats[i].seen);
         close_fd(&watch->seats[i].memory);
+    }
     close_fd(&watch->listener);
     close_fd(&watch->epoll);
     free(watch->seats);
@@ -120,7 +123,8 @@ static int copy_recorder(const seat *s) {
     return copy;
 }
 
-static void let_go(seat *s) {
+static void seat_release(seat *s) {
+    tt__seen_unmap(&s->seen);
     int copy = copy_recorder(s);
     close_fd(&s->memory);
     s->memory = copy;
@@ -138,10 +142,23 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
     seat *s = &watch->seats[i];
     if (s->caller >= 0)
         watch->callers[s->caller].seat = -1;
+    tt__seen_unmap(&s->seen);
     close_fd(&s->memory);
     *s = (seat){.memory = memory, .at = *at, .caller = which};
     watch->callers[which].seat = i;
     return true;
+}
+
+const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
+    seat *s = &watch->seats[i];
+    if (s->caller < 0)
+        return NULL;
+    if (!s->seen.mapping) {
+        s->seen = (tt__seen_rank){.memory = s->memory, .rank.at = s->at};
+        tt__seen_map(&s->seen);
+    }
+    *size = s->at.size;
+    return s->seen.recorder;
 }
 
 /* ---- readers */
@@ -179,7 +196,7 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
 }
 
 /* Packet number `next` of an answer; false if it can't be sent now. */
-static bool tell_next(tt__watch *watch, const caller *c) {
+static bool caller_send_next(tt__watch *watch, const caller *c) {
     tt__job_packet packet = {0};
     int i = c->next - 1;
     if (i < 0) {
@@ -193,10 +210,10 @@ static bool tell_next(tt__watch *watch, const caller *c) {
 }
 
 /* Send what the reader's socket has room for. */
-static void tell(tt__watch *watch, int which) {
+static void caller_send(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     int packets = 2 + watch->n + remotes(watch);
-    while (c->next < packets && tell_next(watch, c))
+    while (c->next < packets && caller_send_next(watch, c))
         c->next++;
     c->reader = c->next < packets ? IS_TOLD : LISTENS;
     watch_for(watch, c->fd, which, EPOLLIN | (c->reader == IS_TOLD ? EPOLLOUT : 0), EPOLL_CTL_MOD);
@@ -204,7 +221,7 @@ static void tell(tt__watch *watch, int which) {
 
 static void begin_answer(tt__watch *watch, int which) {
     watch->callers[which].next = 0;
-    tell(watch, which);
+    caller_send(watch, which);
 }
 
 void tt__watch_answer(tt__watch *watch) {
@@ -215,15 +232,15 @@ void tt__watch_answer(tt__watch *watch) {
 
 /* ---- connections */
 
-static void hang_up(tt__watch *watch, int which) {
+static void caller_close(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     if (c->seat >= 0)
-        let_go(&watch->seats[c->seat]);
+        seat_release(&watch->seats[c->seat]);
     close_fd(&c->fd);
 }
 
 /* Whether anybody came. */
-static bool take_callers(tt__watch *watch) {
+static bool accept_callers(tt__watch *watch) {
     int fd;
     bool any = false;
     for (; (fd = tt__job_socket_accept(watch->listener)) >= 0; any = true) {
@@ -240,7 +257,7 @@ static bool take_callers(tt__watch *watch) {
 }
 
 /* One packet; false if the connection is over. */
-static bool hear(tt__watch *watch, int which) {
+static bool caller_receive(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     tt__job_packet packet;
     int memory, got = tt__job_receive(c->fd, &packet, &memory);
@@ -256,27 +273,27 @@ static bool hear(tt__watch *watch, int which) {
 }
 
 /* False: somebody new came, who may have said something already. */
-static bool hear_all(tt__watch *watch) {
+static bool serve_callers(tt__watch *watch) {
     struct epoll_event events[64];
     bool all = true;
     int n = epoll_wait(watch->epoll, events, sizeof events / sizeof *events, 0);
     for (int i = 0; i < n; i++) {
         int which = (int)events[i].data.u32;
         if (which == LISTENER) {
-            all = !take_callers(watch);
+            all = !accept_callers(watch);
             continue;
         }
         if (watch->callers[which].fd >= 0 && events[i].events & EPOLLOUT)
-            tell(watch, which);
-        if (events[i].events & ~(uint32_t)EPOLLOUT && !hear(watch, which))
-            hang_up(watch, which);
+            caller_send(watch, which);
+        if (events[i].events & ~(uint32_t)EPOLLOUT && !caller_receive(watch, which))
+            caller_close(watch, which);
     }
     return all;
 }
 
 /* First everybody is heard: a rank that has ended has handed in its memory before, and a reader is to see both. */
 void tt__watch_serve(tt__watch *watch) {
-    while (!hear_all(watch))
+    while (!serve_callers(watch))
         ;
     for (int i = 0; i < MAX_CALLERS; i++)
         if (watch->callers[i].fd >= 0 && watch->callers[i].reader == ASKS) {

@@ -1,7 +1,8 @@
-/* The job's socket (net/job_socket.h), as its launcher serves it: ranks hand in their flight recorders, readers get them.
+/* The job's socket (net/job_socket.h), as its launcher serves it: ranks hand in their flight recorders, readers get
+ * them.
  *
- * What a rank handed in is kept open; when the rank closes its connection, by its end or because it left its job's groups, the recorder is
- * copied and the rank's memory let go, so that nothing but a recorder outlives a rank. */
+ * What a rank handed in is kept open; when the rank closes its connection, by its end or because it left its job's
+ * groups, the recorder is copied and the rank's memory let go, so that nothing but a recorder outlives a rank. */
 #ifndef TT_ELASTIC_WATCH_H
 #define TT_ELASTIC_WATCH_H
 
@@ -13,7 +14,8 @@ typedef struct tt__watch_job {
     void (*info)(void *user, tt__job_info *info);
     void (*local)(void *user, int i,
                   tt__job_rank *rank); /* the i-th of this host; its recorder is the watch's own to add */
-    /* Ranks of other hosts: how many are known, and one of them, with a descriptor (the job's own) or -1. NULL: there are none. */
+    /* Ranks of other hosts: how many are known, and one of them, with a descriptor (the job's own) or -1. NULL: there
+     * are none. */
     int (*remotes)(void *user);
     int (*remote)(void *user, int i, tt__job_rank *rank);
     /* A reader asks. False: it is to be answered later, when tt__watch_answer() is called. NULL: at once. */
@@ -36,6 +38,10 @@ void tt__watch_serve(tt__watch *watch);
 
 /* Answer the readers that wait. */
 void tt__watch_answer(tt__watch *watch);
+
+/* The recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended. Valid
+ * until the watch is served. */
+const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size);
 
 /* What a reader would get. */
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);

@@ -51,7 +51,8 @@ static int set_environment(const tt__job *job, int i) {
     return failed;
 }
 
-/* Rank 0 reads what the launcher was given; the others would steal pieces of it from each other, so they see end of file. */
+/* Rank 0 reads what the launcher was given; the others would steal pieces of it from each other, so they see end of
+ * file. */
 static int set_streams(int rank, int stderr_end) {
     if (rank != 0) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

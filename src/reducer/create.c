@@ -142,10 +142,14 @@ static tt_status make(const tt_reducer_new_args *args) {
         lay_out(r, args->params);
         status = allocate(r);
     }
-    if (status)
+    if (status) {
         tt_reducer_free(r);
-    else
-        *args->out = r;
+        return status;
+    }
+    for (size_t b = 0; b < r->bucket_count; b++)
+        tt__log(TT_LOG_DEBUG, "gradient bucket %zu of %zu: %s x %zu", b + 1, r->bucket_count,
+                tt_dtype_name(r->buckets[b].dtype), r->buckets[b].count);
+    *args->out = r;
     return status;
 }
 

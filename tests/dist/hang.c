@@ -5,7 +5,9 @@
  *   late     comes to each of CALLS more calls some milliseconds late; then as "away"
  *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
  *   finish   nothing: all end well
- * A rank whose call fails stays for the grace period. */
+ * or, with a file's name for RANK:
+ *   until    all make calls until the file is there, and rank 0 writes to stderr now and then
+ * A rank whose call fails stays for the grace period. The all-reduces are published as steps of a training. */
 #include <tutti/comm.h>
 
 #include <signal.h>
@@ -22,6 +24,8 @@ static tt_status call(tt_group *group, int times, int late_us) {
         if (late_us)
             nanosleep(&(struct timespec){.tv_nsec = 1000L * late_us}, NULL);
         status = tt_all_reduce(group, x, 100, TT_F32, TT_MAX);
+        if (times > 1)
+            tt_publish_progress(i + 1, 0.25, .steps = times, .epoch = 2, .epochs = 5, .samples = 10);
     }
     return status;
 }
@@ -39,6 +43,20 @@ static tt_status misbehave(tt_group *world, tt_group *pair, const char *what) {
     if (pair)
         return tt_barrier(pair);
     return call(world, 1, 0);
+}
+
+static tt_status call_until(tt_group *world, const char *file) {
+    float there = 0;
+    tt_status status = TT_OK;
+    for (int i = 1; !status && !there; i++) {
+        there = !access(file, F_OK);
+        status = tt_all_reduce(world, &there, 1, TT_F32, TT_MAX);
+        tt_publish_progress(1000 + i % 1000, 0.25, .steps = 2000, .epoch = 2, .epochs = 5, .samples = 10);
+        if (!(i % 100) && !tt_get_rank(world))
+            fprintf(stderr, "again\n");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return status;
 }
 
 static tt_status run(tt_group *world, int calls, const char *what, int rank) {
@@ -63,7 +81,8 @@ int main(int argc, char **argv) {
         return 2;
     tt_status status = tt_init_process_group(&world, .heartbeat_ms = 100000);
     if (!status)
-        status = run(world, atoi(argv[1]), argv[2], atoi(argv[3]));
+        status =
+            !strcmp(argv[2], "until") ? call_until(world, argv[3]) : run(world, atoi(argv[1]), argv[2], atoi(argv[3]));
     if (status)
         tt_report();
     if (status) {

@@ -6,11 +6,14 @@ import pathlib
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
+from fcntl import ioctl
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, free_port  # noqa: E402
@@ -77,11 +80,15 @@ def waits(*ranks, after=0):
 
 
 def read_trace(test, path, ranks):
-    """The events by phase; slices by call and rank. Checks what every trace must fulfil."""
+    """The events by phase; slices by call and rank. Checks what every trace must fulfil. Processes count from 1 in the file (Perfetto hides
+    0), and are ranks here."""
     with open(path, encoding="utf-8") as file:
         trace = json.load(file)
     events = {}
     for event in trace["traceEvents"]:
+        test.assertGreater(event["pid"], 0)
+        test.assertGreater(event["tid"], 0)
+        event["pid"] -= 1
         events.setdefault(event["ph"], []).append(event)
     rows, calls = {}, {}
     for s in events["X"]:
@@ -220,6 +227,111 @@ class Top(unittest.TestCase):
             os.close(fd)
             self.assertIn(b"\033[?1049h", seen)
             self.assertTrue(seen.rstrip().endswith(b"\033[?25h\033[?1049l"), seen[-40:])
+
+
+    def test_progress(self):
+        with Job("away", 0) as job:
+            look = job.top(waits(1, 2))
+            for rank in look["ranks"]:
+                told = rank["progress"]
+                self.assertEqual([told[key] for key in ("epoch", "epochs", "step", "steps", "loss", "samples")],
+                                 [2, 5, CALLS, CALLS, 0.25, 10 * CALLS])
+                self.assertGreater(told["samples_per_sec"], 0)
+                self.assertGreaterEqual(told["seconds"], 0)
+            text = job.says(rf"training: epoch 2/5, step {CALLS}/{CALLS}, loss 0\.25, [0-9.]+[kM]? samples/s")
+            self.assertRegex(text, rf"(?m)^ +0 +\d+ +runs .* 2/5 +{CALLS}/{CALLS} +0\.25 +[0-9.]+[kM]? +after all_reduce")
+
+    def test_lines_fit_the_terminal(self):
+        with Job("away", 0) as job:
+            job.top(waits(1, 2))
+            for columns in (50, 80, 120, 200):
+                pid, fd = pty.fork()
+                if pid == 0:
+                    ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+                    os.execve(TUTTI, [TUTTI, "top", "--once", str(job.process.pid)], os.environ | {"NO_COLOR": "1"})
+                seen = b""
+                try:
+                    while chunk := os.read(fd, 65536):
+                        seen += chunk
+                except OSError:
+                    pass
+                os.close(fd)
+                os.waitpid(pid, 0)
+                text = seen.decode().replace("\r\n", "\n")
+                self.assertLessEqual(max(map(len, text.split("\n"))), columns, text)
+                words = " ".join(text.split())
+                self.assertIn("ranks 1-2 wait for rank 0", words)
+                self.assertRegex(words, r"all_reduce\(f32 x 100, max\) at hang\.c:\d+, call \d+ of group 0-2")
+                self.assertIn("2/5", words)
+
+
+class Notices(unittest.TestCase):
+    """What tutti run says by itself."""
+
+    def test_a_long_wait_is_told_once(self):
+        with Job("away", 1, flags=["--wait-notice=0.2", "--log-level=info"]) as job:
+            look = job.top(waits(0, 2))
+            lines, logged = [], set()
+            for line in job.process.stderr:
+                if line.startswith("tutti run: waiting for"):
+                    lines.append(line)
+                if said := re.search(r"rank (\d): info: waiting for rank 1: [0-9.]+ s in all_reduce\(f32 x 100, max\) at "
+                                     r"hang\.c:\d+$", line):
+                    logged.add(said[1])
+                if lines and logged == {"0", "2"}:
+                    break
+            job.top(lambda look: waits(0, 2)(look) and look["ranks"][0]["waits"]["seconds"] > 2)
+            job.process.send_signal(signal.SIGINT)
+            rest = job.process.stderr.read()
+            pid = look["ranks"][1]["pid"]
+            for line in lines:
+                self.assertRegex(line, rf"^tutti run: waiting for rank 1 \(host \S+, pid {pid}\): [0-9.]+ s in "
+                                 r"all_reduce\(f32 x 100, max\) at hang\.c:\d+, on ranks? [0-2, ]+$")
+            self.assertNotIn("waiting for rank 1:", rest.replace("run: waiting", ""))
+            self.assertLessEqual(len(lines) + rest.count("tutti run: waiting for"), 2)
+
+    def test_none_where_none_is_asked_for(self):
+        with Job("away", 1, flags=["--wait-notice=0"]) as job:
+            job.top(lambda look: waits(0, 2)(look) and look["ranks"][0]["waits"]["seconds"] > 1)
+            job.process.send_signal(signal.SIGINT)
+            self.assertNotIn("waiting for", job.process.stderr.read())
+        done = tutti("run", "--wait-notice=soon", "true", check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--wait-notice", done.stderr)
+
+    def follow(self, stdout):
+        """What stands on a terminal that is the launcher's stderr."""
+        with tempfile.TemporaryDirectory() as folder:
+            stop = os.path.join(folder, "stop")
+            argv = [TUTTI, "run", "--standalone", "--nproc-per-node=2", HANG, str(CALLS), "until", stop]
+            mine, its = pty.openpty()
+            ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+            job = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=its, stdout=its if stdout == "terminal" else
+                                   subprocess.DEVNULL, env=os.environ | {"TERM": "xterm"})
+            os.close(its)
+            deadline, seen = time.monotonic() + DEADLINE, b""
+            wanted = rb"again" if stdout == "terminal" else rb"(?s)step 1.*again"
+            while time.monotonic() < deadline and not re.search(wanted, seen):
+                seen += os.read(mine, 65536)
+            open(stop, "w", encoding="utf-8").close()
+            try:
+                while chunk := os.read(mine, 65536):
+                    seen += chunk
+            except OSError:
+                pass
+            os.close(mine)
+            self.assertEqual(job.wait(DEADLINE), 0)
+            return seen.decode()
+
+    def test_the_training_is_followed_on_a_terminal(self):
+        seen = self.follow("elsewhere")
+        lines = re.findall(r"\r\033\[K(epoch 2/5, step 1\d*/\d+[^\r\n]*)", seen)
+        self.assertTrue(lines, seen)
+        self.assertLessEqual(max(map(len, lines)), 39)
+        self.assertTrue(all(re.search(r"(\d/\d+|loss 0.25|samples/s)$", line) for line in lines), lines)  # no number is cut
+        self.assertIn("\r\033[K", seen.rsplit("epoch", 1)[1])  # it is removed in the end
+        self.assertRegex(seen, r"\r\033\[Kagain\r\n")  # what a rank writes stands on a line of its own
+        self.assertNotIn("step", self.follow("terminal"))  # there the program itself writes
 
 
 class Nodes(unittest.TestCase):

@@ -1,7 +1,9 @@
 /* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The launcher's parts are in the
  * command only, so they are compiled into this test. */
+#include "elastic/merge.c"
 #include "elastic/report.c"
 #include "elastic/streams.c"
+#include "elastic/terminal.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +64,7 @@ static void ranks_do_not_mix_inside_a_line(void **state) {
     tt__streams_drain(&f->streams, 0);
     tt__streams_serve(&f->streams);
     assert_string_equal(came_out(f), "next");
-    tt__streams_say(&f->streams, "a line of our own %d", 7);
+    tt__streams_print(&f->streams, "a line of our own %d", 7);
     tt__streams_flush(&f->streams);
     assert_string_equal(came_out(f), "\na line of our own 7\n");
 }
@@ -78,6 +80,99 @@ static void a_prompt_goes_out_after_a_while(void **state) {
     f->streams.of[0].pending_ms -= FLUSH_MS;
     tt__streams_serve(&f->streams);
     assert_string_equal(came_out(f), "Password: ");
+}
+
+static void what_all_say_is_one_line(void **state) {
+    fixture *f = *state;
+    put(f, 0, "tutti: rank 4: TT_ERR_PEER: rank 6 died\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "");
+    int timeout = -1;
+    struct pollfd fds[3];
+    tt__streams_poll(&f->streams, fds, &timeout);
+    assert_in_range(timeout, 0, FLUSH_MS);
+    put(f, 1, "tutti: rank 5: TT_ERR_PEER: rank 6 died\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: ranks 4-5: TT_ERR_PEER: rank 6 died\n");
+}
+
+static void ranks_that_name_themselves_say_the_same(void **state) {
+    fixture *f = *state;
+    put(f, 0, "tutti: rank 0: rank 10 died, while rank 0 waits for it\n");
+    put(f, 1, "tutti: rank 1: rank 10 died, while rank 1 waits for it\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: ranks 0-1: rank 10 died, while this rank waits for it\n");
+}
+
+static void what_one_says_comes_after_a_while(void **state) {
+    fixture *f = *state;
+    put(f, 1, "tutti: rank 1: alone\n");
+    tt__streams_serve(&f->streams);
+    put(f, 0, "tutti: rank 0: another\n");
+    tt__streams_serve(&f->streams);
+    f->streams.merge_ms -= FLUSH_MS;
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: rank 1: alone\ntutti: rank 0: another\n");
+}
+
+static void lines_of_a_rank_keep_their_order(void **state) {
+    fixture *f = *state;
+    put(f, 0, "before\ntutti: rank 0: held\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "before\n");
+    put(f, 1, "another rank's\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "another rank's\n");
+    put(f, 0, "after\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: rank 0: held\nafter\n");
+    put(f, 0, "tutti: rank 0: twice\ntutti: rank 0: twice\ntutti: rank x: \n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: rank 0: twice\ntutti: rank 0: twice\ntutti: rank x: \n");
+}
+
+static void lines_of_our_own_come_after_those_that_are_held(void **state) {
+    fixture *f = *state;
+    put(f, 0, "tutti: rank 0: held\nhalf a line");
+    tt__streams_serve(&f->streams);
+    tt__streams_drain(&f->streams, 0);
+    tt__streams_print(&f->streams, "ours");
+    tt__streams_flush(&f->streams);
+    assert_string_equal(came_out(f), "tutti: rank 0: held\nhalf a line\nours\n");
+}
+
+static void lines_in_pieces_are_put_together(void **state) {
+    fixture *f = *state;
+    put(f, 0, "tutti: rank 0: in two ");
+    tt__streams_serve(&f->streams);
+    f->streams.of[0].pending_ms = INT64_MAX - FLUSH_MS;
+    put(f, 0, "pieces\n");
+    put(f, 1, "tutti: rank 1: in two pieces\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: ranks 0-1: in two pieces\n");
+}
+
+static void a_merged_line_names_its_ranks(void **state) {
+    (void)state;
+    tt__merge merge = {0};
+    size_t n;
+    assert_false(tt__merge_hold(&merge, 0, "tutti: ranks 0: x\n", 18));
+    assert_true(tt__merge_hold(&merge, 3, "tutti: rank 7: x\n", 17));
+    assert_true(tt__merge_hold(&merge, 1, "tutti: rank 2: x\n", 17));
+    assert_true(tt__merge_hold(&merge, 2, "tutti: rank 0: x\n", 17));
+    assert_false(tt__merge_hold(&merge, 2, "tutti: rank 0: x\n", 17));
+    assert_true(tt__merge_holds(&merge, 3));
+    assert_false(tt__merge_holds(&merge, 0));
+    assert_true(tt__merge_complete(&merge, 3));
+    assert_false(tt__merge_complete(&merge, 4));
+    char *line = tt__merge_take(&merge, &n);
+    assert_string_equal(line, "tutti: ranks 0, 2, 7: x\n");
+    assert_int_equal(n, strlen(line));
+    free(line);
+    assert_null(tt__merge_take(&merge, &n));
+    assert_true(tt__merge_hold(&merge, 0, "tutti: rank 0: y\n", 17));
+    tt__merge_free(&merge);
+    assert_false(tt__merge_holds_any(&merge));
 }
 
 static void long_lines_come_whole(void **state) {
@@ -144,7 +239,7 @@ static void a_closed_stderr_is_no_disaster(void **state) {
     close(f->out);
     put(f, 0, "lost\n");
     tt__streams_serve(&f->streams);
-    tt__streams_say(&f->streams, "lost, too");
+    tt__streams_print(&f->streams, "lost, too");
     tt__streams_flush(&f->streams);
     assert_true(f->streams.broken);
     f->out = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -222,6 +317,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ranks_do_not_mix_inside_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_prompt_goes_out_after_a_while, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_all_say_is_one_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ranks_that_name_themselves_say_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_one_says_comes_after_a_while, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lines_of_a_rank_keep_their_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lines_of_our_own_come_after_those_that_are_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lines_in_pieces_are_put_together, set_up, tear_down),
+        cmocka_unit_test(a_merged_line_names_its_ranks),
         cmocka_unit_test_setup_teardown(long_lines_come_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_waits_for_a_stuck_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_tail_is_the_last_lines, set_up, tear_down),

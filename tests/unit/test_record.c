@@ -8,10 +8,16 @@
 
 #include "comm/record.h"
 
+#include <tutti/comm.h>
+
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static tt__recorder *recorder;
 
@@ -276,6 +282,80 @@ static void test_many_threads(void **state) {
     assert_true(sorted[0] > 0 && sorted[ALL - 1] <= atomic_load(&recorder->calls));
 }
 
+static void test_long_file_names_keep_their_end(void **state) {
+    (void)state;
+    char text[256];
+    tt__record copy;
+    tt__record *record = begin_call("/a/the_name_of_this_file_is_much_too_long_for_a_record_all_reduce.c", 7, 6);
+    assert_true(tt__record_read(recorder, record->number, &copy));
+    tt__record_text(recorder, &copy, text, sizeof text);
+    assert_non_null(strstr(text, " at ..."));
+    assert_non_null(strstr(text, "too_long_for_a_record_all_reduce.c:7"));
+    assert_null(strstr(text, "the_name"));
+}
+
+/* Nobody was told anything before, so the first case must come before all others that publish. */
+static void test_progress(void **state) {
+    (void)state;
+    tt__progress seen;
+    assert_false(tt__recorder_progress(recorder, &seen));
+    tt__progress_attach(recorder);
+    assert_false(tt__recorder_progress(recorder, &seen));
+    tt_publish_progress(3, 0.5, .steps = 10, .epoch = 2, .epochs = 4, .samples = 32);
+    assert_true(tt__recorder_progress(recorder, &seen));
+    assert_int_equal(seen.step, 3);
+    assert_int_equal(seen.steps, 10);
+    assert_int_equal(seen.epoch, 2);
+    assert_int_equal(seen.epochs, 4);
+    assert_int_equal(seen.samples, 32);
+    assert_true(seen.loss == 0.5);
+    tt__progress_detach(recorder);
+    tt_publish_progress(4, (double)NAN, .steps = -10, .samples = 8);
+    assert_true(tt__recorder_progress(recorder, &seen));
+    assert_int_equal(seen.step, 3);
+    tt__progress_attach(recorder); /* what was said meanwhile */
+    assert_true(tt__recorder_progress(recorder, &seen));
+    assert_int_equal(seen.step, 4);
+    assert_int_equal(seen.steps, 0);
+    assert_int_equal(seen.epoch, 0);
+    assert_int_equal(seen.samples, 40);
+    assert_true(isnan(seen.loss));
+    tt__progress_detach(recorder);
+}
+
+static void test_a_forked_child_leaves_the_parents_progress_alone(void **state) {
+    (void)state;
+    tt__recorder *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tt__progress seen;
+    int status;
+    assert_true(shared != MAP_FAILED);
+    tt__recorder_init(shared, 0, 1);
+    tt__progress_attach(shared);
+    tt_publish_progress(5, 1.0);
+    pid_t pid = fork();
+    if (!pid) {
+        tt_publish_progress(6, 1.0);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(tt__recorder_progress(shared, &seen));
+    assert_int_equal(seen.step, 5);
+    tt__progress_detach(shared);
+    munmap(shared, sizeof *shared);
+}
+
+static void test_rates_of_progress(void **state) {
+    (void)state;
+    const int64_t second = 1000000000;
+    tt__progress p = {.samples = 300, .base_samples = 100, .base_ns = 5 * second, .at_ns = 7 * second};
+    assert_true(tt__progress_rate(&p, 7 * second) == 100);
+    assert_true(tt__progress_rate(&p, 9 * second) == 100); /* the next step may take as long as the last */
+    assert_true(tt__progress_rate(&p, 27 * second) == 10);
+    p.base_ns = p.at_ns;
+    assert_true(tt__progress_rate(&p, 9 * second) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_call_is_read_back, setup, teardown),
@@ -288,6 +368,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_groups_have_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_file_names_keep_their_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_progress, setup, teardown),
+        cmocka_unit_test(test_a_forked_child_leaves_the_parents_progress_alone),
+        cmocka_unit_test(test_rates_of_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,7 @@ static tt_status join(tt__world *world, tt_group *group, const tt__member *membe
     if (world->size > 1)
         TT__TRY(tt__join(world, member, deadline_ms));
     TT__TRY(agree_on_algorithms(world, member));
+    tt__progress_attach(&tt__world_control(world)->recorder);
     world->watched =
         tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
     return begin_first_group(group);
@@ -202,6 +203,9 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     bool joined = !status && !(status = join(world, group, member, deadline_ms));
     if (joined)
         status = leave_store(group, deadline_ms);
+    if (joined && !status)
+        tt__log(TT_LOG_DEBUG, "joined %d ranks on %d host%s: back end native, %s", world->size, world->hosts,
+                world->hosts == 1 ? "" : "s", group->shared ? "shared memory" : "messages");
     if (status && world->size > 1)
         status = tt__joining_failed(member->store, member->prefix, world->rank, world->size);
     if (!joined) {

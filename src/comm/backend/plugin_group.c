@@ -100,6 +100,7 @@ static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member
 static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt_backend_member member = {.rank = group->rank, .world_size = group->size, .timeout_ms = timeout_ms};
+    tt__log(TT_LOG_DEBUG, "back end %s: opening an engine for %d ranks", plugin->table->name, group->size);
     if (!plugin->place)
         return open_member(plugin, &member);
     tt_store *base = plugin->place->store;

@@ -1,0 +1,166 @@
+#include "cli/run_look.h"
+
+#include "base/error.h"
+#include "cli/training.h"
+#include "comm/rankset.h"
+#include "elastic/terminal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 500, TEXT_SIZE = 512 };
+
+/* A rank that waits for longer than is usual. */
+typedef struct wait_seen {
+    uint64_t since; /* ticks; 0: it does not wait */
+    int32_t whom;
+    uint32_t group, seq;
+    int64_t ns;
+    bool said;
+} wait_seen;
+
+typedef struct run_look {
+    int64_t notice_ms;
+    bool follows;     /* the training is shown */
+    wait_seen *waits; /* (workers) */
+} run_look;
+
+/* What was said of this wait stays said. */
+static void see_wait(wait_seen *seen, const tt__recorder *recorder, const tt__moment *now) {
+    tt__waiting waiting;
+    if (!recorder || !tt__recorder_waiting(recorder, &waiting)) {
+        *seen = (wait_seen){0};
+        return;
+    }
+    tt__ticks_line line = tt__ticks_line_through(&recorder->begin, now);
+    bool same = seen->since == waiting.since && seen->whom == waiting.whom;
+    *seen = (wait_seen){.since = waiting.since,
+                        .whom = waiting.whom,
+                        .group = waiting.group,
+                        .seq = waiting.seq,
+                        .ns = now->monotonic_ns - tt__ticks_ns(&line, waiting.since),
+                        .said = same && seen->said};
+}
+
+/* Both wait for the same rank in the same call. Receives have no number. */
+static bool is_same_wait(const wait_seen *a, const wait_seen *b) {
+    return a == b || (a->since && b->since && a->seq && a->whom == b->whom && a->group == b->group && a->seq == b->seq);
+}
+
+/* A recorder knows better than the launcher, who may have started a script around the rank. */
+static const char *place_of(const tt__job *job, const tt__job_look *look, int rank,
+                            const tt__recorder *const *recorders, char *text, size_t size) {
+    int i = rank - job->first_rank;
+    if (i < 0 || i >= job->workers || !recorders[i])
+        return look->place(look->user, rank, text, size);
+    snprintf(text, size, "host %.64s, pid %lld", recorders[i]->hostname, (long long)recorders[i]->pid);
+    return text;
+}
+
+static void say_wait(const tt__job *job, const tt__job_look *look, int i, const tt__recorder *const *recorders,
+                     const tt__rankset *ranks) {
+    const tt__recorder *recorder = recorders[i];
+    const run_look *own = job->look_user;
+    const wait_seen *seen = &own->waits[i];
+    char call[256] = "a call", whom[160], place[128], list[128], line[TEXT_SIZE + 256];
+    tt__waiting waiting;
+    tt__record record;
+    if (tt__recorder_waiting(recorder, &waiting) && tt__record_read(recorder, waiting.record, &record))
+        tt__record_text(recorder, &record, call, sizeof call);
+    if (seen->whom < 0)
+        snprintf(whom, sizeof whom, "a message from any rank");
+    else
+        snprintf(whom, sizeof whom, "rank %d (%s)", (int)seen->whom,
+                 place_of(job, look, seen->whom, recorders, place, sizeof place));
+    snprintf(line, sizeof line, "waiting for %s: %.3g s in %s, on %s", whom, (double)seen->ns / 1e9, call,
+             tt__rankset_text(ranks, list, sizeof list));
+    look->say(look->user, line);
+}
+
+/* All that wait alike are one line; one that comes later to a wait that was told is none. */
+static void say_waits(const tt__job *job, const tt__job_look *look, const tt__recorder *const *recorders) {
+    run_look *own = job->look_user;
+    for (int i = 0; i < job->workers; i++) {
+        tt__rankset ranks = {0};
+        bool told = false;
+        if (!own->waits[i].since || own->waits[i].said || own->waits[i].ns < own->notice_ms * 1000000)
+            continue;
+        for (int k = 0; k < job->workers; k++) {
+            wait_seen *other = &own->waits[k];
+            if (!is_same_wait(&own->waits[i], other))
+                continue;
+            told = told || other->said;
+            tt__rankset_add(&ranks, job->first_rank + k);
+        }
+        for (int k = 0; k < job->workers; k++)
+            own->waits[k].said = own->waits[k].said || is_same_wait(&own->waits[i], &own->waits[k]);
+        if (!told)
+            say_wait(job, look, i, recorders, &ranks);
+    }
+}
+
+/* No launcher of another version of Tutti, and no rank either. */
+static const tt__recorder *recorder_of(const tt__job_look *look, int i) {
+    size_t size = 0;
+    const tt__recorder *recorder = look->recorder(look->user, i, &size);
+    return recorder && size == sizeof *recorder && recorder->magic == TT__RECORDER_MAGIC ? recorder : NULL;
+}
+
+/* As much as one line of the terminal has room for. */
+static void show_training(const tt__job_look *look, const tt__training *training) {
+    char text[TEXT_SIZE], line[2 * TEXT_SIZE];
+    tt__training_text(training, text, sizeof text);
+    tt__wrap(line, sizeof line, text, tt__terminal_columns(STDERR_FILENO) - 1, 0, 0);
+    size_t n = strcspn(line, "\n");
+    line[n && line[n - 1] == ',' ? n - 1 : n] = '\0';
+    look->show(look->user, line);
+}
+
+static void look_at(const tt__job *job, const tt__job_look *look) {
+    run_look *own = job->look_user;
+    tt__training training = {0};
+    const tt__recorder *recorders[TT__MAX_RANKS];
+    tt__moment now = tt__moment_now();
+    if (job->first_rank + job->workers > TT__MAX_RANKS)
+        return;
+    for (int i = 0; i < job->workers; i++) {
+        tt__progress progress;
+        recorders[i] = recorder_of(look, i);
+        see_wait(&own->waits[i], recorders[i], &now);
+        if (own->follows && recorders[i] && tt__recorder_progress(recorders[i], &progress))
+            tt__training_add(&training, &progress, tt__progress_rate(&progress, now.monotonic_ns));
+    }
+    if (own->notice_ms)
+        say_waits(job, look, recorders);
+    if (training.ranks)
+        show_training(look, &training);
+}
+
+tt_status tt__run_look_begin(tt__job *job, int64_t notice_ms) {
+    bool follows = tt__terminal_columns(STDERR_FILENO) && !tt__terminal_columns(STDOUT_FILENO);
+    if (!follows && !notice_ms)
+        return TT_OK;
+    run_look *own = calloc(1, sizeof *own);
+    wait_seen *waits = calloc((size_t)job->workers, sizeof *waits);
+    if (!own || !waits) {
+        free(own);
+        free(waits);
+        return tt__fail(TT_ERR_MEMORY, "no memory to look at %d workers", job->workers);
+    }
+    *own = (run_look){notice_ms, follows, waits};
+    job->look = look_at;
+    job->look_ms = notice_ms && notice_ms < 2 * LOOK_MS ? (notice_ms + 1) / 2 : LOOK_MS;
+    job->look_user = own;
+    return TT_OK;
+}
+
+void tt__run_look_end(tt__job *job) {
+    run_look *own = job->look_user;
+    if (own)
+        free(own->waits);
+    free(own);
+    job->look = NULL;
+    job->look_user = NULL;
+}

@@ -1,0 +1,38 @@
+/* From one phase of a job to the next; launcher.c has the picture. */
+#include "base/clock.h"
+#include "elastic/launcher.h"
+
+typedef tt__launcher_state launcher;
+
+void tt__launcher_begin(launcher *l) {
+    l->started = tt__moment_now();
+    l->phase = TT__RUNNING;
+    if (l->job->look && l->job->look_ms)
+        l->look_ms = tt__deadline_ms(l->job->look_ms);
+    tt__watch_first_rank(l->watch, l->job->first_rank);
+    tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
+    tt__keeper_send(&l->keeper, TT__KEEPER_START, l->job->master_port);
+}
+
+void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
+    l->phase = phase;
+    l->deadline_ms = tt__deadline_ms(timeout_ms);
+}
+
+void tt__launcher_note_signal(launcher *l, int sig) {
+    for (int rank = 0; rank < l->job->workers; rank++)
+        if (!l->workers[rank].ended)
+            l->workers[rank].told = sig;
+}
+
+void tt__launcher_terminate(launcher *l, int sig) {
+    tt__launcher_note_signal(l, sig);
+    tt__keeper_send(&l->keeper, l->ended < l->job->workers ? TT__KEEPER_SIGNAL : TT__KEEPER_SWEEP, sig);
+    tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
+}
+
+void tt__launcher_kill(launcher *l) {
+    tt__launcher_note_signal(l, SIGKILL);
+    tt__keeper_send(&l->keeper, TT__KEEPER_KILL, 0);
+    tt__launcher_enter(l, TT__KILLING, TT__KEEPER_KILL_MS);
+}

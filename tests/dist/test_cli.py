@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in each shell that is here."""
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+from fcntl import ioctl
+
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+from patience import DEADLINE  # noqa: E402
+
+TUTTI = os.environ["TUTTI"]
+PLAIN = {key: value for key, value in os.environ.items()
+         if key not in ("NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM", "TT_LOG")}
+
+
+def tutti(*argv, code=0, **env):
+    done = subprocess.run([TUTTI, *argv], capture_output=True, text=True, timeout=DEADLINE, env=PLAIN | env)
+    if done.returncode != code:
+        raise AssertionError(f"{argv}: {done.returncode}, expected {code}: {done.stdout}{done.stderr}")
+    return done
+
+
+def on_terminal(*argv, columns=80, **env):
+    """What the command writes to a terminal of that width."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execve(TUTTI, [TUTTI, *argv], PLAIN | {"TERM": "xterm"} | env)
+    seen = b""
+    try:
+        while chunk := os.read(fd, 65536):
+            seen += chunk
+    except OSError:
+        pass
+    os.close(fd)
+    os.waitpid(pid, 0)
+    return seen.decode().replace("\r\n", "\n")
+
+
+class Words(unittest.TestCase):
+    def test_version(self):
+        self.assertRegex(tutti("-V").stdout, r"^tutti \d+\.\d+\.\d+\n$")
+        self.assertEqual(tutti("-V").stdout, tutti("--version").stdout)
+
+    def test_guesses(self):
+        for argv, guess in ((["rnu"], '"run"'), (["trcae"], '"trace"'), (["sto"], '"store"'), (["help", "benhc"], '"bench"'),
+                            (["bench", "al_reduce"], '"all_reduce"'), (["data", "digit", "x"], '"digits"'),
+                            (["top", "--onse"], "--once"), (["run", "--nproc_per_nod=2", "true"], "--nproc-per-node"),
+                            (["run", "--stand-alone", "true"], "--standalone"), (["store", "--prot=1"], "--port"),
+                            (["bench", "all_reduce", "--wrold=2"], "--world"),
+                            (["tune", "--hepl"], "--help")):
+            self.assertIn(f"did you mean {guess}?", tutti(*argv, code=2).stderr, argv)
+        for argv in (["walk"], ["top", "--frobnicate"], ["run", "-x", "true"], ["bench", "z"], ["data", "q", "x"]):
+            self.assertNotIn("did you mean", tutti(*argv, code=2).stderr, argv)
+
+    def test_log_level(self):
+        self.assertIn('expected debug, info or warning, got "loud"', tutti("run", "--log-level=loud", "true", code=2).stderr)
+        said = tutti("run", "--standalone", "--log-level=debug", "sh", "-c", "echo level $TT_LOG")
+        self.assertEqual(said.stdout, "level debug\n")
+        self.assertRegex(said.stderr, r"(?m)^tutti run: \d\d:\d\d:\d\d\.\d{3} debug: serving the store at 127\.0\.0\.1:\d+$")
+        self.assertRegex(said.stderr, r"(?m)^tutti run: .* debug: rank 0 ended: exit code 0$")
+        self.assertNotIn("debug", tutti("run", "--standalone", "true").stderr)
+
+
+class Help(unittest.TestCase):
+    COMMANDS = ([], ["run"], ["top"], ["trace"], ["store"], ["tune"], ["bench"], ["bench", "all_reduce"], ["bench", "step"],
+                ["bench", "store"], ["bench", "startup"], ["bench", "agreement"], ["data"], ["data", "digits"],
+                ["data", "show"], ["completion"])
+
+    def test_help_fits(self):
+        for command in self.COMMANDS:
+            for columns in (60, 80, 200):
+                text = on_terminal(*command, "--help", columns=columns, NO_COLOR="1")
+                self.assertIn("usage: tutti " + " ".join(command), text)
+                # Examples stay as they are.
+                lines = [line for line in text.split("\n") if not re.match(r"  (tutti|RANK|export|bash:|zsh:|fish:|   +-)| {", line)]
+                self.assertLessEqual(max(map(len, lines)), min(columns, 120), (command, columns))
+            text = tutti(*command, "--help").stdout
+            self.assertNotIn("\033", text)
+            self.assertIn("-h, --help", text) if command not in (["bench"], ["data"]) else None
+
+    def test_columns_of_a_pipe(self):
+        lines = tutti("run", "--help", COLUMNS="60").stdout.split("\n")
+        self.assertLessEqual(max(len(line) for line in lines if not line.startswith("  tutti run")), 60)
+
+    def test_errors_wrap_on_terminals_alone(self):
+        text = on_terminal("run", "--tee=3", "true", columns=50, NO_COLOR="1")
+        self.assertLessEqual(max(map(len, text.split("\n"))), 50)
+        self.assertIn("tutti run: --tee is torchrun's, but not supported", " ".join(text.split()))
+        self.assertEqual(len(tutti("run", "--tee=3", "true", code=2).stderr.split("\n")), 3)
+
+
+    def test_reports_wrap_and_are_coloured_on_terminals_alone(self):
+        script = "echo a line of its own that is far longer than sixty columns, and stays so >&2; exit 3"
+        text = on_terminal("run", "--standalone", "sh", "-c", script, columns=60)
+        self.assertIn("\033[31mtutti run\033[0m: rank 0 failed first: exit code 3", text)
+        self.assertIn("    | a line of its own that is far longer than sixty columns, and stays so\n", text)
+        report = text[text.index("rank 0 failed first"):].split("\n")
+        self.assertLessEqual(max(len(line) for line in report if "|" not in line), 60)
+        plain = tutti("run", "--standalone", "sh", "-c", script, code=3).stderr
+        self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 \(local rank 0, pid .* after the start\)$")
+
+
+class Colours(unittest.TestCase):
+    def test_who_gets_colours(self):
+        self.assertIn("\033[1musage:\033[0m", on_terminal("--help"))
+        self.assertIn("\033[31mtutti:\033[0m unknown command", on_terminal("walk"))
+        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}, {"NO_COLOR": "1", "CLICOLOR_FORCE": "1"}):
+            self.assertNotIn("\033", on_terminal("--help", **env))
+        self.assertNotIn("\033", tutti("--help", TERM="xterm").stdout)
+        self.assertNotIn("\033", tutti("walk", code=2, TERM="xterm").stderr)
+        self.assertIn("\033[1m", tutti("--help", CLICOLOR_FORCE="1").stdout)
+        self.assertNotIn("\033", tutti("--help", CLICOLOR_FORCE="0").stdout)
+
+
+TRY_BASH = r"""
+set -u
+source "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+_tutti
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+TRY_ZSH = r"""
+compdef() { }
+source "$1"
+shift
+local -a typed=("${@[1,-2]}")
+_tutti_offers
+print -l -- ${=offers} ${=flags}
+"""
+
+# What is typed after "tutti"; some of what is offered; what is not.
+CASES = (([""], {"run", "top", "completion"}, {"--nproc-per-node", "all_reduce"}),
+         (["run", "--nproc-per-node", ""], {"auto", "cpu"}, {"--standalone"}),
+         (["run", "--standalone", "--rdzv-backend", ""], {"static", "c10d"}, set()),
+         (["run", "--standalone", "--"], {"--store-auth", "--trace", "--help"}, {"--once", "--monitor-interval", "--tee"}),
+         (["bench", ""], {"all_reduce", "step", "store"}, {"run"}),
+         (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()),
+         (["bench", "step", "--"], {"--model", "--steps"}, {"--dtype"}),
+         (["completion", ""], {"bash", "zsh", "fish"}, set()))
+
+
+class Completion(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def script(self, shell):
+        """Its path, after the shell itself has found nothing wrong with it."""
+        path = os.path.join(self.folder.name, shell)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(tutti("completion", shell).stdout)
+        subprocess.run([shell, "--no-execute" if shell == "fish" else "-n", path], check=True, timeout=DEADLINE)
+        return path
+
+    def offers(self, argv):
+        return set(subprocess.run(argv, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout.split("\n")) - {""}
+
+    def check(self, ask):
+        for typed, some, none in CASES:
+            offered = ask(typed)
+            self.assertLessEqual(some, offered, typed)
+            self.assertFalse(none & offered, typed)
+
+    def need(self, shell):
+        if not shutil.which(shell):
+            self.skipTest(f"there is no {shell} here")
+
+    def test_bash(self):
+        self.need("bash")
+        path = self.script("bash")
+
+        def ask(typed):
+            return self.offers(["bash", "--norc", "-c", TRY_BASH, "try", path, "tutti", *typed])
+        self.check(ask)
+        self.assertEqual(ask(["run", "--nproc-per-node", "=", "a"]), {"auto"})  # so bash takes --nproc-per-node=a apart
+        self.assertEqual(ask(["run", "--nproc-per-node", "="]), {"auto", "cpu"})
+        self.assertEqual(ask(["run", "--nproc-per-node", "=", "2", "--rdzv-b"]), {"--rdzv-backend"})
+        self.assertEqual(ask(["run", "./prog", "--st"]), set())  # the program's own flags
+        here = os.path.join(os.environ["TT_SOURCE"], "READ")
+        self.assertEqual(ask(["run", "--trace", here]), {here + "ME.md"})
+        self.assertEqual(ask(["data", "digits", os.path.join(os.environ["TT_SOURCE"], "inclu")]),
+                         {os.path.join(os.environ["TT_SOURCE"], "include")})
+
+    def test_zsh(self):
+        self.need("zsh")
+        path = self.script("zsh")
+        self.check(lambda typed: self.offers(["zsh", "-f", "-c", TRY_ZSH, "try", path, *typed]))
+
+    def test_fish(self):
+        self.need("fish")
+        path = self.script("fish")
+
+        def ask(typed):
+            line = "tutti " + " ".join(typed)
+            said = self.offers(["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"])
+            return {each.split("\t")[0] for each in said}
+        self.check(ask)
+
+    def test_every_flag_of_the_help_is_offered(self):
+        for command in Help.COMMANDS:
+            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", tutti(*command, "--help").stdout))
+            path = "tutti " + " ".join(command)
+            offered = re.search(rf"'{path.strip()}'\) flags='([^']*)'", tutti("completion", "bash").stdout)[1].split()
+            self.assertEqual(flags | {"--help"}, set(offered), command)
+
+    def test_unknown_shells(self):
+        self.assertIn('expected bash, zsh or fish, got "ksh"', tutti("completion", "ksh", code=2).stderr)
+        self.assertIn("expected bash, zsh or fish", tutti("completion", code=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

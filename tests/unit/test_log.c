@@ -1,0 +1,140 @@
+/* Log lines: who gets them, and what TT_LOG writes to stderr. Each case is a process of its own, since TT_LOG is read once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void log_all(void) {
+    tt__log(TT_LOG_DEBUG, "detail %d", 1);
+    tt__log(TT_LOG_INFO, "news %s", "two");
+    tt__log(TT_LOG_WARNING, "trouble");
+}
+
+/* What `body` writes to stderr with TT_LOG=level (NULL: unset). */
+static const char *stderr_of(const char *level, void (*body)(void)) {
+    static char text[8192];
+    int ends[2], status;
+    size_t n = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(ends[1], STDERR_FILENO);
+        if (level)
+            setenv("TT_LOG", level, 1);
+        else
+            unsetenv("TT_LOG");
+        body();
+        _exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got; (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
+    close(ends[0]);
+    text[n] = '\0';
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    return text;
+}
+
+static void assert_matches(const char *text, const char *pattern) {
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    if (regexec(&regex, text, 0, NULL, 0))
+        fail_msg("expected /%s/, got \"%s\"", pattern, text);
+    regfree(&regex);
+}
+
+#define CLOCK "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]\\.[0-9]{3}"
+
+static void test_silent_unless_asked(void **state) {
+    (void)state;
+    assert_string_equal(stderr_of(NULL, log_all), "");
+    assert_string_equal(stderr_of("", log_all), "");
+}
+
+static void log_as_rank(void) {
+    tt__set_report_rank(3);
+    log_all();
+}
+
+static void test_levels(void **state) {
+    (void)state;
+    assert_matches(stderr_of("warning", log_all), "^tutti: " CLOCK " warning: trouble\n$");
+    assert_matches(stderr_of("info", log_as_rank),
+                   "^tutti: " CLOCK " rank 3: info: news two\ntutti: " CLOCK " rank 3: warning: trouble\n$");
+    assert_matches(stderr_of("debug", log_all), "^tutti: " CLOCK " debug: detail 1\n.*news two\n.*trouble\n$");
+    assert_matches(stderr_of("loud", log_all),
+                   "^.*TT_LOG: expected debug, info or warning, got \"loud\"\n.*trouble\n$");
+}
+
+static void print_line(tt_log_level level, const char *line, void *user) {
+    dprintf(STDERR_FILENO, "%s %d %s\n", (const char *)user, (int)level, line);
+}
+
+static void log_to_callback(void) {
+    static char user[] = "mine";
+    tt_set_log(print_line, user);
+    log_all();
+}
+
+static void test_the_program_gets_all(void **state) {
+    (void)state;
+    assert_string_equal(stderr_of(NULL, log_to_callback), "mine 0 detail 1\nmine 1 news two\nmine 2 trouble\n");
+    assert_matches(stderr_of("warning", log_to_callback),
+                   "^mine 0 detail 1\nmine 1 news two\nmine 2 trouble\ntutti: " CLOCK " warning: trouble\n$");
+}
+
+static void log_as_command(void) {
+    tt__log_to_stderr("tutti test", TT_LOG_WARNING);
+    log_all();
+}
+
+static void test_commands(void **state) {
+    (void)state;
+    assert_string_equal(stderr_of(NULL, log_as_command), "tutti test: trouble\n");
+    assert_matches(stderr_of("info", log_as_command), "^tutti test: " CLOCK " info: news two\n.*trouble\n$");
+}
+
+static void log_long(void) {
+    char text[4000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    tt__log(TT_LOG_WARNING, "%s", text);
+}
+
+static void test_long_lines_are_cut(void **state) {
+    (void)state;
+    const char *text = stderr_of("debug", log_long);
+    assert_in_range(strlen(text), 1000, 1200);
+    assert_int_equal(text[strlen(text) - 1], '\n');
+}
+
+static void check_wanted(void) {
+    if (tt__log_wanted(TT_LOG_DEBUG) || !tt__log_wanted(TT_LOG_INFO))
+        dprintf(STDERR_FILENO, "wrong");
+}
+
+static void test_wanted(void **state) {
+    (void)state;
+    assert_string_equal(stderr_of("info", check_wanted), "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent_unless_asked),  cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_the_program_gets_all), cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_long_lines_are_cut),   cmocka_unit_test(test_wanted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
