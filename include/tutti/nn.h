@@ -259,6 +259,10 @@ TT_API tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad)
  * shares. */
 TT_API tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
+/* Move all parameters, with their gradients, and all buffers to a device; the rest is as for tt_module_to(). PyTorch:
+ * Module.to(device). */
+TT_API tt_status tt_module_to_device(tt_module *module, const tt_device *device);
+
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one
  * wraps is kept until its last wrapper is freed, so the two may be freed in any order; freeing it twice meanwhile
  * is TT_ERR_STATE. NULL is allowed. */

@@ -1,5 +1,5 @@
 /* What changes a whole tree in place: training mode, freezing, converting. */
-#include "autograd/node.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "nn/module.h"
 
@@ -41,17 +41,18 @@ tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad) {
 
 /* ---- converting ---- */
 
-static const char who[] = "tt_module_to";
-
-/* A tensor of the tree, with what it and its gradient will be. The copies are ours until they change places. */
+/* A tensor of the tree, with what it and its gradient will be: copies that nobody else has. */
 typedef struct conversion {
     tt_tensor *tensor;
     int entries; /* names it has in this tree: each holds a reference */
     tt_tensor *copy, *grad_copy;
 } conversion;
 
+/* Convert floats to `dtype`, or move all to `device`, if that is not NULL. */
 typedef struct plan {
+    const char *who;
     tt_dtype dtype;
+    const tt_device *device;
     conversion *items;
     size_t count;
 } plan;
@@ -60,18 +61,22 @@ static tt_status count_own(tt_module *module, void *user) {
     plan *p = user;
     const tt_module *wrapper = module->wrapped ? module : module->wrappers;
     if (wrapper)
-        return tt__fail(TT_ERR_STATE, "%s: a %s wraps a module; free it, convert, and wrap again", who,
+        return tt__fail(TT_ERR_STATE, "%s: a %s wraps a module; free it, convert, and wrap again", p->who,
                         wrapper->cls.name);
     p->count += module->tensor_count;
     return TT_OK;
+}
+
+static bool is_done(const plan *p, const tt_tensor *x) {
+    if (p->device)
+        return tt_tensor_device(x) == p->device;
+    return !tt__is_float(tt_tensor_dtype(x)) || tt_tensor_dtype(x) == p->dtype;
 }
 
 static tt_status list_own(tt_module *module, void *user) {
     plan *p = user;
     for (size_t i = 0; i < module->tensor_count; i++) {
         tt_tensor *x = module->tensors[i].tensor;
-        if (!tt__is_float(tt_tensor_dtype(x)))
-            continue;
         size_t at = 0;
         while (at < p->count && p->items[at].tensor != x)
             at++;
@@ -82,23 +87,22 @@ static tt_status list_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-/* A copy of another type that nothing else uses and no scope ends. This is the place where a device will be chosen,
- * too. */
+/* A copy that nothing else uses and no scope ends. NULL gives NULL. */
 static tt_status convert(const plan *p, tt_tensor *x, tt_tensor **copy) {
     if (!x)
         return TT_OK;
-    *copy = tt_keep(tt_to(x, p->dtype));
+    *copy = tt_keep(p->device ? tt_to_device(x, p->device) : tt_to(x, p->dtype));
     return *copy ? TT_OK : tt_last_status();
 }
 
 static tt_status convert_one(const plan *p, conversion *item) {
-    if (tt_tensor_dtype(item->tensor) == p->dtype)
+    if (is_done(p, item->tensor))
         return TT_OK;
     if (atomic_load(&item->tensor->refs) != item->entries)
         return tt__fail(
             TT_ERR_STATE,
-            "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first", who,
-            TT__DESCRIBE(item->tensor));
+            "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first",
+            p->who, TT__DESCRIBE(item->tensor));
     TT__TRY(convert(p, item->tensor, &item->copy));
     return convert(p, tt_grad(item->tensor), &item->grad_copy);
 }
@@ -112,31 +116,14 @@ static tt_status convert_all(plan *p) {
     return status;
 }
 
-/* x and its copy exchange what they stand on. Counts, owners and history stay where they are. */
-static void exchange(tt_tensor *x, tt_tensor *copy) {
-    tt_tensor old = *x;
-    x->data = copy->data;
-    x->dtype = copy->dtype;
-    x->contiguous = copy->contiguous;
-    x->storage = copy->storage;
-    copy->data = old.data;
-    copy->dtype = old.dtype;
-    copy->contiguous = old.contiguous;
-    copy->storage = old.storage;
-    for (int d = 0; d < TT_MAX_DIMS; d++) {
-        x->stride[d] = copy->stride[d];
-        copy->stride[d] = old.stride[d];
-    }
-}
-
-static void exchange_one(conversion *item) {
+static void take_copy(const conversion *item) {
+    tt__leaf *leaf = tt__leaf_of(item->tensor);
     if (!item->copy)
         return;
-    tt__leaf *leaf = tt__leaf_of(item->tensor);
-    exchange(item->tensor, item->copy);
+    tt__tensor_take_storage(item->tensor, item->copy);
     if (item->grad_copy) {
-        exchange(leaf->grad, item->grad_copy);
-    } else if (leaf) { /* its memory is of the old type */
+        tt__tensor_take_storage(leaf->grad, item->grad_copy);
+    } else if (leaf) { /* its memory is of the old type, or elsewhere */
         tt__tensor_disown(leaf->grad);
         leaf->grad = NULL;
     }
@@ -150,22 +137,32 @@ static void free_plan(plan *p) {
     free(p->items);
 }
 
-tt_status tt_module_to(tt_module *module, tt_dtype dtype) {
+static tt_status carry_out(plan *p, tt_module *module) {
     if (!module)
-        return tt__fail(TT_ERR_INVALID, "%s: the module is NULL", who);
-    if (!tt__is_float(dtype))
-        return tt__fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s", who, tt_dtype_name(dtype));
-    plan p = {.dtype = dtype};
-    TT__TRY(tt__module_walk(module, count_own, &p));
-    p.items = calloc(p.count + 1, sizeof *p.items);
-    if (!p.items)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of %zu tensors", who, p.count);
-    p.count = 0;
-    tt_status status = tt__module_walk(module, list_own, &p);
+        return tt__fail(TT_ERR_INVALID, "%s: the module is NULL", p->who);
+    TT__TRY(tt__module_walk(module, count_own, p));
+    p->items = calloc(p->count + 1, sizeof *p->items);
+    if (!p->items)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of %zu tensors", p->who, p->count);
+    p->count = 0;
+    tt_status status = tt__module_walk(module, list_own, p);
     if (!status)
-        status = convert_all(&p);
-    for (size_t i = 0; i < p.count && !status; i++)
-        exchange_one(&p.items[i]);
-    free_plan(&p);
+        status = convert_all(p);
+    for (size_t i = 0; i < p->count && !status; i++)
+        take_copy(&p->items[i]);
+    free_plan(p);
     return status;
+}
+
+tt_status tt_module_to(tt_module *module, tt_dtype dtype) {
+    if (!tt__is_float(dtype))
+        return tt__fail(TT_ERR_DTYPE, "tt_module_to: expected a floating type, got %s", tt_dtype_name(dtype));
+    return carry_out(&(plan){.who = "tt_module_to", .dtype = dtype}, module);
+}
+
+tt_status tt_module_to_device(tt_module *module, const tt_device *device) {
+    if (!device)
+        return tt_last_status() ? tt_last_status()
+                                : tt__fail(TT_ERR_INVALID, "tt_module_to_device: the device is NULL");
+    return carry_out(&(plan){.who = "tt_module_to_device", .device = device}, module);
 }

@@ -127,7 +127,7 @@ static void asynchronous(tt_group *group, int rank, void *user) {
     CHECK(at(x, 0, 0) == 100);
     tt_work_free(work);
     tt_status status = tt_tensor_all_reduce(group, turned, TT_SUM, .work = &work);
-    CHECK(is_error(status, TT_ERR_UNSUPPORTED, "tt_tensor_all_reduce: f32 (4, 3) is not contiguous"));
+    CHECK(is_error(status, TT_ERR_UNSUPPORTED, "tt_tensor_all_reduce: f32 (4, 3) on \"cpu\" is not contiguous"));
     CHECK(tt_tensor_broadcast(group, tt_requires_grad_(tt_ones(TT_SHAPE(2), TT_F32), true), 0) == TT_OK);
 }
 

@@ -19,7 +19,11 @@ static tt_tensor *leaf(int64_t n, tt_dtype dtype) {
     return x;
 }
 
-static double first(const tt_tensor *x) { return tt__load_f64(tt_tensor_dtype(x), tt_tensor_data(x)); }
+static double first(tt_tensor *x) {
+    double value = -1;
+    assert_int_equal(tt_item(tt_narrow(x, 0, 0, 1), &value), TT_OK);
+    return value;
+}
 
 static double option(const tt_optimizer *o, int64_t group, const char *name) {
     double value = -1;
@@ -138,7 +142,7 @@ static void parameters_that_changed_their_type_are_refused(void **state) {
     tt_tensor *loss = tt_sum(tt_module_forward(m, tt_ones(TT_SHAPE(1, 3), TT_F64)));
     assert_int_equal(tt_backward(loss), TT_OK);
     assert_int_equal(tt_optimizer_step(sgd), TT_ERR_STATE);
-    expect_error(TT_ERR_STATE, "parameter 0 was f32 of 6 elements when it was added, and is f64 (2, 3) now");
+    expect_error(TT_ERR_STATE, "parameter 0 was f32 of 6 elements on \"cpu\" when it was added, and is f64 (2, 3) on");
     tt_optimizer_free(sgd);
     tt_module_free(m);
 }
