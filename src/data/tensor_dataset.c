@@ -59,7 +59,7 @@ static void discard(tt_tensor *x) {
  * be. */
 static tt_tensor *take(tt_tensor *x) {
     if (x && !tt_is_contiguous(x)) {
-        tt_tensor *copy = tt__clone("tt_tensor_dataset", x);
+        tt_tensor *copy = tt__clone_contiguous("tt_tensor_dataset", x);
         discard(x);
         x = copy;
     }

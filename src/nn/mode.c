@@ -41,18 +41,18 @@ tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad) {
 
 /* ---- converting ---- */
 
-/* A tensor of the tree, with what it and its gradient will be: copies that nobody else has. */
+/* A tensor of the tree, with what it and its gradient will be. The copies are ours until they change places. */
 typedef struct conversion {
     tt_tensor *tensor;
     int entries; /* names it has in this tree: each holds a reference */
     tt_tensor *copy, *grad_copy;
 } conversion;
 
-/* Convert floats to `dtype`, or move all to `device`, if that is not NULL. */
+/* Another type for what is floating, or another device for all. */
 typedef struct plan {
     const char *who;
+    const tt_device *device; /* NULL: convert to `dtype` */
     tt_dtype dtype;
-    const tt_device *device;
     conversion *items;
     size_t count;
 } plan;
@@ -67,16 +67,12 @@ static tt_status count_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-static bool is_done(const plan *p, const tt_tensor *x) {
-    if (p->device)
-        return tt_tensor_device(x) == p->device;
-    return !tt__is_float(tt_tensor_dtype(x)) || tt_tensor_dtype(x) == p->dtype;
-}
-
 static tt_status list_own(tt_module *module, void *user) {
     plan *p = user;
     for (size_t i = 0; i < module->tensor_count; i++) {
         tt_tensor *x = module->tensors[i].tensor;
+        if (!p->device && !tt__is_float(tt_tensor_dtype(x)))
+            continue;
         size_t at = 0;
         while (at < p->count && p->items[at].tensor != x)
             at++;
@@ -87,7 +83,7 @@ static tt_status list_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-/* A copy that nothing else uses and no scope ends. NULL gives NULL. */
+/* A copy of another type, or elsewhere, that nothing else uses and no scope ends. */
 static tt_status convert(const plan *p, tt_tensor *x, tt_tensor **copy) {
     if (!x)
         return TT_OK;
@@ -96,7 +92,7 @@ static tt_status convert(const plan *p, tt_tensor *x, tt_tensor **copy) {
 }
 
 static tt_status convert_one(const plan *p, conversion *item) {
-    if (is_done(p, item->tensor))
+    if (p->device ? tt_tensor_device(item->tensor) == p->device : tt_tensor_dtype(item->tensor) == p->dtype)
         return TT_OK;
     if (atomic_load(&item->tensor->refs) != item->entries)
         return tt__fail(
@@ -116,13 +112,13 @@ static tt_status convert_all(plan *p) {
     return status;
 }
 
-static void take_copy(const conversion *item) {
-    tt__leaf *leaf = tt__leaf_of(item->tensor);
+static void exchange_one(conversion *item) {
     if (!item->copy)
         return;
-    tt__tensor_take_storage(item->tensor, item->copy);
+    tt__leaf *leaf = tt__leaf_of(item->tensor);
+    tt__tensor_swap(item->tensor, item->copy);
     if (item->grad_copy) {
-        tt__tensor_take_storage(leaf->grad, item->grad_copy);
+        tt__tensor_swap(leaf->grad, item->grad_copy);
     } else if (leaf) { /* its memory is of the old type, or elsewhere */
         tt__tensor_disown(leaf->grad);
         leaf->grad = NULL;
@@ -137,7 +133,7 @@ static void free_plan(plan *p) {
     free(p->items);
 }
 
-static tt_status carry_out(plan *p, tt_module *module) {
+static tt_status carry_out(tt_module *module, plan *p) {
     if (!module)
         return tt__fail(TT_ERR_INVALID, "%s: the module is NULL", p->who);
     TT__TRY(tt__module_walk(module, count_own, p));
@@ -149,20 +145,21 @@ static tt_status carry_out(plan *p, tt_module *module) {
     if (!status)
         status = convert_all(p);
     for (size_t i = 0; i < p->count && !status; i++)
-        take_copy(&p->items[i]);
+        exchange_one(&p->items[i]);
     free_plan(p);
     return status;
 }
 
 tt_status tt_module_to(tt_module *module, tt_dtype dtype) {
+    plan p = {.who = "tt_module_to", .dtype = dtype};
     if (!tt__is_float(dtype))
-        return tt__fail(TT_ERR_DTYPE, "tt_module_to: expected a floating type, got %s", tt_dtype_name(dtype));
-    return carry_out(&(plan){.who = "tt_module_to", .dtype = dtype}, module);
+        return tt__fail(TT_ERR_DTYPE, "%s: expected a floating type, got %s", p.who, tt_dtype_name(dtype));
+    return carry_out(module, &p);
 }
 
 tt_status tt_module_to_device(tt_module *module, const tt_device *device) {
+    plan p = {.who = "tt_module_to_device", .device = device};
     if (!device)
-        return tt_last_status() ? tt_last_status()
-                                : tt__fail(TT_ERR_INVALID, "tt_module_to_device: the device is NULL");
-    return carry_out(&(plan){.who = "tt_module_to_device", .device = device}, module);
+        return tt__fail(TT_ERR_INVALID, "%s: the device is NULL", p.who);
+    return carry_out(module, &p);
 }

@@ -219,27 +219,33 @@ bool tt__tensor_is_shared(const tt_tensor *x) {
     return atomic_load_explicit(&x->storage->refs, memory_order_acquire) > 1;
 }
 
-static void replace_storage(tt_tensor *x, tt__storage *storage, void *data) {
-    storage->recycle = x->storage->recycle;
-    tt__storage_unref(x->storage);
-    x->storage = storage;
-    x->data = data;
-}
-
 tt_status tt__tensor_set_data(tt_tensor *x, void *data) {
     size_t bytes = (size_t)x->numel * tt_dtype_size(x->dtype);
     const tt_device *device = tt__device_of(x);
     tt__storage *storage = data ? tt__storage_borrow(device, data) : tt__storage_new(device, bytes);
     if (!storage)
         return tt__fail(TT_ERR_MEMORY, "no memory for %s (%zu bytes)", TT__DESCRIBE(x), bytes);
-    replace_storage(x, storage, storage->data);
+    storage->recycle = x->storage->recycle;
+    tt__storage_unref(x->storage);
+    x->storage = storage;
+    x->data = storage->data;
     return TT_OK;
 }
 
-void tt__tensor_take_storage(tt_tensor *x, const tt_tensor *from) {
-    replace_storage(x, tt__storage_ref(from->storage), from->data);
-    x->dtype = from->dtype;
-    set_strides(x, from->stride);
+void tt__tensor_swap(tt_tensor *a, tt_tensor *b) {
+    tt__storage *storage = a->storage;
+    void *data = a->data;
+    tt_dtype dtype = a->dtype;
+    int64_t stride[TT_MAX_DIMS];
+    memcpy(stride, a->stride, sizeof stride);
+    a->storage = b->storage;
+    a->data = b->data;
+    a->dtype = b->dtype;
+    set_strides(a, b->stride);
+    b->storage = storage;
+    b->data = data;
+    b->dtype = dtype;
+    set_strides(b, stride);
 }
 
 /* ---- looking ---- */

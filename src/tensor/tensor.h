@@ -89,8 +89,8 @@ tt_tensor *tt__abandon(tt_tensor *x);
 /* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);
 
-/* x takes `from`'s storage, dtype and strides; the shapes are equal. What others have of x's old storage stays as it was. */
-void tt__tensor_take_storage(tt_tensor *x, const tt_tensor *from);
+/* Two tensors of one shape exchange storage, dtype and strides; counts, owners and history stay. What others have of either's storage stays as it was. */
+void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
 
 /* ---- looking ---- */
 

@@ -8,6 +8,7 @@
 #include <tutti/optim.h>
 
 #include "expect.h"
+#include "tensor/element.h"
 #include "tensor/tensor.h"
 
 static const char *const names[] = {"a", "b", "c", "d"};
