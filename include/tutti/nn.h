@@ -251,8 +251,8 @@ TT_API TT_NODISCARD tt_status tt_module_requires_grad_(tt_module *module, bool r
  * shares. */
 TT_API TT_NODISCARD tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
-/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to() but for the
- * type. PyTorch: Module.to(device). */
+/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to() but
+ * for the type. PyTorch: Module.to(device). */
 TT_API TT_NODISCARD tt_status tt_module_to_device(tt_module *module, const tt_device *device);
 
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one

@@ -80,7 +80,8 @@ typedef struct tt_optimizer_add_param_group_args {
 } tt_optimizer_add_param_group_args;
 
 /* Add a group; its number is the number of groups before. PyTorch: Optimizer.add_param_group.
- *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum", 0}))
+ *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum",
+ *   0}))
  * Errors: as of the constructors, and of tt_optimizer_set_option(); nothing is added then. */
 TT_API TT_NODISCARD tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_args *args,
                                                                 size_t size);
