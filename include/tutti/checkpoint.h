@@ -24,16 +24,17 @@ typedef struct tt_metadata {
 /* Write tensors (any layout; they are borrowed) under their names. Order, padding and "format":"pt" as the reference
  * writer's; `metadata` (n pairs) is added.
  * Errors: TT_ERR_INVALID a duplicate name or key or one that is no UTF-8; TT_ERR_IO, with the path. */
-TT_API tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,
-                                     int64_t n);
+TT_API TT_NODISCARD tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors,
+                                                  const tt_metadata *metadata, int64_t n);
 
 /* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. TT_ERR_IO
  * can't be read; TT_ERR_FORMAT, with the path, what was found and where; TT_ERR_UNSUPPORTED a dtype Tutti has no
  * type for (names the tensor). */
-TT_API tt_status tt_safetensors_load(tt_safetensors **out, const char *path);
+TT_API TT_NODISCARD tt_status tt_safetensors_load(tt_safetensors **out, const char *path);
 
 /* The same from `size` bytes in memory (borrowed during the call); `name` stands for the path in errors. */
-TT_API tt_status tt_safetensors_parse(tt_safetensors **out, const void *data, size_t size, const char *name);
+TT_API TT_NODISCARD tt_status tt_safetensors_parse(tt_safetensors **out, const void *data, size_t size,
+                                                   const char *name);
 
 /* Its tensors, sorted by name (NULL gives NULL), and a metadata value or NULL; all borrowed from `file`. */
 TT_API const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file);
@@ -62,15 +63,16 @@ typedef struct tt_progress {
 
 /* Save a model's state_dict under PyTorch's names, the optimizer's (may be NULL) under "optimizer.", and progress
  * (may be NULL) in the metadata. Options of the optimizer's groups are part of its state. */
-TT_API tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
-                                    const tt_progress *progress);
+TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
+                                                 const tt_progress *progress);
 
 /* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
  * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options
  * of the optimizer's groups become the file's, if it has them. Errors: those of tt_safetensors_load(),
  * tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID a progress without
  * size. Not collective: every rank may load, or rank 0 before wrapping. */
-TT_API tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer, tt_progress *progress);
+TT_API TT_NODISCARD tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer,
+                                                 tt_progress *progress);
 
 TT_END_DECLS
 #endif

@@ -47,6 +47,7 @@ TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char
 typedef struct tt_nn_linear_args {
     int64_t in_features;  /* required */
     int64_t out_features; /* required */
+    TT_OPTIONS;
     bool no_bias;
     tt_generator *generator; /* NULL = the thread's default */
     tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
@@ -85,16 +86,9 @@ typedef struct tt_nn_sequential_args {
  * has a dot or comes twice. */
 TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
 
-#ifdef __cplusplus
-#define TT_NN_LINEAR_ARGS_INIT \
-    {}
-#define TT_NN_SEQUENTIAL_ARGS_INIT \
-    {}
-#else
-#define TT_NN_LINEAR_ARGS_INIT \
-    { 0 }
-#define TT_NN_SEQUENTIAL_ARGS_INIT \
-    { 0 }
+#define TT_NN_LINEAR_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_SEQUENTIAL_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
 #define tt_nn_linear(in_features_, ...)                                                                              \
     tt_nn_linear_with(&(tt_nn_linear_args){.in_features = (in_features_), .out_features = __VA_ARGS__, .tt_end = 0}, \
                       offsetof(tt_nn_linear_args, tt_end))
@@ -149,17 +143,18 @@ TT_API void *tt_module_user(const tt_module *module);
 
 /* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails
  * with the error already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
-TT_API tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
+TT_API TT_NODISCARD tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
 /* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x
  * stays whose it was. A parameter of another module may be given (tied weights): it is then both's, listed once
  * among the parameters of a tree that has both, and under both names in its state_dict. */
-TT_API tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
+TT_API TT_NODISCARD tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
 
 typedef struct tt_module_register_buffer_args {
-    tt_module *module;   /* required */
-    const char *name;    /* required */
-    tt_tensor *buffer;   /* required: any dtype; requires no gradient */
+    tt_module *module; /* required */
+    const char *name;  /* required */
+    tt_tensor *buffer; /* required: any dtype; requires no gradient */
+    TT_OPTIONS;
     bool non_persistent; /* it has no place in the state_dict */
     char tt_end;         /* not an option: see base.h */
 } tt_module_register_buffer_args;
@@ -167,13 +162,9 @@ typedef struct tt_module_register_buffer_args {
 /* Add a buffer: a tensor that belongs to the module's state but is not trained (PyTorch: register_buffer). The rest is
  * as for a parameter.
  *   tt_module_register_buffer(self, "running_mean", tt_zeros(TT_SHAPE(64), TT_F32)) */
-TT_API tt_status tt_module_register_buffer_with(const tt_module_register_buffer_args *args, size_t size);
-#ifdef __cplusplus
-#define TT_MODULE_REGISTER_BUFFER_ARGS_INIT \
-    {}
-#else
-#define TT_MODULE_REGISTER_BUFFER_ARGS_INIT \
-    { 0 }
+TT_API TT_NODISCARD tt_status tt_module_register_buffer_with(const tt_module_register_buffer_args *args, size_t size);
+#define TT_MODULE_REGISTER_BUFFER_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
 #define tt_module_register_buffer(module_, name_, ...)                                                               \
     tt_module_register_buffer_with(                                                                                  \
         &(tt_module_register_buffer_args){.module = (module_), .name = (name_), .buffer = __VA_ARGS__, .tt_end = 0}, \
@@ -190,8 +181,8 @@ TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
  *   tt_module_forward_many(lstm, TT_TENSORS(x, h, c), out, 2)
  * On failure all outputs are NULL, so that an expression may go on and be checked at its end. NULL among the inputs:
  * the scope's first error, as tt_item(). TT_ERR_INVALID says how many tensors came and how many were expected. */
-TT_API tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
-                                        tt_tensor **outputs, int64_t output_count);
+TT_API TT_NODISCARD tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
+                                                     tt_tensor **outputs, int64_t output_count);
 #ifndef __cplusplus
 #define TT_TENSORS(...) \
     (tt_tensor *[]){__VA_ARGS__}, (int64_t)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *))
@@ -207,12 +198,13 @@ typedef tt_status (*tt_forward_hook)(tt_module *module, tt_tensor *const *inputs
 /* Hooks run in the order of registration and stay until removed or until the module is freed; `user` is borrowed. One
  * that fails makes the forward fail, with its status. *handle (may be NULL) receives a number that no other hook of the
  * process has, for tt_module_remove_hook(). A hook may remove hooks, itself too. */
-TT_API tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module, tt_forward_pre_hook hook,
-                                                     void *user);
-TT_API tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook, void *user);
+TT_API TT_NODISCARD tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module,
+                                                                  tt_forward_pre_hook hook, void *user);
+TT_API TT_NODISCARD tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook,
+                                                              void *user);
 
 /* TT_ERR_NOT_FOUND: the module has no such hook (any more). */
-TT_API tt_status tt_module_remove_hook(tt_module *module, int64_t handle);
+TT_API TT_NODISCARD tt_status tt_module_remove_hook(tt_module *module, int64_t handle);
 
 /* ---- every module ---- */
 
@@ -242,7 +234,7 @@ TT_API const tt_named_tensors *tt_module_state_dict(tt_module *module);
 /* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds).
  * Strict: TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs,
  * TT_ERR_INVALID two entries of one tensor that differ in their values. All or nothing. */
-TT_API tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
+TT_API TT_NODISCARD tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
 
 /* Training and evaluation mode, of the whole tree below; a new module is in training mode. Only modules that behave
  * differently ask for it, by tt_module_training(). False for NULL. */
@@ -251,17 +243,17 @@ TT_API void tt_module_eval(tt_module *module);
 TT_API bool tt_module_training(const tt_module *module);
 
 /* tt_requires_grad_() on every parameter: false freezes the module. PyTorch: Module.requires_grad_. */
-TT_API tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad);
+TT_API TT_NODISCARD tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad);
 
 /* Convert floating parameters, with their gradients, and floating buffers to `dtype`, in place: the tensors stay the
  * same objects. Convert before making optimizers and wrappers. All or nothing. Errors: TT_ERR_DTYPE not a floating
  * type; TT_ERR_STATE a module that is wrapped, or a tensor that a recorded operator still needs or another tree
  * shares. */
-TT_API tt_status tt_module_to(tt_module *module, tt_dtype dtype);
+TT_API TT_NODISCARD tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
-/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to() but for the
- * type. PyTorch: Module.to(device). */
-TT_API tt_status tt_module_to_device(tt_module *module, const tt_device *device);
+/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to() but
+ * for the type. PyTorch: Module.to(device). */
+TT_API TT_NODISCARD tt_status tt_module_to_device(tt_module *module, const tt_device *device);
 
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one
  * wraps is kept until its last wrapper is freed, so the two may be freed in any order; freeing it twice meanwhile

@@ -21,7 +21,8 @@ typedef struct tt_optimizer tt_optimizer;
 typedef struct tt_sgd_args {
     const tt_named_tensors *params; /* required */
     double lr;                      /* required: >= 0 */
-    double momentum;                /* >= 0 */
+    TT_OPTIONS;
+    double momentum; /* >= 0 */
     double dampening;
     double weight_decay; /* >= 0 */
     bool nesterov;       /* needs momentum > 0 and no dampening */
@@ -35,9 +36,10 @@ TT_API tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size);
 typedef struct tt_adam_args {
     const tt_named_tensors *params; /* required */
     double lr;                      /* required: >= 0 */
-    double beta1, beta2;            /* 0 to below 1; 0 = 0.9 and 0.999. tt_optimizer_set_option() takes a real 0 */
-    double eps;                     /* >= 0; 0 = 1e-8, likewise */
-    double weight_decay;            /* >= 0; added to the gradient */
+    TT_OPTIONS;
+    double beta1, beta2; /* 0 to below 1; 0 = 0.9 and 0.999. tt_optimizer_set_option() takes a real 0 */
+    double eps;          /* >= 0; 0 = 1e-8, likewise */
+    double weight_decay; /* >= 0; added to the gradient */
     bool amsgrad;
     char tt_end; /* not an option: see base.h */
 } tt_adam_args;
@@ -51,7 +53,8 @@ typedef struct tt_adamw_args {
     const tt_named_tensors *params; /* required */
     double lr;                      /* required: >= 0 */
     double weight_decay;            /* required: >= 0; of the parameters themselves. PyTorch's default is 0.01 */
-    double beta1, beta2, eps;       /* as tt_adam */
+    TT_OPTIONS;
+    double beta1, beta2, eps; /* as tt_adam */
     bool amsgrad;
     char tt_end; /* not an option: see base.h */
 } tt_adamw_args;
@@ -71,14 +74,17 @@ typedef struct tt_option {
 typedef struct tt_optimizer_add_param_group_args {
     tt_optimizer *optimizer;        /* required */
     const tt_named_tensors *params; /* required */
-    const tt_option *options;       /* those that differ from what the optimizer was made with, ended by name NULL */
-    char tt_end;                    /* not an option: see base.h */
+    TT_OPTIONS;
+    const tt_option *options; /* those that differ from what the optimizer was made with, ended by name NULL */
+    char tt_end;              /* not an option: see base.h */
 } tt_optimizer_add_param_group_args;
 
 /* Add a group; its number is the number of groups before. PyTorch: Optimizer.add_param_group.
- *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum", 0}))
+ *   tt_optimizer_add_param_group(sgd, tt_module_parameters(head), .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum",
+ *   0}))
  * Errors: as of the constructors, and of tt_optimizer_set_option(); nothing is added then. */
-TT_API tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_args *args,
+                                                                size_t size);
 
 /* How many groups; the name of option number i, NULL if there is none. 0 and NULL for NULL. */
 TT_API int64_t tt_optimizer_group_count(const tt_optimizer *optimizer);
@@ -91,14 +97,16 @@ TT_API const char *tt_optimizer_option_name(const tt_optimizer *optimizer, int64
  *   tt_optimizer_set_option(adam, TT_ALL_GROUPS, "lr", 1e-4)
  * Errors: TT_ERR_NOT_FOUND no such group, or no such option (the text lists those there are); TT_ERR_INVALID a value
  * that the constructor would refuse (nothing is changed). */
-TT_API tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, const char *name, double *value);
-TT_API tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name, double value);
+TT_API TT_NODISCARD tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, const char *name,
+                                                      double *value);
+TT_API TT_NODISCARD tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name,
+                                                      double value);
 
 /* ---- a step ---- */
 
 /* Update every parameter that has a gradient. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another
  * type or size than when it was added; TT_ERR_MEMORY no memory for state. */
-TT_API tt_status tt_optimizer_step(tt_optimizer *optimizer);
+TT_API TT_NODISCARD tt_status tt_optimizer_step(tt_optimizer *optimizer);
 
 /* tt_zero_grad() on every parameter. */
 TT_API void tt_optimizer_zero_grad(tt_optimizer *optimizer);
@@ -114,29 +122,16 @@ TT_API const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer);
 /* Put state back, options of groups too. An entry of another name, shape or dtype is an error that names it, and
  * nothing is changed. Parameters without an entry start without state; options without an entry stay. A step may be
  * of any type (PyTorch's is f32). */
-TT_API tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
+TT_API TT_NODISCARD tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
 
 /* NULL is allowed. */
 TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 
-#ifdef __cplusplus
-#define TT_SGD_ARGS_INIT \
-    {}
-#define TT_ADAM_ARGS_INIT \
-    {}
-#define TT_ADAMW_ARGS_INIT \
-    {}
-#define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT \
-    {}
-#else
-#define TT_SGD_ARGS_INIT \
-    { 0 }
-#define TT_ADAM_ARGS_INIT \
-    { 0 }
-#define TT_ADAMW_ARGS_INIT \
-    { 0 }
-#define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT \
-    { 0 }
+#define TT_SGD_ARGS_INIT TT_ARGS_INIT
+#define TT_ADAM_ARGS_INIT TT_ARGS_INIT
+#define TT_ADAMW_ARGS_INIT TT_ARGS_INIT
+#define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
 #define tt_sgd(params_, ...) \
     tt_sgd_with(&(tt_sgd_args){.params = (params_), .lr = __VA_ARGS__, .tt_end = 0}, offsetof(tt_sgd_args, tt_end))
 #define tt_adam(params_, ...) \
@@ -148,9 +143,9 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
     tt_optimizer_add_param_group_with(                                                                       \
         &(tt_optimizer_add_param_group_args){.optimizer = (optimizer_), .params = __VA_ARGS__, .tt_end = 0}, \
         offsetof(tt_optimizer_add_param_group_args, tt_end))
-#define TT_OPTION_LIST(...)    \
-    (const tt_option[]) {  \
-        __VA_ARGS__, { 0 } \
+#define TT_OPTION_LIST(...) \
+    (const tt_option[]) {   \
+        __VA_ARGS__, { 0 }  \
     }
 #endif
 

@@ -28,7 +28,7 @@ typedef struct tt_tensor_all_reduce_args {
 
 /* x := op over all ranks, on every rank.
  *   tt_tensor_all_reduce(group, x, TT_AVG) */
-TT_API tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size);
 
 typedef struct tt_tensor_reduce_args {
     tt_group *group;
@@ -41,7 +41,7 @@ typedef struct tt_tensor_reduce_args {
 
 /* x on `root` := op over all ranks.
  *   tt_tensor_reduce(group, x, TT_SUM, 0) */
-TT_API tt_status tt_tensor_reduce_with(const tt_tensor_reduce_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_reduce_with(const tt_tensor_reduce_args *args, size_t size);
 
 typedef struct tt_tensor_broadcast_args {
     tt_group *group;
@@ -52,7 +52,7 @@ typedef struct tt_tensor_broadcast_args {
 
 /* x := rank `root`'s x.
  *   tt_tensor_broadcast(group, x, 0) */
-TT_API tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size);
 
 typedef struct tt_tensor_gather_args {
     tt_group *group;
@@ -65,8 +65,8 @@ typedef struct tt_tensor_gather_args {
 /* All ranks' x, one after the other, into `out`, on every rank / on `root` (elsewhere `out` may be NULL). x is
  * (D, ...), `out` (world_size * D, ...) or (world_size, D, ...). PyTorch: all_gather_into_tensor, gather.
  *   tt_tensor_all_gather(group, x, out)      tt_tensor_gather(group, x, out, 0) */
-TT_API tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t size);
-TT_API tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size);
 
 typedef struct tt_tensor_scatter_args {
     tt_group *group;
@@ -82,13 +82,13 @@ typedef struct tt_tensor_scatter_args {
  * root's x (elsewhere x may be NULL). reduce_scatter: of all ranks' x, reduced. PyTorch: scatter,
  * reduce_scatter_tensor.
  *   tt_tensor_scatter(group, x, out, 0)      tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
-TT_API tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
-TT_API tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size);
 
 /* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a
  * multiple of world_size. PyTorch: all_to_all_single.
  *   tt_tensor_all_to_all(group, x, out) */
-TT_API tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size);
 
 typedef struct tt_tensor_p2p_args {
     tt_group *group;
@@ -101,14 +101,15 @@ typedef struct tt_tensor_p2p_args {
 
 /* Send x to rank `peer` / receive into it.
  *   tt_tensor_send(group, x, 1, .tag = 7)      tt_tensor_recv(group, x, TT_ANY_SOURCE, .source = &from) */
-TT_API tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size);
-TT_API tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size);
 
 /* ---- distributed data-parallel training ---- */
 
 typedef struct tt_ddp_args {
-    tt_module *module;         /* required: kept until the wrapper is freed */
-    tt_group *group;           /* required: borrowed; once it is destroyed the wrapper can only be freed */
+    tt_module *module; /* required: kept until the wrapper is freed */
+    tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
+    TT_OPTIONS;
     size_t bucket_cap_bytes;   /* see tt_reducer_create() */
     bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
     char tt_end;               /* not an option: see base.h */
@@ -134,37 +135,14 @@ TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 /* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
  * tt_reducer_free() is. */
 
-#ifdef __cplusplus
-#define TT_TENSOR_ALL_REDUCE_ARGS_INIT \
-    {}
-#define TT_TENSOR_REDUCE_ARGS_INIT \
-    {}
-#define TT_TENSOR_BROADCAST_ARGS_INIT \
-    {}
-#define TT_TENSOR_GATHER_ARGS_INIT \
-    {}
-#define TT_TENSOR_SCATTER_ARGS_INIT \
-    {}
-#define TT_TENSOR_P2P_ARGS_INIT \
-    {}
-#define TT_DDP_ARGS_INIT \
-    {}
-#else
-#define TT_TENSOR_ALL_REDUCE_ARGS_INIT \
-    { 0 }
-#define TT_TENSOR_REDUCE_ARGS_INIT \
-    { 0 }
-#define TT_TENSOR_BROADCAST_ARGS_INIT \
-    { 0 }
-#define TT_TENSOR_GATHER_ARGS_INIT \
-    { 0 }
-#define TT_TENSOR_SCATTER_ARGS_INIT \
-    { 0 }
-#define TT_TENSOR_P2P_ARGS_INIT \
-    { 0 }
-#define TT_DDP_ARGS_INIT \
-    { 0 }
-
+#define TT_TENSOR_ALL_REDUCE_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_REDUCE_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_BROADCAST_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_GATHER_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_SCATTER_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_P2P_ARGS_INIT TT_ARGS_INIT
+#define TT_DDP_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
 #define tt_ddp(module_, ...) \
     tt_ddp_with(&(tt_ddp_args){.module = (module_), .group = __VA_ARGS__, .tt_end = 0}, offsetof(tt_ddp_args, tt_end))
 

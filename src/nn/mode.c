@@ -97,8 +97,8 @@ static tt_status convert_one(const plan *p, conversion *item) {
     if (atomic_load(&item->tensor->refs) != item->entries)
         return tt__fail(
             TT_ERR_STATE,
-            "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first", p->who,
-            TT__DESCRIBE(item->tensor));
+            "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first",
+            p->who, TT__DESCRIBE(item->tensor));
     TT__TRY(convert(p, item->tensor, &item->copy));
     return convert(p, tt_grad(item->tensor), &item->grad_copy);
 }

@@ -241,7 +241,7 @@ tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_t
     static const char who[] = "tt_module_register_parameter";
     TT__TRY(check_tensor(who, module, name, x));
     if (!tt__is_float(tt_tensor_dtype(x)))
-        return tt__fail(TT_ERR_DTYPE, "%s: expected \"%s\" f32 or f64, got %s", who, name, TT__DESCRIBE(x));
+        return tt__fail(TT_ERR_DTYPE, "%s: expected \"%s\" of a floating type, got %s", who, name, TT__DESCRIBE(x));
     return add_tensor(who, module, &(tt__module_tensor){.name = (char *)(uintptr_t)name, .tensor = x});
 }
 

@@ -122,6 +122,11 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
     if (other >= 0)
         return tt__fail(TT_ERR_INVALID, "%s: parameter number %zu, %s, is in group %lld already", who, group->count,
                         TT__DESCRIBE(x), (long long)other);
+    if (group->count && tt_tensor_device(x) != group->device)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected a group on one device, got number %zu on \"%s\" and others on \"%s\"", who,
+                        group->count, tt_device_name(tt_tensor_device(x)), tt_device_name(group->device));
+    group->device = tt_tensor_device(x);
     int64_t aligned = 64 / (int64_t)tt_dtype_size(dtype);
     group->params[group->count++] =
         (tt__optim_param){.tensor = x, .dtype = dtype, .type = type, .numel = numel, .offset = group->flat_size[type]};

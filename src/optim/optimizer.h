@@ -14,8 +14,8 @@
 /* The most options and slots a rule may have. */
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
-_Static_assert((int)TT__SGD_OPTIONS <= (int)TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= (int)TT__OPTIM_OPTIONS, "options have room");
-_Static_assert((int)TT__ADAM_SLOTS <= (int)TT__OPTIM_SLOTS, "slots have room");
+_Static_assert((int)TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "room");
+_Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS, "room");
 
 /* The element types that rules can have, and their number. */
 enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
@@ -31,7 +31,9 @@ typedef struct tt__optimizer_class {
     tt_status (*check)(const char *who, const double *option);
     /* Do these options need the slot? */
     bool (*uses)(const double *option, int slot);
-    const tt__rule_kernels *(*kernels)(void); /* for this machine */
+    const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
+    /* For other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
+    tt_status (*on_device)(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
@@ -53,6 +55,7 @@ typedef struct tt__optim_group {
     int64_t first; /* number of its first parameter */
     size_t count;
     tt__optim_param *params;
+    const tt_device *device;            /* of all of them */
     int64_t flat_size[TT__OPTIM_TYPES]; /* elements of a slot */
     double option[TT__OPTIM_OPTIONS];   /* in the order of the rule's enum */
     tt__optim_state state;

@@ -1,6 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "optim/optimizer.h"
+#include "tensor/kernels.h"
 
 #include <math.h>
 
@@ -26,6 +27,17 @@ static bool sgd_uses(const double *option, int slot) {
     return option[TT__SGD_MOMENTUM] != 0;
 }
 
+static tt_status sgd_on_device(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u) {
+    tt__kernel_sgd kernel = TT__KERNEL("tt_optimizer_step", p, sgd);
+    const struct tt__sgd_step step = {.lr = u->option[TT__SGD_LR],
+                                      .momentum = u->option[TT__SGD_MOMENTUM],
+                                      .dampening = u->option[TT__SGD_DAMPENING],
+                                      .weight_decay = u->option[TT__SGD_WEIGHT_DECAY],
+                                      .nesterov = u->option[TT__SGD_NESTEROV] != 0,
+                                      .fresh = u->fresh[0]};
+    return kernel ? kernel(p, g, state[0], &step) : tt_last_status();
+}
+
 static const tt__rule_kernels *sgd_kernels(void) { return TT__LEVEL_CHOOSE(tt__sgd_kernels); }
 
 static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
@@ -35,7 +47,8 @@ static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
                                               .slot_names = sgd_slots,
                                               .check = sgd_check,
                                               .uses = sgd_uses,
-                                              .kernels = sgd_kernels};
+                                              .kernels = sgd_kernels,
+                                              .on_device = sgd_on_device};
 
 tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size) {
     tt_sgd_args a;

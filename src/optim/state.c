@@ -38,7 +38,8 @@ static tt_tensor *slot_memory(const tt__optim_group *group, tt__optim_state *sta
                               int slot) {
     tt_tensor **flat = &state->flat[param->type][slot];
     if (!*flat)
-        *flat = tt__optim_hold(tt_zeros(TT_SHAPE(group->flat_size[param->type]), param->dtype));
+        *flat = tt__optim_hold(
+            tt_to_device(tt_zeros(TT_SHAPE(group->flat_size[param->type]), param->dtype), group->device));
     return *flat;
 }
 

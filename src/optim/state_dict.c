@@ -283,6 +283,14 @@ static void take_loaded(tt_optimizer *o, loaded_group *to) {
     }
 }
 
+static tt_status load(tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
+    TT__TRY(init_loaded(o, to));
+    TT__TRY(load_options(o, to, state));
+    TT__TRY(load_states(o, to, state));
+    take_loaded(o, to);
+    return TT_OK;
+}
+
 tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
     if (!optimizer || !state) /* what made it NULL has usually recorded why */
         return tt_last_status()
@@ -291,13 +299,9 @@ tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_t
     loaded_group *to = calloc(optimizer->group_count, sizeof *to);
     if (!to)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu groups", who, optimizer->group_count);
-    tt_status status = init_loaded(optimizer, to);
-    if (!status)
-        status = load_options(optimizer, to, state);
-    if (!status)
-        status = load_states(optimizer, to, state);
-    if (!status)
-        take_loaded(optimizer, to);
+    int scope = tt_scope_begin(); /* ends what state on a device is copied from */
+    tt_status status = scope ? load(optimizer, to, state) : tt_last_status();
+    tt_scope_end(scope);
     for (size_t g = 0; g < optimizer->group_count; g++)
         tt__optim_state_free(optimizer->cls, &optimizer->groups[g], &to[g].state);
     free(to);

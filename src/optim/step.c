@@ -15,51 +15,71 @@ static tt__update_fn rule_for(const tt__optimizer_class *cls, int type) {
     return type == TT__OPTIM_F32 ? cls->kernels()->f32 : cls->kernels()->f64;
 }
 
-/* Parameter and gradient of one step, both contiguous: copies where they are not. */
-typedef struct flat_pair {
-    tt_tensor *param, *grad;
-} flat_pair;
+/* What a step of one parameter reads and writes, all contiguous. */
+typedef struct flat_step {
+    tt_tensor *param, *grad; /* copies where they are not contiguous */
+    tt_tensor *slot[TT__OPTIM_SLOTS];
+    bool fresh[TT__OPTIM_SLOTS];
+} flat_step;
 
 /* What the group's options need of state for parameter i. */
-static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, size_t i, void **state, bool *fresh) {
+static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, size_t i, flat_step *f) {
     for (int s = 0; s < o->cls->slots; s++) {
-        state[s] = NULL;
-        fresh[s] = !group->state.slot[i * (size_t)o->cls->slots + (size_t)s];
+        f->fresh[s] = !group->state.slot[i * (size_t)o->cls->slots + (size_t)s];
         if (!o->cls->uses(group->option, s))
             continue;
-        tt_tensor *slot = tt__optim_state_slot(o->cls, group, &group->state, i, s);
-        if (!slot)
+        f->slot[s] = tt__optim_state_slot(o->cls, group, &group->state, i, s);
+        if (!f->slot[s])
             return tt_last_status();
-        state[s] = tt_tensor_data(slot);
     }
     return TT_OK;
 }
 
-static tt_status update_flat(const tt_optimizer *o, tt__optim_group *group, size_t i, const flat_pair *flat) {
-    void *state[TT__OPTIM_SLOTS];
-    bool fresh[TT__OPTIM_SLOTS];
-    TT__TRY(gather_state(o, group, i, state, fresh));
-    const tt__update u = {.n = group->params[i].numel,
-                          .p = tt_tensor_data(flat->param),
-                          .g = tt_tensor_data(flat->grad),
-                          .state = state,
-                          .fresh = fresh,
-                          .option = group->option,
-                          .step = o->cls->counts_steps ? ++group->state.steps[i] : 0};
-    rule_for(o->cls, group->params[i].type)(&u);
-    return flat->param == group->params[i].tensor ? TT_OK : tt_copy(group->params[i].tensor, flat->param);
+/* Memory that plain pointers reach: the processor's kernels. */
+static tt_status update_on_host(const tt__optimizer_class *cls, int type, const flat_step *f, tt__update *u) {
+    void *state[TT__OPTIM_SLOTS] = {NULL};
+    for (int s = 0; s < cls->slots; s++)
+        state[s] = tt_tensor_data(f->slot[s]);
+    u->p = tt_tensor_data(f->param);
+    u->g = tt_tensor_data(f->grad);
+    u->state = state;
+    rule_for(cls, type)(u);
+    return TT_OK;
+}
+
+static tt_status update_on_device(const tt__optimizer_class *cls, const flat_step *f, const tt__update *u) {
+    if (!cls->on_device)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, cls->name,
+                        tt_device_name(tt_tensor_device(f->param)));
+    return cls->on_device(f->param, f->grad, f->slot, u);
+}
+
+static tt_status update_flat(const tt_optimizer *o, tt__optim_group *group, size_t i, flat_step *f) {
+    const tt__optim_param *p = &group->params[i];
+    TT__TRY(gather_state(o, group, i, f));
+    int64_t step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0;
+    tt__update u = {.n = p->numel, .fresh = f->fresh, .option = group->option, .step = step};
+    TT__TRY(tt__device_is_host(group->device) ? update_on_host(o->cls, p->type, f, &u)
+                                              : update_on_device(o->cls, f, &u));
+    group->state.steps[i] = step;
+    if (f->param != p->tensor)
+        return tt_copy(p->tensor, f->param);
+    tt__storage_touch(p->tensor->storage);
+    return TT_OK;
 }
 
 static tt_status update_param(const tt_optimizer *o, tt__optim_group *group, size_t i, tt_tensor *grad) {
     const tt__optim_param *p = &group->params[i];
-    if (tt_tensor_dtype(p->tensor) != p->dtype || tt_tensor_numel(p->tensor) != p->numel)
-        return tt__fail(TT_ERR_STATE,
-                        "%s: parameter %lld was %s of %lld elements when it was added, and is %s now; "
-                        "make the optimizer after converting the module",
-                        who, (long long)group->first + (long long)i, tt_dtype_name(p->dtype), (long long)p->numel,
-                        TT__DESCRIBE(p->tensor));
-    flat_pair flat = {tt_contiguous(p->tensor), tt_contiguous(grad)};
-    return flat.param && flat.grad ? update_flat(o, group, i, &flat) : tt_last_status();
+    if (tt_tensor_dtype(p->tensor) != p->dtype || tt_tensor_numel(p->tensor) != p->numel ||
+        tt_tensor_device(p->tensor) != group->device)
+        return tt__fail(
+            TT_ERR_STATE,
+            "%s: parameter %lld was %s of %lld elements on \"%s\" when it was added, and is %s on \"%s\" now; "
+            "make the optimizer after converting the module",
+            who, (long long)group->first + (long long)i, tt_dtype_name(p->dtype), (long long)p->numel,
+            tt_device_name(group->device), TT__DESCRIBE(p->tensor), tt_device_name(tt_tensor_device(p->tensor)));
+    flat_step f = {.param = tt_contiguous(p->tensor), .grad = tt_contiguous(grad)};
+    return f.param && f.grad ? update_flat(o, group, i, &f) : tt_last_status();
 }
 
 static tt_status update_group(const tt_optimizer *o, tt__optim_group *group) {

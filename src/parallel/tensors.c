@@ -21,17 +21,22 @@ static tt_status stage_begin(stage *s, const char *who, const tt_tensor *x) {
     return s->scope ? TT_OK : tt_last_status();
 }
 
-/* `staged` := x as a contiguous tensor. `values`: a copy has those of x. */
+/* Contiguous memory that plain pointers reach? */
+static bool is_plain(const tt_tensor *x) { return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)); }
+
+/* `staged` := x as a contiguous tensor on the host. `values`: a copy has those of x. */
 static tt_status stage_one(const stage *s, const tt_tensor *x, tt_work *const *work, bool values, tt_tensor **staged) {
     tt_tensor *given = (tt_tensor *)(uintptr_t)x; /* what is only sent is not written to */
     *staged = given;
-    if (tt_is_contiguous(x))
+    if (is_plain(x))
         return TT_OK;
     if (work)
         return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: %s is not contiguous, and an asynchronous call can't copy it; pass tt_contiguous() of it",
-                        s->who, TT__DESCRIBE(x));
-    *staged = values ? tt_contiguous(given) : tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
+                        "%s: %s on \"%s\" is not contiguous host memory, and an asynchronous call can't copy it; pass "
+                        "tt_contiguous() of it",
+                        s->who, TT__DESCRIBE(x), tt_device_name(tt_tensor_device(x)));
+    *staged = values ? tt_contiguous(tt_to_device(given, tt_device_get("cpu")))
+                     : tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
     return *staged ? TT_OK : tt_last_status();
 }
 
@@ -48,6 +53,8 @@ static tt_status stage_filled(stage *s, tt_tensor *x, tt_work *const *work, bool
 static tt_status stage_end(stage *s, tt_status status) {
     if (!status && s->filled != s->target)
         status = tt_copy(s->target, s->filled);
+    else if (s->filled)
+        tt__storage_touch(s->filled->storage);
     tt_no_grad_end(s->no_grad);
     if (s->scope)
         tt_scope_end(s->scope);

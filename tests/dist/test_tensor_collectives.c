@@ -127,8 +127,26 @@ static void asynchronous(tt_group *group, int rank, void *user) {
     CHECK(at(x, 0, 0) == 100);
     tt_work_free(work);
     tt_status status = tt_tensor_all_reduce(group, turned, TT_SUM, .work = &work);
-    CHECK(is_error(status, TT_ERR_UNSUPPORTED, "tt_tensor_all_reduce: f32 (4, 3) is not contiguous"));
+    CHECK(is_error(status, TT_ERR_UNSUPPORTED, "tt_tensor_all_reduce: f32 (4, 3) on \"cpu\" is not contiguous"));
     CHECK(tt_tensor_broadcast(group, tt_requires_grad_(tt_ones(TT_SHAPE(2), TT_F32), true), 0) == TT_OK);
+}
+
+/* What comes from other ranks stands where a record's values stood. */
+static void overwritten(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    for (int plain = 0; plain < 2; plain++) {
+        tt_tensor *x = numbered(rank, plain, TT_F32),
+                  *w = tt_requires_grad_(tt_ones(TT_SHAPE(ROWS, COLUMNS), TT_F32), true);
+        tt_tensor *y = tt_sum(tt_mul(x, w));
+        CHECK(tt_tensor_broadcast(group, x, 0) == TT_OK);
+        CHECK(is_error(tt_backward(y), TT_ERR_STATE, "tt_mul"));
+    }
+}
+
+static void backward_sees_what_was_overwritten(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, overwritten, NULL), 0);
 }
 
 static void works_and_leaves(void **state) {
@@ -166,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_and_types),
         cmocka_unit_test(works_and_leaves),
+        cmocka_unit_test(backward_sees_what_was_overwritten),
         cmocka_unit_test(what_does_not_fit_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,17 +29,17 @@ pair() {
     for case in "$@"; do wrong "$case"; done
 }
 
-pair 'tt_nn_linear(4, 3, .no_bias = true)' 'tt_nn_linear(4)' 'tt_nn_linear(4, .no_bias = true)' 'tt_nn_linear()'
+pair 'tt_nn_linear(4, 3, .no_bias = true)' 'tt_nn_linear(4)' 'tt_nn_linear(4, .no_bias = true)' 'tt_nn_linear()' 'tt_nn_linear(4, 3, true)'
 pair 'tt_nn_sequential(m, tt_nn_relu())' 'tt_nn_sequential(x)'
 pair 'tt_nn_sequential_named({"a", m}, {"b", tt_nn_relu()})' 'tt_nn_sequential_named(m)'
 pair 'tt_module_register_buffer(m, "b", x, .non_persistent = true)' 'tt_module_register_buffer(m, "b")' \
-    'tt_module_register_buffer(m, "b", .non_persistent = true)'
-pair 'tt_sgd(p, 0.1)' 'tt_sgd(p)' 'tt_sgd(p, .momentum = 0.9)' 'tt_sgd(m, 0.1)'
+    'tt_module_register_buffer(m, "b", .non_persistent = true)' 'tt_module_register_buffer(m, "b", x, true)'
+pair 'tt_sgd(p, 0.1)' 'tt_sgd(p)' 'tt_sgd(p, .momentum = 0.9)' 'tt_sgd(m, 0.1)' 'tt_sgd(p, 0.1, 0.9)'
 pair 'tt_sgd(tt_module_parameters(m), 0.1, .momentum = 0.9)'
 pair 'tt_adam(p, 0.1, .beta1 = 0.8)' 'tt_adam(p)' 'tt_adam(p, .beta1 = 0.8)'
-pair 'tt_adamw(p, 0.1, 0.01)' 'tt_adamw(p, 0.1)' 'tt_adamw(p, 0.1, .amsgrad = true)'
+pair 'tt_adamw(p, 0.1, 0.01)' 'tt_adamw(p, 0.1)' 'tt_adamw(p, 0.1, .amsgrad = true)' 'tt_adamw(p, 0.1, 0.01, 0.9)'
 pair 'tt_optimizer_add_param_group(o, p, .options = TT_OPTION_LIST({"lr", 0.1}, {"momentum", 0}))' 'tt_optimizer_add_param_group(o)'
-pair 'tt_ddp(m, g, .bucket_cap_bytes = 1)' 'tt_ddp(m)' 'tt_ddp(m, .bucket_cap_bytes = 1)' 'tt_ddp(g, m)'
+pair 'tt_ddp(m, g, .bucket_cap_bytes = 1)' 'tt_ddp(m)' 'tt_ddp(m, .bucket_cap_bytes = 1)' 'tt_ddp(g, m)' 'tt_ddp(m, g, 1024)'
 pair 'tt_tensor_all_reduce(g, x, TT_SUM)' 'tt_tensor_all_reduce(g, x)' 'tt_tensor_all_reduce(g, x, .timeout_ms = 5)'
 pair 'tt_tensor_reduce(g, x, TT_SUM, 0)' 'tt_tensor_reduce(g, x, TT_SUM)'
 pair 'tt_tensor_broadcast(g, x, 0)' 'tt_tensor_broadcast(g, x)'

@@ -20,7 +20,11 @@ static tt_tensor *leaf(int64_t n, tt_dtype dtype) {
     return x;
 }
 
-static double first(const tt_tensor *x) { return tt__load_f64(tt_tensor_dtype(x), tt_tensor_data(x)); }
+static double first(tt_tensor *x) {
+    double value = -1;
+    assert_int_equal(tt_item(tt_narrow(x, 0, 0, 1), &value), TT_OK);
+    return value;
+}
 
 static double option(const tt_optimizer *o, int64_t group, const char *name) {
     double value = -1;
@@ -139,9 +143,58 @@ static void parameters_that_changed_their_type_are_refused(void **state) {
     tt_tensor *loss = tt_sum(tt_module_forward(m, tt_ones(TT_SHAPE(1, 3), TT_F64)));
     assert_int_equal(tt_backward(loss), TT_OK);
     assert_int_equal(tt_optimizer_step(sgd), TT_ERR_STATE);
-    expect_error(TT_ERR_STATE, "parameter 0 was f32 of 6 elements when it was added, and is f64 (2, 3) now");
+    expect_error(TT_ERR_STATE, "parameter 0 was f32 of 6 elements on \"cpu\" when it was added, and is f64 (2, 3) on");
     tt_optimizer_free(sgd);
     tt_module_free(m);
+}
+
+/* A step writes over what a record needs: its backward must not use the new values. */
+static void a_step_ends_older_records(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *w[] = {leaf(3, TT_F32), tt_requires_grad_(tt_ones(TT_SHAPE(3), TT_F32), true)};
+    tt_optimizer *sgd = tt_sgd(TT_NAMED_TENSORS(1, names, w), 0.1);
+    tt_tensor *y = tt_sum(tt_mul(w[0], w[1])); /* backward to w[1] needs w[0] */
+    assert_int_equal(tt_optimizer_step(sgd), TT_OK);
+    assert_int_equal(tt_backward(y), TT_ERR_STATE);
+    expect_error(TT_ERR_STATE, "tt_mul");
+    tt_optimizer_free(sgd);
+}
+
+/* The reference device has the same memory and plain loops: a model trains there as on the default one. */
+static void a_model_trains_where_it_lies(void **state) {
+    (void)state;
+    tt_module *m[2];
+    tt_optimizer *adam[2];
+    for (int i = 0; i < 2; i++) {
+        TT_AUTO_SCOPE;
+        const tt_device *device = tt_device_get(i ? "reference" : "cpu");
+        tt_manual_seed(5);
+        m[i] = tt_nn_linear(4, 2);
+        assert_int_equal(tt_module_to_device(m[i], device), TT_OK);
+        assert_ptr_equal(tt_tensor_device(tt_module_parameters(m[i])->tensors[0]), device);
+        adam[i] = tt_adamw(tt_module_parameters(m[i]), 0.1, 0.01);
+        tt_tensor *x = tt_to_device(tt_ones(TT_SHAPE(3, 4), TT_F32), device);
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(m[i], x))), TT_OK);
+        assert_int_equal(tt_optimizer_step(adam[i]), TT_OK);
+        const tt_tensor *slot = tt_named_tensors_find(tt_optimizer_state_dict(adam[i]), "state.1.exp_avg");
+        assert_ptr_equal(tt_tensor_device(slot), device);
+    }
+    assert_int_equal(tt_optimizer_load_state_dict(adam[1], tt_optimizer_state_dict(adam[0])), TT_OK);
+    assert_int_equal(tt_module_to_device(m[1], tt_device_get("cpu")), TT_OK);
+    assert_true(tt_equal(tt_module_parameters(m[0])->tensors[1], tt_module_parameters(m[1])->tensors[1]));
+    assert_int_equal(tt_optimizer_step(adam[1]), TT_ERR_STATE);
+    expect_error(TT_ERR_STATE, "on \"reference\" when it was added, and is f32 (2, 4) on \"cpu\" now");
+    tt_tensor *one = tt_full(TT_SHAPE(3), TT_F32, 1), *other = tt_to_device(one, tt_device_get("reference"));
+    tt_tensor *both[] = {one, other};
+    assert_null(tt_sgd(TT_NAMED_TENSORS(2, names, both), 0.1));
+    expect_error(TT_ERR_INVALID, "expected a group on one device, got number 1 on \"reference\" and others on \"cpu\"");
+    tt_tensor_free(one);
+    tt_tensor_free(other);
+    for (int i = 0; i < 2; i++) {
+        tt_optimizer_free(adam[i]);
+        tt_module_free(m[i]);
+    }
 }
 
 /* ---- state dicts ---- */
@@ -237,6 +290,8 @@ int main(void) {
         cmocka_unit_test(zero_is_a_default_that_can_be_set),
         cmocka_unit_test(state_lies_flat),
         cmocka_unit_test(parameters_that_changed_their_type_are_refused),
+        cmocka_unit_test(a_step_ends_older_records),
+        cmocka_unit_test(a_model_trains_where_it_lies),
         cmocka_unit_test(groups_go_on_where_they_were),
         cmocka_unit_test(wrong_states_of_groups_are_refused),
     };
