@@ -11,6 +11,13 @@ static inline int64_t tt__now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Time of day, in ns since 1970. */
+static inline int64_t tt__realtime_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static inline int64_t tt__now_ms(void) { return tt__now_ns() / 1000000; }
 
 /* A moment `timeout_ms` from now, in tt__now_ms() time, without overflow. */

@@ -6,6 +6,7 @@
 
 #include <tutti/base.h>
 
+#include <errno.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -13,15 +14,10 @@
  * getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
 int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 
-/* Read what is there, waiting for the first byte. *got = 0: the other side closed the connection.
- * Errors: TT_ERR_TIMEOUT, TT_ERR_NET. */
-tt_status tt__net_read_some(int fd, void *buf, size_t size, int64_t deadline_ms, size_t *got);
-
-/* Read exactly `size` bytes. An end before that is TT_ERR_NET. */
-tt_status tt__net_read_full(int fd, void *buf, size_t size, int64_t deadline_ms);
-
-/* Write exactly `size` bytes. Errors: TT_ERR_TIMEOUT (the other side does not read), TT_ERR_NET. */
-tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadline_ms);
+/* Did a call on a non-blocking socket fail only because nothing can be moved now? */
+static inline bool tt__net_would_block(int errnum) {
+    return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
+}
 
 /* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the deadline.
  * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */

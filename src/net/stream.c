@@ -30,8 +30,6 @@ void tt__stream_close(tt__stream *stream) {
     *stream = (tt__stream){.fd = -1};
 }
 
-static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK; }
-
 tt__io tt__stream_begin(tt__stream *stream) { return stream->ssl ? tt__tls_begin(stream->ssl) : TT__IO_DONE; }
 
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got) {
@@ -45,7 +43,7 @@ tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got)
         *got = (size_t)n;
     if (n >= 0)
         return n ? TT__IO_DONE : TT__IO_END;
-    if (again(errno))
+    if (tt__net_would_block(errno))
         return TT__IO_WANT_READ;
     tt__fail_errno(TT_ERR_NET, errno, "reading from the connection");
     return TT__IO_FAILED;
@@ -63,7 +61,7 @@ tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, s
         *put = (size_t)sent;
         return TT__IO_DONE;
     }
-    if (again(errno))
+    if (tt__net_would_block(errno))
         return TT__IO_WANT_WRITE;
     tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");
     return TT__IO_FAILED;

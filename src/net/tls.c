@@ -2,6 +2,7 @@
 #include "net/tls.h"
 
 #include "base/error.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -37,8 +38,6 @@ typedef struct wire {
     size_t at, size, room;
 } wire;
 
-static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
-
 static wire *wire_of(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
 
 /* Room for `size` bytes more. */
@@ -72,7 +71,7 @@ static int socket_write(BIO *bio, const char *data, int size) {
         return size;
     }
     ssize_t n = send(w->fd, data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && again(errno))
+    if (n < 0 && tt__net_would_block(errno))
         BIO_set_retry_write(bio);
     return (int)n;
 }
@@ -87,7 +86,7 @@ static int socket_read(BIO *bio, char *data, int size) {
     ssize_t n = recv(w->fd, data, (size_t)size, MSG_DONTWAIT);
     if (n == 0)
         BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-    else if (n < 0 && again(errno))
+    else if (n < 0 && tt__net_would_block(errno))
         BIO_set_retry_read(bio);
     return (int)n;
 }
@@ -356,7 +355,7 @@ tt__io tt__tls_flush(void *ssl) {
         ssize_t n = send(w->fd, w->out + w->at, w->size - w->at, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && again(errno))
+        if (n < 0 && tt__net_would_block(errno))
             return TT__IO_WANT_WRITE;
         if (n < 0) {
             tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");

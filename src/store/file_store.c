@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "store/call_lock.h"
 #include "store/local_store.h"
-#include "store/turn.h"
 #include "store/wire.h"
 
 #include <errno.h>
@@ -34,10 +34,10 @@ typedef struct file_store {
     char *path;
     int world_size;
     bool fresh;
-    bool leaving;  /* the file is not made again for a goodbye */
-    tt__turn turn; /* of the rest and the table */
-    int fd;        /* -1: not open */
-    off_t known;   /* the table is as of here */
+    bool leaving;       /* the file is not made again for a goodbye */
+    tt__call_lock lock; /* guards the rest and the table */
+    int fd;             /* -1: not open */
+    off_t known;        /* the table is as of here */
     int64_t finished;
     long pause_ms;
 } file_store;
@@ -237,7 +237,7 @@ static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
 
 static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
     bool torn = false;
-    TT__TRY(tt__turn_take(&f->turn, deadline_ms));
+    TT__TRY(tt__call_lock_take(&f->lock, deadline_ms));
     tt_status status = obtain_file(f, write ? LOCK_EX : LOCK_SH, deadline_ms);
     if (!status)
         status = catch_up(f, &torn);
@@ -246,7 +246,7 @@ static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
     if (status) {
         if (f->fd >= 0)
             flock(f->fd, LOCK_UN);
-        tt__turn_end(&f->turn);
+        tt__call_lock_release(&f->lock);
     }
     return status;
 }
@@ -259,7 +259,7 @@ static tt_status file_begin(tt__local_store *store, bool write, int64_t deadline
 
 static void file_end(tt__local_store *store) {
     flock(file_of(store)->fd, LOCK_UN);
-    tt__turn_end(&file_of(store)->turn);
+    tt__call_lock_release(&file_of(store)->lock);
 }
 
 static tt_status file_tell(tt__local_store *store, tt__span key, const tt__span *value) {
@@ -297,7 +297,7 @@ static void file_free(tt__local_store *store) {
     tt__error_restore(&saved);
     if (f->fd >= 0)
         close(f->fd);
-    tt__turn_destroy(&f->turn);
+    tt__call_lock_destroy(&f->lock);
     tt__local_store_fini(store);
     free(f->path);
     free(f);
@@ -336,7 +336,7 @@ tt_status tt_file_store_with(const tt_file_store_args *given, size_t size) {
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     tt__local_store_init(&f->base, &file_medium, args.timeout_ms);
     snprintf(f->base.name, sizeof f->base.name, "file store %s", args.path);
-    tt__turn_init(&f->turn);
+    tt__call_lock_init(&f->lock);
     f->fd = -1;
     f->fresh = args.fresh;
     tt_status status = open_store(f, &args);

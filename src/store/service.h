@@ -11,12 +11,12 @@
 
 typedef struct tt__store_service {
     tt__store_table table;
-    tt__link queue; /* of tt__store_session.queued */
+    tt__list_node queue; /* of tt__store_session.queued */
 } tt__store_service;
 
 /* A session's place in an entry's ring: it waits for the key, stands at its barrier, or watches it. */
 typedef struct tt__store_place {
-    tt__link in_entry;
+    tt__list_node in_entry;
     tt__store_entry *entry;
     struct tt__store_session *session;
 } tt__store_place;
@@ -36,7 +36,7 @@ typedef struct tt__store_session {
     tt__store_place **watches;
     size_t watch_count;
 
-    tt__link queued;
+    tt__list_node queued;
     bool broken; /* to be closed; `why` for the log */
     char why[TT__STORE_WHY_SIZE];
 } tt__store_session;

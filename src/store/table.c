@@ -77,9 +77,9 @@ tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key) {
     if (!make_room(table) || !(entry = calloc(1, sizeof *entry + key.size)))
         return NULL;
     entry->hash = hash;
-    tt__link_init(&entry->waiters);
-    tt__link_init(&entry->barriers);
-    tt__link_init(&entry->watchers);
+    tt__list_init(&entry->waiters);
+    tt__list_init(&entry->barriers);
+    tt__list_init(&entry->watchers);
     entry->key_size = key.size;
     memcpy(entry->key, key.data, key.size);
     tt__store_entry **bucket = bucket_of(table, hash);
@@ -143,8 +143,8 @@ void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {
 }
 
 void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
-    if (entry->present || !tt__link_alone(&entry->waiters) || !tt__link_alone(&entry->barriers) ||
-        !tt__link_alone(&entry->watchers))
+    if (entry->present || !tt__list_empty(&entry->waiters) || !tt__list_empty(&entry->barriers) ||
+        !tt__list_empty(&entry->watchers))
         return;
     tt__store_entry **at = bucket_of(table, entry->hash);
     while (*at != entry)

@@ -4,30 +4,12 @@
 #define TT_STORE_TABLE_H
 
 #include "base/bytes.h"
-
-/* A ring of links, embedded in what it joins. */
-typedef struct tt__link {
-    struct tt__link *prev, *next;
-} tt__link;
-
-static inline void tt__link_init(tt__link *ring) { ring->prev = ring->next = ring; }
-static inline bool tt__link_alone(const tt__link *ring) { return ring->next == ring; }
-static inline void tt__link_before(tt__link *ring, tt__link *item) {
-    item->prev = ring->prev;
-    item->next = ring;
-    ring->prev->next = item;
-    ring->prev = item;
-}
-static inline void tt__link_remove(tt__link *item) {
-    item->prev->next = item->next;
-    item->next->prev = item->prev;
-    tt__link_init(item);
-}
+#include "base/list.h"
 
 typedef struct tt__store_entry {
     struct tt__store_entry *next; /* in its bucket */
     uint64_t hash;
-    tt__link waiters, barriers, watchers;
+    tt__list_node waiters, barriers, watchers;
     bool present; /* has a value, which may be empty */
     tt__bytes value;
     size_t key_size;

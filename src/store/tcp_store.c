@@ -1,10 +1,10 @@
-/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use in turns. */
+/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use one after the other. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/call_lock.h"
 #include "store/client.h"
 #include "store/store.h"
-#include "store/turn.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMIN
 
 typedef struct tcp_store {
     tt_store base;
-    tt__turn turn; /* of the client */
+    tt__call_lock lock; /* guards the client */
     tt__store_client client;
     _Atomic int64_t timeout_ms;
     int port;
@@ -28,18 +28,18 @@ typedef struct tcp_store {
 /* One call in progress. */
 typedef struct call {
     tcp_store *store;
-    tt__store_client *client; /* to be touched only while status is TT_OK: that is, in our turn */
+    tt__store_client *client; /* to be touched only while status is TT_OK, which implies that the lock is held */
     int64_t deadline_ms;
-    bool our_turn;
+    bool locked;
     tt_status status; /* of the first thing that failed */
 } call;
 
 static call begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
     tcp_store *store = (tcp_store *)base;
     call c = {store, &store->client, tt__deadline_ms(timeout_ms), .status = TT_OK};
-    c.status = tt__turn_take(&store->turn, c.deadline_ms);
-    c.our_turn = !c.status;
-    if (c.our_turn)
+    c.status = tt__call_lock_take(&store->lock, c.deadline_ms);
+    c.locked = !c.status;
+    if (c.locked)
         c.status = tt__store_client_begin(c.client, op);
     return c;
 }
@@ -106,15 +106,15 @@ static void read_flag(call *c, uint8_t *flag) {
         c->status = tt__store_client_read(c->client, flag, 1, c->deadline_ms);
 }
 
-/* End our turn; a failure is told with the server's address and what was asked. */
+/* Release the lock; name a failure with the server's address and what was asked. */
 static tt_status end(call *c, const char *what, const char *key) {
     tt_status status = c->status;
     if (status && key)
         tt__fail_prefix("store %s: %s \"%.200s\"", c->store->where, what, key);
     else if (status)
         tt__fail_prefix("store %s: %s", c->store->where, what);
-    if (c->our_turn)
-        tt__turn_end(&c->store->turn);
+    if (c->locked)
+        tt__call_lock_release(&c->store->lock);
     return status;
 }
 
@@ -140,7 +140,7 @@ static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_
     put_u64(&c, (uint64_t)delta);
     submit(&c);
     read_i64(&c, result);
-    if (c.our_turn && c.status == TT_ERR_NET && c.client->ended)
+    if (c.locked && c.status == TT_ERR_NET && c.client->ended)
         c.status =
             tt__fail(TT_ERR_PROTOCOL, "the server closed the connection: the value is no number (or the server ended)");
     return end(&c, "add", key);
@@ -231,7 +231,7 @@ static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout
     submit(c);
     if (!c->status)
         c->status = tt__store_client_read_stop_waiting(c->client, c->deadline_ms);
-    if (!c->our_turn || c->status != TT_ERR_TIMEOUT)
+    if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
     name_missing(c, keys, n, missing);
@@ -311,7 +311,7 @@ static tt_status tcp_barrier(tt_store *store, const char *key, int64_t world_siz
     submit(&c);
     if (!c.status)
         c.status = tt__store_client_read_stop_waiting(c.client, c.deadline_ms);
-    if (c.our_turn && c.status == TT_ERR_TIMEOUT)
+    if (c.locked && c.status == TT_ERR_TIMEOUT)
         c.status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms before all %" PRId64 " clients came",
                             timeout_ms, world_size);
     return end(&c, "barrier", key);
@@ -329,7 +329,7 @@ static void tcp_free(tt_store *base) {
     tt_store_server_free(store->server);
     tt__tls_free(store->access.tls);
     tt__secret_wipe(&store->access.secret);
-    tt__turn_destroy(&store->turn);
+    tt__call_lock_destroy(&store->lock);
     free(store);
 }
 
@@ -431,7 +431,7 @@ tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
     store->base.ops = &tcp_ops;
     store->client.stream.fd = -1;
     store->timeout_ms = args.timeout_ms ? args.timeout_ms : DEFAULT_TIMEOUT_MS;
-    tt__turn_init(&store->turn);
+    tt__call_lock_init(&store->lock);
     tt_status status = open_store(store, &args);
     if (status) {
         tcp_free(&store->base);

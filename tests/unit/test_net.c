@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "net/stream.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -53,7 +54,8 @@ static void whole_reads_of_single_bytes(void **state) {
     pthread_t writer;
     char got[sizeof text];
     assert_int_equal(pthread_create(&writer, NULL, write_bytes, NULL), 0);
-    assert_int_equal(tt__net_read_full(pair[0], got, sizeof got, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, got, sizeof got, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     assert_memory_equal(got, text, sizeof text);
     pthread_join(writer, NULL);
 }
@@ -77,7 +79,8 @@ static void whole_writes_to_a_slow_reader(void **state) {
         sent[i] = (unsigned char)(i * 31 + i / 257);
     assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
     assert_int_equal(pthread_create(&reader, NULL, read_slowly, NULL), 0);
-    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, sent, LARGE, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     pthread_join(reader, NULL);
     assert_memory_equal(sent, received, LARGE);
 }
@@ -86,8 +89,9 @@ static void deadlines_hold(void **state) {
     (void)state;
     char byte;
     int64_t start = tt__now_ms();
-    assert_int_equal(tt__net_read_full(pair[0], &byte, 1, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
-    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, &byte, 1, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, sent, LARGE, tt__deadline_ms(30)),
+                     TT_ERR_TIMEOUT);
     int64_t took = tt__now_ms() - start;
     assert_true(took >= 60 && took < PATIENCE_MS);
 }
@@ -99,11 +103,13 @@ static void an_end_is_told(void **state) {
     assert_int_equal(write(pair[1], "ab", 2), 2);
     close(pair[1]);
     pair[1] = -1;
-    assert_int_equal(tt__net_read_full(pair[0], bytes, 4, tt__deadline_ms(PATIENCE_MS)), TT_ERR_NET);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, bytes, 4, tt__deadline_ms(PATIENCE_MS)),
+                     TT_ERR_NET);
     assert_non_null(strstr(tt_last_error(), "after 2 of 4 bytes"));
-    assert_int_equal(tt__net_read_some(pair[0], bytes, 4, tt__deadline_ms(PATIENCE_MS), &got), TT_OK);
+    assert_int_equal(tt__stream_read_some(&(tt__stream){.fd = pair[0]}, bytes, 4, tt__deadline_ms(PATIENCE_MS), &got),
+                     TT_OK);
     assert_int_equal(got, 0);
-    assert_int_equal(tt__net_write_full(pair[0], "x", 1, tt__deadline_ms(PATIENCE_MS)),
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, "x", 1, tt__deadline_ms(PATIENCE_MS)),
                      TT_ERR_NET); /* and no SIGPIPE */
 }
 

@@ -18,12 +18,6 @@
 /* Groups of which one peer's news are kept, and how long the last bytes may take when we leave. */
 enum { NEWS_MAX = 4096, LEAVE_MS = 500, MOMENT_MS = 80, WAITS_MS = 200 };
 
-static int64_t realtime_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- beats */
 
 static void fill_waiting(const tt__waiting *waiting, tt__beat *beat) {
@@ -42,7 +36,7 @@ static void fill_waiting(const tt__waiting *waiting, tt__beat *beat) {
 }
 
 static void send_beat(tt__link *link) {
-    tt__beat beat = {.sent_ns = realtime_ns(), .echo_ns = link->beat.sent_ns, .echo_at_ns = link->beat_at_ns};
+    tt__beat beat = {.sent_ns = tt__realtime_ns(), .echo_ns = link->beat.sent_ns, .echo_at_ns = link->beat_at_ns};
     fill_waiting(link->messages->config.waiting, &beat);
     tt__frame frame = {.type = TT__FRAME_BEAT, .bytes = sizeof beat};
     tt__send_frame(link, &frame, &beat, sizeof beat);
@@ -87,7 +81,7 @@ void tt__tell_waiting(tt__messages *messages) {
 static bool is_time(int64_t ns) { return ns >= 0 && ns < INT64_C(1) << 61; }
 
 void tt__hear_beat(tt__link *link, const tt__beat *beat) {
-    int64_t now = realtime_ns();
+    int64_t now = tt__realtime_ns();
     bool first = !link->beat.sent_ns;
     if (!is_time(beat->sent_ns) || !is_time(beat->echo_ns) || !is_time(beat->echo_at_ns))
         return;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -31,12 +32,8 @@ tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config
     messages->config = *config;
     messages->links = links;
     messages->epoll = messages->poke = messages->listener = -1;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&messages->changed, &monotonic);
-    pthread_cond_init(&messages->thread_wanted, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    tt__cond_init(&messages->changed);
+    tt__cond_init(&messages->thread_wanted);
     *out = messages;
     return TT_OK;
 }

@@ -5,10 +5,10 @@
  * call is likely to come soon; unless a caller went away and left something under way (tt__messages_leave()). */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "comm/message/engine.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -118,14 +118,9 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* Signals are the program's. */
 tt_status tt__thread_start(tt__messages *messages) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     messages->has_thread = true;
-    int errnum = pthread_create(&messages->thread, NULL, run, messages);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int errnum = tt__thread_create(&messages->thread, run, messages);
     if (!errnum)
         return TT_OK;
     messages->has_thread = false;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/message/engine.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,8 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
-
 static ssize_t ended(tt__link *link, const char *why) {
     snprintf(link->why, sizeof link->why, "%s", why);
     return -1;
@@ -23,7 +22,7 @@ static ssize_t ended(tt__link *link, const char *why) {
 static ssize_t plain_send(tt__link *link, const struct iovec *parts, int count) {
     const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = (size_t)count};
     ssize_t n = sendmsg(link->stream.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return n >= 0 ? n : again(errno) ? 0 : ended(link, strerror(errno));
+    return n >= 0 ? n : tt__net_would_block(errno) ? 0 : ended(link, strerror(errno));
 }
 
 static ssize_t end_of_file(tt__link *link) {
@@ -37,7 +36,7 @@ static ssize_t plain_recv(tt__link *link, const struct iovec *parts, int count) 
         return n;
     if (n == 0)
         return end_of_file(link);
-    return again(errno) ? 0 : ended(link, strerror(errno));
+    return tt__net_would_block(errno) ? 0 : ended(link, strerror(errno));
 }
 
 /* Links move bytes in the middle of others' errors: what TLS records goes to the link, and the caller's last error stays. */
