@@ -6,7 +6,7 @@
 #include "support/patience.h"
 
 #include "base/clock.h"
-#include "comm/message/engine.h"
+#include "comm/message/links.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/group.h"
-#include "comm/message/engine.h"
+#include "comm/message/state.h"
 
 #include <pthread.h>
 

@@ -390,7 +390,7 @@ static void a_ring_with_impossible_counters_ends(void **state) {
     send_it(lab, &s, 0, 1, tag(1), "abc", 4);
     settle(lab);
     recv_it(lab, &r, 1, 0, tag(2), target, 4);
-    lab->nodes[0].messages->links[1]->ring_out->tail += UINT64_C(1) << 40;
+    lab->nodes[0].messages->links[1]->transport.ring_out->tail += UINT64_C(1) << 40;
     until_done(lab, &r);
     assert_int_equal(r.status, TT_ERR_PEER);
     assert_int_equal(tt__link_check(lab->nodes[1].messages, 0), TT_ERR_PEER);

@@ -2,7 +2,7 @@
 #include "support/patience.h"
 
 #include "base/clock.h"
-#include "comm/message/connect.h"
+#include "comm/message/joining/joining.h"
 #include "net/interfaces.h"
 
 #include <arpa/inet.h>
@@ -346,7 +346,8 @@ static void encrypted_messages_arrive_whole_through_small_sockets(void **state) 
     unsetenv("TT_TLS");
     unsetenv("TT_SECRET");
     for (int k = 0; k < 2; k++)
-        setsockopt(nodes[k].messages->links[1 - k]->stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+        setsockopt(nodes[k].messages->links[1 - k]->transport.stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096},
+                   sizeof(int));
     for (int i = 0; i < MANY; i++) {
         size_t bytes = i % 3 ? 100 + (size_t)i * 13 : 40000 + (size_t)i * 250;
         s[i] = (tt__message){.key = {.group = 1, .step = (uint32_t)i}, .peer = 1, .data = out, .bytes = bytes};

@@ -1,6 +1,8 @@
 /* A connection that ends after any number of bytes, between frames and inside them, and a peer that stops reading. */
 #include "messages_lab.h"
 
+#include "comm/message/heartbeat.h"
+
 enum { SMALL = 100, LARGE = 30000, SENDS = 5, PIECE = 4096 };
 static unsigned char source[SENDS][LARGE], target[SENDS][LARGE];
 
@@ -114,7 +116,7 @@ static void a_peer_that_reads_nothing(void **state) {
         send_it(w.lab, &s[i], 0, 1, tag(1), source[0], 8000);
     for (int beat = 0; beat < 200; beat++) {
         w.lab->nodes[1].messages->beat_due_ms = 0;
-        tt__beats(w.lab->nodes[1].messages, tt__now_ms());
+        tt__beats_send(w.lab->nodes[1].messages, tt__now_ms());
         settle(w.lab);
         while (carry(&w, 1, PIECE))
             settle(w.lab);

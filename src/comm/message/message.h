@@ -20,8 +20,8 @@
 #ifndef TT_COMM_MESSAGE_H
 #define TT_COMM_MESSAGE_H
 
+#include "comm/message/transport/ring.h"
 #include "comm/record.h"
-#include "comm/transport/ring.h"
 
 #include <tutti/backend.h>
 
@@ -59,7 +59,7 @@ typedef struct tt__message {
     struct tt__message *next, *previous;
     size_t moved;
     uint32_t id, peer_id;
-    uint8_t phase, is_recv;
+    uint8_t state, is_recv;
 } tt__message;
 
 typedef struct tt__messages tt__messages;

@@ -9,7 +9,7 @@
 #define TT_COMM_TRANSPORT_SHM_H
 
 #include "comm/record.h"
-#include "comm/transport/ring.h"
+#include "comm/message/transport/ring.h"
 
 #include <tutti/base.h>
 

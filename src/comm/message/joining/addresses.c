@@ -1,8 +1,8 @@
-/* How a process says by which addresses it is reached, and in which order another tries them.
+/* The text that describes by which addresses a process is reached, and the order in which a peer tries them.
  *
- * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a number that only those know who have read the store, addresses. */
+ * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a nonce that only readers of the store know, addresses. */
 #include "base/error.h"
-#include "comm/message/connect.h"
+#include "comm/message/joining/joining.h"
 #include "net/interfaces.h"
 #include "net/net.h"
 
@@ -59,7 +59,7 @@ tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, boo
 
 /* ---- reading */
 
-static bool parse_address(const char *text, size_t length, int port, tt__candidate *candidate) {
+static bool parse_candidate(const char *text, size_t length, int port, tt__candidate *candidate) {
     char name[INET6_ADDRSTRLEN];
     struct sockaddr_in *in4 = (struct sockaddr_in *)(void *)&candidate->address;
     struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)&candidate->address;
@@ -81,28 +81,28 @@ static bool parse_address(const char *text, size_t length, int port, tt__candida
     return candidate->size;
 }
 
-/* 0: a subnet of ours, 1: elsewhere, 2: an address that is our own, so hardly the other's. */
-static int rank_of(const tt__candidate *candidate, const tt__interface *list, size_t count) {
+/* 0: in a subnet of this host's, 1: elsewhere, 2: an address of this host, so hardly one of another. */
+static int preference_of(const tt__candidate *candidate, const tt__interface *list, size_t count) {
     const struct sockaddr *address = (const struct sockaddr *)&candidate->address;
-    int rank = 1;
+    int preference = 1;
     for (size_t i = 0; i < count; i++) {
         if (tt__interface_has(&list[i], address) && !tt__net_is_loopback(address))
             return 2;
         if (tt__interface_reaches(&list[i], address))
-            rank = 0;
+            preference = 0;
     }
-    return rank;
+    return preference;
 }
 
-/* Stable, so that among equals the other's own order counts. */
-static void sort(tt__target *target) {
+/* Sort by preference; among equals the peer's own order stays. */
+static void sort_candidates(tt__target *target) {
     tt__interface list[TT__INTERFACES_MAX];
     size_t count = tt__interfaces(list, TT__INTERFACES_MAX);
     tt__candidate sorted[TT__CANDIDATES];
     int n = 0;
-    for (int rank = 0; rank < 3; rank++)
+    for (int preference = 0; preference < 3; preference++)
         for (int i = 0; i < target->count; i++)
-            if (rank_of(&target->candidates[i], list, count) == rank)
+            if (preference_of(&target->candidates[i], list, count) == preference)
                 sorted[n++] = target->candidates[i];
     memcpy(target->candidates, sorted, (size_t)n * sizeof *sorted);
 }
@@ -121,11 +121,11 @@ tt_status tt__addresses_read(const char *text, tt__target *target) {
     at += text[at] == '/';
     while (text[at] && target->count < TT__CANDIDATES) {
         size_t length = strcspn(text + at, ",");
-        target->count += parse_address(text + at, length, port, &target->candidates[target->count]);
+        target->count += parse_candidate(text + at, length, port, &target->candidates[target->count]);
         at += (int)length;
         at += text[at] == ',';
     }
-    sort(target);
+    sort_candidates(target);
     return TT_OK;
 }
 

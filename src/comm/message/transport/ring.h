@@ -3,8 +3,8 @@
  * A ring carries bytes from its owner to one peer. It lies in its owner's memory and is made at the first message. Its owner alone writes the
  * data and `tail`, its reader alone `head`; both only grow, and whoever reads the other's checks that it makes sense, so that a peer that crashed
  * in any moment, or scribbled, ends the link and nothing else. */
-#ifndef TT_COMM_TRANSPORT_RING_H
-#define TT_COMM_TRANSPORT_RING_H
+#ifndef TT_COMM_MESSAGE_RING_H
+#define TT_COMM_MESSAGE_RING_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,22 +1,28 @@
 /* What incoming frames mean. Whatever is wrong with one ends its link, and nothing else. */
-#include "base/error.h"
-#include "comm/message/engine.h"
+#include "comm/message/on_frame.h"
+
+#include "comm/message/ended_groups.h"
+#include "comm/message/heartbeat.h"
+#include "comm/message/link.h"
+#include "comm/message/match.h"
+#include "comm/message/outgoing.h"
+#include "comm/message/side_frames.h"
 
 #include <string.h>
 
-static bool bad(tt__link *link, const char *what) {
+static bool protocol_error(tt__link *link, const char *what) {
     tt__link_end(link, TT_ERR_PROTOCOL, "it sent what Tutti does not: %s (frame %d, %llu bytes)", what,
                  link->frame.type, (unsigned long long)link->frame.bytes);
     return false;
 }
 
-static void finish(tt__link *link, tt__message *receive, tt_status status) {
-    tt__list_remove(&link->arriving, receive);
+static void finish_receive(tt__link *link, tt__message *receive, tt_status status) {
+    tt__message_list_remove(&link->arriving, receive);
     tt__message_done(link->messages, receive, status);
 }
 
 static void finish_mismatch(tt__link *link, tt__message *receive, const tt__key *key, uint64_t bytes) {
-    tt__list_remove(&link->arriving, receive);
+    tt__message_list_remove(&link->arriving, receive);
     tt__mismatch(link->messages, receive, key, bytes);
 }
 
@@ -25,22 +31,22 @@ static void finish_mismatch(tt__link *link, tt__message *receive, const tt__key 
 static bool begin_eager(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (frame->bytes > TT__EAGER_MAX)
-        return bad(link, "a small message that is large");
+        return protocol_error(link, "a small message that is large");
     link->eager_in += (uint32_t)frame->bytes + TT__EAGER_COST;
     if (link->eager_in > TT__EAGER_WINDOW)
-        return bad(link, "more small messages than it may");
+        return protocol_error(link, "more small messages than it may");
     tt__message *receive = tt__match_receive(link, &frame->key, frame->bytes);
     if (receive && !tt__fits(receive, &frame->key, frame->bytes)) {
         finish_mismatch(link, receive, &frame->key, frame->bytes);
         return true;
     }
     if (receive) {
-        receive->phase = TT__PHASE_ARRIVING;
+        receive->state = TT__MESSAGE_ARRIVING;
         link->receiving = receive;
         link->into = receive->data;
         return true;
     }
-    if (tt__is_forgotten(link->messages, frame->key.group))
+    if (tt__group_has_ended(link->messages, frame->key.group))
         return true;
     link->keeping = tt__arrival_new(link->messages, &frame->key, frame->bytes, 0);
     if (!link->keeping) {
@@ -52,7 +58,7 @@ static bool begin_eager(tt__link *link) {
 }
 
 /* A receive may have been posted while the data came. */
-static void keep(tt__link *link, tt__arrival *arrival) {
+static void keep_eager(tt__link *link, tt__arrival *arrival) {
     tt__message *receive = tt__match_receive(link, &arrival->key, arrival->bytes);
     if (!receive) {
         tt__arrival_keep(link, arrival);
@@ -63,9 +69,9 @@ static void keep(tt__link *link, tt__arrival *arrival) {
     } else {
         if (arrival->bytes)
             memcpy(receive->data, arrival->data, (size_t)arrival->bytes);
-        finish(link, receive, TT_OK);
+        finish_receive(link, receive, TT_OK);
     }
-    tt__give_back(link, arrival->bytes);
+    tt__give_credit(link, arrival->bytes);
     tt__arrival_free(link->messages, arrival);
 }
 
@@ -73,32 +79,32 @@ static void end_eager(tt__link *link) {
     tt__arrival *arrival = link->keeping;
     link->keeping = NULL;
     if (arrival) {
-        keep(link, arrival);
+        keep_eager(link, arrival);
         return;
     }
     if (link->receiving)
-        finish(link, link->receiving, TT_OK);
-    tt__give_back(link, link->frame.bytes);
+        finish_receive(link, link->receiving, TT_OK);
+    tt__give_credit(link, link->frame.bytes);
 }
 
 static void begin_arriving(tt__link *link, tt__message *receive) {
-    tt__list_remove(&link->posted, receive);
-    tt__list_append(&link->arriving, receive);
-    receive->phase = TT__PHASE_ARRIVING;
+    tt__message_list_remove(&link->posted, receive);
+    tt__message_list_append(&link->arriving, receive);
+    receive->state = TT__MESSAGE_ARRIVING;
     receive->source = link->peer;
 }
 
 static bool begin_data(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (!frame->bytes || frame->bytes > TT__CHUNK)
-        return bad(link, "a piece of an impossible size");
+        return protocol_error(link, "a piece of an impossible size");
     tt__message *receive = tt__find_receive(link, frame->other);
     if (!receive)
         return true; /* taken back meanwhile */
-    bool told = receive->phase == TT__PHASE_READY || receive->phase == TT__PHASE_ARRIVING;
+    bool told = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
     if (!told || frame->bytes > receive->bytes - receive->moved)
-        return bad(link, "more data than was asked for");
-    if (receive->phase == TT__PHASE_READY)
+        return protocol_error(link, "more data than was asked for");
+    if (receive->state == TT__MESSAGE_READY)
         begin_arriving(link, receive);
     link->receiving = receive;
     link->into = (unsigned char *)receive->data + receive->moved;
@@ -111,16 +117,16 @@ static void end_data(tt__link *link) {
         return;
     receive->moved += (size_t)link->frame.bytes;
     if (receive->moved == receive->bytes)
-        finish(link, receive, TT_OK);
+        finish_receive(link, receive, TT_OK);
 }
 
 /* ---- who wants what */
 
 static void keep_announcement(tt__link *link, const tt__frame *frame) {
-    if (tt__is_forgotten(link->messages, frame->key.group))
+    if (tt__group_has_ended(link->messages, frame->key.group))
         return; /* the sender is told that this rank has left the group */
-    if (link->arrival_count >= TT__ARRIVALS_MAX) {
-        bad(link, "more announcements than can be kept");
+    if (link->arrival_count >= TT__KEPT_MAX) {
+        protocol_error(link, "more announcements than can be kept");
         return;
     }
     tt__arrival *arrival = tt__arrival_new(link->messages, &frame->key, frame->bytes, frame->id);
@@ -131,22 +137,22 @@ static void keep_announcement(tt__link *link, const tt__frame *frame) {
 }
 
 /* The data of send `id` are for a receive that is ready: nothing that comes before them is. */
-static void hear_claim(tt__link *link, uint32_t receive_id, uint32_t id) {
+static void on_claim(tt__link *link, uint32_t receive_id, uint32_t id) {
     tt__message *receive = tt__find_receive(link, receive_id);
-    if (!receive || receive->phase != TT__PHASE_READY)
+    if (!receive || receive->state != TT__MESSAGE_READY)
         return; /* taken back meanwhile */
     begin_arriving(link, receive);
     receive->peer_id = id;
 }
 
-static void hear_announcement(tt__link *link) {
+static void on_announce(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (!frame->id) {
-        bad(link, "an announcement without a number");
+        protocol_error(link, "an announcement without a number");
         return;
     }
     if (frame->other) {
-        hear_claim(link, frame->other, frame->id);
+        on_claim(link, frame->other, frame->id);
         return;
     }
     tt__message *receive = tt__match_receive(link, &frame->key, frame->bytes);
@@ -154,20 +160,20 @@ static void hear_announcement(tt__link *link) {
         keep_announcement(link, frame);
         return;
     }
-    bool told = receive->phase == TT__PHASE_READY;
-    receive->phase = TT__PHASE_ARRIVING;
+    bool told = receive->state == TT__MESSAGE_READY;
+    receive->state = TT__MESSAGE_ARRIVING;
     receive->peer_id = frame->id;
     if (told && tt__fits(receive, &frame->key, frame->bytes))
         return;
-    tt__list_remove(&link->arriving, receive);
+    tt__message_list_remove(&link->arriving, receive);
     if (tt__fits(receive, &frame->key, frame->bytes))
-        tt__answer_announcement(link, receive, frame->id);
+        tt__accept_announced(link, receive, frame->id);
     else
-        tt__refuse_announcement(link, receive, frame->id, &frame->key, frame->bytes);
+        tt__refuse_announced(link, receive, frame->id, &frame->key, frame->bytes);
 }
 
 /* Whether a receiver that has not heard of it means this message. */
-static bool is_meant(const tt__message *m, const tt__key *key) {
+static bool ready_is_for(const tt__message *m, const tt__key *key) {
     return tt__same_key(&m->key, key) && (key->seq || tt__is_large(m));
 }
 
@@ -175,10 +181,10 @@ static bool is_meant(const tt__message *m, const tt__key *key) {
 static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
     for (tt__message *m = link->announced.first, *next; m; m = next) {
         next = m->next;
-        if (frame->other ? m->id == frame->other : is_meant(m, &frame->key))
+        if (frame->other ? m->id == frame->other : ready_is_for(m, &frame->key))
             return m;
         if (!frame->other && tt__contradicts(&m->key, &frame->key)) {
-            tt__list_remove(&link->announced, m);
+            tt__message_list_remove(&link->announced, m);
             tt__refuse(link, TT__REFUSE_RECEIVE | TT__REFUSE_MISMATCH, m, frame->id);
             tt__mismatch(link->messages, m, &frame->key, frame->bytes);
         }
@@ -186,21 +192,26 @@ static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
     return NULL;
 }
 
-static void hear_ready(tt__link *link) {
+static void keep_ready(tt__link *link, const tt__frame *frame) {
+    if (!tt__ready_keep(link, &frame->key, frame->bytes, frame->id))
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for what a peer waits for");
+}
+
+static void on_ready(tt__link *link) {
     const tt__frame frame = link->frame;
     if (!frame.id) {
-        bad(link, "a receive without a number");
+        protocol_error(link, "a receive without a number");
         return;
     }
     tt__message *send = announced_for(link, &frame);
     if (!send) {
-        if (!frame.other && link->ready_count >= TT__ARRIVALS_MAX)
-            bad(link, "more receives than can be kept");
-        else if (!frame.other && !tt__is_forgotten(link->messages, frame.key.group))
-            tt__ready_keep(link, &frame);
+        if (!frame.other && link->ready_count >= TT__KEPT_MAX)
+            protocol_error(link, "more receives than can be kept");
+        else if (!frame.other && !tt__group_has_ended(link->messages, frame.key.group))
+            keep_ready(link, &frame);
         return;
     }
-    tt__list_remove(&link->announced, send);
+    tt__message_list_remove(&link->announced, send);
     if (tt__fits(send, &frame.key, frame.bytes)) {
         tt__begin_sending(link, send, frame.id);
     } else {
@@ -227,7 +238,7 @@ static void receive_refused(tt__link *link, const tt__frame *frame) {
             }
         return;
     }
-    tt__list_remove(receive->phase == TT__PHASE_ARRIVING ? &link->arriving : &link->posted, receive);
+    tt__message_list_remove(receive->state == TT__MESSAGE_ARRIVING ? &link->arriving : &link->posted, receive);
     receive->source = link->peer;
     if (frame->flags & TT__REFUSE_MISMATCH)
         tt__mismatch(link->messages, receive, &frame->key, frame->bytes);
@@ -253,20 +264,20 @@ static void send_refused(tt__link *link, const tt__frame *frame) {
             }
         return;
     }
-    if (send->phase == TT__PHASE_SENDING)
+    if (send->state == TT__MESSAGE_SENDING)
         tt__stop_sending(link, send);
     else
-        tt__list_remove(&link->announced, send);
+        tt__message_list_remove(&link->announced, send);
     if (frame->flags & TT__REFUSE_MISMATCH)
         tt__mismatch(link->messages, send, &frame->key, frame->bytes);
     else
         tt__message_done(link->messages, send, TT_ERR_ABORTED);
 }
 
-static void hear_refusal(tt__link *link) {
+static void on_refuse(tt__link *link) {
     const tt__frame frame = link->frame;
     if (!frame.id)
-        bad(link, "a refusal without a number");
+        protocol_error(link, "a refusal without a number");
     else if (frame.flags & TT__REFUSE_RECEIVE)
         receive_refused(link, &frame);
     else
@@ -282,17 +293,17 @@ static bool begin_control(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (frame->bytes > TT__CONTROL_MAX || (frame->type == TT__FRAME_BEAT && frame->bytes != sizeof(tt__beat)) ||
         (frame->type == TT__FRAME_NEWS && frame->bytes < sizeof(tt__news_body)))
-        return bad(link, "a note of an impossible size");
+        return protocol_error(link, "a note of an impossible size");
     link->into = link->control;
     return true;
 }
 
-bool tt__frame_begin(tt__link *link) {
+bool tt__on_frame_header(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (frame->magic != TT__FRAME_MAGIC || frame->type < TT__FRAME_EAGER || frame->type >= TT__FRAMES)
-        return bad(link, "an unknown frame");
+        return protocol_error(link, "an unknown frame");
     if (frame->credit > link->eager_out)
-        return bad(link, "more credit than was used");
+        return protocol_error(link, "more credit than was used");
     link->eager_out -= frame->credit;
     link->receiving = NULL;
     link->into = NULL;
@@ -306,7 +317,7 @@ bool tt__frame_begin(tt__link *link) {
     return has_body(frame->type) ? begin_control(link) : true;
 }
 
-void tt__frame_end(tt__link *link) {
+void tt__on_frame(tt__link *link) {
     switch ((tt__frame_type)link->frame.type) {
     case TT__FRAME_EAGER:
         end_eager(link);
@@ -315,31 +326,31 @@ void tt__frame_end(tt__link *link) {
         end_data(link);
         break;
     case TT__FRAME_ANNOUNCE:
-        hear_announcement(link);
+        on_announce(link);
         break;
     case TT__FRAME_READY:
-        hear_ready(link);
+        on_ready(link);
         break;
     case TT__FRAME_REFUSE:
-        hear_refusal(link);
+        on_refuse(link);
         break;
     case TT__FRAME_BEAT: {
         tt__beat beat;
         memcpy(&beat, link->control, sizeof beat);
-        tt__hear_beat(link, &beat);
+        tt__on_beat(link, &beat);
         break;
     }
     case TT__FRAME_NEWS:
-        tt__hear_news(link, link->control, (size_t)link->frame.bytes);
+        tt__on_news(link, link->control, (size_t)link->frame.bytes);
         break;
     case TT__FRAME_ASK:
-        tt__hear_question(link);
+        tt__on_question(link);
         break;
     case TT__FRAME_ANSWER:
-        tt__hear_answer(link, (size_t)link->frame.bytes);
+        tt__on_answer(link, (size_t)link->frame.bytes);
         break;
     case TT__FRAME_GOODBYE:
-        link->left = true;
+        link->transport.peer_left = true;
         break;
     case TT__FRAME_CREDIT:
     case TT__FRAMES:

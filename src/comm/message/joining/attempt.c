@@ -1,8 +1,8 @@
-/* One connection on its way: TCP, TLS where it is asked for, the handshake; then the caller says that it chose this one of several that it may
- * have opened to the same rank. */
+/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side tells whether
+ * it takes this one of the connections that it may have opened to the same rank. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/message/connect.h"
+#include "comm/message/joining/joining.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long one address may take, and a caller to prove who it is. */
-enum { CALL_MS = 10000, ANSWER_MS = 5000 };
+/* How long one address may take, and a connecting peer to prove who it is. */
+enum { CONNECT_MS = 10000, ACCEPT_MS = 5000 };
 
 static const char CHOSEN = 'T';
 
-static void broken(tt__attempt *attempt, tt_status status, const char *why) {
-    attempt->step = TT__BROKEN;
+static void fail_attempt(tt__attempt *attempt, tt_status status, const char *why) {
+    attempt->step = TT__ATTEMPT_FAILED;
     attempt->status = status;
     snprintf(attempt->why, sizeof attempt->why, "%s", why);
 }
@@ -27,15 +27,15 @@ static void broken(tt__attempt *attempt, tt_status status, const char *why) {
 static void begin_handshake(tt__attempt *attempt) {
     tt__handshake_role role = attempt->handshake.role;
     tt__stream_channel(&attempt->stream, role.channel);
-    attempt->step = TT__GREETING;
+    attempt->step = TT__ATTEMPT_HANDSHAKE;
     if (tt__handshake_begin(&attempt->handshake, &role))
-        broken(attempt, tt_last_status(), tt_last_error());
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
 }
 
-static void begin_stream(tt__attempt *attempt, int fd, tt__tls *tls, bool server) {
+static void open_stream(tt__attempt *attempt, int fd, tt__tls *tls, bool server) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (tt__stream_open(&attempt->stream, fd, tls, server))
-        broken(attempt, tt_last_status(), tt_last_error());
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
 }
 
 static tt__attempt *attempt_new(const tt__messages *messages, const tt__secret *secret, tt__target *target,
@@ -55,10 +55,10 @@ static tt__attempt *attempt_new(const tt__messages *messages, const tt__secret *
     return attempt;
 }
 
-tt__attempt *tt__attempt_call(const tt__messages *messages, const tt__secret *secret, tt__target *target,
-                              int candidate) {
+tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret *secret, tt__target *target,
+                                 int candidate) {
     const tt__candidate *to = &target->candidates[candidate];
-    tt__attempt *attempt = attempt_new(messages, secret, target, CALL_MS);
+    tt__attempt *attempt = attempt_new(messages, secret, target, CONNECT_MS);
     if (!attempt)
         return NULL;
     attempt->candidate = candidate;
@@ -66,115 +66,115 @@ tt__attempt *tt__attempt_call(const tt__messages *messages, const tt__secret *se
     snprintf(attempt->where, sizeof attempt->where, "%s", to->text);
     int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        broken(attempt, TT_ERR_NET, strerror(errno));
+        fail_attempt(attempt, TT_ERR_NET, strerror(errno));
     else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR)
-        broken(attempt, TT_ERR_NET, strerror(errno));
-    if (fd >= 0 && attempt->step == TT__BROKEN)
+        fail_attempt(attempt, TT_ERR_NET, strerror(errno));
+    if (fd >= 0 && attempt->step == TT__ATTEMPT_FAILED)
         attempt->stream.fd = fd; /* closed with the attempt */
     else if (fd >= 0)
-        begin_stream(attempt, fd, messages->tls, false);
+        open_stream(attempt, fd, messages->tls, false);
     return attempt;
 }
 
-tt__attempt *tt__attempt_answer(const tt__messages *messages, const tt__secret *secret, int fd,
+tt__attempt *tt__attempt_accept(const tt__messages *messages, const tt__secret *secret, int fd,
                                 const struct sockaddr_storage *from) {
-    tt__attempt *attempt = attempt_new(messages, secret, NULL, ANSWER_MS);
+    tt__attempt *attempt = attempt_new(messages, secret, NULL, ACCEPT_MS);
     if (!attempt) {
         close(fd);
         return NULL;
     }
-    attempt->step = TT__ENCRYPTING;
+    attempt->step = TT__ATTEMPT_TLS;
     attempt->events = POLLIN;
     tt__net_address_text((const struct sockaddr *)from, attempt->where);
-    begin_stream(attempt, fd, messages->tls, true);
+    open_stream(attempt, fd, messages->tls, true);
     return attempt;
 }
 
-/* After a call that moved nothing: what to poll for; false: go on. */
-static bool waits(tt__attempt *attempt, tt__io io) {
+/* Must the attempt wait after this result? Sets what to poll for; a failure is recorded in the attempt. */
+static bool must_wait(tt__attempt *attempt, tt__io io) {
     if (io == TT__IO_WANT_READ || io == TT__IO_WANT_WRITE)
         attempt->events = io == TT__IO_WANT_READ ? POLLIN : POLLOUT;
     else if (io == TT__IO_END)
-        broken(attempt, TT_ERR_NET, "the other side hung up");
+        fail_attempt(attempt, TT_ERR_NET, "the other side hung up");
     else if (io == TT__IO_FAILED)
-        broken(attempt, tt_last_status(), tt_last_error());
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
     return io != TT__IO_DONE;
 }
 
-static bool finish_connect(tt__attempt *attempt) {
+static bool continue_connect(tt__attempt *attempt) {
     int errnum = 0;
     socklen_t size = sizeof errnum;
     if (getsockopt(attempt->stream.fd, SOL_SOCKET, SO_ERROR, &errnum, &size))
         errnum = errno;
     if (errnum)
-        broken(attempt, TT_ERR_NET, strerror(errnum));
+        fail_attempt(attempt, TT_ERR_NET, strerror(errnum));
     else
-        attempt->step = TT__ENCRYPTING;
+        attempt->step = TT__ATTEMPT_TLS;
     return !errnum;
 }
 
-static bool encrypt(tt__attempt *attempt) {
-    if (waits(attempt, tt__stream_begin(&attempt->stream)))
+static bool continue_tls(tt__attempt *attempt) {
+    if (must_wait(attempt, tt__stream_begin(&attempt->stream)))
         return false;
     begin_handshake(attempt);
-    return attempt->step == TT__GREETING;
+    return attempt->step == TT__ATTEMPT_HANDSHAKE;
 }
 
-/* What the handshake has to say; false: not all could be written. */
-static bool say(tt__attempt *attempt) {
+/* Send the handshake's messages; false: not all could be written. */
+static bool send_handshake(tt__attempt *attempt) {
     tt__handshake *handshake = &attempt->handshake;
     while (handshake->out_size) {
         size_t n = 0;
         const struct iovec part = {handshake->out, handshake->out_size};
-        if (waits(attempt, tt__stream_write(&attempt->stream, &part, 1, &n)))
+        if (must_wait(attempt, tt__stream_write(&attempt->stream, &part, 1, &n)))
             return false;
         tt__handshake_sent(handshake, n);
     }
-    return !waits(attempt, tt__stream_flush(&attempt->stream));
+    return !must_wait(attempt, tt__stream_flush(&attempt->stream));
 }
 
-static bool greet(tt__attempt *attempt) {
+static bool continue_handshake(tt__attempt *attempt) {
     tt__handshake *handshake = &attempt->handshake;
     uint8_t data[TT__HANDSHAKE_MESSAGE_MAX];
-    while (say(attempt)) {
+    while (send_handshake(attempt)) {
         size_t n = 0;
         if (handshake->state == TT__HANDSHAKE_DONE) {
-            attempt->step = TT__CHOOSING;
+            attempt->step = TT__ATTEMPT_CHOOSING;
             return true;
         }
         if (handshake->state == TT__HANDSHAKE_FAILED) {
-            broken(attempt, tt__handshake_error(handshake), tt__handshake_reason(handshake));
+            fail_attempt(attempt, tt__handshake_error(handshake), tt__handshake_reason(handshake));
             return false;
         }
-        if (waits(attempt, tt__stream_read(&attempt->stream, data, tt__handshake_wants(handshake), &n)))
+        if (must_wait(attempt, tt__stream_read(&attempt->stream, data, tt__handshake_wants(handshake), &n)))
             return false;
         tt__handshake_feed(handshake, data, n);
     }
     return false;
 }
 
-static void choose(tt__attempt *attempt) {
+static void continue_choice(tt__attempt *attempt) {
     char byte = CHOSEN;
     size_t n = 0;
     const struct iovec part = {&byte, 1};
-    if (waits(attempt, attempt->target ? tt__stream_write(&attempt->stream, &part, 1, &n)
-                                       : tt__stream_read(&attempt->stream, &byte, 1, &n)))
+    if (must_wait(attempt, attempt->target ? tt__stream_write(&attempt->stream, &part, 1, &n)
+                                           : tt__stream_read(&attempt->stream, &byte, 1, &n)))
         return;
     if (byte == CHOSEN)
-        attempt->step = TT__LINKED;
+        attempt->step = TT__ATTEMPT_DONE;
     else
-        broken(attempt, TT_ERR_PROTOCOL, "it does not speak Tutti's protocol");
+        fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not speak Tutti's protocol");
 }
 
-void tt__attempt_go_on(tt__attempt *attempt) {
-    if (attempt->step == TT__CONNECTING && !finish_connect(attempt))
+void tt__attempt_continue(tt__attempt *attempt) {
+    if (attempt->step == TT__ATTEMPT_CONNECTING && !continue_connect(attempt))
         return;
-    if (attempt->step == TT__ENCRYPTING && !encrypt(attempt))
+    if (attempt->step == TT__ATTEMPT_TLS && !continue_tls(attempt))
         return;
-    if (attempt->step == TT__GREETING && !greet(attempt))
+    if (attempt->step == TT__ATTEMPT_HANDSHAKE && !continue_handshake(attempt))
         return;
-    if (attempt->step == TT__CHOOSING)
-        choose(attempt);
+    if (attempt->step == TT__ATTEMPT_CHOOSING)
+        continue_choice(attempt);
 }
 
 void tt__attempt_free(tt__attempt *attempt) {
