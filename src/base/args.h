@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* *full := `args`, of which the caller knows `size` bytes. An older program's struct is shorter: what it lacks is zero. NULL is all zeros. */
+/* *full := `args`, of which the caller knows `size` bytes. An older program's struct is shorter: what it lacks is zero.
+ * NULL is all zeros. */
 static inline void tt__args_copy(void *full, size_t full_size, const void *args, size_t size) {
     memset(full, 0, full_size);
     if (args)

@@ -60,8 +60,8 @@ static void remove_stale(const char *directory, const char *name) {
     closedir(entries);
 }
 
-/* Create the temporary and lock it. Another writer may take a temporary for stale and remove it between the two: then again.
- * File systems without locks are fine: there nothing is ever removed. */
+/* Create the temporary and lock it. Another writer may take a temporary for stale and remove it between the two: then
+ * again. File systems without locks are fine: there nothing is ever removed. */
 static tt_status create_temporary(tt__atomic_file *file) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);

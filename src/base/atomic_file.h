@@ -1,7 +1,9 @@
-/* A file that appears whole or not at all: written as "NAME.tmp-PID-N" beside the target, fsync, rename, fsync of the directory.
+/* A file that appears whole or not at all: written as "NAME.tmp-PID-N" beside the target, fsync, rename, fsync of the
+ * directory.
  *
- * The writer holds a lock (flock) on its temporary, which ends with the process, however it ends. So a temporary whose lock can be taken
- * was left behind, whatever became of the process number, and the next writer of the same target removes it. */
+ * The writer holds a lock (flock) on its temporary, which ends with the process, however it ends. So a temporary whose
+ * lock can be taken was left behind, whatever became of the process number, and the next writer of the same target
+ * removes it. */
 #ifndef TT_BASE_ATOMIC_FILE_H
 #define TT_BASE_ATOMIC_FILE_H
 
@@ -13,8 +15,8 @@ typedef struct tt__atomic_file {
     char *temporary; /* NULL when there is none to remove */
 } tt__atomic_file;
 
-/* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after failure there is nothing
- * to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
+/* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after
+ * failure there is nothing to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
 tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
 
 /* Append `size` bytes. */

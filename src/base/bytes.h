@@ -1,4 +1,5 @@
-/* A growable run of bytes. Writing past the memory there is sets `failed` and stops growing: a writer puts all its fields and checks once. */
+/* A growable run of bytes. Writing past the memory there is sets `failed` and stops growing: a writer puts all its
+ * fields and checks once. */
 #ifndef TT_BASE_BYTES_H
 #define TT_BASE_BYTES_H
 

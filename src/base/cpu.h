@@ -1,11 +1,13 @@
-/* Which instruction set the kernels use. Sources named *_kernels.c are compiled once for each level; a table per level is chosen at
- * run time. Arithmetic is the same at every level (no contraction; fma only where written), so the bits are too. */
+/* Which instruction set the kernels use. Sources named *_kernels.c are compiled once for each level; a table per level
+ * is chosen at run time. Arithmetic is the same at every level (no contraction; fma only where written), so the bits
+ * are too. */
 #ifndef TT_BASE_CPU_H
 #define TT_BASE_CPU_H
 
 typedef enum tt__cpu_level { TT__CPU_BASE, TT__CPU_AVX2, TT__CPU_AVX512, TT__CPU_LEVELS } tt__cpu_level;
 
-/* The best level this machine has, or the lower one that the environment variable TT_CPU_LEVEL ("base", "avx2", "avx512") asks for. Cheap. */
+/* The best level this machine has, or the lower one that the environment variable TT_CPU_LEVEL ("base", "avx2",
+ * "avx512") asks for. Cheap. */
 tt__cpu_level tt__cpu_level_get(void);
 
 /* In a *_kernels.c file: the name of this level's table, tt__reduce_kernels_avx2. */

@@ -6,13 +6,15 @@
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
-/* Record `status` with a formatted text and return `status`. Longer texts are cut. The text says what was expected, what came, and what to do. */
+/* Record `status` with a formatted text and return `status`. Longer texts are cut. The text says what was expected,
+ * what came, and what to do. */
 tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
 void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
-/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the recorded status. */
+/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the
+ * recorded status. */
 tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
@@ -21,8 +23,9 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
 /* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
 void tt__set_report_rank(int rank);
 
-/* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`: this process ends because
- * another one did; launchers never call such a one the first failure. Best effort, never fails. */
+/* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`:
+ * this process ends because another one did; launchers never call such a one the first failure. Best effort, never
+ * fails. */
 void tt__error_file_write(const char *message, bool secondary);
 
 /* Return early from a function that returns tt_status. */

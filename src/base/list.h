@@ -1,4 +1,5 @@
-/* A doubly linked list whose nodes are embedded in what they link. Its head is a node, too; a node in no list is a list of its own. */
+/* A doubly linked list whose nodes are embedded in what they link. Its head is a node, too; a node in no list is a list
+ * of its own. */
 #ifndef TT_BASE_LIST_H
 #define TT_BASE_LIST_H
 

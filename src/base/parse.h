@@ -4,7 +4,8 @@
 
 #include <tutti/base.h>
 
-/* `text` as a whole decimal number in min..max. `what` names it in the error: "RANK", "--nproc-per-node". NULL or empty: TT_ERR_INVALID too. */
+/* `text` as a whole decimal number in min..max. `what` names it in the error: "RANK", "--nproc-per-node". NULL or
+ * empty: TT_ERR_INVALID too. */
 tt_status tt__parse_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
 /* A finite decimal number. */

@@ -10,7 +10,8 @@ typedef enum tt__ticks_kind { TT__TICKS_MONOTONIC, TT__TICKS_TSC } tt__ticks_kin
 /* This process's, once somebody has called tt__ticks_init(); MONOTONIC before. */
 extern tt__ticks_kind tt__ticks_of;
 
-/* Choose: the counter, where the kernel keeps time by it and so has checked that those of all CPUs agree. The same in all processes of a host. */
+/* Choose: the counter, where the kernel keeps time by it and so has checked that those of all CPUs agree. The same in
+ * all processes of a host. */
 tt__ticks_kind tt__ticks_init(void);
 
 static inline uint64_t tt__ticks(void) {
@@ -29,7 +30,8 @@ typedef struct tt__moment {
 
 tt__moment tt__moment_now(void);
 
-/* Ticks of any process of the host in CLOCK_MONOTONIC: the line through two moments, which need be no exact distance apart. */
+/* Ticks of any process of the host in CLOCK_MONOTONIC: the line through two moments, which need be no exact distance
+ * apart. */
 typedef struct tt__ticks_line {
     tt__moment from;
     double ns_per_tick;

@@ -14,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, a late one is not
- * hammered by thousands. */
+/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, a late
+ * one is not hammered by thousands. */
 enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 64 };
 
-/* Deadlines are long, and a wrong address looks like a server that is late: the log hears of it after this time, and again and again. */
+/* Deadlines are long, and a wrong address looks like a server that is late: the log hears of it after this time, and
+ * again and again. */
 enum { TELL_AFTER_MS = 5000, TELL_EVERY_MS = 60000 };
 
 typedef struct waiting {
@@ -91,8 +92,8 @@ static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     return 0;
 }
 
-/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4 says EADDRNOTAVAIL
- * when all ports are taken, which passes. */
+/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4
+ * says EADDRNOTAVAIL when all ports are taken, which passes. */
 static bool loopback_is_down(const struct addrinfo *a, int errnum) {
     return tt__net_is_loopback(a->ai_addr) &&
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));

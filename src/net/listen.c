@@ -85,8 +85,8 @@ static tt_status fail_listen(int errnum, const char *host, int port) {
         where);
 }
 
-/* Debian and others write the machine's own name into /etc/hosts as 127.0.1.1. Other machines know it by a true address, so whoever is to serve on
- * a name that is loopback here only has to serve on all addresses. */
+/* Debian and others write the machine's own name into /etc/hosts as 127.0.1.1. Other machines know it by a true
+ * address, so whoever is to serve on a name that is loopback here only has to serve on all addresses. */
 static bool is_own_name(const char *host, const struct addrinfo *list) {
     struct in6_addr number;
     if (!list || strstr(host, "localhost") || inet_pton(AF_INET, host, &number) == 1 ||

@@ -10,8 +10,8 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
-/* getaddrinfo() for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where the system does not know it. Returns
- * getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
+/* getaddrinfo() for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where the system does not
+ * know it. Returns getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
 int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 
 /* Did a call on a non-blocking socket fail only because nothing can be moved now? */
@@ -19,16 +19,18 @@ static inline bool tt__net_would_block(int errnum) {
     return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
 }
 
-/* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the deadline.
- * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */
+/* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the
+ * deadline.
+ * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host,
+ * port and the last reason. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
 /* The same; after so long without success, and then again and again, a warning in the log says where and why. */
 tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t deadline_ms, int64_t tell_after_ms,
                                   int64_t tell_every_ms);
 
-/* Bound and listening sockets for the addresses that `host` stands for ("localhost" is two), all on one port; all of this machine's where
- * `host` is its own name and that means loopback here.
+/* Bound and listening sockets for the addresses that `host` stands for ("localhost" is two), all on one port; all of
+ * this machine's where `host` is its own name and that means loopback here.
  * port 0: any free one. fds has room for `max`; *n of them are the caller's, non-blocking; *bound is the port.
  * Errors: TT_ERR_NET unknown host, not an address of this machine, port in use. */
 tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound);
@@ -39,8 +41,8 @@ void tt__net_no_delay(int fd);
 /* Is this 127.0.0.0/8, ::1, or the former in IPv6 clothes? */
 bool tt__net_is_loopback(const struct sockaddr *address);
 
-/* Does the other end of this connection lie on this machine? Either it is loopback, or it has the very address that it called: packets with our own
- * address as their source don't come in from outside. */
+/* Does the other end of this connection lie on this machine? Either it is loopback, or it has the very address that it
+ * called: packets with our own address as their source don't come in from outside. */
 bool tt__net_is_local(int fd);
 
 /* An IPv4 address in IPv6 clothes becomes itself. */

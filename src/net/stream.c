@@ -101,8 +101,8 @@ static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t dea
     }
 }
 
-/* After a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so for a moment the CPU is only offered
- * to others. */
+/* After a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so for a
+ * moment the CPU is only offered to others. */
 static tt_status go_on(const tt__stream *stream, tt__io io, int64_t spin_until, int64_t deadline_ms) {
     if (io == TT__IO_FAILED)
         return tt_last_status();

@@ -1,4 +1,5 @@
-/* Both ways to know each other end in the same: TLS 1.3 with an ephemeral key exchange, no session tickets, no early data. */
+/* Both ways to know each other end in the same: TLS 1.3 with an ephemeral key exchange, no session tickets, no early
+ * data. */
 #include "net/tls.h"
 
 #include "base/error.h"
@@ -21,8 +22,8 @@ struct tt__tls {
 
 /* ---- OpenSSL's view of a socket: its own raises SIGPIPE, and would be asked twice for each record of 16 KiB
  *
- * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits here. OpenSSL reads ahead as much.
- * Only TLS's handshake writes straight to the socket. */
+ * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits
+ * here. OpenSSL reads ahead as much. Only TLS's handshake writes straight to the socket. */
 
 enum {
     RECORD = 16 * 1024, /* the most that a record holds, */
@@ -335,7 +336,8 @@ tt__io tt__tls_begin(void *ssl) {
     tt__io io = outcome(ssl, result, errnum);
     if (io == TT__IO_END)
         return fail_tls(ssl, TT_ERR_AUTH, "the other side closed the connection");
-    /* A side that does not speak TLS may leave so, too; but one that is just ending does, and another try may find its successor. */
+    /* A side that does not speak TLS may leave so, too; but one that is just ending does, and another try may find its
+     * successor. */
     if (io == TT__IO_FAILED && errnum == ECONNRESET)
         return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
     wire_of(ssl)->collects = io == TT__IO_DONE;
@@ -367,7 +369,8 @@ tt__io tt__tls_flush(void *ssl) {
     return TT__IO_DONE;
 }
 
-/* Encrypt the next record of the pieces, from `*at` of the first on. Small pieces go into one record together. Returns how many bytes it holds. */
+/* Encrypt the next record of the pieces, from `*at` of the first on. Small pieces go into one record together. Returns
+ * how many bytes it holds. */
 static size_t next_record(const struct iovec **pieces, int *n, size_t *at, uint8_t together[RECORD],
                           const void **data) {
     size_t size = 0;

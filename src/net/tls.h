@@ -1,4 +1,5 @@
-/* TLS 1.3 by OpenSSL, for stream.c alone. A connection (an SSL, void here) reads and writes its socket itself, never waits, never raises SIGPIPE. */
+/* TLS 1.3 by OpenSSL, for stream.c alone. A connection (an SSL, void here) reads and writes its socket itself, never
+ * waits, never raises SIGPIPE. */
 #ifndef TT_NET_TLS_H
 #define TT_NET_TLS_H
 

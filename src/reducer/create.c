@@ -78,7 +78,8 @@ static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, size
     return TT_OK;
 }
 
-/* Sets params[].bucket and makes the buckets. Gradients become ready about in reverse of the forward's order, so that is the order buckets fill in. */
+/* Sets params[].bucket and makes the buckets. Gradients become ready about in reverse of the forward's order, so that
+ * is the order buckets fill in. */
 static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, size_t cap) {
     size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
     tt__bucket_item *items = calloc(n + 1, sizeof *items);

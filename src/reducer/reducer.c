@@ -28,7 +28,8 @@ static tt_status check_usable(const tt_reducer *r, const char *function) {
     return TT_OK;
 }
 
-/* Begin every bucket whose turn it is: all its gradients ready, all earlier buckets begun. Every rank begins them in the same order. */
+/* Begin every bucket whose turn it is: all its gradients ready, all earlier buckets begun. Every rank begins them in
+ * the same order. */
 static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];

@@ -1,6 +1,6 @@
-/* Who may use a store's server. A connection's first byte tells which protocol follows; the admission decides whether that
- * is allowed, keeps peers that have yet to prove themselves in the order in which they came (so that expired ones are found
- * without a search), and logs a bounded number of refusals. */
+/* Who may use a store's server. A connection's first byte tells which protocol follows; the admission decides whether
+ * that is allowed, keeps peers that have yet to prove themselves in the order in which they came (so that expired ones
+ * are found without a search), and logs a bounded number of refusals. */
 #ifndef TT_STORE_ADMISSION_H
 #define TT_STORE_ADMISSION_H
 
@@ -47,7 +47,8 @@ typedef enum tt__admission_decision {
 tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__pending_peer *peer, uint8_t first_byte,
                                             const char *address, const char **why);
 
-/* May this peer, whose handshake succeeded, be served? Without encryption and without a secret it has proved nothing. */
+/* May this peer, whose handshake succeeded, be served? Without encryption and without a secret it has proved
+ * nothing. */
 bool tt__admission_accepts(const tt__admission *admission, const tt__pending_peer *peer);
 
 /* Start the time within which the peer must prove itself; stop it, if it runs. */

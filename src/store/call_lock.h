@@ -1,4 +1,5 @@
-/* A lock with a deadline: one call on a store at a time. Another thread's call may wait long, so taking the lock may time out. */
+/* A lock with a deadline: one call on a store at a time. Another thread's call may wait long, so taking the lock may
+ * time out. */
 #ifndef TT_STORE_CALL_LOCK_H
 #define TT_STORE_CALL_LOCK_H
 

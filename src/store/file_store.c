@@ -1,11 +1,14 @@
-/* FileStore: keys in a file that grows. Every change is a record at its end, and each user keeps a copy of what the records before said.
+/* FileStore: keys in a file that grows. Every change is a record at its end, and each user keeps a copy of what the
+ * records before said.
  *
- * The format is PyTorch's: u32 length, key, u32 length, value. A key has a slash in front of it; one that goes is written again as "-/key"; "cleanup/"
- * counts those who have finished. flock() guards it: exclusively for who writes, shared for who reads. A record that a killed process left half
- * written is cut off by the next who writes. PyTorch's newer releases also count in "refcount/", which nobody needs who counts the finished.
+ * The format is PyTorch's: u32 length, key, u32 length, value. A key has a slash in front of it; one that goes is
+ * written again as "-/key"; "cleanup/" counts those who have finished. flock() guards it: exclusively for who writes,
+ * shared for who reads. A record that a killed process left half written is cut off by the next who writes. PyTorch's
+ * newer releases also count in "refcount/", which nobody needs who counts the finished.
  *
- * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives (F_OFD_SETLK: it goes with
- * the process, however that ends). Who comes and finds nobody holding it knows that the records are from an earlier job. */
+ * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives
+ * (F_OFD_SETLK: it goes with the process, however that ends). Who comes and finds nobody holding it knows that the
+ * records are from an earlier job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* The operations. Where PyTorch's two daemons differ, its libuv one is followed: a compare_set that stores releases waiters, and a
- * missing key reads as empty. */
+/* The operations. Where PyTorch's two daemons differ, its libuv one is followed: a compare_set that stores releases
+ * waiters, and a missing key reads as empty. */
 #include "store/operations.h"
 
 #include "store/waiters.h"

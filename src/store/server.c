@@ -41,7 +41,8 @@ static void listen_again(uv_timer_t *timer) {
         uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
-/* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have gone. */
+/* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have
+ * gone. */
 static void pause_listening(tt_store_server *server, const char *why) {
     tt__refusals_log(&server->connections.admission.refusals, "store", "could not accept a connection: %s", why);
     for (size_t i = 0; i < server->listener_count; i++)
@@ -90,8 +91,8 @@ static void close_everything(tt_store_server *server) {
 
 static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
 
-/* Requests come in bursts of question and answer: for a moment after each the thread stays awake, offering the CPU to others, since being
- * woken costs more than all of a request's work. */
+/* Requests come in bursts of question and answer: for a moment after each the thread stays awake, offering the CPU to
+ * others, since being woken costs more than all of a request's work. */
 static void *serve(void *arg) {
     tt_store_server *server = arg;
     pthread_setname_np(pthread_self(), "tutti-store");

@@ -1,8 +1,9 @@
-/* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the bytes; tests and
- * the fuzzer drive a service directly. One thread only.
+/* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the
+ * bytes; tests and the fuzzer drive a service directly. One thread only.
  *
- * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that was set):
- * sessions with something to send, or that broke the protocol and must be closed, stand in the service's queue. */
+ * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that
+ * was set): sessions with something to send, or that broke the protocol and must be closed, stand in the service's
+ * queue. */
 #ifndef TT_STORE_SERVICE_H
 #define TT_STORE_SERVICE_H
 

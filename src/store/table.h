@@ -1,5 +1,6 @@
-/* The server's keys: a hash table of entries. An entry is more than a key that is there: it also holds those who wait for the key or
- * watch it, so that a change finds them without a search. It goes when neither a value nor such people are left. */
+/* The server's keys: a hash table of entries. An entry is more than a key that is there: it also holds those who wait
+ * for the key or watch it, so that a change finds them without a search. It goes when neither a value nor such people
+ * are left. */
 #ifndef TT_STORE_TABLE_H
 #define TT_STORE_TABLE_H
 
@@ -38,7 +39,8 @@ bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__
 /* Value := value + data (a missing value counts as empty); false when memory is out. */
 bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data);
 
-/* The number at the start of the value's text, as C++'s stoll reads it; a missing value counts as 0. False if it is none. */
+/* The number at the start of the value's text, as C++'s stoll reads it; a missing value counts as 0. False if it is
+ * none. */
 bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
 
 /* The value goes, the entry stays. */

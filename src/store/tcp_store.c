@@ -1,4 +1,5 @@
-/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use one after the other. */
+/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use one after
+ * the other. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -274,7 +275,8 @@ static tt_status tcp_multi_get(tt_store *store, const char *const *keys, size_t 
     return end(&c, "multi_get", NULL);
 }
 
-/* Keep the user's keys, without their slash. A key with a NUL byte can't be named through this interface and is left out. */
+/* Keep the user's keys, without their slash. A key with a NUL byte can't be named through this interface and is left
+ * out. */
 static void read_keys(call *c, tt__bytes *text, size_t *n) {
     int64_t count = 0;
     read_i64(c, &count);

@@ -1,4 +1,5 @@
-/* What travels on a link: frames, each a header of 48 bytes and its payload. Both ends are of one version and byte order. */
+/* What travels on a link: frames, each a header of 48 bytes and its payload. Both ends are of one version and byte
+ * order. */
 #ifndef TT_COMM_MESSAGE_FRAME_H
 #define TT_COMM_MESSAGE_FRAME_H
 
@@ -19,8 +20,8 @@ typedef enum tt__frame_type {
     TT__FRAMES
 } tt__frame_type;
 
-/* flags of REFUSE. id: the refusing rank's message; other: the message it is about, 0 if unknown; key and bytes: those of
- * the refusing rank's message. */
+/* flags of REFUSE. id: the refusing rank's message; other: the message it is about, 0 if unknown; key and bytes: those
+ * of the refusing rank's message. */
 enum {
     TT__REFUSE_RECEIVE = 1, /* it is about a receive; else about a send */
     TT__REFUSE_MISMATCH = 2 /* because they differ; else because it was cancelled */

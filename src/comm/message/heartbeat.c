@@ -1,6 +1,6 @@
-/* A beat carries what its sender waits for, and times: with the sender's of this beat (t1), the receiver's of reading it
- * (t2), and the same of the other direction (t3, t4), the difference of the clocks is ((t2 - t1) + (t3 - t4)) / 2, exact to
- * half the round trip's asymmetry; the fastest exchange counts. */
+/* A beat carries what its sender waits for, and times: with the sender's of this beat (t1), the receiver's of reading
+ * it (t2), and the same of the other direction (t3, t4), the difference of the clocks is ((t2 - t1) + (t3 - t4)) / 2,
+ * exact to half the round trip's asymmetry; the fastest exchange counts. */
 #include "comm/message/heartbeat.h"
 
 #include "base/clock.h"
@@ -66,7 +66,7 @@ void tt__tell_waiting(tt__messages *messages) {
     send_beats(messages, now);
 }
 
-/* Until the year 2043, so that differences don't overflow. */
+/* Accept times until the year 2043, so that differences do not overflow. */
 static bool is_time(int64_t ns) { return ns >= 0 && ns < INT64_C(1) << 61; }
 
 void tt__on_beat(tt__link *link, const tt__beat *beat) {

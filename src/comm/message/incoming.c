@@ -1,4 +1,4 @@
-/* Reading: headers into the link's buffer, what follows straight to where it belongs. */
+/* Headers are read into the link's buffer, payloads straight to where they belong. */
 #include "comm/message/incoming.h"
 
 #include "comm/message/link.h"
@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* Bytes that one look reads at most before others get a turn. */
+/* Bytes that one call reads at most, so that other links get their turn. */
 enum { READ_MAX = 8 << 20, DISCARD = TT__READ_AHEAD };
 
-/* Read into parts; bytes, or 0 if none were there or the link ended. */
+/* Read into `parts`. Returns the number of bytes, 0 if there were none or the link ended. */
 static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
     ssize_t n = link->transport.ops->recv(&link->transport, parts, count);
     if (n < 0)
@@ -31,7 +31,7 @@ static size_t read_header_bytes(tt__link *link) {
     return n;
 }
 
-/* What was read ahead, or else what comes now, goes to `into`; without one it is dropped. */
+/* Move bytes that were read ahead, or else new ones, to `into`; without `into` they are dropped. */
 static size_t read_payload(tt__link *link) {
     size_t ahead = link->in_end - link->in_at, n = ahead < link->left_bytes ? ahead : link->left_bytes;
     if (n) {
@@ -55,7 +55,7 @@ static size_t read_payload(tt__link *link) {
 
 static bool whole_header(const tt__link *link) { return link->in_end - link->in_at >= sizeof(tt__frame); }
 
-/* One step; bytes moved. */
+/* Take one step. Returns the bytes moved. */
 static size_t read_step(tt__link *link) {
     size_t n;
     if (link->in_payload) {
@@ -83,7 +83,7 @@ bool tt__link_read(tt__link *link) {
     link->drained = false;
     while (!link->ended && n && moved < READ_MAX)
         moved += n = read_step(link);
-    if (n && tt__stream_pending(&link->transport.stream)) { /* of which epoll will say nothing */
+    if (n && tt__stream_pending(&link->transport.stream)) { /* epoll does not report what TLS has decrypted */
         tt__stream_hold(&link->transport.stream, true);
         while (!link->ended && n)
             moved += n = read_step(link);

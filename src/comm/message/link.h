@@ -4,8 +4,8 @@
 
 #include "comm/message/state.h"
 
-/* Make a link that moves bytes by `ops` (NULL: to this rank itself), in messages->links and ->active; its transport is the
- * caller's to fill in. NULL, recorded: no memory. */
+/* Make a link that moves bytes by `ops` (NULL: to this rank itself), in messages->links and ->active; its transport is
+ * the caller's to fill in. NULL, recorded: no memory. */
 tt__link *tt__link_new(tt__messages *messages, int peer, const tt__transport_ops *ops);
 
 /* End the link: everything on it ends with `status`. Does nothing if it has ended. */

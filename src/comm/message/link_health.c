@@ -4,7 +4,7 @@
 #include "comm/message/heartbeat.h"
 #include "comm/message/link.h"
 
-/* Others read this, too, so it says whose connection it was. */
+/* Other ranks read this text, too, so it names both ends. */
 static tt_status fail_link_ended(const tt__link *link) {
     char who[TT__RANK_TEXT_SIZE];
     int own = link->messages->config.rank;
@@ -24,7 +24,7 @@ bool tt__link_silent(tt__messages *messages, int rank) {
     tt__beats_check_clock(messages, now);
     if (now - link->received_ms < patience)
         return false;
-    tt__messages_progress(messages); /* what has come and was not read yet is life, too */
+    tt__messages_progress(messages); /* unread bytes are a sign of life, too */
     return !link->ended && now - link->received_ms >= patience;
 }
 

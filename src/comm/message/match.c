@@ -1,7 +1,5 @@
-/* Receives and messages find each other.
- *
- * Messages of one link are matched in the order in which they came, against receives in the order in which they were posted; one from any source
- * counts among those of each link by its id, which grows with every post. */
+/* Messages of one link are matched in the order in which they came, against receives in the order in which they were
+ * posted. A receive from any source counts among those of each link by its id, which grows with every post. */
 #include "comm/message/match.h"
 
 #include "comm/message/link.h"
@@ -29,7 +27,7 @@ void tt__mismatch(tt__messages *messages, tt__message *message, const tt__key *k
     tt__message_done(messages, message, TT_ERR_MISMATCH);
 }
 
-/* Nobody has asked for this step, but somebody for another step of what should be the same call. */
+/* End receives of other steps of what should be the same call: the peer called something else. */
 static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes) {
     for (tt__message *m = link->posted.first, *next; m; m = next) {
         next = m->next;
@@ -91,7 +89,7 @@ tt__arrival *tt__match_arrival(tt__messages *messages, const tt__message *receiv
     int first = receive->peer == TT_ANY_SOURCE ? 0 : receive->peer;
     int end = receive->peer == TT_ANY_SOURCE ? messages->config.size : first + 1;
     for (int i = first; i < end; i++) {
-        /* From another rank each time, so that none is forgotten behind a busy one. */
+        /* Start at another rank each time, so that no rank starves behind a busy one. */
         int r = end - first == 1 ? first : (int)((receive->id + (uint32_t)i) % (uint32_t)end);
         *link = messages->links[r];
         tt__arrival *arrival = *link ? take_arrival(*link, receive) : NULL;

@@ -7,8 +7,8 @@
 /* The first message of the list with this key, or NULL. */
 tt__message *tt__first_for(const tt__message_list *list, const tt__key *key);
 
-/* The posted receive for a message with this key from link->peer, moved into link->arriving; NULL: none. Receives of the
- * same collective under another word end with a mismatch. */
+/* The posted receive for a message with this key from link->peer, moved into link->arriving; NULL: none. Receives of
+ * the same collective under another word end with a mismatch. */
 tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t bytes);
 
 /* The posted or arriving receive with this id, or NULL. */
@@ -33,7 +33,8 @@ void tt__copy_to_receive(tt__messages *messages, tt__message *receive, const tt_
 /* Tell the sender that a receive is ready for its message `send_id`, 0: for one that it has not announced. */
 void tt__send_ready(tt__link *link, tt__message *receive, uint32_t send_id);
 
-/* Let a receive, which is in no list, get the announced message `send_id`; or refuse that, since they differ: both end. */
+/* Let a receive, which is in no list, get the announced message `send_id`; or refuse that, since they differ: both
+ * end. */
 void tt__accept_announced(tt__link *link, tt__message *receive, uint32_t send_id);
 void tt__refuse_announced(tt__link *link, tt__message *receive, uint32_t send_id, const tt__key *key, uint64_t bytes);
 

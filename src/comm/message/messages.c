@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-enum { LEAVE_MS = 500 }; /* within which the last bytes reach the peers */
+enum { LEAVE_MS = 500 }; /* the last bytes must reach the peers within this time */
 
 tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config) {
     tt__messages *messages = calloc(1, sizeof *messages);
@@ -43,7 +43,7 @@ static int unsent(const tt__link *link) {
     return tt__link_wants_write(link) || ioctl(link->transport.stream.fd, SIOCOUTQ, &bytes) ? 1 : bytes;
 }
 
-/* Closing a socket on which something unread waits would throw away what the peer has not received yet. */
+/* Wait until the peer has received everything: closing a socket with unread bytes would discard what is on its way. */
 static void wait_until_sent(tt__link *link, int64_t deadline_ms) {
     while (unsent(link) && tt__left_ms(deadline_ms)) {
         tt__link_flush(link);
@@ -81,7 +81,7 @@ void tt__messages_close(tt__messages *messages, bool quietly) {
     tt__poller_close(messages);
     tt__messages_stop_joining(messages);
     tt__tls_free(messages->tls);
-    if (!quietly) { /* in a child it would wait for the parent's threads that sleep on them */
+    if (!quietly) { /* in a forked child it would wait for threads of the parent */
         pthread_cond_destroy(&messages->changed);
         pthread_cond_destroy(&messages->thread_wanted);
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEWS_MAX = 4096 }; /* groups of which one peer's news are kept */
+enum { NEWS_MAX = 4096 }; /* groups of which the news of one peer are kept */
 
 void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int count, tt__news news, tt_status status,
                    uint32_t seq, const char *text) {
@@ -31,7 +31,7 @@ static tt__received_news *find_news(tt__link *link, uint32_t group) {
     return n;
 }
 
-/* The newest come first; the oldest give way, since groups come and go. */
+/* Drop the oldest, at the list's end, since groups come and go. */
 static void drop_oldest_news(tt__link *link) {
     tt__received_news **at = &link->news;
     for (int kept = 1; *at && kept < NEWS_MAX; kept++)
@@ -40,7 +40,7 @@ static void drop_oldest_news(tt__link *link) {
     *at = NULL;
 }
 
-/* The first counts: who failed and then leaves has failed. */
+/* Keep the first news of a group: a rank that failed and then left has failed. */
 void tt__on_news(tt__link *link, const void *body, size_t bytes) {
     tt__news_body head;
     memcpy(&head, body, sizeof head);

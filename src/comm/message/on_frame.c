@@ -1,4 +1,4 @@
-/* What incoming frames mean. Whatever is wrong with one ends its link, and nothing else. */
+/* Whatever is wrong with a frame ends its link, and nothing else. */
 #include "comm/message/on_frame.h"
 
 #include "comm/message/ended_groups.h"
@@ -57,7 +57,7 @@ static bool begin_eager(tt__link *link) {
     return true;
 }
 
-/* A receive may have been posted while the data came. */
+/* Keep an eager message, unless a receive was posted while its data came. */
 static void keep_eager(tt__link *link, tt__arrival *arrival) {
     tt__message *receive = tt__match_receive(link, &arrival->key, arrival->bytes);
     if (!receive) {
@@ -100,7 +100,7 @@ static bool begin_data(tt__link *link) {
         return protocol_error(link, "a piece of an impossible size");
     tt__message *receive = tt__find_receive(link, frame->other);
     if (!receive)
-        return true; /* taken back meanwhile */
+        return true; /* cancelled meanwhile */
     bool told = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
     if (!told || frame->bytes > receive->bytes - receive->moved)
         return protocol_error(link, "more data than was asked for");
@@ -136,11 +136,11 @@ static void keep_announcement(tt__link *link, const tt__frame *frame) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for an announcement");
 }
 
-/* The data of send `id` are for a receive that is ready: nothing that comes before them is. */
+/* Bind the ready receive to send `id`: no message that comes before its data is for this receive. */
 static void on_claim(tt__link *link, uint32_t receive_id, uint32_t id) {
     tt__message *receive = tt__find_receive(link, receive_id);
     if (!receive || receive->state != TT__MESSAGE_READY)
-        return; /* taken back meanwhile */
+        return; /* cancelled meanwhile */
     begin_arriving(link, receive);
     receive->peer_id = id;
 }
@@ -172,12 +172,12 @@ static void on_announce(tt__link *link) {
         tt__refuse_announced(link, receive, frame->id, &frame->key, frame->bytes);
 }
 
-/* Whether a receiver that has not heard of it means this message. */
+/* Is a ready with this key, sent before an announcement, for this message? */
 static bool ready_is_for(const tt__message *m, const tt__key *key) {
     return tt__same_key(&m->key, key) && (key->seq || tt__is_large(m));
 }
 
-/* The announced message that a ready is about, or all that contradict it ended. */
+/* Find the announced message that a ready is for; end those that contradict it. */
 static tt__message *announced_for(tt__link *link, const tt__frame *frame) {
     for (tt__message *m = link->announced.first, *next; m; m = next) {
         next = m->next;
@@ -227,7 +227,7 @@ static tt__message *sent_by(tt__link *link, uint32_t send_id) {
     return m;
 }
 
-/* One of our receives will get nothing more. */
+/* The peer refuses one of our receives. */
 static void receive_refused(tt__link *link, const tt__frame *frame) {
     tt__message *receive = frame->other ? tt__find_receive(link, frame->other) : sent_by(link, frame->id);
     if (!receive) {
@@ -253,7 +253,7 @@ static tt__message *sent_to(tt__link *link, uint32_t receive_id) {
     return m;
 }
 
-/* One of our sends is not wanted. */
+/* The peer refuses one of our sends. */
 static void send_refused(tt__link *link, const tt__frame *frame) {
     tt__message *send = frame->other ? tt__find_send(link, frame->other) : sent_to(link, frame->id);
     if (!send) {
@@ -286,7 +286,7 @@ static void on_refuse(tt__link *link) {
 
 /* ---- all frames */
 
-/* Those whose `bytes` follow, but the two of data. */
+/* Does a payload follow, of a frame that carries no message? */
 static bool has_body(int type) { return type == TT__FRAME_BEAT || type == TT__FRAME_NEWS || type == TT__FRAME_ANSWER; }
 
 static bool begin_control(tt__link *link) {

@@ -1,13 +1,12 @@
-/* Writing.
- *
- * Small frames go straight from where they are; what the link does not take at once is copied, so an eager message is done when it is
- * posted, and the copies are bounded by the window. Large messages take turns, a chunk each, and give way to small frames. */
+/* Small frames are written straight from where they are; what the link does not take now is copied, so that an eager
+ * message is done when it is posted, and the copies are bounded by the window. Large messages take turns, a chunk
+ * each, and give way to small frames. */
 #include "comm/message/outgoing.h"
 
 #include "comm/message/link.h"
 #include "comm/message/poller.h"
 
-/* Bytes that one flush moves at most before others get a turn, and memory that an empty queue keeps. */
+/* Bytes that one flush moves at most, so that other links get their turn; memory that an empty queue keeps. */
 enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };
 
 static void queue_bytes(tt__link *link, const void *data, size_t bytes) {
@@ -16,12 +15,12 @@ static void queue_bytes(tt__link *link, const void *data, size_t bytes) {
         tt__link_end(link, TT_ERR_MEMORY, "no memory for %zu bytes that wait to be written", bytes);
 }
 
-/* The chunk was begun: it has to be finished before anything else. */
+/* Has the chunk been begun? Then it must be finished before anything else. */
 static bool inside_chunk(const tt__link *link) { return link->chunk && link->chunk_sent; }
 
 static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
 
-/* Nothing more goes out. What the peer said before may still have to be read: the link ends when that is done. */
+/* Write nothing more. What the peer sent before may still have to be read; the link ends when that is done. */
 static void stop_writing(tt__link *link) { link->broken = true; }
 
 static void fill_header(tt__link *link, tt__frame *frame) {
@@ -59,7 +58,7 @@ void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t b
     tt__poller_watch_writes(link, tt__link_wants_write(link));
 }
 
-/* The next chunk: of the message whose turn it is. */
+/* Prepare the next chunk, of the first message that is being sent. */
 static void prepare_chunk(tt__link *link) {
     tt__message *message = link->sending.first;
     if (link->chunk || !message)
@@ -97,7 +96,7 @@ static int queue_parts(const tt__link *link, struct iovec *parts) {
     return 1;
 }
 
-/* `n` bytes of the queue were written, as far as they are the queue's; returns the rest. */
+/* `n` bytes were written: advance the queue by its part of them, and return the rest. */
 static size_t advance_queue(tt__link *link, size_t n) {
     size_t waits = link->out.size - link->out_at, taken = n < waits ? n : waits;
     link->out_at += taken;
@@ -126,7 +125,7 @@ static size_t advance_chunk(tt__link *link, size_t n) {
     return n - taken;
 }
 
-/* One write. Bytes, 0: the link takes no more, or nothing waits. */
+/* Write once. Returns the bytes written; 0: the link takes no more, or nothing waits. */
 static size_t write_once(tt__link *link) {
     struct iovec parts[3];
     bool chunk_first = inside_chunk(link);
@@ -176,7 +175,7 @@ void tt__begin_sending(tt__link *link, tt__message *message, uint32_t receive_id
     tt__link_flush(link);
 }
 
-/* The peer counts on the rest of a chunk that was begun, so it is copied. */
+/* Copy the rest of a chunk that was begun: the peer expects it. */
 static void keep_chunk(tt__link *link) {
     struct iovec parts[3];
     tt__bytes out = {0};

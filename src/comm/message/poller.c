@@ -43,13 +43,13 @@ void tt__poller_watch_writes(tt__link *link, bool wanted) {
 
 void tt__poller_wake(tt__messages *messages) {
     ssize_t ignored = write(messages->wakeup, &(uint64_t){1}, sizeof(uint64_t));
-    (void)ignored; /* a full counter pokes as well */
+    (void)ignored; /* a full counter wakes as well */
 }
 
 void tt__poller_woken(tt__messages *messages) {
     uint64_t count;
     ssize_t ignored = read(messages->wakeup, &count, sizeof count);
-    (void)ignored; /* another thread may have taken it */
+    (void)ignored; /* another thread may have read it */
 }
 
 void tt__poller_sleep(tt__messages *messages, int64_t ms) {

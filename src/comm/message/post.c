@@ -1,4 +1,4 @@
-/* Posting messages, and taking them back. */
+/* Posting and cancelling messages. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/message/incoming.h"
@@ -25,7 +25,7 @@ static void init_message(tt__messages *messages, tt__message *message, bool is_r
     messages->open++;
 }
 
-/* Its link, or NULL: then the message is done. */
+/* The message's link; NULL: there is none, and the message is done. */
 static tt__link *link_for(tt__messages *messages, tt__message *message) {
     tt__link *link = tt__link_to(messages, message->peer);
     if (!link || link->ended) {
@@ -44,10 +44,10 @@ static void announce_send(tt__link *link, tt__message *message) {
     tt__send_frame(link, &frame, NULL, 0);
 }
 
-/* The receiver's word for this message, or for another step of what should be the same collective. */
+/* Take the readiness for this message, or for another step of what should be the same collective. */
 static bool take_ready(tt__link *link, const tt__message *message, tt__readiness *found) {
     if (!message->key.seq && !tt__is_large(message))
-        return false; /* it is not meant */
+        return false; /* a ready is never for a small send */
     for (tt__readiness **at = &link->readies; *at; at = &(*at)->next) {
         tt__readiness *ready = *at;
         if (!tt__same_key(&ready->key, &message->key) && !tt__contradicts(&ready->key, &message->key))
@@ -59,7 +59,7 @@ static bool take_ready(tt__link *link, const tt__message *message, tt__readiness
     return false;
 }
 
-/* What is sent next may pass the data: so that it is not taken for this message, whose key it may have, the receiver is told whose the data are. */
+/* Tell the receiver whose the data are: messages sent later may overtake them, and may have the same key. */
 static void claim_ready(tt__link *link, const tt__message *message, uint32_t receive_id) {
     tt__frame frame = {.type = TT__FRAME_ANNOUNCE,
                        .key = message->key,
@@ -69,11 +69,11 @@ static void claim_ready(tt__link *link, const tt__message *message, uint32_t rec
     tt__queue_frame(link, &frame);
 }
 
-/* What has come and was not read yet costs less to look at than an announcement costs to send. */
+/* Has the receiver sent "ready"? Reading what has come costs less than sending an announcement. */
 static bool is_awaited(tt__link *link, const tt__message *message, tt__readiness *ready) {
     if (take_ready(link, message, ready))
         return true;
-    link->messages->now_ms = tt__now_ms(); /* when the peer was heard */
+    link->messages->now_ms = tt__now_ms(); /* for link->received_ms */
     return tt__link_read(link) && take_ready(link, message, ready);
 }
 
@@ -149,7 +149,7 @@ void tt__message_send(tt__messages *messages, tt__message *message) {
 
 /* ---- receives */
 
-/* A message was there before its receive. */
+/* A receive was posted after its message came. */
 static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *arrival) {
     message->source = link->peer;
     bool eager = !arrival->id;
@@ -166,8 +166,9 @@ static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *a
     tt__arrival_free(link->messages, arrival);
 }
 
-/* Of sends and receives with one key that are large, the first belongs to the first. So all receives before this one must be told, too. */
-static bool is_in_turn(const tt__link *link, const tt__message *message) {
+/* Of large sends and receives with one key the first belongs to the first. Was the sender told of all such receives
+ * posted before this one? */
+static bool earlier_are_ready(const tt__link *link, const tt__message *message) {
     int looked = 0;
     if (tt__first_for(&link->messages->any, &message->key))
         return false;
@@ -181,7 +182,7 @@ static bool is_in_turn(const tt__link *link, const tt__message *message) {
 }
 
 static bool knows_its_message(const tt__link *link, const tt__message *message) {
-    return link->transport.ops && tt__is_large(message) && (message->key.seq || is_in_turn(link, message));
+    return link->transport.ops && tt__is_large(message) && (message->key.seq || earlier_are_ready(link, message));
 }
 
 void tt__message_recv(tt__messages *messages, tt__message *message) {
@@ -206,7 +207,7 @@ void tt__message_recv(tt__messages *messages, tt__message *message) {
         tt__send_ready(link, message, 0);
 }
 
-/* ---- taking back */
+/* ---- cancelling */
 
 static void drop_own_arrival(tt__link *self, const tt__message *send) {
     for (tt__arrival **at = &self->arrivals; *at; at = &(*at)->next)

@@ -92,8 +92,7 @@ bool tt__messages_progress(tt__messages *messages) {
     }
     any |= serve_tcp(messages);
     if (messages->has_thread && messages->now_ms >= messages->beat_due_ms)
-        tt__beats_send(messages,
-                       messages->now_ms); /* the thread may not get the lock for long while bytes keep coming */
+        tt__beats_send(messages, messages->now_ms); /* while bytes keep coming the thread may long not get the lock */
     if (messages->completed != completed)
         tt__wake_waiters(messages, 0);
     return any;

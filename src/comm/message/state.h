@@ -70,8 +70,8 @@ struct tt__link {
     char where[80];   /* the peer's address */
     bool wants_write; /* epoll watches for room */
 
-    /* Outgoing. `out`: frames, except DATA, not yet written, from out_at on. A chunk is one DATA frame of the first message
-     * of `sending`. */
+    /* Outgoing. `out`: frames, except DATA, not yet written, from out_at on. A chunk is one DATA frame of the first
+     * message of `sending`. */
     tt__bytes out;
     size_t out_at;
     tt__message_list announced, sending;
@@ -129,8 +129,8 @@ struct tt__messages {
     uint32_t free_arrival_count;
     tt__question *questions;
     unsigned char *discard; /* where unwanted bytes go */
-    /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that was
-     * overwritten are kept as if the group were still to come. */
+    /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that
+     * was overwritten are kept as if the group were still to come. */
     uint32_t ended_groups[TT__ENDED_GROUPS];
     tt__ring_board *board; /* this rank's, and its number on the host; NULL: not asked for yet */
     int number;

@@ -1,5 +1,5 @@
-/* The thread stands back while a caller waits, and for a moment after one has looked at the links, since the next call is
- * likely to come soon; unless a caller left something under way (tt__messages_leave()). */
+/* The thread stands back while a caller waits, and for a moment after one has looked at the links, since the next call
+ * is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
 #include "comm/message/thread.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 enum { STAND_BACK_MS = 50 };
 
-/* How long the thread keeps out of the callers' way; 0: it is its turn. */
+/* How long the thread still leaves the links to callers; 0: it serves them itself. */
 static int64_t stands_back(const tt__messages *messages, int64_t now) {
     if (messages->callers)
         return STAND_BACK_MS;
@@ -21,7 +21,7 @@ static int64_t stands_back(const tt__messages *messages, int64_t now) {
 
 static int64_t earlier(int64_t a, int64_t b) { return b < 0 || a < b ? a : b; }
 
-/* Sleep until a link has something; another may have served it by then. */
+/* Sleep until a link has something, and serve it, unless a caller does. */
 static void poll_links(tt__messages *messages, int64_t ms) {
     messages->thread_polls = true;
     pthread_mutex_unlock(messages->config.lock);
@@ -49,7 +49,7 @@ static int64_t advance_works(tt__messages *messages) {
 
 static void *thread_main(void *arg) {
     tt__messages *messages = arg;
-    int64_t again_ms = -1; /* when works want to be looked at though nothing came */
+    int64_t again_ms = -1; /* when to advance works even if nothing comes */
     pthread_mutex_lock(messages->config.lock);
     while (!messages->stop) {
         int64_t now = tt__now_ms();

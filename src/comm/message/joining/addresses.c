@@ -44,7 +44,7 @@ tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, boo
     for (int i = 0; i < TT__JOB_SIZE; i++)
         n += (size_t)snprintf(text + n, TT__ADDRESSES_SIZE - n, "%02x", nonce[i]);
     n += (size_t)snprintf(text + n, TT__ADDRESSES_SIZE - n, "/");
-    /* A machine that has nothing but loopback is alone. */
+    /* Without any other address this machine is alone: loopback will do. */
     for (int alone = only_local; alone < 2 && !taken; alone++)
         for (size_t i = 0; i < count; i++) {
             bool other_family = family == AF_INET && list[i].address.ss_family != AF_INET;

@@ -1,5 +1,5 @@
-/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side tells whether
- * it takes this one of the connections that it may have opened to the same rank. */
+/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side tells
+ * whether it takes this one of the connections that it may have opened to the same rank. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/message/joining/joining.h"
@@ -70,7 +70,7 @@ tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret 
     else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR)
         fail_attempt(attempt, TT_ERR_NET, strerror(errno));
     if (fd >= 0 && attempt->step == TT__ATTEMPT_FAILED)
-        attempt->stream.fd = fd; /* closed with the attempt */
+        attempt->stream.fd = fd; /* closed by tt__attempt_free() */
     else if (fd >= 0)
         open_stream(attempt, fd, messages->tls, false);
     return attempt;

@@ -1,12 +1,12 @@
 /* Joining ranks by TCP.
  *
- * Higher ranks call lower ones, so each pair is joined once. A rank has several addresses, not all of which can be reached from everywhere: they
- * are tried one after the other, the next a quarter of a second after the last or as soon as that has failed, and the first connection on
- * which both have proved who they are is taken (RFC 8305). One loop serves all calls and callers; a stranger, or one that says nothing, is hung up
- * on and disturbs nobody.
+ * Higher ranks connect to lower ones, so each pair is joined once. A rank has several addresses, not all of which
+ * can be reached from everywhere: they are tried one after the other, the next a quarter of a second after the last
+ * or as soon as that has failed, and the first connection on which both sides have proved who they are is taken (RFC
+ * 8305). One loop serves all attempts; a stranger, or a silent one, is hung up on and disturbs nobody.
  *
- * The same loop sends and hears heartbeats on the links that are there: who is through already must not take one that still waits for another
- * for frozen, and a rank that freezes is noticed while others join. */
+ * The same loop sends and receives heartbeats on the links that exist: a rank that has joined everybody must not be
+ * taken for frozen by those still waiting for another, and a rank that freezes is noticed while others join. */
 #include "comm/message/joining/joining.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,23 +29,23 @@
 
 enum {
     STAGGER_MS = 250,
-    ROUNDS = 3,          /* over all addresses of a rank, before it counts as out of reach, */
+    ROUNDS = 3,          /* rounds over all addresses of a rank before it counts as unreachable, */
     PAUSE_MS = 200,      /* with a pause between them, */
-    TRY_MS = 5000,       /* and no new one after so long */
-    EXPECTED_MS = 15000, /* within which all higher ranks have called: more than they need to find that they can't */
+    TRY_MS = 5000,       /* and no new round after this time */
+    EXPECTED_MS = 15000, /* within which all higher ranks have connected: more than they need to find that they can't */
     ACCEPTS_AT_ONCE = 64,
-    STRANGERS = 256 /* callers at a time beside those that are expected, if there are four times as many descriptors */
+    STRANGERS = 256 /* accepted at a time beside those expected, if there are four times as many descriptors */
 };
 
-/* All that is going on while joining. */
+/* The state of joining. */
 typedef struct joining {
     tt__messages *messages;
     tt__secret secret;
-    int expected, missing; /* callers; links in all */
+    int expected, missing; /* peers that connect to this rank; links in all */
     tt__target *targets;
     int target_count;
     tt__attempt *attempts;
-    int accepted, strangers; /* attempts that others began; beside those expected there may be so many */
+    int accepted, strangers; /* attempts begun by others; how many of them may be strangers */
     tt__refusals refusals;
     struct pollfd *fds;
     size_t room;
@@ -98,7 +98,7 @@ static tt_status fail_not_connected(const joining *j, int rank, int64_t now) {
 
 /* ---- connecting */
 
-/* An attempt at a target is over without success. */
+/* An attempt at a target has failed. */
 static void note_failed_attempt(tt__attempt *attempt) {
     tt__target *target = attempt->target;
     tt__candidate *candidate = &target->candidates[attempt->candidate];
@@ -153,7 +153,7 @@ static void drop_attempt(joining *j, tt__attempt **at) {
     tt__attempt_free(attempt);
 }
 
-/* Hang up on the caller that has proved nothing for the longest time: the last of them in the list. False: there is none. */
+/* Hang up on the peer that has been unproved longest, the last such in the list; false: there is none. */
 static bool drop_oldest_stranger(joining *j) {
     tt__attempt **oldest = NULL;
     for (tt__attempt **at = &j->attempts; *at; at = &(*at)->next)
@@ -166,7 +166,7 @@ static bool drop_oldest_stranger(joining *j) {
     return true;
 }
 
-/* Errors of the caller's connection are its own matter; those of this process stay. */
+/* Errors of the peer's connection are no failure; those of this process are. */
 static tt_status fail_accept(const joining *j, int errnum) {
     if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
         return TT_OK;
@@ -196,7 +196,7 @@ static tt_status accept_peers(joining *j) {
     return TT_OK;
 }
 
-/* Which rank an attempt has come to; -1: none that is expected. */
+/* The rank that an attempt has reached; -1: none that is expected. */
 static int attempt_rank(const joining *j, const tt__attempt *attempt) {
     int rank = attempt->handshake.peer, own = j->messages->config.rank;
     if (attempt->target)
@@ -222,12 +222,12 @@ static tt_status add_link(joining *j, tt__attempt *attempt) {
     if (!attempt->target)
         j->expected--;
     TT__TRY(tt__link_add_tcp(messages, rank, stream, attempt->where));
-    tt__link_flush(messages->links[rank]); /* what TLS has yet to send, or received already */
+    tt__link_flush(messages->links[rank]); /* what TLS has yet to send, or has received already */
     tt__link_read(messages->links[rank]);
     return TT_OK;
 }
 
-/* Link what is through; free what is through, broken, late, or not needed any more. */
+/* Make links of finished attempts; free attempts that are finished, failed, late, or no longer needed. */
 static tt_status settle_attempts(joining *j, int64_t now) {
     tt_status status = TT_OK;
     for (tt__attempt **at = &j->attempts; *at;) {
@@ -268,7 +268,7 @@ static bool reserve_pollfds(joining *j, size_t n) {
     return true;
 }
 
-/* The listener, all attempts, then all links. */
+/* Fill in the listener, all attempts, then all links. */
 static size_t fill_pollfds(joining *j) {
     size_t n = 1;
     for (const tt__attempt *a = j->attempts; a; a = a->next)
@@ -300,7 +300,7 @@ static tt_status serve_ready(joining *j) {
     return j->fds[0].revents ? accept_peers(j) : TT_OK;
 }
 
-/* Give signs of life, and look for those of the others. The end of a link is an end of joining. */
+/* Send heartbeats, and look for those of the others. The end of a link ends joining. */
 static tt_status check_links(const joining *j, int64_t now) {
     tt__messages *messages = j->messages;
     char who[TT__RANK_TEXT_SIZE];
@@ -313,7 +313,7 @@ static tt_status check_links(const joining *j, int64_t now) {
     return TT_OK;
 }
 
-/* Until the next call or heartbeat is due, or somebody's time is over. */
+/* How long to poll: until the next attempt, heartbeat or deadline. */
 static int poll_timeout(const joining *j, int64_t now) {
     int64_t until = j->deadline_ms;
     if (j->messages->tcp_links && j->messages->beat_due_ms < until)
@@ -339,7 +339,7 @@ static tt_status check_time(const joining *j, const char *const *addresses, int6
     for (int r = messages->config.rank + 1; r < messages->config.size; r++)
         if (addresses[r] && !messages->links[r])
             return fail_not_connected(j, r, now);
-    const tt__target *target = j->targets; /* links are missing, and all that are to call have called */
+    const tt__target *target = j->targets; /* links are missing, but all expected peers have connected */
     while (messages->links[target->rank])
         target++;
     return fail_no_answer(j, target, now);
@@ -349,7 +349,7 @@ static tt_status join_all(joining *j, const char *const *addresses) {
     while (j->missing) {
         int64_t now = tt__now_ms();
         TT__TRY(start_attempts(j, now));
-        TT__TRY(settle_attempts(j, now)); /* a call may fail at once */
+        TT__TRY(settle_attempts(j, now)); /* connect() may fail at once */
         size_t n = fill_pollfds(j);
         if (!n)
             return tt__fail(TT_ERR_MEMORY, "no memory to join %d ranks", j->missing);
@@ -396,7 +396,7 @@ void tt__messages_stop_joining(tt__messages *messages) {
     messages->listener = -1;
 }
 
-/* As many as leave descriptors for all else. */
+/* How many strangers leave enough descriptors for everything else. */
 static int count_strangers(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 >= STRANGERS)

@@ -33,7 +33,7 @@ static int listen_at(int family, bool only_local, int *port) {
 }
 
 tt_status tt__messages_listen(tt__messages *messages, bool only_local, char addresses[TT__ADDRESSES_SIZE]) {
-    /* Both families by one socket where the system has IPv6; loopback is IPv4's where there is that. */
+    /* Use one socket for both families where the system has IPv6; for loopback prefer IPv4. */
     int families[2] = {only_local ? AF_INET : AF_INET6, only_local ? AF_INET6 : AF_INET}, port = 0, family = 0;
     TT__TRY(tt__random_bytes(messages->nonce, sizeof messages->nonce));
     for (int i = 0; i < 2 && messages->listener < 0; i++) {

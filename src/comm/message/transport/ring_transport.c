@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The writer tells of a long run of bytes in parts, so that the reader begins before it is whole. */
+/* Long runs of bytes are published in parts of this size, so that the reader begins before they are whole. */
 enum { PUBLISH = 32 << 10 };
 
 static ssize_t ring_broken(tt__transport *transport, const char *why) {
@@ -24,7 +24,7 @@ static void ring_copy_out(const tt__ring *ring, uint64_t at, unsigned char *data
     memcpy(data + first, ring->data, n - first);
 }
 
-/* Room for `want` bytes as far as there is; -1: the reader's counter is nonsense. */
+/* How many of `want` bytes there is room for; -1: the reader's counter is impossible. */
 static ssize_t ring_room(tt__transport *transport, size_t want) {
     uint64_t used = transport->ring_written - transport->ring_head_seen;
     if (TT__RING_BYTES - used >= want)
@@ -49,7 +49,8 @@ static size_t ring_write_part(tt__transport *transport, const struct iovec *part
     return n;
 }
 
-/* Whoever sleeps has said so, then looked once more; so first what was written is to be seen, then who sleeps. */
+/* Wake the peer if it sleeps. A sleeper says so and then looks once more, so what was written must be visible before
+ * its sign is read. */
 static void wake_peer(tt__transport *transport) {
     __sync_synchronize();
     transport->wake(transport->world, transport->peer);
@@ -69,7 +70,7 @@ static ssize_t ring_send(tt__transport *transport, const struct iovec *parts, in
     return (ssize_t)done;
 }
 
-/* The reader of the other direction may sleep until there is room. */
+/* Read; wake the writer, which may sleep until there is room. */
 static ssize_t ring_recv(tt__transport *transport, const struct iovec *parts, int count) {
     (void)count; /* nothing is read ahead */
     if (!transport->ring_in)
@@ -90,7 +91,7 @@ static ssize_t ring_recv(tt__transport *transport, const struct iovec *parts, in
     return (ssize_t)n;
 }
 
-/* The memory is the world's. */
+/* The memory belongs to the world. */
 static void ring_close(tt__transport *transport) { transport->ring_out = transport->ring_in = NULL; }
 
 const tt__transport_ops tt__ring_ops = {false, ring_send, ring_recv, ring_close};

@@ -31,7 +31,8 @@ static ssize_t plain_recv(tt__transport *transport, const struct iovec *parts, i
     return tt__net_would_block(errno) ? 0 : tcp_ended(transport, strerror(errno));
 }
 
-/* Links move bytes in the middle of others' errors: what TLS records goes to the transport, and the caller's last error stays. */
+/* Bytes also move while a caller handles an error: TLS's errors go to the transport, and the caller's last error
+ * stays. */
 static ssize_t tls_send(tt__transport *transport, const struct iovec *parts, int count) {
     tt__saved_error saved;
     size_t n;
@@ -42,7 +43,7 @@ static ssize_t tls_send(tt__transport *transport, const struct iovec *parts, int
     return sent;
 }
 
-/* TLS gives a record at a time; a transport takes a short read for the last one. */
+/* Fill the parts: TLS returns one record at a time, and upper layers take a short read for the last one. */
 static ssize_t tls_read(tt__transport *transport, const struct iovec *parts, int count) {
     ssize_t total = 0;
     for (int i = 0; i < count; i++)

@@ -1,5 +1,5 @@
-/* How bytes move between this rank and one peer: over a TCP connection, plain or encrypted, or through a pair of rings in
- * shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
+/* How bytes move between this rank and one peer: over a TCP connection, plain or encrypted, or through a pair of rings
+ * in shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
 #ifndef TT_COMM_MESSAGE_TRANSPORT_H
 #define TT_COMM_MESSAGE_TRANSPORT_H
 
@@ -11,7 +11,8 @@
 
 typedef struct tt__transport tt__transport;
 
-/* send, recv: move what can be moved without waiting; return the number of bytes, 0 if none can be moved now, or -1 if the
+/* send, recv: move what can be moved without waiting; return the number of bytes, 0 if none can be moved now, or -1 if
+ * the
  * transport has ended: then transport->why says how. */
 typedef struct tt__transport_ops {
     bool reads_ahead; /* reading more than was asked for is as cheap as copying it later */
