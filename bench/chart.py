@@ -1,4 +1,5 @@
-"""Charts of bench results as plain SVG: lines over message sizes, bars for everything else. Readable on light and dark pages."""
+"""Charts of bench results as plain SVG: lines over message sizes, bars for everything else. Readable on light and dark
+pages."""
 import html
 import math
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Fits a cost model to times of collectives on messages, says how wrong it is, and predicts worlds nobody has here.
 
-usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--fit-on 2] [--table] [--chart FILE.svg]
+usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--fit-on 2] [--table] [--chart
+FILE.svg]
 
-Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one call:
+Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one
+call:
 
     T = call + f (alpha steps + overhead messages + beta bytes + gamma reduced)
 
@@ -12,10 +14,11 @@ Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "by
     overhead  of sending and receiving one message, in a rank that sends and receives the most
     beta      of a byte that this rank sends or receives
     gamma     of a byte that is reduced or copied
-    f         ranks on this machine over its CPUs, at least 1: ranks that share a CPU wait for each other. 1 where every rank has its own
+    f         ranks on this machine over its CPUs, at least 1: ranks that share a CPU wait for each other. 1 where every
+              rank has its own
 
-First least squares of relative errors (a parameter that would be negative is left out), then a search nearby for the least
-sum of |log(predicted / measured)|, which a few disturbed times do not move. Needs nothing but Python.
+First least squares of relative errors (a parameter that would be negative is left out), then a search nearby for the
+least sum of |log(predicted / measured)|, which a few disturbed times do not move. Needs nothing but Python.
 """
 import argparse
 import json
@@ -45,8 +48,8 @@ def reduce_scatter_halving(n, b):
     return math.log2(p) + 2 * fold, math.log2(p) + 2 * fold, (p - 1) / p * n * b + fold * b, 2 * n * b
 
 
-# (steps, messages, bytes, reduced) of the rank that has most to do; N ranks, b bytes of the buffer or of a block. As the heads of
-# src/comm/collective/*.c say; tests/unit/test_algorithms.c counts steps and bytes.
+# (steps, messages, bytes, reduced) of the rank that has most to do; N ranks, b bytes of the buffer or of a block. As
+# the heads of src/comm/collective/*.c say; tests/unit/test_algorithms.c counts steps and bytes.
 COSTS = {
     ("barrier", "dissemination"): lambda n, b: (log2(n), log2(n), 0, 0),
     ("all_reduce", "direct"): lambda n, b: (1, n - 1, (n - 1) * b, n * b),
@@ -109,8 +112,8 @@ def solve(matrix, right):
 
 
 def known(points):
-    """Which parameters the points can tell. Among two ranks a step is a message: all of it is counted as overhead, the cautious choice
-    for algorithms that send many messages in a step."""
+    """Which parameters the points can tell. Among two ranks a step is a message: all of it is counted as overhead, the
+    cautious choice for algorithms that send many messages in a step."""
     same = all(row[1] == row[2] for row, _ in points)
     return [j for j, name in enumerate(NAMES) if not (same and name == "alpha")]
 

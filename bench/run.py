@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures Tutti and its peers in one go and prints ratios: only ratios mean anything on a machine that others use too.
 
-The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is not
-installed is named, with what installs it.
+The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is
+not installed is named, with what installs it.
 
 usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts all_reduce_hosts_1gbit step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts
+              all_reduce_hosts_1gbit step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -149,9 +150,9 @@ def torch_startup():
 # ---- sections: contenders, and how a row is read from an object ----
 
 class Section:
-    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a contender
-    gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told, of rows that
-    are sizes."""
+    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a
+    contender gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told,
+    of rows that are sizes."""
 
     def __init__(self, key, name, unit, better, contenders, ratios, rows, means=()):
         self.key, self.name, self.unit, self.better = key, name, unit, better
@@ -266,7 +267,8 @@ def all_reduce_sections(out, quick):
 
 
 def tcp_sections(out, quick):
-    """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two hosts."""
+    """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two
+    hosts."""
     sizes = [8, 1 << 14, 1 << 20] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
     comma = ",".join(map(str, sizes))
 

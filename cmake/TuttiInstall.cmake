@@ -1,5 +1,5 @@
-# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command, man pages.
-# Everything finds its neighbours from its own place, so an installed tree can be moved.
+# What `cmake --install` gives: headers, shared and static libraries, pkg-config files, a CMake package, the command,
+# man pages. Everything finds its neighbours from its own place, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 

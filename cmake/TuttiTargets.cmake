@@ -13,7 +13,8 @@ function(tt_options target)
   if(TT_FUZZ)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
-  # gcc's thread sanitizer doesn't know fences, and says so. Ours order memory between processes, which it can't see either.
+  # gcc's thread sanitizer doesn't know fences, and says so. Ours order memory between processes, which it can't see
+  # either.
   if(TT_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-tsan)
   endif()
@@ -94,8 +95,9 @@ endfunction()
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
-# `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one takes.
-# Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder), TT_TIMEOUT (seconds until they are ended).
+# `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one
+# takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
+# TT_TIMEOUT (seconds until they are ended).
 function(tt_test_folder label timeout)
   file(GLOB programs CONFIGURE_DEPENDS *.c)
   foreach(source ${programs})

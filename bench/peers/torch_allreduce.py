@@ -1,4 +1,5 @@
-"""Peer: torch.distributed (gloo) all_reduce of float32, sum. Run: launch.py 2 /usr/bin/python3 torch_allreduce.py BYTES..."""
+"""Peer: torch.distributed (gloo) all_reduce of float32, sum. Run: launch.py 2 /usr/bin/python3 torch_allreduce.py
+BYTES..."""
 import json
 import statistics
 import sys

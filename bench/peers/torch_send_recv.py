@@ -1,4 +1,5 @@
-"""Peer: half a round trip of torch.distributed (gloo) send and recv. Run: launch.py 2 /usr/bin/python3 torch_send_recv.py BYTES..."""
+"""Peer: half a round trip of torch.distributed (gloo) send and recv. Run: launch.py 2 /usr/bin/python3
+torch_send_recv.py BYTES..."""
 import json
 import statistics
 import sys

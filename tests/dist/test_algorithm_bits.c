@@ -1,5 +1,5 @@
-/* Every algorithm on messages, forced, over real links: the same bits as shared memory gives, which takes none of them. (In simulation, with many
- * more worlds and sizes: unit/test_algorithms.) */
+/* Every algorithm on messages, forced, over real links: the same bits as shared memory gives, which takes none of them.
+ * (In simulation, with many more worlds and sizes: unit/test_algorithms.) */
 #include "support/hosts.h"
 #include "support/ranks.h"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs on the back end "mpi", started by either mpirun, which then chooses the MPI, and by `tutti run`, where MPI's processes meet
-# through Tutti's store.
+# Programs on the back end "mpi", started by either mpirun, which then chooses the MPI, and by `tutti run`, where MPI's
+# processes meet through Tutti's store.
 set -eu
 program=$TT_PROGRAMS/backend_sum
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

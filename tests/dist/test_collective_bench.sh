@@ -1,4 +1,5 @@
-# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone; mistakes end in one line and exit code 2.
+# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone; mistakes end in one line and
+# exit code 2.
 set -eu
 
 fail() {

@@ -1,5 +1,6 @@
-/* A steady-state training step on two ranks allocates nothing in Tutti's code. The allocator's calls are counted by their caller: this program
- * is linked statically with Tutti, so what is called from within it is ours; libraries (oneDNN, OpenMP) are counted apart. */
+/* A steady-state training step on two ranks allocates nothing in Tutti's code. The allocator's calls are counted by
+ * their caller: this program is linked statically with Tutti, so what is called from within it is ours; libraries
+ * (oneDNN, OpenMP) are counted apart. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tutti store: one line that says where, both ends of its life, and one clear error for each way to call it wrongly. tutti bench store.
+# tutti store: one line that says where, both ends of its life, and one clear error for each way to call it wrongly.
+# tutti bench store.
 set -u
 dir=$(mktemp -d) || exit 1
 server=

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tutti top and tutti trace: what they say of jobs that hang, of ranks that are stopped or dead, and of jobs that run well."""
+"""tutti top and tutti trace: what they say of jobs that hang, of ranks that are stopped or dead, and of jobs that run
+well."""
 import json
 import os
 import pathlib
@@ -101,8 +102,8 @@ def read_trace(test, path, ranks):
 
 
 def check_overlap(test, calls, ranks):
-    """No rank is through with a call before all have begun it: so it is on the one clock, too. A rank reads the clock just after it has told
-    the others, so one that loses its CPU in between seems to begin late: that is rare."""
+    """No rank is through with a call before all have begun it: so it is on the one clock, too. A rank reads the clock
+    just after it has told the others, so one that loses its CPU in between seems to begin late: that is rare."""
     whole = [by for by in calls.values() if len(by) == ranks]
     test.assertGreater(len(whole), 900)
     late = []

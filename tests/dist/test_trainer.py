@@ -1,4 +1,5 @@
-"""mnist_trainer, as its users run it: what it prints, checkpoints that resume to the very same bits, mistakes told in one line."""
+"""mnist_trainer, as its users run it: what it prints, checkpoints that resume to the very same bits, mistakes told in
+one line."""
 import gzip
 import os
 import pty

@@ -1,4 +1,5 @@
-"""Real handwritten digits: with the ten thousand of MNIST's test set, of which the last thousand are held out, two ranks reach 93 %."""
+"""Real handwritten digits: with the ten thousand of MNIST's test set, of which the last thousand are held out, two
+ranks reach 93 %."""
 import os
 import re
 import subprocess

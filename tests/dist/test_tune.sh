@@ -1,4 +1,5 @@
-# tutti tune: what it measures it prints, and the table that it writes is one that jobs read; mistakes end in one line and exit code 2.
+# tutti tune: what it measures it prints, and the table that it writes is one that jobs read; mistakes end in one line
+# and exit code 2.
 set -eu
 
 fail() {

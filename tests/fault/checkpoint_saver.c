@@ -1,5 +1,6 @@
-/* For test_checkpoint_kill: checkpoint_saver PATH saves a checkpoint there again and again until it is killed. Save number i holds
- * tensors filled with i and says so in its metadata, so that a mixture of two saves can be told. Prints a line before the first save. */
+/* For test_checkpoint_kill: checkpoint_saver PATH saves a checkpoint there again and again until it is killed. Save
+ * number i holds tensors filled with i and says so in its metadata, so that a mixture of two saves can be told. Prints
+ * a line before the first save. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <tutti/tutti.h>

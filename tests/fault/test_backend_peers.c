@@ -1,5 +1,5 @@
-/* Groups on other engines when something is wrong: calls that differ, ranks that end or stay away, aborts, works that nobody waits for. Each ends in
- * bounded time with an error that says what is known. */
+/* Groups on other engines when something is wrong: calls that differ, ranks that end or stay away, aborts, works that
+ * nobody waits for. Each ends in bounded time with an error that says what is known. */
 #include "support/ranks.h"
 
 #include <pthread.h>

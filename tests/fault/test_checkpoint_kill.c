@@ -1,5 +1,5 @@
-/* A program that saves checkpoints in a loop is killed at random moments, 200 times: the file always is one whole save, and what a
- * killed save left behind is gone after the next one. */
+/* A program that saves checkpoints in a loop is killed at random moments, 200 times: the file always is one whole save,
+ * and what a killed save left behind is gone after the next one. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>

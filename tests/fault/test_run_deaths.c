@@ -1,5 +1,5 @@
-/* tutti run: launcher, keeper and workers die in every order, and nothing is left behind. The proof is end of file on the stdout that all
- * descendants share (support/process.h). */
+/* tutti run: launcher, keeper and workers die in every order, and nothing is left behind. The proof is end of file on
+ * the stdout that all descendants share (support/process.h). */
 #include "support/process.h"
 
 #include <pty.h>
@@ -90,7 +90,8 @@ static void signals_are_passed_on(void **state) {
     }
 }
 
-/* A terminal sends Ctrl-C to launcher and workers alike; passed on as well it would come twice, and the second means "now". */
+/* A terminal sends Ctrl-C to launcher and workers alike; passed on as well it would come twice, and the second means
+ * "now". */
 static void ctrl_c_comes_once(void **state) {
     (void)state;
     static const char script[] =

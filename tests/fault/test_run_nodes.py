@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same rank, and lose nobody unnoticed."""
+"""tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same
+rank, and lose nobody unnoticed."""
 import os
 import pathlib
 import signal
@@ -16,7 +17,8 @@ TUTTI = os.environ["TUTTI"]
 
 
 class Job:
-    """Launchers of one job. Every one leads a process group; end of file on its output says that nothing of it is left."""
+    """Launchers of one job. Every one leads a process group; end of file on its output says that nothing of it is
+    left."""
 
     def __init__(self, script, nodes=2, nproc=2, flags=(), only=None, per_node=None):
         self.port = free_port()

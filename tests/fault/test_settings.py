@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Environment variables and files that make no sense: one error each, which says what was expected, what came, and where."""
+"""Environment variables and files that make no sense: one error each, which says what was expected, what came, and
+where."""
 import os
 import pathlib
 import re

@@ -51,7 +51,8 @@ typedef struct scene {
     _Atomic int64_t *struck_ns; /* when it happened; shared, too */
 } scene;
 
-/* On one host a frozen rank can be seen to be stopped. Elsewhere it is only silent, which one that waits for a CPU is for a while, too. */
+/* On one host a frozen rank can be seen to be stopped. Elsewhere it is only silent, which one that waits for a CPU is
+ * for a while, too. */
 static int64_t heartbeat_ms(const scene *scene) {
     bool silent = scene->fault == FREEZE || scene->fault == CUT;
     return scene->hosts == HOSTS_ONE && !scene->lab ? HEARTBEAT_MS : silent ? REMOTE_HEARTBEAT_MS : CALM_MS;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A job of two launchers that compute while strangers call the store: garbage, scans, silence, one byte at a time, TLS, guesses. They are refused and
-logged, but not each in a line of its own, and the job goes on."""
+"""A job of two launchers that compute while strangers call the store: garbage, scans, silence, one byte at a time, TLS,
+guesses. They are refused and logged, but not each in a line of its own, and the job goes on."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""SIGKILL of either rank in the middle of training: the other ends within a second with an error that names the dead rank, the launcher
-names it as the first failure and exits 137, and no process and no shared memory is left."""
+"""SIGKILL of either rank in the middle of training: the other ends within a second with an error that names the dead
+rank, the launcher names it as the first failure and exits 137, and no process and no shared memory is left."""
 import os
 import signal
 import subprocess

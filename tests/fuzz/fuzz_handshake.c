@@ -1,7 +1,7 @@
 /* The handshake against a peer that says anything: no crash, and nobody gets in without the secret.
  *
- * Input: a mode byte (bit 0: we are the server, bit 1: we have a secret, bit 2: what comes is spoiled rather than invented, bits 3-5: cut sizes),
- * then
+ * Input: a mode byte (bit 0: we are the server, bit 1: we have a secret, bit 2: what comes is spoiled rather than
+ * invented, bits 3-5: cut sizes), then
  *   invented  the peer's bytes. With a secret, they must never lead to success
  *   spoiled   pairs (place, xor) applied to what a true peer with the same secret says; any change must
  *             keep us from success */

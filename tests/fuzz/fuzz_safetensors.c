@@ -1,4 +1,5 @@
-/* The safetensors reader on any bytes. What it accepts must be consistent: every tensor's memory is there and can be read, names are sorted. */
+/* The safetensors reader on any bytes. What it accepts must be consistent: every tensor's memory is there and can be
+ * read, names are sorted. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

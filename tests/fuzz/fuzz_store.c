@@ -1,9 +1,11 @@
 /* The store's protocol: parser, key table, waiters and watchers, in both dialects, on any bytes in any pieces.
  *
  * Input: a mode byte, then
- *   even mode: four bytes that say how the rest, one client's stream, is cut into pieces. The pieces must draw the same answers as the
+ *   even mode: four bytes that say how the rest, one client's stream, is cut into pieces. The pieces must draw the same
+ *   answers as the
  *     stream fed whole to another service.
- *   odd mode: records (client and flags, size, that many bytes) of four clients of one service, which come, go, and read or don't. */
+ *   odd mode: records (client and flags, size, that many bytes) of four clients of one service, which come, go, and
+ *   read or don't. */
 #include "store/service.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* Draws what each line of stdin asks for, one line of output each, for comparison with torch:
  *   sampler N WORLD RANK SEED EPOCH SHUFFLE DROP_LAST     indices
- *   LAYOUT DTYPE DISTRIBUTION A B ROWS COLUMNS SEED       bits in hex, in the order of memory; LAYOUT contiguous, transposed or
- *                                                         narrowed (columns 1 to COLUMNS-2), DTYPE f32 or f64, DISTRIBUTION uniform or normal
+ *   LAYOUT DTYPE DISTRIBUTION A B ROWS COLUMNS SEED       bits in hex, in the order of memory; LAYOUT contiguous,
+ *                                                         transposed or narrowed (columns 1 to COLUMNS-2), DTYPE f32
+ *                                                         or f64, DISTRIBUTION uniform or normal
  *   normalize MEAN STD                                    bits of the 256 values that u8 inputs become */
 #include <tutti/data.h>
 

@@ -1,5 +1,6 @@
-"""Checkpoints and PyTorch. What Tutti writes is read here by an independent reader (struct and numpy) and goes into a torch module; what torch's
-values make, written by an independent writer as PyTorch's DDP names them, is resumed from by Tutti, to the same bits."""
+"""Checkpoints and PyTorch. What Tutti writes is read here by an independent reader (struct and numpy) and goes into a
+torch module; what torch's values make, written by an independent writer as PyTorch's DDP names them, is resumed from by
+Tutti, to the same bits."""
 import json
 import os
 import struct

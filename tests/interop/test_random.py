@@ -53,7 +53,8 @@ def tensor_case():
 
 
 def is_close(line, want, got):
-    """torch 1.13 takes log(1 - u) where 2.x takes log1p(-u), as Tutti does, in normals drawn one by one: f64 shows it, in the last bit."""
+    """torch 1.13 takes log(1 - u) where 2.x takes log1p(-u), as Tutti does, in normals drawn one by one: f64 shows it,
+    in the last bit."""
     words = line.split()
     serial = words[0] in ("transposed", "narrowed") or (words[0] == "contiguous" and int(words[5]) * int(words[6]) < 16)
     if not (serial and words[1:3] == ["f64", "normal"] and torch.__version__.startswith("1.")):

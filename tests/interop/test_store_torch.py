@@ -1,4 +1,5 @@
-"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server; both in one FileStore."""
+"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server; both in one
+FileStore."""
 import os
 import subprocess
 import sys

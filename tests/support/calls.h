@@ -1,7 +1,8 @@
 /* Collective calls drawn at random, and what must come of them.
  *
- * A drawn call says all that its ranks must agree on; what each of them sends follows from it, so every rank can check its own result
- * alone. Values are few and small: sums and products of eight of them are exact in every element type. */
+ * A drawn call says all that its ranks must agree on; what each of them sends follows from it, so every rank can check
+ * its own result alone. Values are few and small: sums and products of eight of them are exact in every element
+ * type. */
 #ifndef TESTS_SUPPORT_CALLS_H
 #define TESTS_SUPPORT_CALLS_H
 

@@ -4,7 +4,8 @@
 
 #include "base/cpu.h"
 
-/* Factor of the tolerances: the reference was computed with AVX-512. Elsewhere oneDNN's products add in another order, which alone comes to as much. */
+/* Factor of the tolerances: the reference was computed with AVX-512. Elsewhere oneDNN's products add in another order,
+ * which alone comes to as much. */
 static inline double reference_slack(void) { return tt__cpu_level_get() == TT__CPU_AVX512 ? 1 : 2; }
 
 #endif

@@ -1,6 +1,6 @@
-/* Counts calls of the allocator in this program, by standing in front of glibc's, and makes one fail. Include it in one test program's only source.
- * Sanitizers bring an allocator of their own; there alloc_count_works is false and the counts stay 0.
- * One thread at a time may allocate while a test counts "own" calls. */
+/* Counts calls of the allocator in this program, by standing in front of glibc's, and makes one fail. Include it in one
+ * test program's only source. Sanitizers bring an allocator of their own; there alloc_count_works is false and the
+ * counts stay 0. One thread at a time may allocate while a test counts "own" calls. */
 #ifndef TT_TESTS_UNIT_ALLOC_COUNT_H
 #define TT_TESTS_UNIT_ALLOC_COUNT_H
 
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 static volatile long alloc_count;
-/* Of them, those made by the program itself, with what is linked into it statically, and not by shared libraries; blocks of theirs not freed yet. */
+/* Of them, those made by the program itself, with what is linked into it statically, and not by shared libraries;
+ * blocks of theirs not freed yet. */
 static volatile long alloc_count_own, alloc_live_own;
 static volatile long alloc_fail_own; /* the call with this number of alloc_count_own fails; 0: none */
 
@@ -33,7 +34,8 @@ extern void __libc_free(void *p);
 
 extern char __executable_start, etext;
 
-/* Live blocks of the program itself: a hash table that is never full in a test. A removed entry leaves a mark, so that searches go on past it. */
+/* Live blocks of the program itself: a hash table that is never full in a test. A removed entry leaves a mark, so that
+ * searches go on past it. */
 enum { ALLOC_TABLE = 1 << 16 };
 static void *alloc_table[ALLOC_TABLE];
 

@@ -1,5 +1,5 @@
-/* Gradients compared with finite differences, in f64, and f32 results with f64 ones. A case is a function of up to three tensors; its result is
- * made a scalar by a weighted sum, so that every element's gradient is another. */
+/* Gradients compared with finite differences, in f64, and f32 results with f64 ones. A case is a function of up to
+ * three tensors; its result is made a scalar by a weighted sum, so that every element's gradient is another. */
 #ifndef GRADCHECK_H
 #define GRADCHECK_H
 

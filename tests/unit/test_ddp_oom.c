@@ -1,5 +1,5 @@
-/* Memory runs out in checkpoint, reducer and DistributedDataParallel: each allocation of a program that uses them fails once. Every round must end
- * with TT_ERR_MEMORY, and with as much memory in use as before. */
+/* Memory runs out in checkpoint, reducer and DistributedDataParallel: each allocation of a program that uses them fails
+ * once. Every round must end with TT_ERR_MEMORY, and with as much memory in use as before. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

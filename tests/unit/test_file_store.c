@@ -1,4 +1,5 @@
-/* FileStore as a file: PyTorch's format, processes that die at the wrong moment, files of earlier jobs; and ranks that meet in one. */
+/* FileStore as a file: PyTorch's format, processes that die at the wrong moment, files of earlier jobs; and ranks that
+ * meet in one. */
 #include "support/patience.h"
 
 #include "base/clock.h"

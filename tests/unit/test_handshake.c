@@ -1,5 +1,5 @@
-/* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for. Its keys against
- * the RFCs' vectors; where the secret comes from. */
+/* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for.
+ * Its keys against the RFCs' vectors; where the secret comes from. */
 #include "net/handshake.h"
 
 #include <fcntl.h>

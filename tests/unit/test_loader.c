@@ -1,4 +1,5 @@
-/* Data sets and loaders: batches hold the examples they should, normalised as torchvision does, and cost no allocation. */
+/* Data sets and loaders: batches hold the examples they should, normalised as torchvision does, and cost no
+ * allocation. */
 #include "data/convert_kernels.h"
 #include "unit/alloc_count.h"
 

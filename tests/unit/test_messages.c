@@ -72,7 +72,8 @@ static void messages_of_a_tag_keep_their_order(void **state) {
     }
 }
 
-/* Nobody receives: the sender goes on until the window is used up; then its buffers stay its own, and everything still arrives. */
+/* Nobody receives: the sender goes on until the window is used up; then its buffers stay its own, and everything still
+ * arrives. */
 static void the_window_bounds_what_is_kept(void **state) {
     (void)state;
     enum { COUNT = 400, BYTES = 8192 };
@@ -139,7 +140,8 @@ static void a_group_that_ended_keeps_no_window(void **state) {
     }
 }
 
-/* Of messages with one key each gets the receive that was posted in its turn, whether from this source or any, told early or not. */
+/* Of messages with one key each gets the receive that was posted in its turn, whether from this source or any, told
+ * early or not. */
 static void in_turn(kind kind, unsigned variant) {
     enum { COUNT = 24 };
     static unsigned char in[COUNT][40000], out[COUNT][40000];
@@ -422,8 +424,8 @@ static size_t random_size(void) {
     return pick((unsigned)largest[pick(5)]) + 4;
 }
 
-/* Sends of one pair and tag are numbered; receives are posted in the same order, so flight i's receive gets flight i's message. With any
- * source, a tag belongs to one receiver and sizes are equal; whose message it is is read from it. */
+/* Sends of one pair and tag are numbered; receives are posted in the same order, so flight i's receive gets flight i's
+ * message. With any source, a tag belongs to one receiver and sizes are equal; whose message it is is read from it. */
 static void plan(flight *flights, int n) {
     for (int i = 0; i < FLIGHTS; i++) {
         flight *f = &flights[i];

@@ -1,4 +1,5 @@
-/* Joining ranks by TCP: several engines in one process, with strangers, addresses that lead nowhere, other jobs, and TLS. */
+/* Joining ranks by TCP: several engines in one process, with strangers, addresses that lead nowhere, other jobs, and
+ * TLS. */
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -135,8 +136,8 @@ static int call(int port) {
     return fd;
 }
 
-/* They call before the ranks do, so they are first in the queue: one that says nothing, one that talks nonsense, one that begins well and stops, many
- * that hang up. */
+/* They call before the ranks do, so they are first in the queue: one that says nothing, one that talks nonsense, one
+ * that begins well and stops, many that hang up. */
 static void strangers_disturb_nobody(void **state) {
     (void)state;
     make(NODES);
@@ -330,7 +331,8 @@ static void joined_by_tls(void **state) {
     unsetenv("TT_SECRET");
 }
 
-/* Small and large messages to sockets that are always full, so that what waits to be written changes while TLS holds a part of it. */
+/* Small and large messages to sockets that are always full, so that what waits to be written changes while TLS holds a
+ * part of it. */
 static void encrypted_messages_arrive_whole_through_small_sockets(void **state) {
     (void)state;
     enum { MANY = 300, MOST = 120000, UNDER_WAY = 5 };

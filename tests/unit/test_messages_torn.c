@@ -101,7 +101,8 @@ static void any_byte_may_be_the_last(void **state) {
         one_cut(cut);
 }
 
-/* It goes on to say that it lives: nothing ends, what is kept for it stays within bounds, and all goes on when it reads again. */
+/* It goes on to say that it lives: nothing ends, what is kept for it stays within bounds, and all goes on when it reads
+ * again. */
 static void a_peer_that_reads_nothing(void **state) {
     (void)state;
     enum { COUNT = 400 };

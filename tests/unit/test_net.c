@@ -147,7 +147,8 @@ static void keep_warning(tt_log_level level, const char *line, void *user) {
     snprintf(last_warning, sizeof last_warning, "%s", line);
 }
 
-/* Whoever waits long for a wrong address can see in the log which and why, whether it refuses, has no name, or takes no connection. */
+/* Whoever waits long for a wrong address can see in the log which and why, whether it refuses, has no name, or takes no
+ * connection. */
 static void a_long_wait_is_told(void **state) {
     (void)state;
     int holder, fd, port = deaf_port(&holder), full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -246,7 +247,8 @@ static void listening(void **state) {
     assert_int_equal(tt__net_listen("no-such-host.invalid", 0, more, 4, &m, &port), TT_ERR_NET);
 }
 
-/* Where the machine's own name means loopback on the machine, other machines still have to reach what is served under it. */
+/* Where the machine's own name means loopback on the machine, other machines still have to reach what is served under
+ * it. */
 static void listening_on_ones_own_name(void **state) {
     (void)state;
     char name[256] = "";

@@ -1,5 +1,6 @@
-/* Memory. It runs out: each allocation of a training program fails once, the first, the second, ... Every round must end with TT_ERR_MEMORY, and, when
- * what was made is freed, with as much memory in use as before. And operators used without a scope leave nothing behind. */
+/* Memory. It runs out: each allocation of a training program fails once, the first, the second, ... Every round must
+ * end with TT_ERR_MEMORY, and, when what was made is freed, with as much memory in use as before. And operators used
+ * without a scope leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The one summation order: every element type, op, number of ranks and instruction-set level against a scalar reference that follows the
- * definition by recursion, bit for bit; and 16-bit floats against arithmetic in double. */
+/* The one summation order: every element type, op, number of ranks and instruction-set level against a scalar reference
+ * that follows the definition by recursion, bit for bit; and 16-bit floats against arithmetic in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static void halves_widen_exactly(void **state) {
     }
 }
 
-/* Every half, its neighbours in f32, the ties between halves and their neighbours, and what is spread over all of f32. */
+/* Every half, its neighbours in f32, the ties between halves and their neighbours, and what is spread over all of
+ * f32. */
 static void halves_round_to_nearest_even(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++)

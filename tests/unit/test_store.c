@@ -1,4 +1,5 @@
-/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them through prefixes. */
+/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them
+ * through prefixes. */
 #include "support/patience.h"
 
 #include "base/clock.h"

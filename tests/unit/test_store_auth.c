@@ -1,5 +1,5 @@
-/* Who is let into a store: its own job's clients, whoever else is on the network. Strangers, replays, other jobs, port scanners, slow and silent
- * ones are refused and logged, and hurt nobody. */
+/* Who is let into a store: its own job's clients, whoever else is on the network. Strangers, replays, other jobs, port
+ * scanners, slow and silent ones are refused and logged, and hurt nobody. */
 #include "support/patience.h"
 
 #include "base/clock.h"

@@ -26,8 +26,9 @@ static void expect_error(tt_status status, tt_status expected, const char *part)
 
 /* ---- a server that follows a script ---- */
 
-/* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the handshake, whose
- * number is the client's own choice, "< hello" that and its answer. At the end the client must hang up. */
+/* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the
+ * handshake, whose number is the client's own choice, "< hello" that and its answer. At the end the client must hang
+ * up. */
 typedef struct script {
     const char *const *lines;
     bool single_bytes; /* answer byte by byte */

@@ -1,8 +1,9 @@
-/* Allocations that fail: the nth of a scenario, for every n until the scenario succeeds. Each failure must be an error, never a crash,
- * and everything must be given back.
+/* Allocations that fail: the nth of a scenario, for every n until the scenario succeeds. Each failure must be an error,
+ * never a crash, and everything must be given back.
  *
- * This program's malloc stands in for glibc's, in Tutti alone: it is not exported, so shared libraries don't see it (libuv ends the process
- * when it has no memory for its loop). A sanitizer has a malloc of its own, so under one the test is skipped. */
+ * This program's malloc stands in for glibc's, in Tutti alone: it is not exported, so shared libraries don't see it
+ * (libuv ends the process when it has no memory for its loop). A sanitizer has a malloc of its own, so under one the
+ * test is skipped. */
 #include <tutti/store.h>
 
 #include "store/service.h"

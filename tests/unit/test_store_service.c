@@ -1,4 +1,5 @@
-/* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what, limits. */
+/* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what,
+ * limits. */
 #include "store/service.h"
 #include "store/siphash.h"
 #include "unit/store_transcript.h"

@@ -1,4 +1,5 @@
-/* Streams over socket pairs, plain and encrypted: bytes arrive whole whatever the socket's size; strangers and wrong secrets are refused. */
+/* Streams over socket pairs, plain and encrypted: bytes arrive whole whatever the socket's size; strangers and wrong
+ * secrets are refused. */
 #include "support/patience.h"
 
 #include "base/clock.h"

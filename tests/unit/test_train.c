@@ -1,5 +1,5 @@
-/* Training, all of it in one process: PyTorch DDP's recorded trajectories of two ranks, which are gradients averaged over two batches, and
- * how often a step asks for memory. */
+/* Training, all of it in one process: PyTorch DDP's recorded trajectories of two ranks, which are gradients averaged
+ * over two batches, and how often a step asks for memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,14 +4,14 @@
  * fits. Bytes move over a link to each peer: a TCP connection or a pair of rings in shared memory (transport/);
  * nothing above this header knows which.
  *
- *   small (up to TT__EAGER_MAX)  The header and the data are sent at once. A receiver that has not asked yet keeps a copy, up to
- *                                TT__EAGER_WINDOW bytes for each peer, which the sender counts; beyond that small messages are
- *                                sent as large ones are.
- *   large                        The sender announces the message, the receiver answers "ready", then the data are sent, straight
- *                                to where they belong. A receiver that knows which message will be its own sends "ready" when it
- *                                posts, and a sender that has it needs not announce. Keys of collectives are unique; of large
- *                                sends and receives with one tag the first belongs to the first, unless a receive from any source
- *                                comes between.
+ *   small (up to TT__EAGER_MAX)  The header and the data are sent at once. A receiver that has not asked yet keeps a
+ *                                copy, up to TT__EAGER_WINDOW bytes for each peer, which the sender counts; beyond that
+ *                                small messages are sent as large ones are.
+ *   large                        The sender announces the message, the receiver answers "ready", then the data are
+ *                                sent, straight to where they belong. A receiver that knows which message will be its
+ *                                own sends "ready" when it posts, and a sender that has it needs not announce. Keys of
+ *                                collectives are unique; of large sends and receives with one tag the first belongs to
+ *                                the first, unless a receive from any source comes between.
  *
  * Thus nobody buffers more than the window, and no message without a receive stands in the way of others.
  *
@@ -179,9 +179,10 @@ typedef struct tt__messages_config {
 
     /* Rings, for ranks that share memory with this one; NULL where there are none.
      *
-     *   ring_peer    Tell a rank's number on this host (0..63), its memory and its ring board; false: it is not local. Also
-     *                called for this rank itself.
-     *   ring_memory  Take `bytes` of this rank's memory, zeroed, for as long as the world lives; *offset: where they lie in it.
+     *   ring_peer    Tell a rank's number on this host (0..63), its memory and its ring board; false: it is not local.
+     *                Also called for this rank itself.
+     *   ring_memory  Take `bytes` of this rank's memory, zeroed, for as long as the world lives; *offset: where they
+     *                lie in it.
      *   wake         Wake a rank that sleeps on its doorbell. */
     bool (*ring_peer)(void *world, int rank, int *number, unsigned char **base, size_t *bytes, tt__ring_board **board);
     tt_status (*ring_memory)(void *world, size_t bytes, uint64_t *offset);
