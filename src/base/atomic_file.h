@@ -22,10 +22,10 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
 /* Append `size` bytes. */
 tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
 
-/* Make it durable and put it in place. On failure the target is as it was; the file is released either way. */
+/* Make the file durable and put it in place. On failure the target is as it was; the file is released either way. */
 tt_status tt__atomic_commit(tt__atomic_file *file);
 
-/* Give up: the target is as it was. Harmless after commit, and on a zeroed or failed file. */
+/* Discard the file; the target is as it was. Harmless after commit, and on a zeroed or failed file. */
 void tt__atomic_abort(tt__atomic_file *file);
 
 #endif

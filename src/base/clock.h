@@ -20,13 +20,13 @@ static inline int64_t tt__realtime_ns(void) {
 
 static inline int64_t tt__now_ms(void) { return tt__now_ns() / 1000000; }
 
-/* A moment `timeout_ms` from now, in tt__now_ms() time, without overflow. */
+/* Return the moment `timeout_ms` from now, in tt__now_ms() time, without overflow. */
 static inline int64_t tt__deadline_ms(int64_t timeout_ms) {
     int64_t now = tt__now_ms();
     return timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
 }
 
-/* What is left until `deadline_ms`, at least 0; as poll(2) wants it. */
+/* Return the time left until `deadline_ms`, at least 0, as poll(2) takes it. */
 static inline int tt__left_ms(int64_t deadline_ms) {
     int64_t left = deadline_ms - tt__now_ms();
     return left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;

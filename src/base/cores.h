@@ -2,8 +2,9 @@
 #ifndef TT_BASE_CORES_H
 #define TT_BASE_CORES_H
 
-/* CPUs of the affinity mask, or fewer where a cgroup (v1 or v2) of this process or of a parent limits its time: a quota
- * of 1.5 CPUs counts as 2. At least 1. Reads /proc and /sys at each call: keep the result. Thread-safe. */
+/* Count the CPUs of the affinity mask, or fewer where a cgroup (v1 or v2) of this process or of a parent limits its
+ * time: a quota of 1.5 CPUs counts as 2. At least 1. Reads /proc and /sys at each call: keep the result.
+ * Thread-safe. */
 int tt__cores(void);
 
 #endif

@@ -17,15 +17,15 @@ void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
  * recorded status. */
 tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
-/* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
+/* Record a failed system call: strerror(errnum) is appended. ENOMEM becomes TT_ERR_MEMORY. */
 tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 
-/* Which rank this process is, for tt_report(); -1 = none. Set by comm. */
+/* Set the rank that tt_report() names; -1 = none. Called by comm. */
 void tt__set_report_rank(int rank);
 
-/* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`:
- * this process ends because another one did; launchers never call such a one the first failure. Best effort, never
- * fails. */
+/* Write a torchelastic report to $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty.
+ * `secondary`: this process ends because another one did; launchers never call such a one the first failure. Best
+ * effort, never fails. */
 void tt__error_file_write(const char *message, bool secondary);
 
 /* Return early from a function that returns tt_status. */
@@ -36,7 +36,7 @@ void tt__error_file_write(const char *message, bool secondary);
             return tt_try_;         \
     } while (0)
 
-/* One log line at `level` through the callback of tt_set_log(). */
+/* Write one log line at `level` through the callback of tt_set_log(). */
 void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
 #endif

@@ -32,7 +32,7 @@ tt__ticks_kind tt__ticks_init(void) {
 tt__ticks_kind tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
 #endif
 
-/* Of a few tries the one least disturbed. */
+/* Take the least disturbed of a few tries. */
 tt__moment tt__moment_now(void) {
     tt__moment moment = {0};
     uint64_t best = UINT64_MAX;

@@ -5,7 +5,7 @@
 
 #include "net/stream.h"
 
-/* A connection over `fd`; NULL when memory is out. */
+/* Make a connection over `fd`; NULL when memory is out. */
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);
 void tt__tls_connection_free(void *ssl);
 

@@ -9,8 +9,8 @@
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
-#include "reducer/agree.h"
 #include "reducer/reducer.h"
+#include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
 #include <tutti/parallel.h>

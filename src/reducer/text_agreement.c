@@ -1,12 +1,12 @@
-/* First each rank's length and hash are gathered; only where they differ, the texts themselves. */
-#include "reducer/agree.h"
+/* First each rank's length and hash are gathered; only if they differ, the texts themselves. */
+#include "reducer/text_agreement.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
-/* All texts, each with its NUL. */
+/* Join all texts, each with its NUL. */
 typedef struct summary {
     int64_t bytes;
     int64_t hash; /* FNV-1a */
@@ -30,7 +30,7 @@ static summary summarise(const char *const *texts, size_t count) {
 /* The text that begins at `at` in a list of `size` bytes, or what stands for the end of the list. */
 static const char *text_at(const char *list, size_t at, size_t size) { return at < size ? list + at : "nothing more"; }
 
-/* The lists differ: find where. Both are walked while they are equal, so one position serves both. */
+/* Find where the lists differ. Both are walked while they are equal, so that one position serves both. */
 static tt_status report(const char *who, int rank, const char *theirs, size_t their_size, const char *zeros,
                         size_t zero_size) {
     size_t at = 0;

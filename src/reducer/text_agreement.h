@@ -1,6 +1,6 @@
 /* Do all ranks have the same list? */
-#ifndef TT_REDUCER_AGREE_H
-#define TT_REDUCER_AGREE_H
+#ifndef TT_REDUCER_TEXT_AGREEMENT_H
+#define TT_REDUCER_TEXT_AGREEMENT_H
 
 #include <tutti/comm.h>
 

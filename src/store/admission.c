@@ -100,8 +100,8 @@ tt__pending_peer *tt__admission_expired(tt__admission *admission) {
 
 int64_t tt__admission_next_ms(const tt__admission *admission) {
     const tt__pending_peer *first = tt__admission_oldest(admission);
-    int64_t tell_ms = tt__refusals_next_ms(&admission->refusals);
-    if (!first || (tell_ms >= 0 && tell_ms < first->deadline_ms))
-        return tell_ms;
+    int64_t flush_ms = tt__refusals_next_ms(&admission->refusals);
+    if (!first || (flush_ms >= 0 && flush_ms < first->deadline_ms))
+        return flush_ms;
     return first->deadline_ms;
 }

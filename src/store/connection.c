@@ -134,7 +134,7 @@ static void admit(connection *c) {
     c->state = SERVED;
 }
 
-static bool begin_handshake(connection *c) {
+static bool begin_server_handshake(connection *c) {
     tt__handshake_role role = {.server = true,
                                .purpose = TT__PURPOSE_STORE,
                                .secret = &c->all->admission.secret,
@@ -147,7 +147,7 @@ static bool begin_handshake(connection *c) {
 }
 
 /* The messages are small and the first on the connection: a client of ours leaves room for them in the socket. */
-static bool send_handshake(connection *c) {
+static bool send_handshake_reply(connection *c) {
     tt__handshake *h = c->handshake;
     struct iovec message = {h->out, h->out_size};
     size_t put = 0;
@@ -157,7 +157,7 @@ static bool send_handshake(connection *c) {
     return sent;
 }
 
-static void continue_handshake(connection *c) {
+static void serve_handshake(connection *c) {
     tt__handshake *h = c->handshake;
     uint8_t bytes[TT__HANDSHAKE_MESSAGE_MAX];
     while (h->state == TT__HANDSHAKE_GOING) {
@@ -170,7 +170,7 @@ static void continue_handshake(connection *c) {
             return;
         }
         tt__handshake_feed(h, bytes, got);
-        if (!send_handshake(c) && h->state != TT__HANDSHAKE_FAILED) {
+        if (!send_handshake_reply(c) && h->state != TT__HANDSHAKE_FAILED) {
             refuse_connection(c, "it does not read");
             return;
         }
@@ -183,7 +183,7 @@ static void continue_handshake(connection *c) {
         admit(c);
 }
 
-static void continue_tls(connection *c) {
+static void serve_tls(connection *c) {
     switch (tt__stream_begin(&c->stream)) {
     case TT__IO_WANT_READ:
         poll_for(c, UV_READABLE);
@@ -198,8 +198,8 @@ static void continue_tls(connection *c) {
         return;
     }
     poll_for(c, UV_READABLE);
-    if (begin_handshake(c))
-        continue_handshake(c);
+    if (begin_server_handshake(c))
+        serve_handshake(c);
     else
         refuse_connection(c, "out of memory");
 }
@@ -235,7 +235,7 @@ static void read_first_byte(connection *c) {
         return;
     case TT__ADMIT_HANDSHAKE:
         tt__admission_add(&all->admission, &c->peer);
-        if (!begin_handshake(c))
+        if (!begin_server_handshake(c))
             refuse_connection(c, "out of memory");
         return;
     case TT__ADMIT_TLS:
@@ -255,9 +255,9 @@ static void on_poll(uv_poll_t *poll, int error, int events) {
     if (c->state == NEW)
         read_first_byte(c);
     if (!c->closing && c->state == TLS)
-        continue_tls(c);
+        serve_tls(c);
     else if (!c->closing && c->state == HANDSHAKE)
-        continue_handshake(c);
+        serve_handshake(c);
     if (!c->closing && c->state == SERVED && (events & UV_WRITABLE)) {
         flush_connection(c);
         if (!c->closing && !c->session.out.size)
@@ -316,7 +316,7 @@ bool tt__connections_drop_oldest(tt__connections *all) {
 
 static void on_timer(uv_timer_t *timer) {
     tt__connections *all = timer->data;
-    tt__refusals_tell(&all->admission.refusals, "store");
+    tt__refusals_flush(&all->admission.refusals, "store");
     tt__connections_expire(all);
 }
 

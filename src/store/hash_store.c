@@ -21,7 +21,7 @@ static tt_status hash_begin(tt__local_store *store, bool write, int64_t deadline
 
 static void hash_end(tt__local_store *store) { pthread_mutex_unlock(&((hash_store *)store)->lock); }
 
-static tt_status hash_tell(tt__local_store *store, tt__span key, const tt__span *value) {
+static tt_status hash_publish(tt__local_store *store, tt__span key, const tt__span *value) {
     (void)key;
     if (value)
         pthread_cond_broadcast(&((hash_store *)store)->changed);
@@ -44,7 +44,7 @@ static void hash_free(tt__local_store *store) {
 }
 
 static const tt__medium hash_medium = {
-    .begin = hash_begin, .end = hash_end, .tell = hash_tell, .wait = hash_wait, .free = hash_free};
+    .begin = hash_begin, .end = hash_end, .publish = hash_publish, .wait = hash_wait, .free = hash_free};
 
 tt_status tt_hash_store(tt_store **out, int64_t timeout_ms) {
     if (!out)

@@ -10,14 +10,13 @@
 typedef struct tt__local_store tt__local_store;
 
 typedef struct tt__medium {
-    /* The table is the caller's alone, and up to date, from a begin() that succeeds to end(). Errors: TT_ERR_TIMEOUT
-     * and the medium's own. */
+    /* Make the table the caller's alone, and up to date, until end(). Errors: TT_ERR_TIMEOUT and the medium's own. */
     tt_status (*begin)(tt__local_store *store, bool write, int64_t deadline_ms);
     void (*end)(tt__local_store *store);
-    /* Tell the others, before the table changes: key := value, or key is gone (value NULL). */
-    tt_status (*tell)(tt__local_store *store, tt__span key, const tt__span *value);
+    /* Publish a change before the table changes: key := value, or key is deleted (value NULL). */
+    tt_status (*publish)(tt__local_store *store, tt__span key, const tt__span *value);
     /* Between begin() and end(): let others in until something may have changed, or the deadline has passed. After a
-     * failure there is no end(). */
+     * failure end() is not called. */
     tt_status (*wait)(tt__local_store *store, int64_t deadline_ms);
     void (*free)(tt__local_store *store);
 } tt__medium;

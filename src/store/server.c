@@ -1,6 +1,5 @@
-/* The server: a libuv loop in a thread of its own moves bytes between connections and the service.
- *
- * The loop belongs to its thread once that runs; tt_store_server_free() talks to it through `stop` alone. */
+/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs
+ * to that thread once it runs; tt_store_server_free() reaches it through `stop` alone. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,8 +40,7 @@ static void listen_again(uv_timer_t *timer) {
         uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
-/* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have
- * gone. */
+/* There is no descriptor or memory for one more connection: stop accepting for a moment, until some have gone. */
 static void pause_listening(tt_store_server *server, const char *why) {
     tt__refusals_log(&server->connections.admission.refusals, "store", "could not accept a connection: %s", why);
     for (size_t i = 0; i < server->listener_count; i++)
@@ -91,9 +89,9 @@ static void close_everything(tt_store_server *server) {
 
 static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
 
-/* Requests come in bursts of question and answer: for a moment after each the thread stays awake, offering the CPU to
- * others, since being woken costs more than all of a request's work. */
-static void *serve(void *arg) {
+/* Requests and answers come in bursts: the thread stays awake for a moment after each, offering the CPU to others,
+ * since being woken costs more than all the work of a request. */
+static void *server_thread(void *arg) {
     tt_store_server *server = arg;
     pthread_setname_np(pthread_self(), "tutti-store");
     bool alive = true;
@@ -142,14 +140,14 @@ static tt_status make_loop(tt_store_server *server) {
     return TT_OK;
 }
 
-static tt_status start(tt_store_server *server, const tt_store_server_args *args) {
+static tt_status start_server(tt_store_server *server, const tt_store_server_args *args) {
     int fds[MAX_LISTENERS];
     size_t n;
     TT__TRY(tt__admission_init(&server->connections.admission, args->auth, args->secret, args->proof_timeout_ms));
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
-    int errnum = tt__thread_create(&server->thread, serve, server);
+    int errnum = tt__thread_create(&server->thread, server_thread, server);
     return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "store server: starting its thread") : TT_OK;
 }
 
@@ -161,7 +159,7 @@ static void dispose(tt_store_server *server) {
     free(server);
 }
 
-static tt_status check_args(const tt_store_server_args *args) {
+static tt_status check_server_args(const tt_store_server_args *args) {
     if (args->port < 0 || args->port > 65535)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_start: expected a port from 0 to 65535, got %d", args->port);
     if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
@@ -178,12 +176,12 @@ tt_status tt_store_server_start_with(const tt_store_server_args *given, size_t s
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_start: out is NULL");
     *args.out = NULL;
-    TT__TRY(check_args(&args));
+    TT__TRY(check_server_args(&args));
     tt_store_server *server = calloc(1, sizeof *server);
     if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_start: out of memory");
     tt__connections_init(&server->connections, &server->loop, &server->admission_timer);
-    tt_status status = start(server, &args);
+    tt_status status = start_server(server, &args);
     if (status) {
         if (server->loop_made) {
             close_everything(server);

@@ -27,7 +27,7 @@ typedef struct tt__store_session {
     void *owner; /* the server's connection */
     bool known;  /* which dialect it speaks */
     tt_store_dialect dialect;
-    bool validated; /* 2.x: the handshake is behind us */
+    bool validated; /* 2.x: it has sent its VALIDATE */
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;
@@ -42,7 +42,7 @@ typedef struct tt__store_session {
     char why[TT__STORE_WHY_SIZE];
 } tt__store_session;
 
-/* A client that does not read its replies is not served further while more than this is unsent. */
+/* Beyond so many unsent bytes a client is not served further until it reads its replies. */
 #define TT__STORE_OUT_PAUSE ((size_t)1 << 20)
 /* One reply, or all that watching has piled up, may not be larger than this. */
 #define TT__STORE_OUT_MAX ((size_t)1 << 30)
@@ -51,23 +51,23 @@ void tt__store_service_init(tt__store_service *service);
 /* All sessions must have been ended. */
 void tt__store_service_free(tt__store_service *service);
 
-/* The next session of the queue, taken out of it; NULL if none. */
+/* Take the next session out of the queue; NULL if there is none. */
 tt__store_session *tt__store_service_next(tt__store_service *service);
 
 void tt__store_session_init(tt__store_session *session, tt__store_service *service, void *owner);
-/* The client is gone: forget what it waits for. */
+/* End a session whose client is gone, with what it waits for. */
 void tt__store_session_end(tt__store_session *session);
 
-/* Bytes have come from the client: serve all requests that are whole. */
+/* Feed bytes of the client: all requests that are whole are served. */
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size);
 
-/* Replies have gone out: serve what was held back for TT__STORE_OUT_PAUSE. */
+/* Serve what was held back for TT__STORE_OUT_PAUSE, after replies were sent. */
 void tt__store_session_resume(tt__store_session *session);
 
-/* Close the session, with a reason. */
+/* Mark the session to be closed, with a reason. */
 void tt__store_session_break(tt__store_session *session, const char *format, ...) TT_PRINTF(2, 3);
 
-/* There is something for the server to do for this session. */
+/* Put the session into the service's queue. */
 void tt__store_session_queue(tt__store_session *session);
 
 #endif

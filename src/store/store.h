@@ -1,5 +1,5 @@
-/* What a store is: a table of operations. include/tutti/store.h says what each does; store.c has checked the arguments
- * (no NULL, a timeout that is a number of ms) before an operation is called. */
+/* A store is a table of operations. include/tutti/store.h documents them; store_calls.c has checked the arguments (no
+ * NULL, a timeout that is a number of ms) before an operation is called. */
 #ifndef TT_STORE_STORE_H
 #define TT_STORE_STORE_H
 

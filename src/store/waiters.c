@@ -63,7 +63,8 @@ void tt__store_barrier_begin(tt__store_session *session, tt__store_entry *entry)
         add_place(session, entry, &entry->barriers);
 }
 
-/* A place of a session that waits for more stays in its array, out of the ring. */
+/* Answer the sessions that wait for nothing else. The place of one that waits for more stays in its array, out of
+ * the ring. */
 static void release_ring(tt__list_node *ring) {
     while (!tt__list_empty(ring)) {
         tt__store_place *place = place_of_node(ring->next);

@@ -155,11 +155,11 @@ static void a_long_wait_is_told(void **state) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     tt_set_log(keep_warning, NULL);
-    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", port, tt__deadline_ms(1500), 50, 50), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__net_connect_warning(&fd, "127.0.0.1", port, tt__deadline_ms(1500), 50, 50), TT_ERR_TIMEOUT);
     assert_true(warnings >= 2);
     assert_non_null(strstr(last_warning, "refused"));
     warnings = 0;
-    assert_int_equal(tt__net_connect_telling(&fd, "no-such-host.invalid", 7, tt__deadline_ms(300), 0, 60000),
+    assert_int_equal(tt__net_connect_warning(&fd, "no-such-host.invalid", 7, tt__deadline_ms(300), 0, 60000),
                      TT_ERR_TIMEOUT);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(last_warning, "no-such-host.invalid:7"));
@@ -172,7 +172,7 @@ static void a_long_wait_is_told(void **state) {
     for (int i = 0; i < 2 && !status; i++)
         status = tt__net_connect(&taken[i], "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(300));
     warnings = 0;
-    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(1500), 20, 60000),
+    assert_int_equal(tt__net_connect_warning(&fd, "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(1500), 20, 60000),
                      TT_ERR_TIMEOUT);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(last_warning, "no answer"));

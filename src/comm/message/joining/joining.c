@@ -407,7 +407,7 @@ static int count_strangers(void) {
 static void log_suppressed(joining *j) {
     char who[24];
     snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
-    tt__refusals_end(&j->refusals, who);
+    tt__refusals_flush_now(&j->refusals, who);
 }
 
 tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
