@@ -123,7 +123,7 @@ static tt_status allocate_buckets(tt_reducer *r) {
     return TT_OK;
 }
 
-static tt_status make_reducer(const tt_reducer_create_args *args) {
+static tt_status build_reducer(const tt_reducer_create_args *args) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
         return fail_no_memory(args->count);
@@ -151,7 +151,7 @@ tt_status tt_reducer_create_with(const tt_reducer_create_args *given, size_t siz
     *args.out = NULL;
     TT__TRY(check_reducer_args(&args));
     TT__TRY(compare_parameters(&args));
-    return make_reducer(&args);
+    return build_reducer(&args);
 }
 
 /* ---- freeing ---- */

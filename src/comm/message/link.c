@@ -52,7 +52,7 @@ void tt__message_done(tt__messages *messages, tt__message *message, tt_status st
         atomic_fetch_sub_explicit(message->pending, 1, memory_order_release);
 }
 
-static void end_list(tt__messages *messages, tt__message_list *list, tt_status status) {
+static void end_messages(tt__messages *messages, tt__message_list *list, tt_status status) {
     while (list->first) {
         tt__message *message = list->first;
         tt__message_list_remove(list, message);
@@ -76,10 +76,10 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) {
     link->into = NULL;
     tt__arrival_free(link->messages, link->keeping);
     link->keeping = NULL;
-    end_list(link->messages, &link->posted, status);
-    end_list(link->messages, &link->arriving, status);
-    end_list(link->messages, &link->announced, status);
-    end_list(link->messages, &link->sending, status);
+    end_messages(link->messages, &link->posted, status);
+    end_messages(link->messages, &link->arriving, status);
+    end_messages(link->messages, &link->announced, status);
+    end_messages(link->messages, &link->sending, status);
     close_link(link);
     tt__log(TT_LOG_DEBUG, "rank %d: the link to rank %d (%s) is over: %s", link->messages->config.rank, link->peer,
             link->where, link->why);

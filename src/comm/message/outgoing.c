@@ -23,7 +23,7 @@ static bool nothing_waits(const tt__link *link) { return link->out_at == link->o
 /* Write nothing more. What the peer sent before may still have to be read; the link ends when that is done. */
 static void stop_writing(tt__link *link) { link->broken = true; }
 
-static void fill_header(tt__link *link, tt__frame *frame) {
+static void fill_frame_header(tt__link *link, tt__frame *frame) {
     frame->magic = TT__FRAME_MAGIC;
     frame->credit = link->credit;
     link->credit = 0;
@@ -32,14 +32,14 @@ static void fill_header(tt__link *link, tt__frame *frame) {
 void tt__queue_frame(tt__link *link, tt__frame *frame) {
     if (link->ended || link->broken)
         return;
-    fill_header(link, frame);
+    fill_frame_header(link, frame);
     queue_bytes(link, frame, sizeof *frame);
 }
 
 void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
     if (link->ended || link->broken)
         return;
-    fill_header(link, frame);
+    fill_frame_header(link, frame);
     size_t sent = 0;
     if (nothing_waits(link)) {
         const struct iovec parts[2] = {{frame, sizeof *frame}, {(void *)(uintptr_t)body, bytes}};
