@@ -53,7 +53,7 @@ int64_t tt__beats_send(tt__messages *messages, int64_t now_ms) {
     return messages->beat_due_ms;
 }
 
-void tt__tell_waiting(tt__messages *messages) {
+void tt__announce_waiting(tt__messages *messages) {
     const tt__waiting *waiting = messages->config.waiting;
     int64_t now = tt__now_ms();
     bool waits = waiting && waiting->since;
@@ -76,8 +76,8 @@ void tt__on_beat(tt__link *link, const tt__beat *beat) {
         return;
     link->beat = *beat;
     link->beat_at_ns = now;
-    if (beat->waits && beat->seq && link->messages->config.hear_word)
-        link->messages->config.hear_word(link->messages->config.world, beat->group, beat->seq, beat->word);
+    if (beat->waits && beat->seq && link->messages->config.on_word)
+        link->messages->config.on_word(link->messages->config.world, beat->group, beat->seq, beat->word);
     if (first)
         send_beat(link); /* so that both soon know the difference of their clocks */
     if (!beat->echo_ns)

@@ -130,7 +130,7 @@ bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint3
 
 /* Announce what this rank waits for, or that it waits no more, if that may have changed: once it has waited for more
  * than a moment, and regularly while it does. */
-void tt__tell_waiting(tt__messages *messages);
+void tt__announce_waiting(tt__messages *messages);
 
 /* A call of this key's group, seq and word begins: report what ranks have already sent for another word by the word
  * callback. */
@@ -172,7 +172,7 @@ typedef struct tt__messages_config {
 
     /* A rank has called something with this word as number `seq` of `group`. Called for messages that have no
      * receive, and for ranks that wait. May be NULL. */
-    void (*hear_word)(void *world, uint32_t group, uint32_t seq, uint32_t word);
+    void (*on_word)(void *world, uint32_t group, uint32_t seq, uint32_t word);
 
     /* What this rank waits for; heartbeats carry it. May be NULL. */
     const tt__waiting *waiting;
