@@ -136,9 +136,7 @@ def wrap_docstrings(text):
 
 
 def wrap(text, suffix):
-    if suffix in (".c", ".h"):
-        return wrap_c(text)
-    if suffix in (".cc", ".cpp", ".hpp"):
+    if suffix in (".c", ".h", ".cc", ".cpp", ".hpp"):
         return wrap_lines(wrap_c(text), "//")
     text = wrap_lines(text, "#")
     return wrap_docstrings(text) if suffix == ".py" else text

@@ -24,4 +24,5 @@ for size in map(int, sys.argv[1:]):
         seconds.append((time.perf_counter() - start) / calls)
     if dist.get_rank() == 0:
         print(json.dumps({"bench": "all_reduce", "peer": "torch", "world": dist.get_world_size(), "bytes": size,
-                          "usec_median": round(statistics.median(seconds) * 1e6, 2), "usec_min": round(min(seconds) * 1e6, 2)}))
+                          "usec_median": round(statistics.median(seconds) * 1e6, 2),
+                          "usec_min": round(min(seconds) * 1e6, 2)}))

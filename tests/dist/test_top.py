@@ -152,7 +152,8 @@ class Top(unittest.TestCase):
             look = job.top(waits(0, 2, after=400))
             group = look["groups"][0]
             self.assertEqual((group["ranks"], group["last_rank"]), ("0-2", 1))
-            self.assertGreater(group["last_count"], 100)  # who loses the CPU for longer than rank 1 is late is the last, and rightly named
+            self.assertGreater(group["last_count"],
+                               100)  # who loses the CPU for longer than rank 1 is late is the last, and rightly named
             self.assertGreater(group["late_usec"], 200)
             job.says(r"group 0-2: rank 1 came last in \d+ of the last \d+ calls")
 
@@ -184,7 +185,8 @@ class Top(unittest.TestCase):
         with Job("away", 0, flags=["--standalone", "--rdzv-id=mine"]) as job:
             job.top(waits(1, 2))
             for line in job.process.stderr:
-                if said := re.search(r"--standalone makes its own id, ([0-9a-f-]{36}), .* not used: --rdzv-id=mine$", line):
+                if said := re.search(r"--standalone makes its own id, ([0-9a-f-]{36}), .* not used: --rdzv-id=mine$",
+                                     line):
                     break
             job.says("ranks 1-2 wait for rank 0", said[1])
             self.assertNotEqual(tutti("top", "--once", "mine", check=False).returncode, 0)

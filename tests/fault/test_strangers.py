@@ -41,7 +41,8 @@ class Job:
 
     def calls(self):
         """How many calls rank 0 has made."""
-        done = subprocess.run([TUTTI, "top", "--json", "--once", str(self.nodes[0].pid)], capture_output=True, text=True,
+        done = subprocess.run([TUTTI, "top", "--json", "--once", str(self.nodes[0].pid)], capture_output=True,
+                              text=True,
                               timeout=DEADLINE, check=False)
         ranks = json.loads(done.stdout)["ranks"] if done.returncode == 0 else []
         return max([rank["call"]["seq"] for rank in ranks if rank.get("call")], default=0)

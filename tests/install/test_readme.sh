@@ -9,11 +9,15 @@ grep -q 'int main' "$work/train.c" || { echo "FAILED: no program found in README
 
 for compiler in gcc clang; do
     command -v $compiler >/dev/null || continue
-    $compiler -std=c11 -pedantic-errors -Wall -Wextra -Werror -I"$TT_SOURCE/include" "$work/train.c" -o "$work/train-$compiler" \
+    $compiler -std=c11 -pedantic-errors -Wall -Wextra -Werror -I"$TT_SOURCE/include" \
+        "$work/train.c" -o "$work/train-$compiler" \
         -L"$TT_BUILD/lib" -Wl,-rpath,"$TT_BUILD/lib" -ltutti
 done
 
 "$TUTTI" run --standalone --nproc-per-node=2 "$work/train-gcc" | tee "$work/out"
-"$TUTTI" run --standalone --nproc-per-node=2 "$work/train-gcc" | cmp - "$work/out" || { echo "FAILED: the second run differs"; exit 1; }
+"$TUTTI" run --standalone --nproc-per-node=2 "$work/train-gcc" | cmp - "$work/out" || {
+    echo "FAILED: the second run differs"
+    exit 1
+}
 awk '/^epoch/ { losses[n++] = $NF } END { exit !(n == 5 && losses[2] < losses[0] / 2) }' "$work/out" ||
     { echo "FAILED: expected five epochs, the last loss below half of the first"; exit 1; }

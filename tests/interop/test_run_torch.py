@@ -21,7 +21,8 @@ EXPECTED = [
 def launch(*args, flags=("--standalone",)):
     env = dict(os.environ, PYTHON_EXEC=sys.executable, OMP_NUM_THREADS="1")
     command = [os.environ["TUTTI"], "run", "--nproc-per-node=2", *flags, SCRIPT, *args]
-    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
+    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
 def check(condition, what, result):

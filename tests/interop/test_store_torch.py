@@ -54,7 +54,8 @@ def operations(store):
 
 def serve(*flags, secret=""):
     env = dict(os.environ, TT_SECRET=secret)
-    return subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0", *flags], stdout=subprocess.PIPE, env=env, text=True)
+    return subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0", *flags], stdout=subprocess.PIPE, env=env,
+                            text=True)
 
 
 def torch_as_client(secret):

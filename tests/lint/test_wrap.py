@@ -60,7 +60,8 @@ class Wrap(unittest.TestCase):
         text = f'def f():\n    """{LONG} {LONG}\n\n    {LONG}\n    """\n    return """{"a" * 130}"""\n'
         after = wrap.wrap(text, ".py")
         self.assertEqual(words(after), words(text))
-        self.assertEqual([line for line in after.split("\n") if len(line) > 120], ['    return """' + "a" * 130 + '"""'])
+        self.assertEqual([line for line in after.split("\n") if len(line) > 120],
+                         ['    return """' + "a" * 130 + '"""'])
         self.assertEqual(wrap.wrap(after, ".py"), after)
         self.assertIn('\n    """\n    return', after)
 

@@ -28,8 +28,8 @@ typedef enum alloc_outcome {
     ALLOC_MAY_END /* any error with a text, or none: other threads may feel it, or nobody */
 } alloc_outcome;
 
-/* Run `program(arg)` until no allocation is left to fail. A round must end as `outcome` says, and with as much memory in
- * use as before; `in_use` counts it. Returns the number of rounds. */
+/* Run `program(arg)` until no allocation is left to fail. A round must end as `outcome` says, and with as much memory
+ * in use as before; `in_use` counts it. Returns the number of rounds. */
 static inline int alloc_fail_each(tt_status (*program)(void *), void *arg, alloc_outcome outcome,
                                   long (*in_use)(void)) {
     int rounds = 0;

@@ -1,8 +1,8 @@
 /* Allocations that fail: the nth of a scenario, for every n until the scenario succeeds. Each failure must be an error,
  * never a crash, and everything must be given back.
  *
- * Only Tutti's own allocations fail: libuv ends the process when it has no memory for its loop. A sanitizer has a malloc
- * of its own, so under one the test is skipped. */
+ * Only Tutti's own allocations fail: libuv ends the process when it has no memory for its loop. A sanitizer has a
+ * malloc of its own, so under one the test is skipped. */
 #include <tutti/store.h>
 
 #include "store/service.h"
