@@ -58,7 +58,7 @@ void fill_bytes(void *buf, size_t bytes, int r, unsigned seed);
 /* This rank's factor of TT_PREMUL_SUM. */
 double factor_of(int r);
 
-/* Whether comm.h has such a reduction. */
+/* Does comm.h have such a reduction? */
 bool is_allowed(tt_dtype dtype, tt_reduce_op op);
 
 /* Does got (count) hold the reduction of inputs[0..n-1] (count, from element `at` on)? Complains of the first element

@@ -1,4 +1,4 @@
-/* What reduces: all types, all ops. */
+/* Collectives that reduce: all types, all ops. */
 #include "conformance.h"
 
 /* In elements: none, one, odd, a prime number of several cache lines. */

@@ -65,7 +65,7 @@ NOT_INLINED int posix_memalign(void **out, size_t alignment, size_t size) {
     return *out ? 0 : ENOMEM;
 }
 
-/* All that a trainer does in a step: a batch from the loader, forward, backward with averaging, the optimizer. */
+/* One step of a trainer: a batch from the loader, forward, backward with averaging, the optimizer. */
 static void step(tt_module *ddp, tt_optimizer *sgd, const tt_batch *b) {
     TT_AUTO_SCOPE;
     double value;

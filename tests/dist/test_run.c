@@ -266,7 +266,7 @@ static void a_secondary_failure_is_never_the_first(void **state) {
     remove_folder(folder);
 }
 
-/* What tt_report() leaves in both places is shown once; other lines of stderr are shown too. */
+/* The launcher shows once what tt_report() writes to both places; other lines of stderr are shown too. */
 static void a_message_is_reported_once(void **state) {
     (void)state;
     static const char leave[] =

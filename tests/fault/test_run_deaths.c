@@ -4,7 +4,7 @@
 
 #include <pty.h>
 
-/* What leaves its session and its parent: a double fork into a session of its own. */
+/* Leave session and parent: a double fork into a session of its own. */
 #define DAEMONISE "(setsid sh -c 'trap \"\" TERM HUP INT; echo daemon; sleep 1000 & wait' &) ; "
 
 static char errors_go_here[64];
@@ -199,7 +199,7 @@ static void a_stopped_survivor_ends_too(void **state) {
     end_job(p);
 }
 
-/* What a worker leaves behind holds stdout and stderr open, and must not hold the launcher. */
+/* A worker's orphan holds stdout and stderr open, and must not hold the launcher. */
 static void what_workers_leave_behind_ends(void **state) {
     (void)state;
     process *p = start_job("--grace-period=0.1", DAEMONISE "sleep 1000 & exit 0");

@@ -1,6 +1,6 @@
-/* What comes over a link: any bytes. A link's other end is played by the fuzzer; the engine has receives and sends of
- * all kinds posted, and takes some of them back. Whatever comes ends at most the link; every message ends exactly once,
- * and nothing is written outside of a message's buffer. */
+/* Any bytes over a link whose other end the fuzzer plays. The engine has receives and sends of all kinds posted, and
+ * cancels some of them. Bytes end at most the link; every message ends exactly once, and nothing is written outside
+ * a message's buffer. */
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
 #include "comm/message/outgoing.h"

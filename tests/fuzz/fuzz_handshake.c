@@ -26,7 +26,7 @@ static tt__handshake_role role_of(bool server, const tt__secret *secret) {
                                 .peer = !server};
 }
 
-/* What a side has to say, in pieces of at most `cut` bytes, to the other. */
+/* Move a side's output to the other, in pieces of at most `cut` bytes. */
 static void hand_over(tt__handshake *from, tt__handshake *to, size_t cut) {
     while (from->out_size) {
         size_t n = from->out_size < cut ? from->out_size : cut;

@@ -18,7 +18,8 @@ static void require(bool condition) {
         abort();
 }
 
-/* As the server does: take the answers, go on with what was held back. What came is added to `heard`, up to a limit. */
+/* Do as the server does: take the answers, continue with what was held back. Answers are added to `heard`, up to a
+ * limit. */
 static void drain(tt__store_session *session, tt__bytes *heard) {
     while (session->out.size && !session->out.failed) {
         size_t room = heard ? KEEP_OUT - heard->size : 0;

@@ -69,7 +69,7 @@ static inline uint64_t drawn_hash(const drawn *call, uint64_t a, uint64_t b) {
     return storm_draw(&state);
 }
 
-/* What rank `from` gives to rank `to` of an uneven call (all_gather_v: to everybody). */
+/* The bytes that rank `from` sends to rank `to` in an uneven call (all_gather_v: to everybody). */
 static inline size_t drawn_part(const drawn *call, int from, int to) {
     if (!drawn_is_uneven(call->op))
         return call->count;
@@ -226,7 +226,7 @@ static inline int64_t drawn_combined(int64_t a, int64_t b, tt_dtype dtype, tt_re
     }
 }
 
-/* Of TT_PREMUL_SUM. */
+/* The factor of TT_PREMUL_SUM. */
 static inline double drawn_factor(int rank) { return rank + 1; }
 
 static inline double drawn_reduced(const drawn *call, int world, size_t i) {
@@ -236,7 +236,7 @@ static inline double drawn_reduced(const drawn *call, int world, size_t i) {
     return call->reduce == TT_AVG ? (double)all / world : (double)all;
 }
 
-/* What element i of rank's recv must be. */
+/* The expected element i of rank's recv. */
 static inline double drawn_expected(const drawn *call, int rank, int world, size_t i) {
     size_t mine = (size_t)rank * call->count;
     switch (call->op) {

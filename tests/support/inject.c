@@ -127,7 +127,7 @@ static bool is_stream(int fd) {
 
 static bool never_waits(int fd, int flags) { return flags & MSG_DONTWAIT || fcntl(fd, F_GETFL) & O_NONBLOCK; }
 
-/* What may happen to a transfer before it happens: a failure, or an interruption. */
+/* Is this transfer to fail or to be interrupted before it happens? */
 static bool hindered(const char *name, int fd, int flags, int code) {
     if (strikes(INJECT_SOCKETS, name, code))
         return true;

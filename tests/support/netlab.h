@@ -112,7 +112,7 @@ static inline bool netlab_rate(const netlab *lab, int h, const char *rate) {
            netlab_batch("tc", "%s", lines[1]) && !setns(lab->lab, CLONE_NEWNET);
 }
 
-/* Who was asked for in vain is asked for again a second later; forget that. */
+/* Forget failed address look-ups, which would be repeated only a second later. */
 static inline bool netlab_forget_neighbours(const netlab *lab) {
     bool done = true;
     for (int h = 0; h < lab->hosts; h++)

@@ -42,11 +42,11 @@ typedef struct ranks {
     int to_child[64];
 } ranks;
 
-/* What a rank does. `store` is connected; the rank ends with what this returns. */
+/* A rank's program. `store` is connected; the rank ends with the result. */
 typedef int (*rank_body)(tt_store *store, int rank, int world, void *arg);
 
-/* What the launcher sees to by OMP_NUM_THREADS, which is read before main(): threads of several ranks that spin for
- * each other's CPUs take ten times the time. */
+/* Limit threads, as the launcher does by OMP_NUM_THREADS, which is read before main(): threads of several ranks that
+ * spin for each other's CPUs take ten times the time. */
 static inline void one_openmp_thread(void) {
     void (*set_num_threads)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (set_num_threads)

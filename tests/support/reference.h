@@ -1,4 +1,4 @@
-/* How closely PyTorch's recorded sums of parameters can be met here. */
+/* Tolerances for PyTorch's recorded sums of parameters. */
 #ifndef TESTS_SUPPORT_REFERENCE_H
 #define TESTS_SUPPORT_REFERENCE_H
 

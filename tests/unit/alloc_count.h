@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 static atomic_long alloc_count;
-/* Of them, those made by the program itself, with what is linked into it statically, and not by shared libraries;
- * blocks of theirs not freed yet. */
+/* Calls by the program itself, with what is linked into it statically, and not by shared libraries; blocks of theirs
+ * not freed yet. */
 static atomic_long alloc_count_own, alloc_live_own;
 static atomic_long alloc_fail_own; /* the call with this number of alloc_count_own fails; 0: none */
 

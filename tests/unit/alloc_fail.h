@@ -22,7 +22,7 @@ static inline bool alloc_fail_end(void) {
     return failed;
 }
 
-/* What a failed allocation may lead to. */
+/* Permitted consequence of a failed allocation. */
 typedef enum alloc_outcome {
     ALLOC_ENDS,   /* TT_ERR_MEMORY always */
     ALLOC_MAY_END /* any error with a text, or none: other threads may feel it, or nobody */

@@ -9,7 +9,7 @@
 
 enum { GRADCHECK_INPUTS = 3 };
 
-/* How an input reaches the function. */
+/* The way in which an input reaches the function. */
 typedef enum gradcheck_mode {
     GRADCHECK_LEAF,    /* the leaf itself */
     GRADCHECK_STRIDED, /* a transposed view of a leaf, where it has two dimensions or more */

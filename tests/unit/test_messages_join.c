@@ -413,7 +413,7 @@ static void addresses_are_in_subnets(void **state) {
     assert_false(tt__interface_reaches(&six, (struct sockaddr *)&in6));
 }
 
-/* What other ranks write into the store is not trusted to be right. */
+/* Descriptions that other ranks write into the store are not trusted to be right. */
 static void broken_descriptions_are_errors(void **state) {
     (void)state;
     static const char *const broken[] = {"",         "x",      "0/00112233445566778899aabbccddeeff/1.2.3.4",

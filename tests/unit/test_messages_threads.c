@@ -57,7 +57,7 @@ static void waiting_callers_and_the_thread_share_the_links(void **state) {
     lab_close(lab);
 }
 
-/* Nobody calls: the threads alone bring a large message over, once the callers have gone away. */
+/* The threads alone bring a large message over, once the callers have gone away. */
 static void the_thread_serves_who_went_away(void **state) {
     (void)state;
     lab *lab = lab_open(TINY, 2);

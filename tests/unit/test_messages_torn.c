@@ -6,7 +6,7 @@
 enum { SMALL = 100, LARGE = 30000, SENDS = 5, PIECE = 4096 };
 static unsigned char source[SENDS][LARGE], target[SENDS][LARGE];
 
-/* What rank 0 sends, and which of its receives rank 1 posts before anything has come. */
+/* Rank 0's messages, and which of their receives rank 1 posts before anything has come. */
 static const struct {
     size_t bytes;
     bool collective, early;

@@ -362,7 +362,7 @@ static const tt__pair_kernels *const tables[] = {&tt__pair_kernels_base};
 static int levels(void) { return 1; }
 #endif
 
-/* What level l makes of inputs 0 and 1 with one kernel, in out (3, MAX_COUNT * 8). */
+/* The result of level l for inputs 0 and 1 with one kernel, in out (3, MAX_COUNT * 8). */
 static void run_pair(int l, int dtype, int op, size_t n, unsigned char (*out)[MAX_COUNT * 8], size_t bytes) {
     const tt__pair_kernel *k = &tables[l]->of[dtype][op];
     memcpy(out[1], inputs[0], bytes);

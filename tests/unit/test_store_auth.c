@@ -199,7 +199,7 @@ static tt__handshake_role client_role(void) {
         .purpose = TT__PURPOSE_STORE, .secret = &ours, .rank = TT__ANY_RANK, .peer = TT__ANY_RANK};
 }
 
-/* What a client of the job says is written down on the way, and said again. */
+/* A client's messages are recorded on the way, and replayed. */
 static void a_replay_is_refused(void **state) {
     (void)state;
     tt__handshake_role role = client_role();
