@@ -1,7 +1,7 @@
 /* The handshake: both ends of a new connection prove that they belong to one job, before anything else is said.
  *
- * The client is the side that connected, the server the side that listened. Each message is four bytes, 0xF5 version kind detail, and what its
- * kind has:
+ * The client is the side that connected, the server the side that listened. Each message is four bytes, 0xF5 version
+ * kind detail, and what its kind has:
  *
  *   client  HELLO      purpose, whether it proves, its rank and the rank it wants, the job, 32 random bytes
  *   server  CHALLENGE  the same from its side, 32 random bytes of its own           without a secret both are done here
