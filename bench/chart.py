@@ -1,11 +1,13 @@
-"""Charts of bench results as plain SVG: lines over message sizes, bars for everything else. Readable on light and dark pages."""
+"""Charts of bench results as plain SVG: lines over message sizes, bars for everything else. Readable on light and dark
+pages."""
 import html
 import math
 
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 170, 44, 48
 # A contender has the same colour in every chart.
-COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c", "Open MPI": "#30638e", "TCP alone": "#30638e",
+COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c",
+           "Open MPI": "#30638e", "TCP alone": "#30638e",
            "PyTorch": "#7768ae", "PyTorch gloo": "#7768ae"}
 INK = "#888"
 
@@ -87,7 +89,8 @@ def bars(section):
                 continue
             colour = COLOURS.get(name, INK)
             width = max(1, found[name] / most * (WIDTH - 260))
-            body += [text(120, y + 12, name, "end", colour), f'<rect x="130" y="{y}" width="{width:.1f}" height="15" fill="{colour}"/>',
+            body += [text(120, y + 12, name, "end", colour),
+                     f'<rect x="130" y="{y}" width="{width:.1f}" height="15" fill="{colour}"/>',
                      text(136 + width, y + 12, number(found[name]))]
             y += 19
         y += 10

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Fits a cost model to times of collectives on messages, says how wrong it is, and predicts worlds nobody has here.
 
-usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--fit-on 2] [--table] [--chart FILE.svg]
+usage: tutti tune --world 4 > times.jsonl;  bench/model.py times.jsonl [MORE.jsonl ...] [--fit-on 2] [--table] [--chart
+FILE.svg]
 
-Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one call:
+Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "bytes", "usec_min"). The model of one
+call:
 
     T = call + f (alpha steps + overhead messages + beta bytes + gamma reduced)
 
@@ -12,10 +14,11 @@ Reads the JSON lines of `tutti tune` ("tune", "algorithm", "world", "hosts", "by
     overhead  of sending and receiving one message, in a rank that sends and receives the most
     beta      of a byte that this rank sends or receives
     gamma     of a byte that is reduced or copied
-    f         ranks on this machine over its CPUs, at least 1: ranks that share a CPU wait for each other. 1 where every rank has its own
+    f         ranks on this machine over its CPUs, at least 1: ranks that share a CPU wait for each other. 1 where every
+              rank has its own
 
-First least squares of relative errors (a parameter that would be negative is left out), then a search nearby for the least
-sum of |log(predicted / measured)|, which a few disturbed times do not move. Needs nothing but Python.
+First least squares of relative errors (a parameter that would be negative is left out), then a search nearby for the
+least sum of |log(predicted / measured)|, which a few disturbed times do not move. Needs nothing but Python.
 """
 import argparse
 import json
@@ -37,7 +40,8 @@ def halving(n):
 
 def all_reduce_halving_doubling(n, b):
     p, fold = halving(n)
-    return 2 * math.log2(p) + 2 * fold, 2 * math.log2(p) + 2 * fold, 2 * (p - 1) / p * b + fold * b, (p - 1) / p * b + fold * b
+    steps, share = 2 * math.log2(p) + 2 * fold, (p - 1) / p * b
+    return steps, steps, 2 * share + fold * b, share + fold * b
 
 
 def reduce_scatter_halving(n, b):
@@ -45,8 +49,8 @@ def reduce_scatter_halving(n, b):
     return math.log2(p) + 2 * fold, math.log2(p) + 2 * fold, (p - 1) / p * n * b + fold * b, 2 * n * b
 
 
-# (steps, messages, bytes, reduced) of the rank that has most to do; N ranks, b bytes of the buffer or of a block. As the heads of
-# src/comm/collective/*.c say; tests/unit/test_algorithms.c counts steps and bytes.
+# (steps, messages, bytes, reduced) of the rank that has most to do; N ranks, b bytes of the buffer or of a block. As
+# the heads of src/comm/collective/*.c say; tests/unit/test_algorithms.c counts steps and bytes.
 COSTS = {
     ("barrier", "dissemination"): lambda n, b: (log2(n), log2(n), 0, 0),
     ("all_reduce", "direct"): lambda n, b: (1, n - 1, (n - 1) * b, n * b),
@@ -109,8 +113,8 @@ def solve(matrix, right):
 
 
 def known(points):
-    """Which parameters the points can tell. Among two ranks a step is a message: all of it is counted as overhead, the cautious choice
-    for algorithms that send many messages in a step."""
+    """Which parameters the points can tell. Among two ranks a step is a message: all of it is counted as overhead, the
+    cautious choice for algorithms that send many messages in a step."""
     same = all(row[1] == row[2] for row, _ in points)
     return [j for j, name in enumerate(NAMES) if not (same and name == "alpha")]
 
@@ -188,7 +192,8 @@ def best(parameters, op, world, b):
     """(usec, algorithm); direct ones serve up to 64 ranks."""
     direct = ("direct", "slices", "scatter_all_gather")
     found = [(predict(parameters, terms(op, name, world, b, 1)), name) for of, name in COSTS
-             if of == op and not (world > 64 and name in direct and op not in ("gather", "scatter")) and (of, name) != ("all_reduce", "ring")
+             if of == op and not (world > 64 and name in direct and op not in ("gather", "scatter"))
+             and (of, name) != ("all_reduce", "ring")
              and not (name == "recursive_doubling" and world & (world - 1))]
     return min(found)
 
@@ -199,9 +204,12 @@ def report(parameters, points):
         per_byte = name in ("beta", "gamma")
         print(f"| {name} | {value * 1e3:.3f} ns a byte |" if per_byte else f"| {name} | {value:.2f} us |")
     least = points[min(points)]
-    held_out = errors(refine(fit([p[:2] for p in least[::2]]), [p[:2] for p in least[::2]]), [p[:2] for p in least[1::2]])
-    print(f"\nFitted to every second time of {min(points)} ranks, the median error on the others is {statistics.median(held_out):.0%}.")
-    print("\n| ranks | times | median error | 9 of 10 within | from 64 KiB on: median | 9 of 10 within |\n| ---: |" + " ---: |" * 5)
+    held_out = errors(refine(fit([p[:2] for p in least[::2]]), [p[:2] for p in least[::2]]),
+                      [p[:2] for p in least[1::2]])
+    print(f"\nFitted to every second time of {min(points)} ranks, the median error on the others is "
+          f"{statistics.median(held_out):.0%}.")
+    print("\n| ranks | times | median error | 9 of 10 within | from 64 KiB on: median | 9 of 10 within |\n| ---: |" +
+          " ---: |" * 5)
     for world in sorted(points):
         found = errors(parameters, [point[:2] for point in points[world]])
         long = errors(parameters, [point[:2] for point in points[world] if point[3] >= 64 << 10])
@@ -210,21 +218,27 @@ def report(parameters, points):
 
 
 def report_worlds(parameters, worlds):
-    print("\n| call | bytes | " + " | ".join(f"{world:,} hosts" for world in worlds) + " |\n| --- | ---: |" + " --- |" * len(worlds))
-    for op, b in (("barrier", 0), ("all_reduce", 8), ("all_reduce", 64 << 10), ("all_reduce", 25 << 20), ("broadcast", 1 << 20),
+    print("\n| call | bytes | " + " | ".join(f"{world:,} hosts" for world in worlds) + " |\n| --- | ---: |" +
+          " --- |" * len(worlds))
+    for op, b in (("barrier", 0), ("all_reduce", 8), ("all_reduce", 64 << 10), ("all_reduce", 25 << 20),
+                  ("broadcast", 1 << 20),
                   ("all_gather", 1 << 10), ("reduce_scatter", 1 << 10), ("all_to_all", 1 << 10)):
         cells = [best(parameters, op, world, b) for world in worlds]
-        print(f"| {op} | {size(b) if b else ''} | " + " | ".join(f"{duration(usec)}, {name}" for usec, name in cells) + " |")
+        print(f"| {op} | {size(b) if b else ''} | " + " | ".join(f"{duration(usec)}, {name}" for usec, name in cells) +
+              " |")
 
 
 def report_times(points, world):
     """What was measured: a row an algorithm, a column a size."""
     times = {(key, b): usec for _, usec, key, b in points[world]}
     sizes = sorted({b for _, b in times if b})
-    print(f"\n| {world} ranks, us | algorithm | " + " | ".join(size(b) for b in sizes) + " |\n| --- | --- |" + " ---: |" * len(sizes))
+    print(f"\n| {world} ranks, us | algorithm | " + " | ".join(size(b) for b in sizes) + " |\n| --- | --- |" +
+          " ---: |" * len(sizes))
     for op, name in dict.fromkeys(key for key, _ in times):
         found = [times.get(((op, name), b), times.get(((op, name), 0))) for b in sizes]
-        print(f"| {op} | {name} | " + " | ".join("" if usec is None else f"{usec:.3g}" if usec < 1000 else f"{usec:.0f}" for usec in found) + " |")
+        print(f"| {op} | {name} | " +
+              " | ".join("" if usec is None else f"{usec:.3g}" if usec < 1000 else f"{usec:.0f}" for usec in found) +
+              " |")
 
 
 def chart_of(points, parameters, path):
@@ -243,7 +257,8 @@ def chart_of(points, parameters, path):
 
     for row, usec, (op, algorithm), b in points[world]:
         if op == "all_reduce":
-            Section.values.setdefault(size(b), {}).update({algorithm: usec, f"{algorithm}, model": predict(parameters, row)})
+            Section.values.setdefault(size(b),
+                                      {}).update({algorithm: usec, f"{algorithm}, model": predict(parameters, row)})
             Section.contenders.update({algorithm: None, f"{algorithm}, model": None})
     hues = ["#d1495b", "#edae49", "#30638e", "#7768ae", "#4c956c"]
     for i, name in enumerate(Section.contenders):
@@ -256,8 +271,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("times", nargs="+")
     parser.add_argument("--cpus", type=int, default=os.cpu_count(),
-                        help="of the machine that was measured; many, if a link between the ranks was the limit and not they")
-    parser.add_argument("--fit-on", type=int, metavar="WORLD", help="fit to worlds of so many ranks alone: do the others follow?")
+                        help="of the machine that was measured; many, if a link between the ranks was the limit and "
+                             "not they")
+    parser.add_argument("--fit-on", type=int, metavar="WORLD",
+                        help="fit to worlds of so many ranks alone: do the others follow?")
     parser.add_argument("--chart", help="where to draw the measured and the predicted times of all_reduce")
     parser.add_argument("--table", action="store_true", help="print what was measured, too")
     parser.add_argument("--worlds", default="16,256,4096")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures Tutti and its peers in one go and prints ratios: only ratios mean anything on a machine that others use too.
 
-The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is not
-installed is named, with what installs it.
+The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is
+not installed is named, with what installs it.
 
 usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts all_reduce_hosts_1gbit step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts
+              all_reduce_hosts_1gbit step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -129,8 +130,10 @@ def between_hosts(rate, *words):
     lab = ROOT / "build" / "tests" / "support" / "netlab"
     if not lab.exists():
         raise Missing(f"{lab} was not built (cmake -DTT_TESTS=ON)")
-    command = [lab, "--hosts", "2", "--per-host", "2", *(["--rate", rate] if rate else []), "--", TUTTI, "bench", *words]
-    done = subprocess.run([str(word) for word in command], env=dict(os.environ, TT_SECRET=secrets.token_hex(16)), capture_output=True,
+    command = [lab, "--hosts", "2", "--per-host", "2", *(["--rate", rate] if rate else []), "--", TUTTI, "bench",
+               *words]
+    done = subprocess.run([str(word) for word in command], env=dict(os.environ, TT_SECRET=secrets.token_hex(16)),
+                          capture_output=True,
                           text=True, timeout=600)
     if done.returncode == 77:
         raise Missing(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no network name spaces here")
@@ -143,15 +146,16 @@ def torch_startup():
     has_torch()  # asked before the clock runs
     start = time.perf_counter()
     torch(WORLD, "torch_hello.py")
-    return [{"bench": "startup", "peer": "torch", "world": WORLD, "ms_median": round((time.perf_counter() - start) * 1e3, 1)}]
+    return [{"bench": "startup", "peer": "torch", "world": WORLD,
+             "ms_median": round((time.perf_counter() - start) * 1e3, 1)}]
 
 
 # ---- sections: contenders, and how a row is read from an object ----
 
 class Section:
-    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a contender
-    gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told, of rows that
-    are sizes."""
+    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a
+    contender gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told,
+    of rows that are sizes."""
 
     def __init__(self, key, name, unit, better, contenders, ratios, rows, means=()):
         self.key, self.name, self.unit, self.better = key, name, unit, better
@@ -164,7 +168,8 @@ class Section:
                 if name in self.notes:  # missing or failed: not again
                     continue
                 if sys.stderr.isatty():
-                    print(f"\r{self.name}: round {number + 1}/{rounds}, {name}\033[K", end="", file=sys.stderr, flush=True)
+                    print(f"\r{self.name}: round {number + 1}/{rounds}, {name}\033[K", end="", file=sys.stderr,
+                          flush=True)
                 self.one(name, function, number)
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
@@ -190,7 +195,8 @@ class Section:
         lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
         for row in self.values:
             cells = [number(self.median(row, name)) for name in self.contenders]
-            cells += [ratio(self.median(row, ours), self.median(row, theirs), self.better) for ours, theirs in self.ratios]
+            cells += [ratio(self.median(row, ours), self.median(row, theirs), self.better) for ours,
+                      theirs in self.ratios]
             lines.append("| " + " | ".join([row, *cells]) + " |")
         return lines + self.mean_lines() + [f"{name}: {note}" for name, note in self.notes.items()]
 
@@ -200,7 +206,8 @@ class Section:
             rows = [row for row in self.values if size_of(row) >= least]
             times = [times_better(self.median(row, ours), self.median(row, theirs), self.better) for row in rows]
             if rows and all(times):
-                lines.append(f"geometric mean, {rows[0]} to {rows[-1]}: {ours} : {theirs} {statistics.geometric_mean(times):.2f} x; "
+                lines.append(f"geometric mean, {rows[0]} to {rows[-1]}: {ours} : {theirs} "
+                             f"{statistics.geometric_mean(times):.2f} x; "
                              f"least {min(times):.2f} x, at {rows[times.index(min(times))]}")
         return [""] + lines if lines else []
 
@@ -253,10 +260,12 @@ def all_reduce_sections(out, quick):
         "Open MPI": lambda: mpi(out, WORLD, sizes),
         gloo: lambda: torch(WORLD, "torch_allreduce.py", *sizes),
     }, [(symmetric, "limit"), (symmetric, "Open MPI"), (plain, "Open MPI"), (symmetric, gloo)],
-        by_size, [(symmetric, "limit", 0), (symmetric, "Open MPI", 1 << 14), (plain, "Open MPI", 1 << 14), (symmetric, gloo, 0)])
+        by_size, [(symmetric, "limit", 0), (symmetric, "Open MPI", 1 << 14), (plain, "Open MPI", 1 << 14),
+                  (symmetric, gloo, 0)])
 
     for world in (4, 8):  # more ranks than CPUs on most machines that run this
-        yield Section(f"all_reduce_{world}", f"all_reduce f32, {world} ranks on {len(os.sched_getaffinity(0))} CPUs", "us", "less", {
+        yield Section(f"all_reduce_{world}", f"all_reduce f32, {world} ranks on {len(os.sched_getaffinity(0))} CPUs",
+                      "us", "less", {
             symmetric: lambda world=world: ours(world, sizes, "symmetric"),
             plain: lambda world=world: ours(world, sizes, "plain"),
             "Open MPI": lambda world=world: mpi(out, world, sizes),
@@ -266,7 +275,8 @@ def all_reduce_sections(out, quick):
 
 
 def tcp_sections(out, quick):
-    """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two hosts."""
+    """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two
+    hosts."""
     sizes = [8, 1 << 14, 1 << 20] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
     comma = ",".join(map(str, sizes))
 
@@ -278,19 +288,22 @@ def tcp_sections(out, quick):
         "tutti": lambda: tutti("all_reduce", "--world", str(WORLD), "--sizes", comma, *tcp),
         "PyTorch gloo": lambda: torch(WORLD, "torch_allreduce.py", *sizes),
         "Open MPI": lambda: mpi(out, WORLD, sizes, MPI_TCP),
-    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size, [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
+    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size,
+    [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
 
     some = [size for size in sizes if size <= 1 << 22]
     yield Section("send_recv_tcp", "send and recv over loopback TCP, half a round trip", "us", "less", {
         "tutti": lambda: tutti("send_recv", "--world", str(WORLD), "--sizes", ",".join(map(str, some)), *tcp),
         "PyTorch gloo": lambda: torch(WORLD, "torch_send_recv.py", *some),
         "Open MPI": lambda: mpi(out, WORLD, some, MPI_TCP, "mpi_send_recv.c"),
-    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size, [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
+    }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size,
+    [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
 
     most = 1 << 20  # an all_reduce of 16 MiB takes a second at 1 Gbit/s
     for rate, name in ((None, "joined by a bridge"), ("1gbit", "joined by 1 Gbit/s")):
         few = ",".join(str(size) for size in sizes if not rate or size <= most)
-        yield Section("all_reduce_hosts" + ("_1gbit" if rate else ""), f"all_reduce f32, 2 hosts of 2 ranks {name}", "us", "less", {
+        yield Section("all_reduce_hosts" + ("_1gbit" if rate else ""), f"all_reduce f32, 2 hosts of 2 ranks {name}",
+                      "us", "less", {
             "tutti": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, "--buffers", "plain"),
             "TCP alone": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, *tcp),
         }, [("tutti", "TCP alone")], by_size, [("tutti", "TCP alone", 0)])

@@ -7,13 +7,15 @@ function(tt_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno -fvisibility=hidden
                          $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>)
   if(TT_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE -fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer
+                           -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
   endif()
   if(TT_FUZZ)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
-  # gcc's thread sanitizer doesn't know fences, and says so. Ours order memory between processes, which it can't see either.
+  # gcc's thread sanitizer doesn't know fences, and says so. Ours order memory between processes, which it can't see
+  # either.
   if(TT_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-tsan)
   endif()
@@ -28,8 +30,8 @@ function(tt_objects target)
   add_library(${target} OBJECT ${ARGN})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tt_options(${target})
-  target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR}
-                             ${HWLOC_INCLUDE_DIR})
+  target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS}
+                             ${DNNL_INCLUDE_DIR} ${HWLOC_INCLUDE_DIR})
 endfunction()
 
 # tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.
@@ -50,7 +52,8 @@ function(tt_layers out)
       list(APPEND objects $<TARGET_OBJECTS:layer_${layer}_base>)
       if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         tt_kernels(layer_${layer} avx2 "-mavx2;-mfma;-mf16c" ${kernels})
-        tt_kernels(layer_${layer} avx512 "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx2;-mfma;-mprefer-vector-width=512" ${kernels})
+        tt_kernels(layer_${layer} avx512
+                   "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx2;-mfma;-mprefer-vector-width=512" ${kernels})
         list(APPEND objects $<TARGET_OBJECTS:layer_${layer}_avx2> $<TARGET_OBJECTS:layer_${layer}_avx512>)
       endif()
     endif()
@@ -103,8 +106,9 @@ endfunction()
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
-# `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one takes.
-# Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder), TT_TIMEOUT (seconds until they are ended).
+# `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one
+# takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
+# TT_TIMEOUT (seconds until they are ended).
 function(tt_test_folder label timeout)
   file(GLOB programs CONFIGURE_DEPENDS *.c)
   foreach(source ${programs})
@@ -145,6 +149,8 @@ function(tt_test_properties test label timeout)
   if(TT_SANITIZE) # which make a program several times slower
     math(EXPR timeout "${timeout} * 5")
   endif()
+  set(environment TUTTI=${CMAKE_BINARY_DIR}/bin/tutti TT_BUILD=${CMAKE_BINARY_DIR} TT_SOURCE=${CMAKE_SOURCE_DIR}
+      TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label} TT_TIMEOUT=${timeout})
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    ENVIRONMENT "TUTTI=${CMAKE_BINARY_DIR}/bin/tutti;TT_BUILD=${CMAKE_BINARY_DIR};TT_SOURCE=${CMAKE_SOURCE_DIR};TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label};TT_TIMEOUT=${timeout}")
+                       ENVIRONMENT "${environment}")
 endfunction()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there is one.
+"""Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there
+is one.
 
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture)
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti uses of it
@@ -7,6 +8,7 @@
   documents every public function stands under a comment
   sizes     no function above 80 lines, no file above 600
   operators an operator neither tests an element type nor looks at elements: kernels do
+  columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
   settings  the manual names every environment variable TT_* that is read
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries are read)
@@ -19,6 +21,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
+MAX_COLUMNS = 120
+# What is written by hand in the folders whose lines are measured.
+COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "tools", "cmake")
+COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
 
 # What each layer may include besides itself, without what those include in turn.
 ABOVE = {
@@ -146,6 +152,12 @@ def check_operators(name, text):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
 
 
+def check_columns(name, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MAX_COLUMNS:
+            yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
+
+
 def check_leftovers(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
@@ -210,6 +222,10 @@ def source_findings():
         if path.stem != "tutti":
             yield from check_layers(name, text, LAYER_OF_HEADER.get(path.stem, path.stem))
         yield from check_documents(name, text)
+    for folder in COLUMN_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:
+                yield from check_columns(str(path.relative_to(ROOT)), path.read_text())
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):

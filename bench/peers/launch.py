@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Starts a command N times with torchrun's environment: launch.py N COMMAND... (Debian's torchrun 1.13 does not start under
-Python 3.11). Exit code: the first non-zero one."""
+"""Starts a command N times with torchrun's environment: launch.py N COMMAND... (Debian's torchrun 1.13 does not start
+under Python 3.11). Exit code: the first non-zero one."""
 import os
 import socket
 import subprocess

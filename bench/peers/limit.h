@@ -1,5 +1,5 @@
-/* What the two limit programs share: a clock, pinning, a barrier of two processes, JSON-friendly medians. They are the bare loops that
- * a library can at best approach: no checks, no errors, no deadlines. */
+/* What the two limit programs share: a clock, pinning, a barrier of two processes, JSON-friendly medians. They are the
+ * bare loops that a library can at best approach: no checks, no errors, no deadlines. */
 #ifndef TT_BENCH_LIMIT_H
 #define TT_BENCH_LIMIT_H
 

@@ -1,5 +1,6 @@
-/* Limit: one training step of the 784-512-10 classifier as bare oneDNN sgemm calls and loops: forward, cross entropy, backward, SGD.
- * With two ranks all gradients are averaged in shared memory in one go, as shm_limit.c does, without any overlap.
+/* Limit: one training step of the 784-512-10 classifier as bare oneDNN sgemm calls and loops: forward, cross entropy,
+ * backward, SGD. With two ranks all gradients are averaged in shared memory in one go, as shm_limit.c does, without any
+ * overlap.
  * Build: gcc -O3 -march=native mlp_limit.c -ldnnl -lm; run: OMP_NUM_THREADS=1 ./mlp_limit RANKS STEPS */
 #define _GNU_SOURCE
 #include "limit.h"

@@ -1,5 +1,5 @@
-/* Limit: in-place sum of two ranks' floats where both buffers lie in shared memory. Each rank adds half of the elements and stores the
- * result to both, between two barriers: 2 reads and 2 writes for each element, nothing else.
+/* Limit: in-place sum of two ranks' floats where both buffers lie in shared memory. Each rank adds half of the elements
+ * and stores the result to both, between two barriers: 2 reads and 2 writes for each element, nothing else.
  * Build: gcc -O3 -march=native shm_limit.c; run: ./shm_limit BYTES... */
 #define _GNU_SOURCE
 #include "limit.h"

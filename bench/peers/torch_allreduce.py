@@ -1,4 +1,5 @@
-"""Peer: torch.distributed (gloo) all_reduce of float32, sum. Run: launch.py 2 /usr/bin/python3 torch_allreduce.py BYTES..."""
+"""Peer: torch.distributed (gloo) all_reduce of float32, sum. Run: launch.py 2 /usr/bin/python3 torch_allreduce.py
+BYTES..."""
 import json
 import statistics
 import sys
@@ -23,4 +24,5 @@ for size in map(int, sys.argv[1:]):
         seconds.append((time.perf_counter() - start) / calls)
     if dist.get_rank() == 0:
         print(json.dumps({"bench": "all_reduce", "peer": "torch", "world": dist.get_world_size(), "bytes": size,
-                          "usec_median": round(statistics.median(seconds) * 1e6, 2), "usec_min": round(min(seconds) * 1e6, 2)}))
+                          "usec_median": round(statistics.median(seconds) * 1e6, 2),
+                          "usec_min": round(min(seconds) * 1e6, 2)}))

@@ -1,4 +1,5 @@
-"""Peer: half a round trip of torch.distributed (gloo) send and recv. Run: launch.py 2 /usr/bin/python3 torch_send_recv.py BYTES..."""
+"""Peer: half a round trip of torch.distributed (gloo) send and recv. Run: launch.py 2 /usr/bin/python3
+torch_send_recv.py BYTES..."""
 import json
 import statistics
 import sys
@@ -34,4 +35,5 @@ for size in map(int, sys.argv[1:]):
         seconds.append((time.perf_counter() - start) / (2 * calls))
     if rank == 0:
         print(json.dumps({"bench": "send_recv", "peer": "torch", "world": 2, "bytes": size,
-                          "usec_median": round(statistics.median(seconds) * 1e6, 2), "usec_min": round(min(seconds) * 1e6, 2)}))
+                          "usec_median": round(statistics.median(seconds) * 1e6, 2),
+                          "usec_min": round(min(seconds) * 1e6, 2)}))

@@ -1,4 +1,5 @@
-"""Peer: TCPStore operations a second, one client over loopback, values of 64 bytes. Run: /usr/bin/python3 torch_store.py [COUNT]"""
+"""Peer: TCPStore operations a second, one client over loopback, values of 64 bytes. Run: /usr/bin/python3
+torch_store.py [COUNT]"""
 import json
 import socket
 import sys

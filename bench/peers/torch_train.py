@@ -110,7 +110,8 @@ def main():
         seconds.append((time.perf_counter() - start) / steps)
     if rank == 0:
         print(json.dumps({"bench": "step", "peer": "torch", "model": name, "world": world,
-                          "ms_median": round(statistics.median(seconds) * 1e3, 4), "ms_min": round(min(seconds) * 1e3, 4),
+                          "ms_median": round(statistics.median(seconds) * 1e3, 4),
+                          "ms_min": round(min(seconds) * 1e3, 4),
                           "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
                           "loss": round(loss.item(), 4), "version": torch.__version__}))
 

@@ -1,5 +1,5 @@
-// One call of Tutti's, one function of gloo's. What gloo lacks is made of what it has: a reduce_scatter of an all-to-all, offsets of
-// uneven calls by copying.
+// One call of Tutti's, one function of gloo's. What gloo lacks is made of what it has: a reduce_scatter of an
+// all-to-all, offsets of uneven calls by copying.
 #include "plugin.h"
 
 #include <gloo/allgather.h>
@@ -207,8 +207,8 @@ void (*function_of(tt_op op))(const Task &) {
     }
 }
 
-// A message's slot: never one of a collective, whose first byte is small. gloo ends the process if a message does not fit the receive, so the size is
-// part of what is matched. Empty messages are sent as one byte.
+// A message's slot: never one of a collective, whose first byte is small. gloo ends the process if a message does not
+// fit the receive, so the size is part of what is matched. Empty messages are sent as one byte.
 uint64_t slot_of(int tag, size_t bytes) {
     return UINT64_C(1) << 63 | uint64_t(uint32_t(tag)) << 31 | (bytes & 0x7fffffff);
 }

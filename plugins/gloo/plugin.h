@@ -1,8 +1,8 @@
 // The gloo back end: what its files offer each other.
 //
-// gloo's collectives block, so each engine has a thread that runs them in the order in which they were begun. Its sends and receives are posted at once;
-// a thread each waits for them, since gloo has no way to ask whether one is done. All that gloo throws is caught where it is called and reported by
-// begin() or test().
+// gloo's collectives block, so each engine has a thread that runs them in the order in which they were begun. Its sends
+// and receives are posted at once; a thread each waits for them, since gloo has no way to ask whether one is done. All
+// that gloo throws is caught where it is called and reported by begin() or test().
 #ifndef TUTTI_PLUGINS_GLOO_PLUGIN_H
 #define TUTTI_PLUGINS_GLOO_PLUGIN_H
 

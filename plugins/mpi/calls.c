@@ -4,7 +4,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Counts and offsets of uneven calls as MPI wants them: send counts, send displacements, receive counts, receive displacements, each (size). */
+/* Counts and offsets of uneven calls as MPI wants them: send counts, send displacements, receive counts, receive
+ * displacements, each (size). */
 static tt_status take_numbers(mpi_request *r, const tt_call *call, int size) {
     const int64_t *const lists[] = {call->send_counts, call->send_offsets, call->recv_counts, call->recv_offsets};
     for (int l = 0; l < 4; l++)

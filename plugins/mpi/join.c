@@ -105,7 +105,8 @@ void mpi_close(void *engine) {
     mpi_unlock();
 }
 
-/* An MPI library that doesn't understand its launcher, since that is another MPI's, thinks that it was started alone. */
+/* An MPI library that doesn't understand its launcher, since that is another MPI's, thinks that it was started
+ * alone. */
 static tt_status check_launcher(int size) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -57,8 +57,8 @@ static bool has_launcher(void) {
     return false;
 }
 
-/* Ranks are through with each other when all have come here. Under mpirun that is waited for as MPI does, since mpirun ends those who wait for one that
- * failed. Elsewhere somebody may have left without a word. */
+/* Ranks are through with each other when all have come here. Under mpirun that is waited for as MPI does, since mpirun
+ * ends those who wait for one that failed. Elsewhere somebody may have left without a word. */
 static bool all_are_through(void) {
     int64_t deadline_ms = mpi_now_ms() + END_MS;
     MPI_Request request;

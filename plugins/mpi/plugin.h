@@ -1,7 +1,7 @@
 /* The mpi back end: what its files offer each other.
  *
- * Every call becomes a non-blocking one of MPI (MPI_Iallreduce, ...), which MPI_Test() advances. MPI runs at MPI_THREAD_SERIALIZED: one lock, mpi_lock(), is
- * held around whatever touches MPI, for groups of several threads. */
+ * Every call becomes a non-blocking one of MPI (MPI_Iallreduce, ...), which MPI_Test() advances. MPI runs at
+ * MPI_THREAD_SERIALIZED: one lock, mpi_lock(), is held around whatever touches MPI, for groups of several threads. */
 #ifndef TUTTI_PLUGINS_MPI_PLUGIN_H
 #define TUTTI_PLUGINS_MPI_PLUGIN_H
 
@@ -11,7 +11,8 @@
 
 extern const tt_backend_host *mpi_host;
 
-/* A group of ranks. Collectives and Tutti's own messages go over `calls`, the program's messages over `messages`, so that they never meet. */
+/* A group of ranks. Collectives and Tutti's own messages go over `calls`, the program's messages over `messages`, so
+ * that they never meet. */
 typedef struct mpi_engine {
     MPI_Comm calls, messages;
     int rank, size;
@@ -29,10 +30,12 @@ typedef struct mpi_request {
 void mpi_lock(void);
 void mpi_unlock(void);
 
-/* Start MPI in this process, if nobody has. `member` (may be NULL) has the store to meet through where no mpirun started the process. */
+/* Start MPI in this process, if nobody has. `member` (may be NULL) has the store to meet through where no mpirun
+ * started the process. */
 tt_status mpi_start(const tt_backend_member *member);
 
-/* TT_OK, or why no call of MPI can be made any more: something happened after which MPI might wait for ever (mpi_break()), or it was ended. */
+/* TT_OK, or why no call of MPI can be made any more: something happened after which MPI might wait for ever
+ * (mpi_break()), or it was ended. */
 tt_status mpi_usable(void);
 void mpi_break(const char *why);
 

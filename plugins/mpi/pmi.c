@@ -91,7 +91,8 @@ tt_status pmi_barrier(void) {
     return status;
 }
 
-/* What processes of one host have in common: the kernel's boot and the network name space; TT_HOST_ID says otherwise. */
+/* What processes of one host have in common: the kernel's boot and the network name space; TT_HOST_ID says
+ * otherwise. */
 static void own_host(char *text, size_t size) {
     const char *given = getenv("TT_HOST_ID");
     char boot[64] = "", net[64] = "";

@@ -1,5 +1,5 @@
-/* PMI-1 as a library: Open MPI 4 loads the one that FLUX_PMI_LIBRARY_PATH names, if FLUX_JOB_ID is set, and calls what it finds there. So this shared
- * object names itself. */
+/* PMI-1 as a library: Open MPI 4 loads the one that FLUX_PMI_LIBRARY_PATH names, if FLUX_JOB_ID is set, and calls what
+ * it finds there. So this shared object names itself. */
 #include "pmi.h"
 
 #include "plugin.h"

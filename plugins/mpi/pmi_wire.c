@@ -1,4 +1,5 @@
-/* PMI-1 as MPICH speaks it: lines of "cmd=NAME key=value ...", over the descriptor that PMI_FD names. A thread answers. */
+/* PMI-1 as MPICH speaks it: lines of "cmd=NAME key=value ...", over the descriptor that PMI_FD names. A thread
+ * answers. */
 #include "pmi.h"
 
 #include "plugin.h"
@@ -13,7 +14,8 @@
 
 enum { LINE = PMI_VALUE_MAX + PMI_KEY_MAX + PMI_NAME_MAX + 256 };
 
-/* The value of `name` in `line`, up to the next blank; a value of "put" is the rest of the line. Returns "" if it is not there. */
+/* The value of `name` in `line`, up to the next blank; a value of "put" is the rest of the line. Returns "" if it is
+ * not there. */
 static const char *field(const char *line, const char *name, char *value, size_t size) {
     size_t n = strlen(name);
     value[0] = '\0';

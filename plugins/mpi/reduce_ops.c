@@ -1,7 +1,9 @@
-/* MPI's names for element types and reduce ops, and functions of our own where those of an MPI are not what tutti/comm.h says:
+/* MPI's names for element types and reduce ops, and functions of our own where those of an MPI are not what
+ * tutti/comm.h says:
  *
  *   MIN and MAX of floats   MPI says nothing of NaN, which may get lost
- *   8 and 16 bits           Open MPI 4.1 adds with saturation where it has AVX; MPICH 4.0 takes the minimum of u8 as if they had signs */
+ *   8 and 16 bits           Open MPI 4.1 adds with saturation where it has AVX; MPICH 4.0 takes the minimum of u8 as if
+ *                           they had signs */
 #include "plugin.h"
 
 #include <math.h>
@@ -31,7 +33,8 @@ MPI_Datatype mpi_type(tt_dtype dtype) {
     return MPI_DATATYPE_NULL;
 }
 
-/* What MPI calls: into (n) := from (n) op into. EACH is one type's loop over x, an element of `from`, and y, one of `into`. */
+/* What MPI calls: into (n) := from (n) op into. EACH is one type's loop over x, an element of `from`, and y, one of
+ * `into`. */
 #define EACH(T, name, expression)                           \
     if (*type == (name)) {                                  \
         for (int i = 0; i < *n; i++) {                      \

@@ -1,10 +1,11 @@
-/* Options as the caller's version of Tutti knew them. */
+/* Options of a caller that may have been compiled with an older version of Tutti. */
 #ifndef TT_BASE_ARGS_H
 #define TT_BASE_ARGS_H
 
 #include <string.h>
 
-/* *full := `args`, of which the caller knows `size` bytes. An older program's struct is shorter: what it lacks is zero. NULL is all zeros. */
+/* Copy into *full the `size` bytes of `args` that the caller knows. Fields that an older program lacks are zero.
+ * args NULL: all are. */
 static inline void tt__args_copy(void *full, size_t full_size, const void *args, size_t size) {
     memset(full, 0, full_size);
     if (args)

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-/* The directory part of `path` (the caller's to free), and where its last name begins. */
+/* Split `path` into its directory (the caller's to free) and its last name. */
 static char *directory_of(const char *path, const char **name) {
     const char *slash = strrchr(path, '/');
     *name = slash ? slash + 1 : path;
@@ -22,7 +22,7 @@ static char *directory_of(const char *path, const char **name) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-/* Whether `entry` is "NAME.tmp-DIGITS-DIGITS". */
+/* Is `entry` "NAME.tmp-DIGITS-DIGITS"? */
 static bool is_temporary_of(const char *entry, const char *name) {
     size_t length = strlen(name);
     if (strncmp(entry, name, length) != 0 || strncmp(entry + length, ".tmp-", 5) != 0)
@@ -49,7 +49,7 @@ static void remove_if_stale(int directory, const char *entry) {
     close(fd);
 }
 
-/* Best effort: what can't be read or removed does not keep anyone from writing. */
+/* Remove stale temporaries, as far as possible: what can't be read or removed keeps nobody from writing. */
 static void remove_stale(const char *directory, const char *name) {
     DIR *entries = opendir(directory);
     if (!entries)
@@ -60,8 +60,8 @@ static void remove_stale(const char *directory, const char *name) {
     closedir(entries);
 }
 
-/* Create the temporary and lock it. Another writer may take a temporary for stale and remove it between the two: then again.
- * File systems without locks are fine: there nothing is ever removed. */
+/* Create the temporary and lock it; again if another writer took it for stale in between. On file systems without
+ * locks nothing is ever removed. */
 static tt_status create_temporary(tt__atomic_file *file) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);
@@ -82,7 +82,7 @@ static tt_status create_temporary(tt__atomic_file *file) {
     }
 }
 
-static void release(tt__atomic_file *file) {
+static void release_file(tt__atomic_file *file) {
     if (file->fd >= 0)
         close(file->fd);
     free(file->temporary);
@@ -107,7 +107,7 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
         status = create_temporary(file);
     }
     if (status)
-        release(file);
+        release_file(file);
     free(directory);
     return status;
 }
@@ -126,7 +126,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
     return TT_OK;
 }
 
-/* File systems that can't sync a directory say EINVAL; a rename is all they offer. */
+/* Sync the directory. File systems that can't say EINVAL; a rename is all they offer. */
 static tt_status sync_directory(const char *path) {
     const char *name;
     char *directory = directory_of(path, &name);
@@ -152,7 +152,7 @@ tt_status tt__atomic_commit(tt__atomic_file *file) {
         unlink(file->temporary);
     else
         status = sync_directory(file->path);
-    release(file);
+    release_file(file);
     return status;
 }
 
@@ -160,5 +160,5 @@ void tt__atomic_abort(tt__atomic_file *file) {
     if (!file->temporary)
         return;
     unlink(file->temporary);
-    release(file);
+    release_file(file);
 }

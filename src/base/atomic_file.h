@@ -1,7 +1,9 @@
-/* A file that appears whole or not at all: written as "NAME.tmp-PID-N" beside the target, fsync, rename, fsync of the directory.
+/* A file that appears whole or not at all: written as "NAME.tmp-PID-N" beside the target, fsync, rename, fsync of the
+ * directory.
  *
- * The writer holds a lock (flock) on its temporary, which ends with the process, however it ends. So a temporary whose lock can be taken
- * was left behind, whatever became of the process number, and the next writer of the same target removes it. */
+ * The writer holds a lock (flock) on its temporary, which ends with the process, however it ends. So a temporary whose
+ * lock can be taken was left behind, whatever became of the process number, and the next writer of the same target
+ * removes it. */
 #ifndef TT_BASE_ATOMIC_FILE_H
 #define TT_BASE_ATOMIC_FILE_H
 

@@ -1,4 +1,5 @@
-/* A growable run of bytes. Writing past the memory there is sets `failed` and stops growing: a writer puts all its fields and checks once. */
+/* A growable run of bytes. When memory is out, it sets `failed` and stops growing, so a writer puts all its fields
+ * and checks once. */
 #ifndef TT_BASE_BYTES_H
 #define TT_BASE_BYTES_H
 
@@ -19,7 +20,7 @@ typedef struct tt__span {
     size_t size;
 } tt__span;
 
-/* Room for `more` bytes after the present ones; false (and `failed`) when memory is out. */
+/* Make room for `more` bytes after the present ones; false (and `failed`) when memory is out. */
 bool tt__bytes_reserve(tt__bytes *bytes, size_t more);
 
 void tt__bytes_put(tt__bytes *bytes, const void *data, size_t size);
@@ -27,10 +28,10 @@ void tt__bytes_put(tt__bytes *bytes, const void *data, size_t size);
 /* Drop the first `size` bytes. */
 void tt__bytes_consume(tt__bytes *bytes, size_t size);
 
-/* Empty it; memory beyond `keep` bytes is returned, so that one large message does not stay resident. */
+/* Empty it, and return memory beyond `keep` bytes, so that one large message does not stay resident. */
 void tt__bytes_clear(tt__bytes *bytes, size_t keep);
 
-/* Release the memory; empty again. */
+/* Release the memory, which leaves it empty. */
 void tt__bytes_free(tt__bytes *bytes);
 
 #endif

@@ -18,7 +18,7 @@ void tt__cgroup_numbers(const char *dir, const char *name, long long out[2]) {
     fclose(file);
 }
 
-/* top/path and the directories above it, down to `top`. */
+/* Visit top/path and the directories above it, up to `top`. */
 static void walk_up(const char *top, const char *path, void (*visit)(const char *dir, void *user), void *user) {
     char dir[2 * PATH_MAX];
     size_t top_length = strlen(top);
@@ -66,7 +66,7 @@ void tt__cgroup_walk(const char *root, const char *controller, void (*visit)(con
     fclose(file);
 }
 
-/* A line "name number" of dir/memory.stat; 0 if there is none. */
+/* Read the number of a line "name number" of dir/memory.stat; 0 if there is none. */
 static long long memory_stat(const char *dir, const char *name) {
     char path[2 * PATH_MAX + 16], line[128], word[64];
     long long value, found = 0;

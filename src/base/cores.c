@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static int affinity_cores(void) {
-    /* The kernel refuses a mask smaller than its own, so larger ones are tried. */
+    /* The kernel refuses a mask smaller than its own: try larger ones. */
     for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC(cpus);
         if (!set)

@@ -31,7 +31,7 @@ static tt__cpu_level detect(void) {
     return TT__CPU_BASE;
 }
 
-static tt__cpu_level choose(void) {
+static tt__cpu_level choose_level(void) {
     tt__cpu_level best = detect();
     const char *want = getenv("TT_CPU_LEVEL");
     if (!want || !*want)
@@ -50,7 +50,7 @@ tt__cpu_level tt__cpu_level_get(void) {
     static _Atomic int cached = -1;
     int level = atomic_load_explicit(&cached, memory_order_relaxed);
     if (level < 0) {
-        level = (int)choose();
+        level = (int)choose_level();
         atomic_store_explicit(&cached, level, memory_order_relaxed);
     }
     return (tt__cpu_level)level;

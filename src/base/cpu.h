@@ -1,5 +1,6 @@
-/* Which instruction set the kernels use. Sources named *_kernels.c are compiled once for each level; a table per level is chosen at
- * run time. Arithmetic is the same at every level (no contraction; fma only where written), so the bits are too. */
+/* Which instruction set the kernels use. Sources named *_kernels.c are compiled once for each level; a table per level
+ * is chosen at run time. Arithmetic is the same at every level (no contraction; fma only where written), so the bits
+ * are too. */
 #ifndef TT_BASE_CPU_H
 #define TT_BASE_CPU_H
 

@@ -46,8 +46,8 @@ void tt_clear_error(void) {
     last.text[0] = '\0';
 }
 
-/* Arguments may point into the last error's text, so the new text is made aside. */
-static void record(tt_status status, const char *format, va_list args) {
+/* Format aside: arguments may point into the last error's text. */
+static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
     vsnprintf(text, sizeof text, format, args);
     memcpy(last.text, text, sizeof text);
@@ -58,7 +58,7 @@ static void record(tt_status status, const char *format, va_list args) {
 tt_status tt_fail(tt_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    record(status, format, args);
+    record_error(status, format, args);
     va_end(args);
     return status;
 }
@@ -66,7 +66,7 @@ tt_status tt_fail(tt_status status, const char *format, ...) {
 tt_status tt__fail(tt_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    record(status, format, args);
+    record_error(status, format, args);
     va_end(args);
     return status;
 }
@@ -74,7 +74,7 @@ tt_status tt__fail(tt_status status, const char *format, ...) {
 void *tt__fail_null(tt_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    record(status, format, args);
+    record_error(status, format, args);
     va_end(args);
     return NULL;
 }

@@ -29,8 +29,9 @@ TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *fo
 /* How often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
 TT__EXPORT unsigned tt__error_clearings(void);
 
-/* Leave a torchelastic report in $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty. `secondary`: this process ends because
- * another one did; launchers never call such a one the first failure. Best effort, never fails. */
+/* Write a torchelastic report to $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty.
+ * `secondary`: this process ends because another one did; launchers never call such a one the first failure. Best
+ * effort, never fails. */
 void tt__error_file_write(const char *message, bool secondary);
 
 /* Return early from a function that returns tt_status. */

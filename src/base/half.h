@@ -1,5 +1,6 @@
-/* 16-bit floats in software: f16 (IEEE binary16) and bf16 (the upper half of an f32). They give the bits that F16C instructions give, NaN payloads
- * included (a signalling NaN becomes quiet). Rounding is to nearest, ties to even. Without branches on data, so that loops over them vectorise. */
+/* 16-bit floats in software: f16 (IEEE binary16) and bf16 (the upper half of an f32). They give the bits that F16C
+ * instructions give, NaN payloads included (a signalling NaN becomes quiet). Rounding is to nearest, ties to even.
+ * Without branches on data, so that loops over them vectorise. */
 #ifndef TT_BASE_HALF_H
 #define TT_BASE_HALF_H
 
@@ -29,7 +30,8 @@ static inline uint16_t tt__bf16_of_float(float x) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
 }
 
-/* Exponents are rebased by adding 112 = 127 - 15. Subnormals: the f16's digits become an f32's behind an implicit 1 that is subtracted again. */
+/* Exponents are rebased by adding 112 = 127 - 15. Subnormals: the f16's digits become an f32's behind an implicit 1
+ * that is subtracted again. */
 static inline float tt__float_of_f16(uint16_t h) {
     const uint32_t exponent_mask = 0x7c00u << 13, rebase = 112u << 23, one = 1u << 23;
     uint32_t bits = (h & 0x7fffu) << 13, exponent = bits & exponent_mask, sign = (h & 0x8000u) << 16;
@@ -40,7 +42,8 @@ static inline float tt__float_of_f16(uint16_t h) {
     return tt__float_of_bits((exponent == exponent_mask ? special : finite) | sign);
 }
 
-/* Subnormals: adding 2^-1 * 2^... aligns the last digit that f16 has with the last one of an f32, so the addition rounds. */
+/* Subnormals: adding 2^-1 * 2^... aligns the last digit that f16 has with the last one of an f32, so the addition
+ * rounds. */
 static inline uint16_t tt__f16_of_float(float x) {
     const uint32_t infinity = 255u << 23, too_large = (127u + 16) << 23, least_normal = 113u << 23;
     const uint32_t align = (127u - 15 + 23 - 10 + 1) << 23;

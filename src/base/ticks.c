@@ -32,19 +32,13 @@ tt__ticks_kind tt__ticks_init(void) {
 tt__ticks_kind tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
 #endif
 
-static int64_t realtime_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Of a few tries the one least disturbed. */
+/* Take the least disturbed of a few tries. */
 tt__moment tt__moment_now(void) {
     tt__moment moment = {0};
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < 4; i++) {
         uint64_t before = tt__ticks();
-        int64_t monotonic = tt__now_ns(), real = realtime_ns();
+        int64_t monotonic = tt__now_ns(), real = tt__realtime_ns();
         uint64_t width = tt__ticks() - before;
         if (width < best) {
             best = width;

@@ -1,4 +1,4 @@
-/* A clock that costs a few ns, for marking moments that somebody may look at later. */
+/* A clock that costs a few ns, for moments that may be looked at later. */
 #ifndef TT_BASE_TICKS_H
 #define TT_BASE_TICKS_H
 
@@ -7,10 +7,11 @@
 /* What ticks are: ns of CLOCK_MONOTONIC, or counts of the processor's time stamp counter. */
 typedef enum tt__ticks_kind { TT__TICKS_MONOTONIC, TT__TICKS_TSC } tt__ticks_kind;
 
-/* This process's, once somebody has called tt__ticks_init(); MONOTONIC before. */
+/* The kind that this process uses, once tt__ticks_init() was called; MONOTONIC before. */
 extern tt__ticks_kind tt__ticks_of;
 
-/* Choose: the counter, where the kernel keeps time by it and so has checked that those of all CPUs agree. The same in all processes of a host. */
+/* Choose the kind: the counter where the kernel keeps time by it, and thus has checked that those of all CPUs agree.
+ * All processes of a host choose the same. */
 tt__ticks_kind tt__ticks_init(void);
 
 static inline uint64_t tt__ticks(void) {
@@ -29,7 +30,7 @@ typedef struct tt__moment {
 
 tt__moment tt__moment_now(void);
 
-/* Ticks of any process of the host in CLOCK_MONOTONIC: the line through two moments, which need be no exact distance apart. */
+/* The line through two moments: ticks of any process of the host in CLOCK_MONOTONIC. */
 typedef struct tt__ticks_line {
     tt__moment from;
     double ns_per_tick;

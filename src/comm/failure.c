@@ -4,7 +4,7 @@
  * of it has inherited them, its pidfd tells. One that is stopped is seen in /proc. Of ranks on other hosts the links tell (message.h). */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "comm/group.h"
 
 #include <fcntl.h>
@@ -388,12 +388,12 @@ void tt__native_retire(tt_group *group) {
 }
 
 void tt__native_abort(tt_group *group, const char *reason) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     tt__world_own(group->world);
     tt__world_lock(group->world);
     tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->world->rank, reason);
     tt__group_fail(group);
     tt__world_unlock(group->world);
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
 }

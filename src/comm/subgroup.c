@@ -4,7 +4,7 @@
  * a name that it has given to no other group. Each new group takes its first rank's. tt_new_group() is a split with one color, its list's
  * order the key. */
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "comm/group.h"
 
 #include <stdio.h>
@@ -57,16 +57,16 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
         r++;
     if (r == group->size)
         return TT_OK;
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     if (r == group->rank)
-        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, kept.text);
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, saved.text);
     TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, why, sizeof why, TT_U8, r,
                                       .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line)));
     if (!own)
         return tt__fail((tt_status)all[r].status, "rank %d: %s", group->ranks[r],
                         *why ? why : "no memory for the new group"); /* where it moves nothing: group->only_agrees */
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     return own;
 }
 

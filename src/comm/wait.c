@@ -129,7 +129,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
                                                .several_threads = several_threads});
     tt__recorder_log_wait(recorder);
     if (world->threaded)
-        tt__tell_waiting(world->messages);
+        tt__announce_waiting(world->messages);
 }
 
 static void note_going_on(tt__world *world) {
@@ -138,7 +138,7 @@ static void note_going_on(tt__world *world) {
         return;
     tt__recorder_wait(recorder, &(tt__waiting){.since = 0});
     if (world->threaded)
-        tt__tell_waiting(world->messages);
+        tt__announce_waiting(world->messages);
 }
 
 /* Errors before readiness is looked at again: a rank that did its part and then left is none. The lock is held; on an error, the group failed. */

@@ -92,7 +92,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .advance = advance,
                                         .call_text = call_text,
                                         .record_text = record_text,
-                                        .hear_word = hear_word,
+                                        .on_word = hear_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
                                         .ring_peer = ring_peer,
                                         .ring_memory = ring_memory,

@@ -1,12 +1,12 @@
 #include "elastic/nodes_own.h"
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "elastic/blob.h"
 
 #include <jansson.h>
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,7 @@
 /* ---- life */
 
 static tt_status start_thread(tt__nodes *nodes) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the launcher's */
-    int error = pthread_create(&nodes->thread, NULL, tt__nodes_thread, nodes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = tt__thread_create(&nodes->thread, tt__nodes_thread, nodes);
     nodes->started = !error;
     return error ? tt__fail_errno(TT_ERR_SYSTEM, error, "can't start a thread") : TT_OK;
 }

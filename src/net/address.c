@@ -20,7 +20,7 @@ bool tt__net_is_loopback(const struct sockaddr *address) {
     return false;
 }
 
-static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
     struct sockaddr_in6 a6, b6;
     struct sockaddr_in a4, b4;
     if (a->ss_family != b->ss_family)
@@ -40,7 +40,7 @@ bool tt__net_is_local(int fd) {
     socklen_t here_size = sizeof here, there_size = sizeof there;
     return !getsockname(fd, (struct sockaddr *)&here, &here_size) &&
            !getpeername(fd, (struct sockaddr *)&there, &there_size) &&
-           (tt__net_is_loopback((struct sockaddr *)&there) || same_host(&here, &there));
+           (tt__net_is_loopback((struct sockaddr *)&there) || same_address(&here, &there));
 }
 
 void tt__net_unmap(struct sockaddr_storage *address) {

@@ -1,4 +1,4 @@
-/* Connecting, with patience: the ranks of a job start in any order, so "nobody listens yet" is the normal case. */
+/* Connecting patiently: the ranks of a job start in any order, so that nobody listens yet is the normal case. */
 #include "net/net.h"
 
 #include "base/clock.h"
@@ -14,25 +14,25 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, a late one is not
- * hammered by thousands. */
+/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, a late
+ * one is not hammered by thousands. */
 enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 64 };
 
-/* Deadlines are long, and a wrong address looks like a server that is late: the log hears of it after this time, and again and again. */
-enum { TELL_AFTER_MS = 5000, TELL_EVERY_MS = 60000 };
+/* Deadlines are long, and a wrong address looks like a late server: warn after this time, and again and again. */
+enum { WARN_AFTER_MS = 5000, WARN_EVERY_MS = 60000 };
 
 typedef struct waiting {
     const char *host;
     int port;
-    int64_t start_ms, deadline_ms, tell_ms, every_ms;
+    int64_t start_ms, deadline_ms, warn_ms, every_ms;
     char why[128]; /* the last reason of failure */
 } waiting;
 
-static void tell_if_long(waiting *w) {
+static void warn_if_due(waiting *w) {
     int64_t now = tt__now_ms();
-    if (now < w->tell_ms)
+    if (now < w->warn_ms)
         return;
-    w->tell_ms = now + w->every_ms;
+    w->warn_ms = now + w->every_ms;
     char where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(w->host, w->port, where);
     tt__log(TT_LOG_WARNING, "no connection to %s for %.1f s (%s); trying for %.0f s more. Is the address right?", where,
@@ -49,10 +49,10 @@ static bool connected_to_self(int fd) {
            !memcmp(&here, &there, here_size);
 }
 
-/* As long as nobody answers, the deadline is far and a log line may be due before. */
+/* Wait until the socket is writable; log a warning whenever one is due. */
 static int wait_writable(int fd, waiting *w) {
     for (;;) {
-        int64_t until = w->tell_ms < w->deadline_ms ? w->tell_ms : w->deadline_ms;
+        int64_t until = w->warn_ms < w->deadline_ms ? w->warn_ms : w->deadline_ms;
         int n = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, tt__left_ms(until));
         if (n > 0)
             return 0;
@@ -60,11 +60,11 @@ static int wait_writable(int fd, waiting *w) {
             return errno;
         if (!tt__left_ms(w->deadline_ms))
             return ETIMEDOUT;
-        tell_if_long(w);
+        warn_if_due(w);
     }
 }
 
-static int finish_connect(int fd, waiting *w) {
+static int await_connect(int fd, waiting *w) {
     int errnum = wait_writable(fd, w);
     socklen_t size = sizeof errnum;
     if (errnum)
@@ -79,7 +79,7 @@ static int try_address(const struct addrinfo *a, waiting *w, int *out) {
         return errno;
     int errnum = connect(fd, a->ai_addr, a->ai_addrlen) ? errno : 0;
     if (errnum == EINPROGRESS || errnum == EINTR)
-        errnum = finish_connect(fd, w);
+        errnum = await_connect(fd, w);
     if (!errnum && connected_to_self(fd))
         errnum = ECONNREFUSED;
     if (errnum) {
@@ -91,8 +91,8 @@ static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     return 0;
 }
 
-/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4 says EADDRNOTAVAIL
- * when all ports are taken, which passes. */
+/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4
+ * says EADDRNOTAVAIL when all ports are taken, which passes. */
 static bool loopback_is_down(const struct addrinfo *a, int errnum) {
     return tt__net_is_loopback(a->ai_addr) &&
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
@@ -120,10 +120,10 @@ static bool try_host(waiting *w, int *fd, bool *hopeless) {
     return !errnum;
 }
 
-tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t deadline_ms, int64_t tell_after_ms,
-                                  int64_t tell_every_ms) {
+tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
+                                  int64_t warn_every_ms) {
     int64_t start = tt__now_ms();
-    waiting w = {host, port, start, deadline_ms, start + tell_after_ms, tell_every_ms, ""};
+    waiting w = {host, port, start, deadline_ms, start + warn_after_ms, warn_every_ms, ""};
     bool hopeless = false;
     for (int pause = PAUSE_FIRST_MS;; pause = pause * 2 < PAUSE_LAST_MS ? pause * 2 : PAUSE_LAST_MS) {
         if (try_host(&w, fd, &hopeless))
@@ -131,7 +131,7 @@ tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t d
         int left = tt__left_ms(deadline_ms);
         if (!left || hopeless)
             break;
-        tell_if_long(&w);
+        warn_if_due(&w);
         if (pause > left)
             pause = left;
         nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
@@ -147,5 +147,5 @@ tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t d
 }
 
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
-    return tt__net_connect_telling(fd, host, port, deadline_ms, TELL_AFTER_MS, TELL_EVERY_MS);
+    return tt__net_connect_warning(fd, host, port, deadline_ms, WARN_AFTER_MS, WARN_EVERY_MS);
 }

@@ -22,7 +22,7 @@ enum {
 };
 
 /* The size of a message, header included; 0 for what is none. */
-static size_t size_of(uint8_t kind) {
+static size_t message_size(uint8_t kind) {
     static const uint8_t sizes[] = {[HELLO] = 64,
                                     [CHALLENGE] = 64,
                                     [PROOF] = HEADER + TT__MAC_SIZE,
@@ -31,7 +31,7 @@ static size_t size_of(uint8_t kind) {
     return kind < sizeof sizes ? sizes[kind] : 0;
 }
 
-static void put_rank(uint8_t *at, int rank) {
+static void put_handshake_rank(uint8_t *at, int rank) {
     for (int i = 0; i < 4; i++)
         at[i] = (uint8_t)((uint32_t)rank >> 8 * i);
 }
@@ -49,7 +49,7 @@ static uint8_t *put_header(tt__handshake *h, uint8_t kind, uint8_t detail) {
     const uint8_t header[HEADER] = {TT__HANDSHAKE_FIRST_BYTE, TT__HANDSHAKE_VERSION, kind, detail};
     uint8_t *message = h->out + h->out_size;
     memcpy(message, header, HEADER);
-    h->out_size += size_of(kind);
+    h->out_size += message_size(kind);
     return message;
 }
 
@@ -58,14 +58,14 @@ static tt_status put_introduction(tt__handshake *h, uint8_t kind, uint8_t kept[T
     uint8_t random[RANDOM_SIZE];
     TT__TRY(tt__random_bytes(random, sizeof random));
     uint8_t *message = put_header(h, kind, 0);
-    memset(message + HEADER, 0, size_of(kind) - HEADER);
+    memset(message + HEADER, 0, message_size(kind) - HEADER);
     message[AT_PURPOSE] = (uint8_t)h->role.purpose;
     message[AT_PROVES] = proves(h);
-    put_rank(message + AT_RANK, h->role.rank);
-    put_rank(message + AT_PEER, h->role.server ? h->peer : h->role.peer);
+    put_handshake_rank(message + AT_RANK, h->role.rank);
+    put_handshake_rank(message + AT_PEER, h->role.server ? h->peer : h->role.peer);
     memcpy(message + AT_JOB, h->role.job, TT__JOB_SIZE);
     memcpy(message + AT_RANDOM, random, sizeof random);
-    memcpy(kept, message, size_of(kind));
+    memcpy(kept, message, message_size(kind));
     return TT_OK;
 }
 
@@ -73,8 +73,8 @@ static void proof_of(const tt__handshake *h, bool server, uint8_t mac[TT__MAC_SI
     const char *who = server ? "server" : "client";
     tt__mac(mac, (tt__span){h->role.secret->handshake_key, TT__MAC_SIZE},
             (const tt__span[]){{(const uint8_t *)who, strlen(who)},
-                               {h->hello, size_of(HELLO)},
-                               {h->challenge, size_of(CHALLENGE)},
+                               {h->hello, message_size(HELLO)},
+                               {h->challenge, message_size(CHALLENGE)},
                                {h->role.channel, sizeof h->role.channel}},
             4);
 }
@@ -86,7 +86,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
 }
 
 /* A server that refuses says why; a stranger is told nothing. */
-static void refuse(tt__handshake *h, tt__refusal why) {
+static void fail_handshake(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
     if (h->role.server && why <= TT__REFUSED_PLAIN) {
@@ -112,15 +112,15 @@ static tt__refusal judge(const tt__handshake *h, const uint8_t *message) {
 }
 
 static void on_hello(tt__handshake *h) {
-    memcpy(h->hello, h->in, size_of(HELLO));
+    memcpy(h->hello, h->in, message_size(HELLO));
     tt__refusal why = judge(h, h->hello);
     if (why) {
-        refuse(h, why);
+        fail_handshake(h, why);
         return;
     }
     h->peer = get_rank(h->hello + AT_RANK);
     if (put_introduction(h, CHALLENGE, h->challenge)) {
-        refuse(h, TT__REFUSED_BROKEN);
+        fail_handshake(h, TT__REFUSED_BROKEN);
         return;
     }
     h->expected = PROOF;
@@ -129,10 +129,10 @@ static void on_hello(tt__handshake *h) {
 }
 
 static void on_challenge(tt__handshake *h) {
-    memcpy(h->challenge, h->in, size_of(CHALLENGE));
+    memcpy(h->challenge, h->in, message_size(CHALLENGE));
     tt__refusal why = judge(h, h->challenge);
     if (why) {
-        refuse(h, why);
+        fail_handshake(h, why);
         return;
     }
     h->peer = get_rank(h->challenge + AT_RANK);
@@ -146,7 +146,7 @@ static void on_challenge(tt__handshake *h) {
 
 static void on_proof(tt__handshake *h) {
     if (!proof_is_good(h, false, h->in)) {
-        refuse(h, TT__REFUSED_PROOF);
+        fail_handshake(h, TT__REFUSED_PROOF);
         return;
     }
     proof_of(h, true, put_header(h, ACCEPT, 0) + HEADER);
@@ -157,17 +157,17 @@ static void on_accept(tt__handshake *h) {
     if (proof_is_good(h, true, h->in))
         h->state = TT__HANDSHAKE_DONE;
     else
-        refuse(h, TT__REFUSED_PROOF);
+        fail_handshake(h, TT__REFUSED_PROOF);
 }
 
 static void on_refusal(tt__handshake *h) {
     uint8_t why = h->in[AT_DETAIL];
-    refuse(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_PLAIN ? (tt__refusal)why : TT__REFUSED_BROKEN);
+    fail_handshake(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_PLAIN ? (tt__refusal)why : TT__REFUSED_BROKEN);
 }
 
 static void on_message(tt__handshake *h) {
     if (h->out_size) { /* an answer to what was not sent yet */
-        refuse(h, TT__REFUSED_BROKEN);
+        fail_handshake(h, TT__REFUSED_BROKEN);
         return;
     }
     switch (h->in[AT_KIND]) {
@@ -210,7 +210,7 @@ tt_status tt__handshake_begin(tt__handshake *h, const tt__handshake_role *role) 
 size_t tt__handshake_wants(const tt__handshake *h) {
     if (h->state != TT__HANDSHAKE_GOING)
         return 0;
-    size_t size = h->in_size < HEADER ? HEADER : size_of(h->in[AT_KIND]);
+    size_t size = h->in_size < HEADER ? HEADER : message_size(h->in[AT_KIND]);
     return size - h->in_size;
 }
 
@@ -222,8 +222,8 @@ size_t tt__handshake_feed(tt__handshake *h, const void *data, size_t size) {
         h->in_size += n;
         tt__refusal why = judge_header(h);
         if (why)
-            refuse(h, why);
-        else if (h->in_size >= HEADER && h->in_size == size_of(h->in[AT_KIND]))
+            fail_handshake(h, why);
+        else if (h->in_size >= HEADER && h->in_size == message_size(h->in[AT_KIND]))
             on_message(h);
     }
     return taken;

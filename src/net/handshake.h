@@ -1,6 +1,7 @@
 /* The handshake: both ends of a new connection prove that they belong to one job, before anything else is said.
  *
- * Client and server are who called and who listened. Each message is four bytes, 0xF5 version kind detail, and what its kind has:
+ * The client is the side that connected, the server the side that listened. Each message is four bytes, 0xF5 version
+ * kind detail, and what its kind has:
  *
  *   client  HELLO      purpose, whether it proves, its rank and the rank it wants, the job, 32 random bytes
  *   server  CHALLENGE  the same from its side, 32 random bytes of its own           without a secret both are done here
@@ -8,12 +9,14 @@
  *   server  ACCEPT     HMAC-SHA-256 over "server", HELLO, CHALLENGE and the channel
  *   server  REFUSAL    instead of any of its messages: the reason; then it closes
  *
- * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not the other way round (the
- * role), not for another service, job or pair of ranks. `channel` ties them to the encrypted connection they are made on. The client proves first:
- * a stranger learns nothing that a guess could be tested with. Without a secret the same messages sort out strangers and other jobs, but
- * prove nothing. A side with a secret never accepts one without.
+ * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not
+ * the other way round (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
+ * connection they are made on. The client proves first: a stranger learns nothing that a guess could be tested with.
+ * Without a secret the same messages sort out strangers and other jobs, but prove nothing. A side with a secret never
+ * accepts one without.
  *
- * A pure state machine: bytes in, bytes out, no socket and no clock. Whoever moves the bytes ends it at a deadline of its own. */
+ * A pure state machine: bytes in, bytes out, no socket and no clock. Whoever moves the bytes ends it at a deadline of
+ * its own. */
 #ifndef TT_NET_HANDSHAKE_H
 #define TT_NET_HANDSHAKE_H
 
@@ -27,16 +30,16 @@ enum {
     TT__ANY_RANK = -1,
 };
 
-/* What the connection is for: a port answers only to its own. */
+/* What the connection is for: a port accepts only its own purpose. */
 typedef enum tt__purpose { TT__PURPOSE_STORE = 1, TT__PURPOSE_TRANSPORT = 2 } tt__purpose;
 
-/* One side's view. */
+/* One side's part. */
 typedef struct tt__handshake_role {
     bool server;
     tt__purpose purpose;
     const tt__secret *secret;      /* borrowed until the handshake is over; NULL or none set: nothing is proved */
     uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros where it is not known yet (the store) */
-    int rank, peer;                /* mine, and whom I expect; TT__ANY_RANK: none, anybody */
+    int rank, peer;                /* own rank, and the expected one; TT__ANY_RANK: none, any */
     uint8_t channel[TT__MAC_SIZE]; /* tt__stream_channel(); zeros on a plain connection */
 } tt__handshake_role;
 
@@ -65,7 +68,8 @@ typedef struct tt__handshake {
     tt__handshake_role role;
     tt__handshake_state state;
     tt__refusal refusal;
-    int peer; /* once done: the other side's rank as it says (proved to come from a holder of the secret, if there is one) */
+    /* once done: the other side's rank as it says (proved to come from a holder of the secret, if there is one) */
+    int peer;
 
     uint8_t out[TT__HANDSHAKE_MESSAGE_MAX]; /* to be sent, in this order */
     size_t out_size;
@@ -75,25 +79,26 @@ typedef struct tt__handshake {
     uint8_t hello[TT__HANDSHAKE_MESSAGE_MAX], challenge[TT__HANDSHAKE_MESSAGE_MAX];
 } tt__handshake;
 
-/* Start; a client has something in `out` then. TT_ERR_SYSTEM: no random bytes. */
+/* Begin; a client has something in `out` then. TT_ERR_SYSTEM: no random bytes. */
 tt_status tt__handshake_begin(tt__handshake *handshake, const tt__handshake_role *role);
 
-/* How many bytes it wants to read next; 0 once it is over. What follows the handshake on the connection is never asked for. */
+/* Return how many bytes it wants to read next; 0 once it is over. It never asks for bytes that follow the handshake. */
 size_t tt__handshake_wants(const tt__handshake *handshake);
 
-/* Bytes have come. Returns how many were taken: all, unless the handshake ended before. */
+/* Feed bytes that have come. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
 
 /* The first `size` bytes of `out` were sent. */
 void tt__handshake_sent(tt__handshake *handshake, size_t size);
 
-/* The message by which a server refuses someone before there is a handshake. Returns its size. */
+/* Make the message by which a server refuses a peer before there is a handshake. Returns its size. */
 size_t tt__handshake_refusal(tt__refusal why, uint8_t message[TT__HANDSHAKE_MESSAGE_MAX]);
 
-/* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prefixes whom it talked to. */
+/* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prefixes whom it
+ * talked to. */
 tt_status tt__handshake_error(const tt__handshake *handshake);
 
-/* The same as a few words, for a log line of the side that refuses: "it has another job secret". */
+/* Return the reason in a few words, for a log line of the side that refuses: "it has another job secret". */
 const char *tt__handshake_reason(const tt__handshake *handshake);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The address's bytes; *size 0: neither IPv4 nor IPv6. */
-static const unsigned char *bytes_of(const struct sockaddr *address, size_t *size) {
+static const unsigned char *address_bytes(const struct sockaddr *address, size_t *size) {
     if (address->sa_family == AF_INET) {
         *size = 4;
         return (const unsigned char *)address + offsetof(struct sockaddr_in, sin_addr);
@@ -16,7 +16,7 @@ static const unsigned char *bytes_of(const struct sockaddr *address, size_t *siz
 
 static int prefix_of(const struct sockaddr *mask) {
     size_t size;
-    const unsigned char *bytes = bytes_of(mask, &size);
+    const unsigned char *bytes = address_bytes(mask, &size);
     int bits = 0;
     for (size_t i = 0; i < size; i++)
         bits += __builtin_popcount(bytes[i]);
@@ -27,11 +27,11 @@ static bool usable(const struct ifaddrs *a) {
     size_t size = 0;
     if (!a->ifa_addr || !a->ifa_netmask || !(a->ifa_flags & IFF_UP))
         return false;
-    const unsigned char *bytes = bytes_of(a->ifa_addr, &size);
+    const unsigned char *bytes = address_bytes(a->ifa_addr, &size);
     return size == 4 || (size == 16 && !(bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80));
 }
 
-static void fill(tt__interface *out, const struct ifaddrs *a) {
+static void fill_interface(tt__interface *out, const struct ifaddrs *a) {
     socklen_t size = a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     *out = (tt__interface){.prefix = prefix_of(a->ifa_netmask), .loopback = a->ifa_flags & IFF_LOOPBACK};
     strncpy(out->name, a->ifa_name, sizeof out->name - 1);
@@ -45,7 +45,7 @@ size_t tt__interfaces(tt__interface *list, size_t max) {
         return 0;
     for (const struct ifaddrs *a = all; a && n < max; a = a->ifa_next)
         if (usable(a))
-            fill(&list[n++], a);
+            fill_interface(&list[n++], a);
     freeifaddrs(all);
     return n;
 }
@@ -74,7 +74,7 @@ bool tt__interface_passes(const char *list, const char *name) {
 
 static bool same_bits(const struct sockaddr *a, const struct sockaddr *b, int bits) {
     size_t a_size, b_size;
-    const unsigned char *x = bytes_of(a, &a_size), *y = bytes_of(b, &b_size);
+    const unsigned char *x = address_bytes(a, &a_size), *y = address_bytes(b, &b_size);
     size_t whole = (size_t)bits / 8;
     if (a_size != b_size || whole > a_size || memcmp(x, y, whole) != 0)
         return false;

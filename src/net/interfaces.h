@@ -17,12 +17,13 @@ typedef struct tt__interface {
     bool loopback;
 } tt__interface;
 
-/* All addresses, IPv4 and IPv6, but those that are valid on one link only (fe80::). Returns how many were written, at most `max`; 0 also where
- * the system says nothing. */
+/* List all addresses, IPv4 and IPv6, except those valid on one link only (fe80::). Returns how many were written, at
+ * most `max`; 0 also where the system says nothing. */
 size_t tt__interfaces(tt__interface *list, size_t max);
 
-/* Does the name pass a list like TT_SOCKET_IFNAME's: "eth,=ib0,^docker"? Parts are separated by commas: a name that the interface's begins with, or after
- * "=" its whole name; after "^" (also "^=") such interfaces are left out. With no part but those all others pass. NULL and "": all pass. */
+/* Does the name pass a list like TT_SOCKET_IFNAME's: "eth,=ib0,^docker"? Parts are separated by commas: a prefix of
+ * the interface's name, or after "=" its whole name; after "^" (also "^=") such interfaces are left out. If all
+ * parts begin with "^", all other interfaces pass. NULL and "": all pass. */
 bool tt__interface_passes(const char *list, const char *name);
 
 /* Is `address` in the subnet of this interface? Is it the interface's own? */

@@ -1,11 +1,12 @@
-/* What is said over a job's own socket: an abstract Unix socket of its launcher, on each host of the job.
+/* The protocol of a job's own socket: an abstract Unix socket of its launcher, on each host of the job.
  *
- *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory that its flight recorder lies in. The connection stays
- *                         open as long as that memory is in use.
+ *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory that its flight recorder lies in. The
+ *                         connection stays open as long as that memory is in use.
  *   reader   -> launcher  TT__JOB_LIST
- *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder), TT__JOB_END
+ *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder),
+ *                         TT__JOB_END
  *
- * Each is one packet. Who is of another user than the launcher, and not root, is not answered. */
+ * Each is one packet. Peers of another user than the launcher's, except root, get no answer. */
 #ifndef TT_NET_JOB_SOCKET_H
 #define TT_NET_JOB_SOCKET_H
 
@@ -15,7 +16,8 @@
 
 #include <sys/types.h>
 
-/* Names of such sockets: "tutti-job/PID/NONCE", what TT_JOB_SOCKET in a rank's environment says; "@" before it in /proc/net/unix. */
+/* Names of such sockets: "tutti-job/PID/NONCE", what TT_JOB_SOCKET in a rank's environment says; "@" before it in
+ * /proc/net/unix. */
 #define TT__JOB_SOCKET_PREFIX "tutti-job/"
 
 enum { TT__JOB_NAME_SIZE = 96 };
@@ -62,22 +64,25 @@ typedef struct tt__job_packet {
     };
 } tt__job_packet;
 
-/* A new name for this process's socket. */
+/* Make a new name for this process's socket. */
 tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]);
 
-/* A listening socket of that name for a launcher, non-blocking. */
+/* Make a listening socket of that name for a launcher, non-blocking. */
 tt_status tt__job_socket_listen(int *fd, const char *name);
 
-/* Take a caller: a non-blocking socket, or -1 if there is none or it is somebody else's. */
+/* Accept a connection: a non-blocking socket, or -1 if there is none or it is another user's. */
 int tt__job_socket_accept(int listener);
 
-/* Call a launcher. The socket waits at most timeout_ms in each packet. TT_ERR_NOT_FOUND nobody listens there; TT_ERR_AUTH it is another user's. */
+/* Connect to a launcher. The socket waits at most timeout_ms in each packet. TT_ERR_NOT_FOUND nobody listens there;
+ * TT_ERR_AUTH it is another user's. */
 tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms);
 
-/* Send one packet of `kind` (the rest of it filled in), with a descriptor unless that is -1. False: it could not be sent. */
+/* Send one packet of `kind` (the rest of it filled in), with a descriptor unless that is -1. False: it could not be
+ * sent. */
 bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attached);
 
-/* Receive one: 1; 0: none now (non-blocking sockets), or not in time; -1: the other side is gone, or sent something else. *attached: the caller's, or -1. */
+/* Receive one packet: 1; 0: none now (non-blocking sockets), or not in time; -1: the other side is gone, or sent
+ * something else. *attached: the caller's, or -1. */
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached);
 
 #endif

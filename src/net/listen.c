@@ -46,12 +46,13 @@ static int listen_on(struct addrinfo *a, int port, int *out, int *bound) {
 
 void tt__net_no_delay(int fd) { setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); }
 
-static void close_all(const int *fds, size_t n) {
+static void close_sockets(const int *fds, size_t n) {
     for (size_t i = 0; i < n; i++)
         close(fds[i]);
 }
 
-/* All addresses on one port. A family that this machine lacks is passed over; 0 if at least one address is served. */
+/* Listen on all addresses with one port. A family that this machine lacks is skipped; 0 if at least one address is
+ * served. */
 static int listen_list(struct addrinfo *list, int port, int *fds, size_t max, size_t *n, int *bound) {
     int unavailable = EADDRNOTAVAIL;
     *n = 0;
@@ -63,7 +64,7 @@ static int listen_list(struct addrinfo *list, int port, int *fds, size_t max, si
         } else if (errnum == EADDRNOTAVAIL || errnum == EAFNOSUPPORT) {
             unavailable = errnum;
         } else {
-            close_all(fds, *n);
+            close_sockets(fds, *n);
             *n = 0;
             return errnum;
         }
@@ -85,8 +86,8 @@ static tt_status fail_listen(int errnum, const char *host, int port) {
         where);
 }
 
-/* Debian and others write the machine's own name into /etc/hosts as 127.0.1.1. Other machines know it by a true address, so whoever is to serve on
- * a name that is loopback here only has to serve on all addresses. */
+/* Is `host` this machine's own name, written into /etc/hosts as 127.0.1.1, as Debian and others do? Other machines
+ * know it by a real address, so such a name is served on all addresses. */
 static bool is_own_name(const char *host, const struct addrinfo *list) {
     struct in6_addr number;
     if (!list || strstr(host, "localhost") || inet_pton(AF_INET, host, &number) == 1 ||
@@ -98,7 +99,7 @@ static bool is_own_name(const char *host, const struct addrinfo *list) {
     return true;
 }
 
-static int resolve(const char *host, struct addrinfo **list) {
+static int resolve_host(const char *host, struct addrinfo **list) {
     int error = tt__net_resolve(host, NULL, AI_PASSIVE, list);
     if (error || !is_own_name(host, *list))
         return error;
@@ -109,7 +110,7 @@ static int resolve(const char *host, struct addrinfo **list) {
 tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
     struct addrinfo *list = NULL;
     *n = 0;
-    int gai = resolve(host, &list);
+    int gai = resolve_host(host, &list);
     if (gai)
         return tt__fail(TT_ERR_NET, "can't serve on %s: %s", host,
                         gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));

@@ -30,7 +30,7 @@ bool tt__send_packet(int socket, const void *packet, size_t size, int attached) 
     return n == (ssize_t)size;
 }
 
-/* The first descriptor of a packet; any others are closed. */
+/* Take the first descriptor of a packet; close any others. */
 static int take_attached(struct msghdr *message) {
     int fd = -1;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {

@@ -1,4 +1,5 @@
-/* Unix sockets in the abstract name space (no file is left behind), over which processes of one host hand each other descriptors. */
+/* Unix sockets in the abstract name space (no file is left behind), over which processes of one host hand each other
+ * descriptors. */
 #ifndef TT_NET_LOCAL_SOCKET_H
 #define TT_NET_LOCAL_SOCKET_H
 
@@ -7,14 +8,15 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The address of the abstract name `name`, cut off where an address ends; returns the address's length. */
+/* Make the address of the abstract name `name`, cut off where an address ends; returns the address's length. */
 socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
 
-/* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. Errno says why it failed. */
+/* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno says
+ * why it failed. */
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached);
 
-/* Receive one of at most `size` bytes: its length, 0 at the other side's end, -1 and errno. *attached: its first descriptor, the
- * caller's, or -1; further ones are closed. `flags`: of recvmsg(). */
+/* Receive one packet of at most `size` bytes: its length, 0 at the other side's end, -1 and errno. *attached: its
+ * first descriptor, the caller's, or -1; further ones are closed. `flags`: of recvmsg(). */
 ssize_t tt__receive_packet(int socket, void *packet, size_t size, int flags, int *attached);
 
 #endif

@@ -1,5 +1,5 @@
-/* SHA-256 is OpenSSL's. Its older functions are asked rather than EVP: those first look for providers and read a configuration file, a
- * millisecond of every rank's start. */
+/* SHA-256 is OpenSSL's. Its older functions are used rather than EVP, which first looks for providers and reads a
+ * configuration file: a millisecond of every rank's start. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "net/mac.h"
 

@@ -6,13 +6,13 @@
 
 enum { TT__MAC_SIZE = 32 };
 
-/* The MAC of `n` spans, one after the other. */
+/* Compute the MAC of `n` spans, one after the other. */
 void tt__mac(uint8_t mac[TT__MAC_SIZE], tt__span key, const tt__span *spans, size_t n);
 
-/* One key of 32 bytes for one purpose, out of whatever the users share: HKDF-SHA-256. */
+/* Derive one key of 32 bytes for one purpose from what the users share: HKDF-SHA-256. */
 void tt__mac_derive(uint8_t key[TT__MAC_SIZE], tt__span secret, tt__span salt, tt__span purpose);
 
-/* Are they the same? Takes equally long whatever the answer. */
+/* Are they equal? Takes the same time whatever the answer. */
 bool tt__mac_equal(const uint8_t a[TT__MAC_SIZE], const uint8_t b[TT__MAC_SIZE]);
 
 #endif

@@ -1,60 +1,58 @@
-/* Sockets with deadlines. A deadline is a moment in tt__now_ms() time; every function here returns by then
- * (but a name server is as slow as it is).
- * Sockets made here are close-on-exec, without Nagle's delay, and never raise SIGPIPE. */
+/* Sockets with deadlines. A deadline is a moment in tt__now_ms() time; every function here returns by then, except
+ * that a name server takes its own time. Sockets made here are close-on-exec, without Nagle's delay, and never raise
+ * SIGPIPE. */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
 
 #include <tutti/base.h>
 
+#include <errno.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
-/* getaddrinfo() for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where the system does not know it. Returns
- * getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
+/* Resolve as getaddrinfo() does, for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where
+ * the system does not know it. Returns getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
 int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 
-/* Read what is there, waiting for the first byte. *got = 0: the other side closed the connection.
- * Errors: TT_ERR_TIMEOUT, TT_ERR_NET. */
-tt_status tt__net_read_some(int fd, void *buf, size_t size, int64_t deadline_ms, size_t *got);
+/* Did a call on a non-blocking socket fail only because nothing can be moved now? */
+static inline bool tt__net_would_block(int errnum) {
+    return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
+}
 
-/* Read exactly `size` bytes. An end before that is TT_ERR_NET. */
-tt_status tt__net_read_full(int fd, void *buf, size_t size, int64_t deadline_ms);
-
-/* Write exactly `size` bytes. Errors: TT_ERR_TIMEOUT (the other side does not read), TT_ERR_NET. */
-tt_status tt__net_write_full(int fd, const void *buf, size_t size, int64_t deadline_ms);
-
-/* Connect to host:port over IPv4 or IPv6, trying again while nobody listens there or the name is unknown, until the deadline.
- * Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both with host, port and the last reason. */
+/* Connect to host:port over IPv4 or IPv6, trying again until the deadline while nobody listens there or the name is
+ * unknown. Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both
+ * with host, port and the last reason. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
-/* The same; after so long without success, and then again and again, a warning in the log says where and why. */
-tt_status tt__net_connect_telling(int *fd, const char *host, int port, int64_t deadline_ms, int64_t tell_after_ms,
-                                  int64_t tell_every_ms);
+/* Connect likewise; a warning in the log says where and why after `warn_after_ms` without success, and every
+ * `warn_every_ms` from then on. */
+tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
+                                  int64_t warn_every_ms);
 
-/* Bound and listening sockets for the addresses that `host` stands for ("localhost" is two), all on one port; all of this machine's where
- * `host` is its own name and that means loopback here.
- * port 0: any free one. fds has room for `max`; *n of them are the caller's, non-blocking; *bound is the port.
- * Errors: TT_ERR_NET unknown host, not an address of this machine, port in use. */
+/* Bind and listen on all addresses that `host` stands for ("localhost" is two), all on one port; on all of this
+ * machine's where `host` is its own name and means loopback here. port 0: any free one. fds has room for `max`; *n
+ * of them are the caller's, non-blocking; *bound is the port. Errors: TT_ERR_NET unknown host, not an address of
+ * this machine, port in use. */
 tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound);
 
-/* Without Nagle's delay, for a socket that was accepted. */
+/* Turn off Nagle's delay, for a socket that was accepted. */
 void tt__net_no_delay(int fd);
 
-/* Is this 127.0.0.0/8, ::1, or the former in IPv6 clothes? */
+/* Is this 127.0.0.0/8, ::1, or the former as an IPv4-mapped address? */
 bool tt__net_is_loopback(const struct sockaddr *address);
 
-/* Does the other end of this connection lie on this machine? Either it is loopback, or it has the very address that it called: packets with our own
- * address as their source don't come in from outside. */
+/* Is the other end of this connection on this machine? Either it is loopback, or its address is the very address
+ * that it called: packets with our own address as their source don't come in from outside. */
 bool tt__net_is_local(int fd);
 
-/* An IPv4 address in IPv6 clothes becomes itself. */
+/* Turn an IPv4-mapped IPv6 address into the IPv4 address. */
 void tt__net_unmap(struct sockaddr_storage *address);
 
 enum { TT__NET_ADDRESS_SIZE = 80, TT__NET_ENDPOINT_SIZE = 280 };
 
 /* "127.0.0.1:29500", "[::1]:29500" */
 void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]);
-/* The same of a host as the user wrote it: "localhost:29500", "[::1]:29500". */
+/* The same for a host as the user wrote it: "localhost:29500", "[::1]:29500". */
 void tt__net_endpoint_text(const char *host, int port, char text[TT__NET_ENDPOINT_SIZE]);
 
 #endif

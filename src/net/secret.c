@@ -13,7 +13,7 @@
 
 #define HOW "Make one with: openssl rand -hex 32"
 
-static tt__span span_of(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
+static tt__span text_span(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
 
 tt_status tt__random_bytes(void *bytes, size_t size) {
     for (size_t done = 0; done < size;) {
@@ -27,10 +27,10 @@ tt_status tt__random_bytes(void *bytes, size_t size) {
 }
 
 void tt__secret_from(tt__secret *secret, const void *bytes, size_t size) {
-    const tt__span shared = {bytes, size}, salt = span_of("tutti job secret 1");
+    const tt__span shared = {bytes, size}, salt = text_span("tutti job secret 1");
     secret->set = true;
-    tt__mac_derive(secret->handshake_key, shared, salt, span_of("handshake"));
-    tt__mac_derive(secret->tls_key, shared, salt, span_of("tls psk"));
+    tt__mac_derive(secret->handshake_key, shared, salt, text_span("handshake"));
+    tt__mac_derive(secret->tls_key, shared, salt, text_span("tls psk"));
 }
 
 void tt__secret_wipe(tt__secret *secret) { explicit_bzero(secret, sizeof *secret); }
@@ -45,7 +45,7 @@ static tt_status check_size(const char *where, size_t size) {
                     TT__SECRET_MIN, TT__SECRET_MAX, size);
 }
 
-/* A secret that others can read is none; root can read everything anyway. */
+/* Refuse a file that others can read; root can read everything anyway. */
 static tt_status check_file(int fd, const char *path) {
     struct stat info;
     if (fstat(fd, &info))

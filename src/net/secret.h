@@ -1,8 +1,9 @@
-/* The job secret: what the processes of one job share and nobody else knows. From it come the keys by which they prove that they belong
- * together (handshake.h), and, where asked for, those of encryption (stream.h).
+/* The job secret: what the processes of one job share and nobody else knows. From it come the keys by which they prove
+ * that they belong together (handshake.h), and, where asked for, those of encryption (stream.h).
  *
- * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read it; a line break at its end
- * does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and hands it down as TT_SECRET. */
+ * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
+ * it; a line break at its end does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and hands it
+ * down as TT_SECRET. */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
@@ -19,23 +20,25 @@ typedef struct tt__secret {
     uint8_t tls_key[TT__MAC_SIZE];
 } tt__secret;
 
-/* From the environment; TT_OK with set = false where it has none. Errors: TT_ERR_INVALID too short or too long; TT_ERR_IO the file can't be read, or others may read it. */
+/* Load it from the environment; TT_OK with set = false where there is none. Errors: TT_ERR_INVALID too short or too
+ * long; TT_ERR_IO the file can't be read, or others may read it. */
 tt_status tt__secret_load(tt__secret *secret);
 
-/* The one given by the program: NULL = that of the environment, "" = none, else text. */
+/* Use the one given by the program: NULL = that of the environment, "" = none, else text. */
 tt_status tt__secret_choose(tt__secret *secret, const char *given);
 
-/* From these bytes, as they are. */
+/* Use these bytes, as they are. */
 void tt__secret_from(tt__secret *secret, const void *bytes, size_t size);
 
-/* Forget it. */
+/* Overwrite it. */
 void tt__secret_wipe(tt__secret *secret);
 
-/* For launchers. The text of a secret file, checked as above; a new secret as text. Both NUL-terminated, without a line break. */
+/* For launchers: read the text of a secret file, checked as above; make a new secret as text. Both are
+ * NUL-terminated, without a line break. */
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
-/* Random bytes that nobody can guess. TT_ERR_SYSTEM where the system gives none. */
+/* Fill with random bytes that nobody can guess. TT_ERR_SYSTEM where the system gives none. */
 tt_status tt__random_bytes(void *bytes, size_t size);
 
 #endif

@@ -30,8 +30,6 @@ void tt__stream_close(tt__stream *stream) {
     *stream = (tt__stream){.fd = -1};
 }
 
-static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK; }
-
 tt__io tt__stream_begin(tt__stream *stream) { return stream->ssl ? tt__tls_begin(stream->ssl) : TT__IO_DONE; }
 
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got) {
@@ -45,7 +43,7 @@ tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got)
         *got = (size_t)n;
     if (n >= 0)
         return n ? TT__IO_DONE : TT__IO_END;
-    if (again(errno))
+    if (tt__net_would_block(errno))
         return TT__IO_WANT_READ;
     tt__fail_errno(TT_ERR_NET, errno, "reading from the connection");
     return TT__IO_FAILED;
@@ -63,7 +61,7 @@ tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, s
         *put = (size_t)sent;
         return TT__IO_DONE;
     }
-    if (again(errno))
+    if (tt__net_would_block(errno))
         return TT__IO_WANT_WRITE;
     tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");
     return TT__IO_FAILED;
@@ -103,9 +101,9 @@ static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t dea
     }
 }
 
-/* After a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so for a moment the CPU is only offered
- * to others. */
-static tt_status go_on(const tt__stream *stream, tt__io io, int64_t spin_until, int64_t deadline_ms) {
+/* Wait after a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so
+ * for a moment the CPU is only offered to others. */
+static tt_status stream_wait(const tt__stream *stream, tt__io io, int64_t spin_until, int64_t deadline_ms) {
     if (io == TT__IO_FAILED)
         return tt_last_status();
     if (io == TT__IO_WANT_READ && tt__now_ns() < spin_until) {
@@ -119,7 +117,7 @@ tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int6
     int64_t spin_until = tt__now_ns() + SPIN_NS;
     tt__io io;
     while ((io = tt__stream_read(stream, data, size, got)) != TT__IO_DONE && io != TT__IO_END)
-        TT__TRY(go_on(stream, io, spin_until, deadline_ms));
+        TT__TRY(stream_wait(stream, io, spin_until, deadline_ms));
     return TT_OK;
 }
 
@@ -137,48 +135,48 @@ tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t siz
         struct iovec rest = {(char *)(uintptr_t)data + done, size - done};
         tt__io io = tt__stream_write(stream, &rest, 1, &put);
         if (io != TT__IO_DONE)
-            TT__TRY(go_on(stream, io, 0, deadline_ms));
+            TT__TRY(stream_wait(stream, io, 0, deadline_ms));
     }
     tt__io io;
     while ((io = tt__stream_flush(stream)) != TT__IO_DONE)
-        TT__TRY(go_on(stream, io, 0, deadline_ms));
+        TT__TRY(stream_wait(stream, io, 0, deadline_ms));
     return TT_OK;
 }
 
-static tt_status begin(tt__stream *stream, int64_t deadline_ms) {
+static tt_status stream_begin_tls(tt__stream *stream, int64_t deadline_ms) {
     tt__io io;
     while ((io = tt__stream_begin(stream)) != TT__IO_DONE)
-        TT__TRY(go_on(stream, io, 0, deadline_ms));
+        TT__TRY(stream_wait(stream, io, 0, deadline_ms));
     return TT_OK;
 }
 
-static tt_status send_words(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
+static tt_status send_handshake_bytes(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
     TT__TRY(tt__stream_write_full(stream, h->out, h->out_size, deadline_ms));
     tt__handshake_sent(h, h->out_size);
     return TT_OK;
 }
 
-static tt_status read_words(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
-    uint8_t words[TT__HANDSHAKE_MESSAGE_MAX];
+static tt_status read_handshake_bytes(tt__stream *stream, tt__handshake *h, int64_t deadline_ms) {
+    uint8_t bytes[TT__HANDSHAKE_MESSAGE_MAX];
     size_t got;
-    TT__TRY(tt__stream_read_some(stream, words, tt__handshake_wants(h), deadline_ms, &got));
+    TT__TRY(tt__stream_read_some(stream, bytes, tt__handshake_wants(h), deadline_ms, &got));
     if (!got)
         return tt__fail(TT_ERR_NET, "the other side closed the connection during the handshake");
-    tt__handshake_feed(h, words, got);
+    tt__handshake_feed(h, bytes, got);
     return TT_OK;
 }
 
-tt_status tt__stream_greet(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer) {
+tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer) {
     tt__handshake h;
     tt__handshake_role bound = *role;
-    TT__TRY(begin(stream, deadline_ms));
+    TT__TRY(stream_begin_tls(stream, deadline_ms));
     tt__stream_channel(stream, bound.channel);
     TT__TRY(tt__handshake_begin(&h, &bound));
     while (h.state == TT__HANDSHAKE_GOING) {
-        TT__TRY(send_words(stream, &h, deadline_ms));
-        TT__TRY(read_words(stream, &h, deadline_ms));
+        TT__TRY(send_handshake_bytes(stream, &h, deadline_ms));
+        TT__TRY(read_handshake_bytes(stream, &h, deadline_ms));
     }
-    tt_status sent = send_words(stream, &h, deadline_ms);
+    tt_status sent = send_handshake_bytes(stream, &h, deadline_ms);
     if (h.state == TT__HANDSHAKE_FAILED)
         return tt__handshake_error(&h);
     if (peer)

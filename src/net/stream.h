@@ -1,9 +1,13 @@
-/* A stream of bytes over a connected socket, plain or encrypted with TLS 1.3. Nothing of OpenSSL's TLS runs before tt__tls_load() finds it asked for.
+/* A stream of bytes over a connected socket, plain or encrypted with TLS 1.3. Nothing of OpenSSL's TLS runs unless
+ * tt__tls_load() finds that it is asked for.
  *
- * TT_TLS=1 asks for it. By what both sides then know each other:
- *   the job secret       by default: its key is TLS's external PSK (RFC 8446, section 4.2.11), with an ephemeral key exchange. No certificates
- *   certificates         if TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA are set (PEM files): each side shows its own and checks that the other's comes
- *                        from that CA, which is to be the job's own: whoever has a certificate of it belongs to the job. Names are not looked at
+ * TT_TLS=1 asks for it. Each side knows the other by one of these:
+ *
+ *   the job secret       by default: its key is TLS's external PSK (RFC 8446, section 4.2.11), with an ephemeral key
+ *                        exchange. No certificates are used.
+ *   certificates         if TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA are set (PEM files): each side shows its own and
+ *                        checks that the other's comes from that CA, which is to be the job's own: whoever has a
+ *                        certificate of it belongs to the job. Names are not looked at.
  *
  * A stream is not locked. The socket may block or not; the calls that never wait ask for that themselves. */
 #ifndef TT_NET_STREAM_H
@@ -16,8 +20,8 @@
 /* Settings and keys for encrypted streams, for as long as any stream of it lives. */
 typedef struct tt__tls tt__tls;
 
-/* From the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret nor certificates, or not all three files;
- * TT_ERR_IO a file can't be used; TT_ERR_MEMORY. */
+/* Load settings from the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret
+ * nor certificates, or not all three files; TT_ERR_IO a file can't be used; TT_ERR_MEMORY. */
 tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
 void tt__tls_free(tt__tls *tls);
 
@@ -26,13 +30,14 @@ typedef struct tt__stream {
     void *ssl; /* NULL: plain */
 } tt__stream;
 
-/* Over `fd`, which is the stream's from now on, also after a failure. tls: borrowed; NULL = plain. `server`: this side listened. Moves no bytes. */
+/* Open a stream over `fd`, which it takes, also after a failure. tls: borrowed; NULL = plain. `server`: this side
+ * listened. Moves no bytes. */
 tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
 
-/* NULL-safe, and for one closed before. */
+/* Close it. NULL and a closed stream are allowed. */
 void tt__stream_close(tt__stream *stream);
 
-/* What a call that never waits has come to. */
+/* Result of a call that never waits. */
 typedef enum tt__io {
     TT__IO_DONE,       /* something was moved, or the step is over */
     TT__IO_WANT_READ,  /* nothing: again when the socket can be read from */
@@ -41,34 +46,36 @@ typedef enum tt__io {
     TT__IO_FAILED      /* recorded: TT_ERR_NET, TT_ERR_AUTH (TLS refused), TT_ERR_PROTOCOL */
 } tt__io;
 
-/* TLS's own handshake, before anything else; a plain stream has none and is done. */
+/* Do TLS's own handshake, before anything else; a plain stream has none and is done. */
 tt__io tt__stream_begin(tt__stream *stream);
 
 /* Read up to `size` bytes; *got > 0 if done. */
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got);
 
-/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. What an encrypted stream has taken may still be on its way:
- * tt__stream_flush() until nothing is unsent. */
+/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. What an encrypted stream has taken may
+ * still be on its way: call tt__stream_flush() until nothing is unsent. */
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put);
 
-/* Go on sending what was taken. TT__IO_DONE: nothing is unsent; TT__IO_WANT_WRITE: again when the socket can be written to. */
+/* Continue to send what was taken. TT__IO_DONE: nothing is unsent; TT__IO_WANT_WRITE: again when the socket can be
+ * written to. */
 tt__io tt__stream_flush(tt__stream *stream);
 bool tt__stream_unsent(const tt__stream *stream);
 
-/* An encrypted stream may have received more than was read, of which poll() knows nothing: read until TT__IO_WANT_READ before waiting for the socket,
- * or until nothing is pending. */
+/* Has an encrypted stream received more than was read? poll() knows nothing of it: read until TT__IO_WANT_READ
+ * before waiting for the socket, or until nothing is pending. */
 bool tt__stream_pending(const tt__stream *stream);
 
-/* While on, reads take nothing more from the socket: what was received is soon read up. For who has read enough for now. */
+/* While on, reads take nothing more from the socket, so that what was received is soon read up. */
 void tt__stream_hold(tt__stream *stream, bool on);
 
-/* A number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if plain. */
+/* Get a number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if
+ * plain. */
 void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);
 
 /* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
 
-/* TLS's handshake, then ours (role->channel is filled in). *peer (may be NULL): the other side's rank. */
-tt_status tt__stream_greet(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
+/* Do TLS's handshake, then ours (role->channel is filled in). *peer (may be NULL): the other side's rank. */
+tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
 
 /* Read what is there, waiting for the first byte; *got = 0 at the end. */
 tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);

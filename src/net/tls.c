@@ -1,7 +1,8 @@
-/* Both ways to know each other end in the same: TLS 1.3 with an ephemeral key exchange, no session tickets, no early data. */
+/* Both kinds of credentials use TLS 1.3 with an ephemeral key exchange, no session tickets, no early data. */
 #include "net/tls.h"
 
 #include "base/error.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -20,8 +21,8 @@ struct tt__tls {
 
 /* ---- OpenSSL's view of a socket: its own raises SIGPIPE, and would be asked twice for each record of 16 KiB
  *
- * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits here. OpenSSL reads ahead as much.
- * Only TLS's handshake writes straight to the socket. */
+ * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits
+ * here. OpenSSL reads ahead as much. Only TLS's handshake writes straight to the socket. */
 
 enum {
     RECORD = 16 * 1024, /* the most that a record holds, */
@@ -37,12 +38,10 @@ typedef struct wire {
     size_t at, size, room;
 } wire;
 
-static bool again(int errnum) { return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR; }
-
-static wire *wire_of(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
+static wire *ssl_wire(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
 
 /* Room for `size` bytes more. */
-static bool make_room(wire *w, size_t size) {
+static bool wire_reserve(wire *w, size_t size) {
     if (w->size + size <= w->room)
         return true;
     uint8_t *more = realloc(w->out, w->size + size);
@@ -63,7 +62,7 @@ static int socket_write(BIO *bio, const char *data, int size) {
     wire *w = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     if (w->collects) {
-        if (!make_room(w, (size_t)size)) {
+        if (!wire_reserve(w, (size_t)size)) {
             errno = ENOMEM;
             return -1;
         }
@@ -72,7 +71,7 @@ static int socket_write(BIO *bio, const char *data, int size) {
         return size;
     }
     ssize_t n = send(w->fd, data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && again(errno))
+    if (n < 0 && tt__net_would_block(errno))
         BIO_set_retry_write(bio);
     return (int)n;
 }
@@ -87,7 +86,7 @@ static int socket_read(BIO *bio, char *data, int size) {
     ssize_t n = recv(w->fd, data, (size_t)size, MSG_DONTWAIT);
     if (n == 0)
         BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-    else if (n < 0 && again(errno))
+    else if (n < 0 && tt__net_would_block(errno))
         BIO_set_retry_read(bio);
     return (int)n;
 }
@@ -152,7 +151,7 @@ static tt_status use_secret(tt__tls *tls, const tt__secret *secret) {
     memcpy(tls->key, secret->tls_key, sizeof tls->key);
     SSL_CTX_set_psk_use_session_callback(tls->context, offer_secret);
     SSL_CTX_set_psk_find_session_callback(tls->context, find_secret);
-    /* No certificate is known to it, so one that is shown instead of the secret is refused. */
+    /* It knows no CA, so a certificate that is shown instead of the secret is refused. */
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     return SSL_CTX_set_ciphersuites(tls->context, "TLS_AES_128_GCM_SHA256")
                ? TT_OK
@@ -167,7 +166,7 @@ static const char *openssl_reason(void) {
     return reason ? reason : "no reason given";
 }
 
-/* What went wrong first, in the system or in OpenSSL; what was then given up because of it comes later. */
+/* Return what failed first, in the system or in OpenSSL; errors that follow from it come later. */
 static const char *first_reason(void) {
     unsigned long code = ERR_peek_error();
     return ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : openssl_reason();
@@ -213,7 +212,7 @@ static tt_status choose_credentials(tt__tls *tls, const tt__secret *secret) {
     return use_secret(tls, secret);
 }
 
-static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
+static tt_status tls_set_up(tt__tls *tls, const tt__secret *secret) {
     tls->context = SSL_CTX_new(TLS_method());
     if (!tls->context || !make_socket_method(tls))
         return tt__fail(TT_ERR_MEMORY, "TLS: OpenSSL can't be set up: %s", openssl_reason());
@@ -222,7 +221,7 @@ static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
     SSL_CTX_set_mode(tls->context, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(tls->context, 1);
     SSL_CTX_set_default_read_buffer_len(tls->context, BURST_SIZE);
-    /* Our protocols know themselves whether all was said, so an end without TLS's goodbye is an end like any other. */
+    /* Our protocols have ends of their own, so an end without TLS's goodbye is an end like any other. */
     SSL_CTX_set_options(tls->context, SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(tls->context, 0);
@@ -230,7 +229,7 @@ static tt_status set_up(tt__tls *tls, const tt__secret *secret) {
     return choose_credentials(tls, secret);
 }
 
-/* Who names certificates believes to be encrypted. */
+/* Warn a user who names certificates but does not ask for encryption. */
 static void warn_of_plain(void) {
     static _Atomic bool warned;
     if ((is_set(getenv("TT_TLS_CERT")) || is_set(getenv("TT_TLS_KEY")) || is_set(getenv("TT_TLS_CA"))) &&
@@ -253,7 +252,7 @@ tt_status tt__tls_load(tt__tls **out, const tt__secret *secret) {
     if (!tls)
         return tt__fail(TT_ERR_MEMORY, "TLS: out of memory");
     ERR_clear_error();
-    tt_status status = set_up(tls, secret);
+    tt_status status = tls_set_up(tls, secret);
     if (status)
         tt__tls_free(tls);
     else
@@ -309,7 +308,7 @@ static const char *reason_of(SSL *ssl) {
     return openssl_reason();
 }
 
-static tt__io outcome(SSL *ssl, int result, int errnum) {
+static tt__io tls_result(SSL *ssl, int result, int errnum) {
     switch (SSL_get_error(ssl, result)) {
     case SSL_ERROR_NONE:
         return TT__IO_DONE;
@@ -333,13 +332,14 @@ tt__io tt__tls_begin(void *ssl) {
     errno = 0;
     int result = SSL_do_handshake(ssl);
     int errnum = errno;
-    tt__io io = outcome(ssl, result, errnum);
+    tt__io io = tls_result(ssl, result, errnum);
     if (io == TT__IO_END)
         return fail_tls(ssl, TT_ERR_AUTH, "the other side closed the connection");
-    /* A side that does not speak TLS may leave so, too; but one that is just ending does, and another try may find its successor. */
+    /* A side that does not speak TLS may end so, too; but so does one that is just ending, and another try may find
+     * its successor. */
     if (io == TT__IO_FAILED && errnum == ECONNRESET)
         return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
-    wire_of(ssl)->collects = io == TT__IO_DONE;
+    ssl_wire(ssl)->collects = io == TT__IO_DONE;
     return io;
 }
 
@@ -347,16 +347,16 @@ tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got) {
     ERR_clear_error();
     errno = 0;
     int result = SSL_read_ex(ssl, data, size, got);
-    return outcome(ssl, result, errno);
+    return tls_result(ssl, result, errno);
 }
 
 tt__io tt__tls_flush(void *ssl) {
-    wire *w = wire_of(ssl);
+    wire *w = ssl_wire(ssl);
     while (w->at < w->size) {
         ssize_t n = send(w->fd, w->out + w->at, w->size - w->at, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && again(errno))
+        if (n < 0 && tt__net_would_block(errno))
             return TT__IO_WANT_WRITE;
         if (n < 0) {
             tt__fail_errno(TT_ERR_NET, errno, "writing to the connection");
@@ -368,7 +368,8 @@ tt__io tt__tls_flush(void *ssl) {
     return TT__IO_DONE;
 }
 
-/* Encrypt the next record of the pieces, from `*at` of the first on. Small pieces go into one record together. Returns how many bytes it holds. */
+/* Encrypt the next record of the pieces, from `*at` of the first on. Small pieces go into one record together. Returns
+ * how many bytes it holds. */
 static size_t next_record(const struct iovec **pieces, int *n, size_t *at, uint8_t together[RECORD],
                           const void **data) {
     size_t size = 0;
@@ -392,14 +393,14 @@ static size_t next_record(const struct iovec **pieces, int *n, size_t *at, uint8
     return size;
 }
 
-static size_t size_of(const struct iovec *pieces, int n) {
+static size_t pieces_size(const struct iovec *pieces, int n) {
     size_t size = 0;
     for (int i = 0; i < n; i++)
         size += pieces[i].iov_len;
     return size;
 }
 
-static tt__io encrypt(SSL *ssl, const struct iovec *pieces, int n, size_t *put) {
+static tt__io tls_encrypt(SSL *ssl, const struct iovec *pieces, int n, size_t *put) {
     uint8_t together[RECORD];
     const void *data = NULL;
     for (size_t at = 0, size, written; *put < BURST; *put += size) {
@@ -411,7 +412,7 @@ static tt__io encrypt(SSL *ssl, const struct iovec *pieces, int n, size_t *put) 
         int errnum = errno;
         if (result == 1)
             continue;
-        if (outcome(ssl, result, errnum) != TT__IO_FAILED)
+        if (tls_result(ssl, result, errnum) != TT__IO_FAILED)
             tt__fail_errno(TT_ERR_NET, EPIPE, "writing to the connection");
         return TT__IO_FAILED;
     }
@@ -419,28 +420,28 @@ static tt__io encrypt(SSL *ssl, const struct iovec *pieces, int n, size_t *put) 
 }
 
 tt__io tt__tls_write(void *ssl, const struct iovec *pieces, int n, size_t *put) {
-    wire *w = wire_of(ssl);
+    wire *w = ssl_wire(ssl);
     *put = 0;
     tt__io io = tt__tls_flush(ssl);
     if (io != TT__IO_DONE)
         return io;
-    size_t size = size_of(pieces, n), burst = size < BURST ? size : BURST;
+    size_t size = pieces_size(pieces, n), burst = size < BURST ? size : BURST;
     if (!burst)
         return TT__IO_DONE;
-    if (!make_room(w, burst + (burst / RECORD + 1) * AROUND)) {
+    if (!wire_reserve(w, burst + (burst / RECORD + 1) * AROUND)) {
         tt__fail(TT_ERR_MEMORY, "no memory to encrypt %zu bytes", burst);
         return TT__IO_FAILED;
     }
-    if (encrypt(ssl, pieces, n, put) || tt__tls_flush(ssl) == TT__IO_FAILED)
+    if (tls_encrypt(ssl, pieces, n, put) || tt__tls_flush(ssl) == TT__IO_FAILED)
         return TT__IO_FAILED;
     return TT__IO_DONE;
 }
 
-bool tt__tls_unsent(const void *ssl) { return wire_of(ssl)->out; }
+bool tt__tls_unsent(const void *ssl) { return ssl_wire(ssl)->out; }
 
 bool tt__tls_pending(const void *ssl) { return SSL_has_pending(ssl); }
 
-void tt__tls_hold(void *ssl, bool on) { wire_of(ssl)->held = on; }
+void tt__tls_hold(void *ssl, bool on) { ssl_wire(ssl)->held = on; }
 
 void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]) {
     static const char label[] = "EXPORTER-Channel-Binding"; /* RFC 9266 */

@@ -1,10 +1,11 @@
-/* TLS 1.3 by OpenSSL, for stream.c alone. A connection (an SSL, void here) reads and writes its socket itself, never waits, never raises SIGPIPE. */
+/* TLS 1.3 by OpenSSL, for stream.c alone. A connection (an SSL, void here) reads and writes its socket itself, never
+ * waits, never raises SIGPIPE. */
 #ifndef TT_NET_TLS_H
 #define TT_NET_TLS_H
 
 #include "net/stream.h"
 
-/* A connection over `fd`; NULL when memory is out. */
+/* Make a connection over `fd`; NULL when memory is out. */
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);
 void tt__tls_connection_free(void *ssl);
 

@@ -8,10 +8,10 @@
 
 #include "autograd/engine.h"
 #include "base/args.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "nn/module.h"
-#include "reducer/agree.h"
 #include "reducer/reducer.h"
+#include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
 #include <tutti/parallel.h>
@@ -195,15 +195,15 @@ static tt_status attach(ddp *d, size_t count) {
 /* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile
  * has none. */
 static void release(ddp *d) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, on_gradient, &d->slots[i]);
         tt__leaf_set_grad_storage(x, NULL);
         tt__tensor_unref(x);
     }
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     tt_reducer_free(d->reducer);
     free(d->slots);
     free(d);

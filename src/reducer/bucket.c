@@ -11,7 +11,7 @@ typedef struct open_bucket {
     size_t limit; /* index */
 } open_bucket;
 
-/* Give every item of the bucket, which all lie in first..last, its number. Items not yet in a bucket have SIZE_MAX. */
+/* Number the items of the bucket, which all lie in first..last. Items in no bucket have SIZE_MAX. */
 static void close_bucket(const tt__bucket_item *items, open_bucket *open, size_t last, size_t number,
                          size_t *bucket_of) {
     for (size_t i = open->first; i <= last; i++)

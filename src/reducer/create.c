@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/args.h"
-#include "base/kept_error.h"
-#include "reducer/agree.h"
+#include "base/saved_error.h"
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
+#include "reducer/text_agreement.h"
 
 #include "comm/group.h"
 
@@ -16,11 +16,11 @@
 /* Each gradient begins at a cache line of its own. */
 #define ALIGNMENT ((size_t)64)
 
-static tt_status no_memory(int64_t count) {
+static tt_status fail_no_memory(int64_t count) {
     return tt__fail(TT_ERR_MEMORY, "tt_reducer_new: no memory for %lld parameters", (long long)count);
 }
 
-static tt_status check_args(const tt_reducer_new_args *args) {
+static tt_status check_reducer_args(const tt_reducer_new_args *args) {
     if (!args->group)
         return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `group` is NULL");
     if (args->count < 1 || !args->params)
@@ -46,23 +46,23 @@ static tt_status check_args(const tt_reducer_new_args *args) {
 
 /* ---- the same on all ranks? ---- */
 
-static tt_status describe(const tt_reducer_new_args *args, char **texts) {
+static tt_status describe_parameter(const tt_reducer_new_args *args, char **texts) {
     if (asprintf(&texts[0], "bucket_cap_bytes %zu", args->bucket_cap_bytes) < 0)
-        return texts[0] = NULL, no_memory(args->count);
+        return texts[0] = NULL, fail_no_memory(args->count);
     for (int64_t i = 0; i < args->count; i++) {
         const tt_reducer_param *p = &args->params[i];
         if (asprintf(&texts[1 + i], "parameter %lld \"%s\" %s x %lld", (long long)i, p->name, tt_dtype_name(p->dtype),
                      (long long)p->count) < 0)
-            return texts[1 + i] = NULL, no_memory(args->count);
+            return texts[1 + i] = NULL, fail_no_memory(args->count);
     }
     return TT_OK;
 }
 
-static tt_status compare_with_peers(const tt_reducer_new_args *args) {
+static tt_status compare_parameters(const tt_reducer_new_args *args) {
     char **texts = calloc(1 + (size_t)args->count, sizeof *texts);
     if (!texts)
-        return no_memory(args->count);
-    tt_status status = describe(args, texts);
+        return fail_no_memory(args->count);
+    tt_status status = describe_parameter(args, texts);
     if (!status)
         status = tt__agree_on(args->group, "tt_reducer_new", (const char *const *)texts, 1 + (size_t)args->count);
     for (int64_t i = 0; i < 1 + args->count; i++)
@@ -76,15 +76,16 @@ static tt_status compare_with_peers(const tt_reducer_new_args *args) {
 static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, int64_t count) {
     r->params = calloc((size_t)count, sizeof *r->params);
     if (!r->params)
-        return no_memory(count);
+        return fail_no_memory(count);
     r->param_count = (size_t)count;
     for (int64_t i = 0; i < count; i++)
         if (!(r->params[i].name = strdup(params[i].name)))
-            return no_memory(count);
+            return fail_no_memory(count);
     return TT_OK;
 }
 
-/* Sets params[].bucket and makes the buckets. Gradients become ready about in reverse of the forward's order, so that is the order buckets fill in. */
+/* Set params[].bucket and make the buckets. Gradients become ready about in reverse order of the forward pass, so
+ * buckets are filled in that order. */
 static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, size_t cap) {
     size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
     tt__bucket_item *items = calloc(n + 1, sizeof *items);
@@ -102,10 +103,10 @@ static tt_status assign_buckets(tt_reducer *r, const tt_reducer_param *params, s
     }
     free(items);
     free(bucket_of);
-    return r->buckets ? TT_OK : no_memory((int64_t)n);
+    return r->buckets ? TT_OK : fail_no_memory((int64_t)n);
 }
 
-/* Where each gradient lies, for now as an offset into its bucket, in the order in which they become ready. */
+/* Place each gradient, for now as an offset into its bucket, in the order in which they become ready. */
 static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
     for (size_t i = r->param_count; i-- > 0;) {
         tt__reducer_bucket *b = &r->buckets[r->params[i].bucket];
@@ -117,7 +118,7 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
     }
 }
 
-static tt_status allocate(tt_reducer *r) {
+static tt_status allocate_buckets(tt_reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++)
         TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &r->buckets[b].data, r->group,
                                             r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
@@ -129,10 +130,10 @@ static tt_status allocate(tt_reducer *r) {
     return TT_OK;
 }
 
-static tt_status make(const tt_reducer_new_args *args) {
+static tt_status build_reducer(const tt_reducer_new_args *args) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
-        return no_memory(args->count);
+        return fail_no_memory(args->count);
     r->group = args->group;
     tt__group_hold(r->group);
     tt_status status = copy_params(r, args->params, args->count);
@@ -140,7 +141,7 @@ static tt_status make(const tt_reducer_new_args *args) {
         status = assign_buckets(r, args->params, args->bucket_cap_bytes);
     if (!status) {
         lay_out(r, args->params);
-        status = allocate(r);
+        status = allocate_buckets(r);
     }
     if (status) {
         tt_reducer_free(r);
@@ -159,14 +160,14 @@ tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `out` is NULL");
     *args.out = NULL;
-    TT__TRY(check_args(&args));
-    TT__TRY(compare_with_peers(&args));
-    return make(&args);
+    TT__TRY(check_reducer_args(&args));
+    TT__TRY(compare_parameters(&args));
+    return build_reducer(&args);
 }
 
 /* ---- freeing ---- */
 
-/* Works of an abandoned step lie in the group's queue: they must end before their memory goes. */
+/* Wait for the works of an abandoned step: they must end before their memory goes. */
 static void free_buckets(tt_reducer *r) {
     for (size_t b = r->ended; b < r->begun; b++) {
         tt_ignore(tt_work_wait(r->buckets[b].work)); /* only that they have ended matters */
@@ -179,12 +180,12 @@ static void free_buckets(tt_reducer *r) {
     free(r->buckets);
 }
 
-/* Whatever failed before is what the caller wants to report, not what freeing adds to it. */
+/* Keep the caller's error, whatever freeing adds to it. */
 void tt_reducer_free(tt_reducer *r) {
     if (!r)
         return;
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     if (r->buckets)
         free_buckets(r);
     for (size_t i = 0; r->params && i < r->param_count; i++)
@@ -192,5 +193,5 @@ void tt_reducer_free(tt_reducer *r) {
     free(r->params);
     tt__group_let_go(r->group);
     free(r);
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
 }

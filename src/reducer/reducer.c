@@ -11,12 +11,12 @@ static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index)
     r->trace(&event, r->trace_user);
 }
 
-/* The group failed, or this rank left the step: from here on every call fails. */
-static tt_status give_up(tt_reducer *r, tt_status status) { return r->broken = status; }
+/* The group failed, or this rank left the step: every later call fails. */
+static tt_status abandon_step(tt_reducer *r, tt_status status) { return r->broken = status; }
 
 void tt__reducer_abandon(tt_reducer *r, tt_status why) {
     if (!r->broken)
-        give_up(r, why);
+        abandon_step(r, why);
 }
 
 static tt_status check_usable(const tt_reducer *r, const char *function) {
@@ -28,7 +28,8 @@ static tt_status check_usable(const tt_reducer *r, const char *function) {
     return TT_OK;
 }
 
-/* Begin every bucket whose turn it is: all its gradients ready, all earlier buckets begun. Every rank begins them in the same order. */
+/* Begin every bucket that is next: all its gradients are ready and all earlier buckets begun. Every rank begins them
+ * in the same order. */
 static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
@@ -46,7 +47,7 @@ static void note_end(tt_reducer *r) {
     trace(r, TT_REDUCER_END, r->ended++);
 }
 
-/* Works advance in every call on them. Returns the first failure. */
+/* Advance the works, which every call on them does. Returns the first failure. */
 static tt_status note_ended(tt_reducer *r) {
     while (r->ended < r->begun && tt_work_is_completed(r->buckets[r->ended].work)) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));
@@ -71,7 +72,7 @@ tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
     tt_status status = begin_buckets(r);
     if (!status)
         status = note_ended(r);
-    return status ? give_up(r, status) : TT_OK;
+    return status ? abandon_step(r, status) : TT_OK;
 }
 
 static tt_status check_all_ready(const tt_reducer *r) {
@@ -89,8 +90,8 @@ static tt_status check_all_ready(const tt_reducer *r) {
                     r->params[first].name, missing, r->param_count);
 }
 
-/* The last bucket's end is every bucket's end. */
-static tt_status drain(tt_reducer *r) {
+/* Works end in order, so the last bucket's end is every bucket's end. */
+static tt_status end_buckets(tt_reducer *r) {
     while (r->ended < r->bucket_count) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));
         note_end(r);
@@ -110,9 +111,9 @@ tt_status tt_reducer_finish(tt_reducer *r) {
     TT__TRY(check_usable(r, "tt_reducer_finish"));
     tt_status status = check_all_ready(r);
     if (!status)
-        status = drain(r);
+        status = end_buckets(r);
     if (status)
-        return give_up(r, status);
+        return abandon_step(r, status);
     next_step(r);
     return TT_OK;
 }

@@ -36,7 +36,7 @@ struct tt_reducer {
     void *trace_user;
 };
 
-/* The step under way will not be finished because of `why`. As peers may wait in it, every later call fails. */
+/* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 
 #endif

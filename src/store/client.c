@@ -11,7 +11,7 @@
 
 enum {
     KEEP_BUFFER = 64 * 1024,
-    /* A server that is alive answers CANCEL_WAIT at once; this is for one that is not. */
+    /* a live server answers CANCEL_WAIT at once */
     CANCEL_MS = 5000,
     RECONNECT_MS = 10,
 };
@@ -24,8 +24,8 @@ void tt__store_client_close(tt__store_client *client) {
     tt__bytes_free(&client->out);
 }
 
-/* The connection is of no more use. */
-static tt_status lose(tt__store_client *client, tt_status status) {
+/* Close the connection, which is of no more use. */
+static tt_status client_close_with(tt__store_client *client, tt_status status) {
     tt__store_client_close(client);
     return status;
 }
@@ -35,7 +35,7 @@ tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op) {
     if (!tt__store_client_is_open(client))
         return tt__fail(TT_ERR_STATE, "the connection was closed after an earlier error; make a new store");
     if (client->in_start < client->in_end)
-        return lose(client, tt__fail(TT_ERR_PROTOCOL, "the server sent bytes that nobody had asked for"));
+        return client_close_with(client, tt__fail(TT_ERR_PROTOCOL, "the server sent bytes that nobody had asked for"));
     if (info->opcode[client->dialect] < 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "PyTorch 1.13's store dialect has no %s", info->name);
     tt__bytes_clear(&client->out, KEEP_BUFFER);
@@ -47,10 +47,10 @@ tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms) {
     if (client->out.failed)
         return tt__fail(TT_ERR_MEMORY, "out of memory for a request");
     tt_status status = tt__stream_write_full(&client->stream, client->out.data, client->out.size, deadline_ms);
-    return status ? lose(client, status) : TT_OK;
+    return status ? client_close_with(client, status) : TT_OK;
 }
 
-static tt_status read_some(tt__store_client *client, void *data, size_t size, int64_t deadline_ms, size_t *got) {
+static tt_status client_read_some(tt__store_client *client, void *data, size_t size, int64_t deadline_ms, size_t *got) {
     tt_status status = tt__stream_read_some(&client->stream, data, size, deadline_ms, got);
     if (!status && !*got) {
         client->ended = true;
@@ -60,11 +60,11 @@ static tt_status read_some(tt__store_client *client, void *data, size_t size, in
 }
 
 /* Wait for bytes; a timeout leaves the connection as it is. */
-static tt_status fill(tt__store_client *client, int64_t deadline_ms) {
+static tt_status client_fill(tt__store_client *client, int64_t deadline_ms) {
     if (client->in_start < client->in_end)
         return TT_OK;
     size_t got = 0;
-    TT__TRY(read_some(client, client->in, sizeof client->in, deadline_ms, &got));
+    TT__TRY(client_read_some(client, client->in, sizeof client->in, deadline_ms, &got));
     client->in_start = 0;
     client->in_end = got;
     return TT_OK;
@@ -73,14 +73,14 @@ static tt_status fill(tt__store_client *client, int64_t deadline_ms) {
 tt_status tt__store_client_read(tt__store_client *client, void *data, size_t size, int64_t deadline_ms) {
     for (size_t done = 0, n; done < size; done += n) {
         if (client->in_start == client->in_end && size - done >= sizeof client->in) {
-            tt_status status = read_some(client, (char *)data + done, size - done, deadline_ms, &n);
+            tt_status status = client_read_some(client, (char *)data + done, size - done, deadline_ms, &n);
             if (status)
-                return lose(client, status);
+                return client_close_with(client, status);
             continue;
         }
-        tt_status status = fill(client, deadline_ms);
+        tt_status status = client_fill(client, deadline_ms);
         if (status)
-            return lose(client, status);
+            return client_close_with(client, status);
         n = client->in_end - client->in_start < size - done ? client->in_end - client->in_start : size - done;
         memcpy((char *)data + done, client->in + client->in_start, n);
         client->in_start += n;
@@ -100,11 +100,13 @@ tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value 
     int64_t size;
     TT__TRY(tt__store_client_read_i64(client, &size, deadline_ms));
     if (size < 0 || (uint64_t)size > max)
-        return lose(client, tt__fail(TT_ERR_PROTOCOL, "expected at most %zu bytes, but the server announces %" PRIu64,
-                                     max, (uint64_t)size));
+        return client_close_with(client, tt__fail(TT_ERR_PROTOCOL,
+                                                  "expected at most %zu bytes, but the server announces %" PRIu64, max,
+                                                  (uint64_t)size));
     char *data = malloc((size_t)size + 1);
     if (!data)
-        return lose(client, tt__fail(TT_ERR_MEMORY, "out of memory for a value of %" PRId64 " bytes", size));
+        return client_close_with(client,
+                                 tt__fail(TT_ERR_MEMORY, "out of memory for a value of %" PRId64 " bytes", size));
     tt_status status = tt__store_client_read(client, data, (size_t)size, deadline_ms);
     if (status) {
         free(data);
@@ -119,11 +121,12 @@ static tt_status read_wait_byte(tt__store_client *client, int expected, int64_t 
     uint8_t byte;
     TT__TRY(tt__store_client_read(client, &byte, 1, deadline_ms));
     if (byte != expected)
-        return lose(client, tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", expected, byte));
+        return client_close_with(client,
+                                 tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", expected, byte));
     return TT_OK;
 }
 
-/* The answer may cross the cancellation: then both come, and the wait was successful after all. */
+/* Cancel a wait. Its answer may cross the cancellation: then both come, and the wait was successful after all. */
 static tt_status cancel_wait(tt__store_client *client, bool *answered) {
     int64_t deadline_ms = tt__deadline_ms(CANCEL_MS);
     TT__TRY(tt__store_client_begin(client, TT__STORE_CANCEL_WAIT));
@@ -134,23 +137,23 @@ static tt_status cancel_wait(tt__store_client *client, bool *answered) {
     if (*answered)
         return read_wait_byte(client, TT__STORE_WAIT_CANCELED, deadline_ms);
     if (byte != TT__STORE_WAIT_CANCELED)
-        return lose(client,
-                    tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", TT__STORE_WAIT_CANCELED, byte));
+        return client_close_with(
+            client, tt__fail(TT_ERR_PROTOCOL, "expected the byte %d as answer, got %d", TT__STORE_WAIT_CANCELED, byte));
     return TT_OK;
 }
 
 tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms) {
-    tt_status status = fill(client, deadline_ms);
+    tt_status status = client_fill(client, deadline_ms);
     if (!status)
         return read_wait_byte(client, TT__STORE_STOP_WAITING, deadline_ms);
     if (status != TT_ERR_TIMEOUT || client->dialect == TT_STORE_TORCH_1_13)
-        return lose(client, status);
+        return client_close_with(client, status);
     bool answered = false;
     tt_status cancelled = cancel_wait(client, &answered);
     return cancelled || answered ? cancelled : tt__fail(TT_ERR_TIMEOUT, "no answer came in time");
 }
 
-/* VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. */
+/* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. */
 static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     uint32_t nonce = (uint32_t)getpid();
     TT__TRY(tt__store_client_begin(client, TT__STORE_VALIDATE));
@@ -164,27 +167,28 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
         return tt__fail(
             status, "no answer to the handshake. Is a TCPStore serving there? (PyTorch 1.x's needs the 1.13 dialect)");
     if (client->ended)
-        return lose(client, tt__fail(TT_ERR_PROTOCOL,
-                                     "who listens there closed the connection: it is no TCPStore of PyTorch 2.x, or a "
-                                     "store that refuses who proves nothing (TT_SECRET or TT_SECRET_FILE must be as "
-                                     "its server's), or it has no more descriptors"));
+        return client_close_with(
+            client,
+            tt__fail(TT_ERR_PROTOCOL, "who listens there closed the connection: it is no TCPStore of PyTorch 2.x, or a "
+                                      "store that refuses who proves nothing (TT_SECRET or TT_SECRET_FILE must be as "
+                                      "its server's), or it has no more descriptors"));
     if (!status && tt__store_number(echo, 4) != nonce)
-        return lose(client,
-                    tt__fail(TT_ERR_PROTOCOL, "who listens there is no TCPStore of PyTorch 2.x: it answered the "
-                                              "handshake with other bytes"));
+        return client_close_with(client, tt__fail(TT_ERR_PROTOCOL,
+                                                  "who listens there is no TCPStore of PyTorch 2.x: it answered the "
+                                                  "handshake with other bytes"));
     return status;
 }
 
-/* From a connected socket to a client that is served. */
-static tt_status enter(tt__store_client *client, int fd, const tt__store_access *access, int64_t deadline_ms) {
+/* Turn a connected socket into a client that is served. */
+static tt_status begin_service(tt__store_client *client, int fd, const tt__store_access *access, int64_t deadline_ms) {
     client->ended = false;
     TT__TRY(tt__stream_open(&client->stream, fd, access->tls, false));
     if (access->tls || access->secret.set) {
         const tt__handshake_role role = {
             .purpose = TT__PURPOSE_STORE, .secret = &access->secret, .rank = TT__ANY_RANK, .peer = TT__ANY_RANK};
-        tt_status status = tt__stream_greet(&client->stream, &role, deadline_ms, NULL);
+        tt_status status = tt__stream_handshake(&client->stream, &role, deadline_ms, NULL);
         if (status)
-            return lose(client, status);
+            return client_close_with(client, status);
     }
     return client->dialect == TT_STORE_TORCH_1_13 ? TT_OK : shake_hands(client, deadline_ms);
 }
@@ -196,12 +200,12 @@ tt_status tt__store_client_open(tt__store_client *client, const char *host, int 
     for (;;) {
         int fd;
         TT__TRY(tt__net_connect(&fd, host, port, deadline_ms));
-        tt_status status = enter(client, fd, access, deadline_ms);
+        tt_status status = begin_service(client, fd, access, deadline_ms);
         if (!status)
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
             break;
-        /* Reset: a server that is just ending, its successor perhaps just starting. */
+        /* a reset: the server is just ending, its successor perhaps just starting */
         nanosleep(&(struct timespec){.tv_nsec = RECONNECT_MS * 1000000L}, NULL);
     }
     char where[TT__NET_ENDPOINT_SIZE];

@@ -1,5 +1,6 @@
-/* One connection to a TCPStore server: requests gathered and sent in one write, replies read through a buffer. Not locked: that is
- * its owner's business. After any failure but a wait that was taken back the connection is closed, and all calls fail. */
+/* One connection to a TCPStore server: requests are gathered and sent in one write, replies are read through a
+ * buffer. Not locked; its owner sees to that. After any failure except a cancelled wait the connection is closed,
+ * and all calls fail. */
 #ifndef TT_STORE_CLIENT_H
 #define TT_STORE_CLIENT_H
 
@@ -7,7 +8,8 @@
 #include "net/stream.h"
 #include "store/wire.h"
 
-/* By what a client is let in; the owner keeps it as long as the client. Zeroed = it proves nothing, as PyTorch's. */
+/* Credentials of a client; the owner keeps them as long as the client. Zeroed: it proves nothing, as PyTorch's
+ * clients. */
 typedef struct tt__store_access {
     tt__secret secret;
     tt__tls *tls;
@@ -22,7 +24,8 @@ typedef struct tt__store_client {
     size_t in_start, in_end;
 } tt__store_client;
 
-/* Connect, prove what there is to prove and, in the 2.x dialect, shake hands. `client` may be closed whatever comes out. */
+/* Connect, prove what there is to prove and, in the 2.x dialect, shake hands. `client` may be closed whatever the
+ * result. */
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
                                 const tt__store_access *access, int64_t deadline_ms);
 bool tt__store_client_is_open(const tt__store_client *client);
@@ -36,12 +39,13 @@ tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms);
 
 tt_status tt__store_client_read(tt__store_client *client, void *data, size_t size, int64_t deadline_ms);
 tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, int64_t deadline_ms);
-/* A length, refused above `max`, and that many bytes. */
+/* Read a length, refused above `max`, and that many bytes. */
 tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
                                        int64_t deadline_ms);
 
-/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT in the 2.x dialect the wait has been taken back and the connection
- * is still good; in the 1.13 dialect a late answer could not be told from the next reply, so it is closed. */
+/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT in the 2.x dialect the wait has been cancelled
+ * and the connection is still good; in the 1.13 dialect a late answer could not be told from the next reply, so it
+ * is closed. */
 tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms);
 
 #endif

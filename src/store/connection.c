@@ -1,9 +1,10 @@
-/* A connection goes through states, and what makes it readable means something else in each:
+/* A connection's state says what its bytes mean:
  *
- *   SILENT    nothing said yet: the first byte is looked at, and left where it is
- *   SECURING  TLS's handshake
- *   GREETING  ours (net/handshake.h)
- *   SERVED    requests, to its session; read only while all replies are sent, so a client that does not read costs memory once, not without end */
+ *   NEW        nothing has come; the first byte is peeked at
+ *   TLS        TLS's handshake
+ *   HANDSHAKE  ours (net/handshake.h)
+ *   SERVED     requests for its session. They are read only while all replies are sent, so that a client that does not
+ *              read costs a bounded amount of memory. */
 #include "store/connection.h"
 
 #include "base/clock.h"
@@ -15,21 +16,21 @@
 
 enum { IDLE_BUFFER = 4096 };
 
-typedef enum state { SILENT, SECURING, GREETING, SERVED } state;
+typedef enum state { NEW, TLS, HANDSHAKE, SERVED } state;
 
 typedef struct connection {
     uv_poll_t poll;
     int events; /* what is polled for */
-    tt__hall *hall;
-    tt__link link;
+    tt__connections *all;
+    tt__list_node node; /* in all->open */
     tt__stream stream;
     state state;
     bool closing;
-    tt__newcomer newcomer;
-    tt__handshake *handshake; /* while GREETING */
+    tt__pending_peer peer;
+    tt__handshake *handshake; /* while HANDSHAKE */
     tt__store_session session;
     size_t sent; /* of session.out */
-    char peer[TT__NET_ADDRESS_SIZE];
+    char address[TT__NET_ADDRESS_SIZE];
 } connection;
 
 static void on_closed(uv_handle_t *handle) { free(handle->data); }
@@ -38,33 +39,33 @@ static void close_connection(connection *c) {
     if (c->closing)
         return;
     c->closing = true;
-    tt__gate_release(&c->hall->gate, &c->newcomer);
+    tt__admission_remove(&c->all->admission, &c->peer);
     tt__store_session_end(&c->session);
-    tt__link_remove(&c->link);
+    tt__list_remove(&c->node);
     free(c->handshake);
     uv_close((uv_handle_t *)&c->poll, on_closed); /* before the descriptor: it may be another's at once */
     tt__stream_close(&c->stream);
 }
 
-static void refuse(connection *c, const char *why) {
-    tt__refusals_log(&c->hall->gate.refusals, "store", "refused %s: %s", c->peer, why);
+static void refuse_connection(connection *c, const char *why) {
+    tt__refusals_log(&c->all->admission.refusals, "store", "refused %s: %s", c->address, why);
     close_connection(c);
 }
 
-static void on_ready(uv_poll_t *poll, int error, int events);
+static void on_poll(uv_poll_t *poll, int error, int events);
 
 static void poll_for(connection *c, int events) {
     if (c->closing || c->events == events)
         return;
     c->events = events;
-    if (uv_poll_start(&c->poll, events, on_ready))
+    if (uv_poll_start(&c->poll, events, on_poll))
         close_connection(c);
 }
 
 /* ---- replies */
 
-/* Send the replies of `c`; a session that broke the rules is closed after what it had earned before. */
-static void flush(connection *c) {
+/* Send the replies of `c`. A session that broke the protocol is closed after its earlier replies. */
+static void flush_connection(connection *c) {
     tt__bytes *out = &c->session.out;
     while (c->sent < out->size) {
         struct iovec rest = {out->data + c->sent, out->size - c->sent};
@@ -89,100 +90,100 @@ static void flush(connection *c) {
         c->sent = 0;
     }
     if (c->session.broken) {
-        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->peer, c->session.why);
+        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
         close_connection(c);
     } else {
         poll_for(c, all ? UV_READABLE : UV_WRITABLE);
     }
 }
 
-/* A session served in part, because its replies piled up, goes on as soon as they are out. */
-static void flush_all(tt__hall *hall) {
-    for (tt__store_session *s; (s = tt__store_service_next(&hall->service));) {
+/* Send the replies of all queued sessions. One held back because its replies piled up continues when they are sent. */
+static void flush_all(tt__connections *all) {
+    for (tt__store_session *s; (s = tt__store_service_next(&all->service));) {
         connection *c = s->owner;
-        flush(c);
+        flush_connection(c);
         if (!c->closing && !s->out.size && s->in.size)
             tt__store_session_resume(s);
     }
 }
 
-/* ---- what comes in */
+/* ---- requests and handshakes */
 
-/* What TLS has already decrypted makes no socket readable. */
+/* poll() knows nothing of what TLS has already decrypted, so that is read, too. */
 static void read_requests(connection *c) {
-    tt__hall *hall = c->hall;
+    tt__connections *all = c->all;
     do {
         size_t got;
-        tt__io io = tt__stream_read(&c->stream, hall->read_buffer, sizeof hall->read_buffer, &got);
+        tt__io io = tt__stream_read(&c->stream, all->read_buffer, sizeof all->read_buffer, &got);
         if (io == TT__IO_WANT_READ)
             return;
         if (io != TT__IO_DONE) {
             close_connection(c);
             return;
         }
-        tt__store_session_feed(&c->session, hall->read_buffer, got);
-        flush_all(hall);
-        hall->served_ns = tt__now_ns();
+        tt__store_session_feed(&c->session, all->read_buffer, got);
+        flush_all(all);
+        all->served_ns = tt__now_ns();
     } while (!c->closing && !c->session.out.size && tt__stream_pending(&c->stream));
 }
 
-static void let_in(connection *c) {
-    tt__gate_release(&c->hall->gate, &c->newcomer);
+static void admit(connection *c) {
+    tt__admission_remove(&c->all->admission, &c->peer);
     free(c->handshake);
     c->handshake = NULL;
     c->state = SERVED;
 }
 
-static bool begin_greeting(connection *c) {
+static bool begin_server_handshake(connection *c) {
     tt__handshake_role role = {.server = true,
                                .purpose = TT__PURPOSE_STORE,
-                               .secret = &c->hall->gate.secret,
+                               .secret = &c->all->admission.secret,
                                .rank = TT__ANY_RANK,
                                .peer = TT__ANY_RANK};
     tt__stream_channel(&c->stream, role.channel);
-    c->state = GREETING;
+    c->state = HANDSHAKE;
     c->handshake = malloc(sizeof *c->handshake);
     return c->handshake && !tt__handshake_begin(c->handshake, &role);
 }
 
-/* The messages are small, and nothing was sent before them: they fit into the socket, or the other side is no client of ours. */
-static bool say(connection *c) {
+/* The messages are small and the first on the connection: a client of ours leaves room for them in the socket. */
+static bool send_handshake_reply(connection *c) {
     tt__handshake *h = c->handshake;
-    struct iovec words = {h->out, h->out_size};
+    struct iovec message = {h->out, h->out_size};
     size_t put = 0;
-    bool said = !h->out_size || (tt__stream_write(&c->stream, &words, 1, &put) == TT__IO_DONE && put == h->out_size &&
+    bool sent = !h->out_size || (tt__stream_write(&c->stream, &message, 1, &put) == TT__IO_DONE && put == h->out_size &&
                                  !tt__stream_unsent(&c->stream));
     h->out_size = 0;
-    return said;
+    return sent;
 }
 
-static void go_on_greeting(connection *c) {
+static void serve_handshake(connection *c) {
     tt__handshake *h = c->handshake;
-    uint8_t words[TT__HANDSHAKE_MESSAGE_MAX];
+    uint8_t bytes[TT__HANDSHAKE_MESSAGE_MAX];
     while (h->state == TT__HANDSHAKE_GOING) {
         size_t got;
-        tt__io io = tt__stream_read(&c->stream, words, tt__handshake_wants(h), &got);
+        tt__io io = tt__stream_read(&c->stream, bytes, tt__handshake_wants(h), &got);
         if (io == TT__IO_WANT_READ)
             return;
         if (io != TT__IO_DONE) {
-            refuse(c, "it left during the handshake");
+            refuse_connection(c, "it left during the handshake");
             return;
         }
-        tt__handshake_feed(h, words, got);
-        if (!say(c) && h->state != TT__HANDSHAKE_FAILED) {
-            refuse(c, "it does not read");
+        tt__handshake_feed(h, bytes, got);
+        if (!send_handshake_reply(c) && h->state != TT__HANDSHAKE_FAILED) {
+            refuse_connection(c, "it does not read");
             return;
         }
     }
     if (h->state == TT__HANDSHAKE_FAILED)
-        refuse(c, tt__handshake_reason(h));
-    else if (!tt__gate_accepts(&c->hall->gate, &c->newcomer))
-        refuse(c, "it comes from another machine, and there is no job secret that it could prove to have");
+        refuse_connection(c, tt__handshake_reason(h));
+    else if (!tt__admission_accepts(&c->all->admission, &c->peer))
+        refuse_connection(c, "it comes from another machine, and there is no job secret that it could prove to have");
     else
-        let_in(c);
+        admit(c);
 }
 
-static void go_on_securing(connection *c) {
+static void serve_tls(connection *c) {
     switch (tt__stream_begin(&c->stream)) {
     case TT__IO_WANT_READ:
         poll_for(c, UV_READABLE);
@@ -193,28 +194,29 @@ static void go_on_securing(connection *c) {
     case TT__IO_DONE:
         break;
     default:
-        refuse(c, tt_last_error());
+        refuse_connection(c, tt_last_error());
         return;
     }
     poll_for(c, UV_READABLE);
-    if (begin_greeting(c))
-        go_on_greeting(c);
+    if (begin_server_handshake(c))
+        serve_handshake(c);
     else
-        refuse(c, "out of memory");
+        refuse_connection(c, "out of memory");
 }
 
-/* A client of ours is told what is missing; anybody else learns nothing. What it has said is read, so that it sees an end and not a reset. */
-static void refuse_at_door(connection *c, uint8_t first, const char *why) {
+/* Tell a client of ours why; anybody else learns nothing. Its bytes are read first, so that it sees an end, not a
+ * reset. */
+static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     uint8_t refusal[TT__HANDSHAKE_MESSAGE_MAX];
     size_t size = tt__handshake_refusal(TT__REFUSED_PLAIN, refusal);
-    bool done = recv(c->stream.fd, c->hall->read_buffer, sizeof c->hall->read_buffer, MSG_DONTWAIT) > 0;
+    bool done = recv(c->stream.fd, c->all->read_buffer, sizeof c->all->read_buffer, MSG_DONTWAIT) > 0;
     if (done && first == TT__HANDSHAKE_FIRST_BYTE)
         done = send(c->stream.fd, refusal, size, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
-    refuse(c, done ? why : "it left at once");
+    refuse_connection(c, done ? why : "it left at once");
 }
 
-static void look_at_first_byte(connection *c) {
-    tt__hall *hall = c->hall;
+static void read_first_byte(connection *c) {
+    tt__connections *all = c->all;
     uint8_t first;
     const char *why;
     ssize_t n = recv(c->stream.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -224,114 +226,114 @@ static void look_at_first_byte(connection *c) {
         close_connection(c);
         return;
     }
-    switch (tt__gate_ask(&hall->gate, &c->newcomer, first, c->peer, &why)) {
-    case TT__GATE_REFUSE:
-        refuse_at_door(c, first, why);
+    switch (tt__admission_decide(&all->admission, &c->peer, first, c->address, &why)) {
+    case TT__ADMIT_NOT:
+        refuse_first_byte(c, first, why);
         return;
-    case TT__GATE_SERVE:
-        let_in(c);
+    case TT__ADMIT_NOW:
+        admit(c);
         return;
-    case TT__GATE_GREET:
-        tt__gate_watch(&hall->gate, &c->newcomer);
-        if (!begin_greeting(c))
-            refuse(c, "out of memory");
+    case TT__ADMIT_HANDSHAKE:
+        tt__admission_add(&all->admission, &c->peer);
+        if (!begin_server_handshake(c))
+            refuse_connection(c, "out of memory");
         return;
-    case TT__GATE_ENCRYPT:
-        tt__gate_watch(&hall->gate, &c->newcomer);
-        c->state = SECURING;
-        if (tt__stream_open(&c->stream, c->stream.fd, hall->gate.tls, true))
-            refuse(c, "out of memory");
+    case TT__ADMIT_TLS:
+        tt__admission_add(&all->admission, &c->peer);
+        c->state = TLS;
+        if (tt__stream_open(&c->stream, c->stream.fd, all->admission.tls, true))
+            refuse_connection(c, "out of memory");
     }
 }
 
-static void on_ready(uv_poll_t *poll, int error, int events) {
+static void on_poll(uv_poll_t *poll, int error, int events) {
     connection *c = poll->data;
     if (error) {
         close_connection(c);
         return;
     }
-    if (c->state == SILENT)
-        look_at_first_byte(c);
-    if (!c->closing && c->state == SECURING)
-        go_on_securing(c);
-    else if (!c->closing && c->state == GREETING)
-        go_on_greeting(c);
+    if (c->state == NEW)
+        read_first_byte(c);
+    if (!c->closing && c->state == TLS)
+        serve_tls(c);
+    else if (!c->closing && c->state == HANDSHAKE)
+        serve_handshake(c);
     if (!c->closing && c->state == SERVED && (events & UV_WRITABLE)) {
-        flush(c);
+        flush_connection(c);
         if (!c->closing && !c->session.out.size)
             tt__store_session_resume(&c->session);
-        flush_all(c->hall);
+        flush_all(c->all);
     }
     if (!c->closing && c->state == SERVED && !c->session.out.size)
         read_requests(c);
-    tt__hall_see_to_gate(c->hall);
+    tt__connections_expire(c->all);
 }
 
-/* ---- all of them */
+/* ---- all connections */
 
-void tt__hall_init(tt__hall *hall, uv_loop_t *loop, uv_timer_t *timer) {
-    hall->loop = loop;
-    hall->timer = timer;
-    tt__store_service_init(&hall->service);
-    tt__link_init(&hall->connections);
+void tt__connections_init(tt__connections *all, uv_loop_t *loop, uv_timer_t *timer) {
+    all->loop = loop;
+    all->timer = timer;
+    tt__store_service_init(&all->service);
+    tt__list_init(&all->open);
 }
 
-bool tt__connection_open(tt__hall *hall, int fd) {
+bool tt__connection_open(tt__connections *all, int fd) {
     connection *c = calloc(1, sizeof *c);
     struct sockaddr_storage peer = {0};
     socklen_t size = sizeof peer;
-    if (!c || uv_poll_init(hall->loop, &c->poll, fd)) {
+    if (!c || uv_poll_init(all->loop, &c->poll, fd)) {
         free(c);
         tt__stream_close(&(tt__stream){.fd = fd});
         return false;
     }
-    c->hall = hall;
+    c->all = all;
     c->poll.data = c;
     tt__stream_open(&c->stream, fd, NULL, true);
-    tt__store_session_init(&c->session, &hall->service, c);
-    tt__link_before(&hall->connections, &c->link);
+    tt__store_session_init(&c->session, &all->service, c);
+    tt__list_append(&all->open, &c->node);
     getpeername(fd, (struct sockaddr *)&peer, &size);
-    tt__net_address_text((struct sockaddr *)&peer, c->peer);
-    c->newcomer.local = tt__net_is_local(fd);
+    tt__net_address_text((struct sockaddr *)&peer, c->address);
+    c->peer.local = tt__net_is_local(fd);
     /* PyTorch 1.13 keeps a second connection, on which it says nothing. */
-    if (!tt__gate_trusts(&hall->gate, &c->newcomer))
-        tt__gate_watch(&hall->gate, &c->newcomer);
+    if (!tt__admission_trusts(&all->admission, &c->peer))
+        tt__admission_add(&all->admission, &c->peer);
     poll_for(c, UV_READABLE);
-    tt__hall_see_to_gate(hall);
+    tt__connections_expire(all);
     return true;
 }
 
-static connection *connection_of(tt__newcomer *newcomer) {
-    return (connection *)(void *)((char *)newcomer - offsetof(connection, newcomer));
+static connection *connection_of(tt__pending_peer *peer) {
+    return (connection *)(void *)((char *)peer - offsetof(connection, peer));
 }
 
-bool tt__hall_make_room(tt__hall *hall) {
-    tt__newcomer *first = tt__gate_oldest(&hall->gate);
+bool tt__connections_drop_oldest(tt__connections *all) {
+    tt__pending_peer *first = tt__admission_oldest(&all->admission);
     if (first)
-        refuse(connection_of(first), "descriptors are short, and it has not proved anything");
+        refuse_connection(connection_of(first), "descriptors are short, and it has not proved anything");
     return first != NULL;
 }
 
 static void on_timer(uv_timer_t *timer) {
-    tt__hall *hall = timer->data;
-    tt__refusals_tell(&hall->gate.refusals, "store");
-    tt__hall_see_to_gate(hall);
+    tt__connections *all = timer->data;
+    tt__refusals_flush(&all->admission.refusals, "store");
+    tt__connections_expire(all);
 }
 
-void tt__hall_see_to_gate(tt__hall *hall) {
-    tt__gate *gate = &hall->gate;
-    for (tt__newcomer *n; (n = tt__gate_overdue(gate));)
-        refuse(connection_of(n), gate->pending_count > gate->max_pending
-                                     ? "too many connections that have not proved anything"
-                                     : "it did not prove in time that it belongs to the job");
-    int64_t next_ms = tt__gate_next_ms(gate);
+void tt__connections_expire(tt__connections *all) {
+    tt__admission *admission = &all->admission;
+    for (tt__pending_peer *n; (n = tt__admission_expired(admission));)
+        refuse_connection(connection_of(n), admission->pending_count > admission->max_pending
+                                                ? "too many connections that have not proved anything"
+                                                : "it did not prove in time that it belongs to the job");
+    int64_t next_ms = tt__admission_next_ms(admission);
     if (next_ms < 0)
-        uv_timer_stop(hall->timer);
-    else if (!uv_is_active((uv_handle_t *)hall->timer))
-        uv_timer_start(hall->timer, on_timer, (uint64_t)tt__left_ms(next_ms) + 1, 0);
+        uv_timer_stop(all->timer);
+    else if (!uv_is_active((uv_handle_t *)all->timer))
+        uv_timer_start(all->timer, on_timer, (uint64_t)tt__left_ms(next_ms) + 1, 0);
 }
 
-void tt__hall_close(tt__hall *hall) {
-    while (!tt__link_alone(&hall->connections))
-        close_connection((connection *)(void *)((char *)hall->connections.next - offsetof(connection, link)));
+void tt__connections_close(tt__connections *all) {
+    while (!tt__list_empty(&all->open))
+        close_connection((connection *)(void *)((char *)all->open.next - offsetof(connection, node)));
 }

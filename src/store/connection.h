@@ -1,36 +1,36 @@
-/* A client's connection: first the gate, then its session. The loop's thread only. */
+/* Connections of a store's clients: admission first, then a session. Used by the loop's thread only. */
 #ifndef TT_STORE_CONNECTION_H
 #define TT_STORE_CONNECTION_H
 
 #include "net/net.h"
-#include "store/gate.h"
+#include "store/admission.h"
 #include "store/service.h"
 
 #include <uv.h>
 
-/* What the connections of one server share. */
-typedef struct tt__hall {
+/* All connections of one server, and what they share. */
+typedef struct tt__connections {
     uv_loop_t *loop;
-    uv_timer_t *timer; /* rings when the gate has something to do */
-    tt__gate gate;
+    uv_timer_t *timer; /* for the next peer to expire */
+    tt__admission admission;
     tt__store_service service;
-    tt__link connections;
-    int64_t served_ns;           /* when something was last read */
-    char read_buffer[64 * 1024]; /* one connection is read at a time */
-} tt__hall;
+    tt__list_node open; /* of connection.node */
+    int64_t served_ns;  /* when requests were last read */
+    char read_buffer[64 * 1024];
+} tt__connections;
 
-void tt__hall_init(tt__hall *hall, uv_loop_t *loop, uv_timer_t *timer);
+void tt__connections_init(tt__connections *all, uv_loop_t *loop, uv_timer_t *timer);
 
-/* A new client on `fd`, which is the connection's from now on, also after a failure. False when memory is out. */
-bool tt__connection_open(tt__hall *hall, int fd);
+/* Serve a new client on `fd`, which is taken, also after a failure. False when memory is out. */
+bool tt__connection_open(tt__connections *all, int fd);
 
-/* See those out that must go. */
-void tt__hall_see_to_gate(tt__hall *hall);
+/* Close expired connections. */
+void tt__connections_expire(tt__connections *all);
 
-/* Show out the one that has proved nothing for the longest time; false: there is none. */
-bool tt__hall_make_room(tt__hall *hall);
+/* Close the connection that has been pending longest; false: none is pending. */
+bool tt__connections_drop_oldest(tt__connections *all);
 
-/* Close all; they are freed when the loop runs once more. */
-void tt__hall_close(tt__hall *hall);
+/* Close all connections; the loop's next run frees them. */
+void tt__connections_close(tt__connections *all);
 
 #endif

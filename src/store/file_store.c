@@ -1,17 +1,20 @@
-/* FileStore: keys in a file that grows. Every change is a record at its end, and each user keeps a copy of what the records before said.
+/* FileStore: keys in a file that grows. Every change is a record at its end, and each user keeps a copy of the table
+ * that the records make.
  *
- * The format is PyTorch's: u32 length, key, u32 length, value. A key has a slash in front of it; one that goes is written again as "-/key"; "cleanup/"
- * counts those who have finished. flock() guards it: exclusively for who writes, shared for who reads. A record that a killed process left half
- * written is cut off by the next who writes. PyTorch's newer releases also count in "refcount/", which nobody needs who counts the finished.
+ * The format is PyTorch's: u32 length, key, u32 length, value. Keys have a leading slash; a deleted key is written
+ * again as "-/key"; "cleanup/" counts the users that have finished. flock() guards the file: exclusive for writers,
+ * shared for readers. A record that a killed process left half written is cut off by the next writer. PyTorch's
+ * newer releases also count in "refcount/", which is of no use beside "cleanup/".
  *
- * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives (F_OFD_SETLK: it goes with
- * the process, however that ends). Who comes and finds nobody holding it knows that the records are from an earlier job. */
+ * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives
+ * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds nobody holding it knows that the
+ * records are from an earlier job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
+#include "store/call_lock.h"
 #include "store/local_store.h"
-#include "store/turn.h"
 #include "store/wire.h"
 
 #include <errno.h>
@@ -34,10 +37,10 @@ typedef struct file_store {
     char *path;
     int world_size;
     bool fresh;
-    bool leaving;  /* the file is not made again for a goodbye */
-    tt__turn turn; /* of the rest and the table */
-    int fd;        /* -1: not open */
-    off_t known;   /* the table is as of here */
+    bool leaving;       /* do not make the file again only to count this user as finished */
+    tt__call_lock lock; /* guards the rest and the table */
+    int fd;             /* -1: not open */
+    off_t known;        /* the table is as of here */
     int64_t finished;
     long pause_ms;
 } file_store;
@@ -112,7 +115,7 @@ static tt_status apply(file_store *f, tt__span key, tt__span value) {
     return done ? TT_OK : tt__fail(TT_ERR_MEMORY, "out of memory");
 }
 
-/* A length and that many bytes at *at; false if they are not all there. */
+/* Read a length and that many bytes at *at; false if they are not all there. */
 static bool take(const tt__bytes *bytes, size_t *at, size_t max, tt__span *span, bool *bad) {
     if (bytes->size - *at < 4)
         return false;
@@ -125,7 +128,7 @@ static bool take(const tt__bytes *bytes, size_t *at, size_t max, tt__span *span,
     return true;
 }
 
-/* Apply the whole records in `bytes`; they are taken out. */
+/* Apply and consume the whole records in `bytes`. */
 static tt_status apply_all(file_store *f, tt__bytes *bytes) {
     size_t done = 0, at = 0;
     bool bad = false;
@@ -141,7 +144,7 @@ static tt_status apply_all(file_store *f, tt__bytes *bytes) {
     return TT_OK;
 }
 
-/* Read on from where the table was left. *torn: the last record is not whole. */
+/* Read records from where the table was left. *torn: the last record is not whole. */
 static tt_status catch_up(file_store *f, bool *torn) {
     tt__bytes bytes = {0};
     tt_status status = TT_OK;
@@ -202,7 +205,7 @@ static tt_status write_record(file_store *f, const char *front, tt__span key, tt
 
 /* ---- coming in and going out */
 
-/* Opened just now, and locked: whose records are these? Only those of a store are ever thrown away. */
+/* Check a file that was just opened and locked: only the records of a store are ever thrown away. */
 static tt_status take_part(file_store *f) {
     bool torn;
     if (!f->fresh)
@@ -216,7 +219,7 @@ static tt_status take_part(file_store *f) {
     return presence(f, F_RDLCK) ? TT_OK : fail_io("holding a lock in the file (F_OFD_SETLK)", errno);
 }
 
-/* An open, locked file that is the one at `path`. */
+/* Open and lock the file at `path`. */
 static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
     for (;;) {
         bool opened = f->fd < 0;
@@ -235,9 +238,9 @@ static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
     }
 }
 
-static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
+static tt_status file_enter(file_store *f, bool write, int64_t deadline_ms) {
     bool torn = false;
-    TT__TRY(tt__turn_take(&f->turn, deadline_ms));
+    TT__TRY(tt__call_lock_take(&f->lock, deadline_ms));
     tt_status status = obtain_file(f, write ? LOCK_EX : LOCK_SH, deadline_ms);
     if (!status)
         status = catch_up(f, &torn);
@@ -246,38 +249,38 @@ static tt_status enter(file_store *f, bool write, int64_t deadline_ms) {
     if (status) {
         if (f->fd >= 0)
             flock(f->fd, LOCK_UN);
-        tt__turn_end(&f->turn);
+        tt__call_lock_release(&f->lock);
     }
     return status;
 }
 
 static tt_status file_begin(tt__local_store *store, bool write, int64_t deadline_ms) {
-    TT__TRY(enter(file_of(store), write, deadline_ms));
+    TT__TRY(file_enter(file_of(store), write, deadline_ms));
     file_of(store)->pause_ms = PAUSE_FIRST_MS;
     return TT_OK;
 }
 
 static void file_end(tt__local_store *store) {
     flock(file_of(store)->fd, LOCK_UN);
-    tt__turn_end(&file_of(store)->turn);
+    tt__call_lock_release(&file_of(store)->lock);
 }
 
-static tt_status file_tell(tt__local_store *store, tt__span key, const tt__span *value) {
+static tt_status file_publish(tt__local_store *store, tt__span key, const tt__span *value) {
     return write_record(file_of(store), value ? "/" : "-/", key, value ? *value : (tt__span){0});
 }
 
-/* Nothing tells of a change on every file system, so the file is looked at again and again. */
+/* No notification works on every file system, so poll the file. */
 static tt_status file_wait(tt__local_store *store, int64_t deadline_ms) {
     file_store *f = file_of(store);
     long left = tt__left_ms(deadline_ms), pause_ms = f->pause_ms < left ? f->pause_ms : left;
     f->pause_ms = f->pause_ms * 2 < PAUSE_LAST_MS ? f->pause_ms * 2 : PAUSE_LAST_MS;
     file_end(store);
     nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000L}, NULL);
-    return enter(f, false, tt__deadline_ms(left > GRACE_MS ? left : GRACE_MS)); /* the last look takes a moment, too */
+    return file_enter(f, false, tt__deadline_ms(left > GRACE_MS ? left : GRACE_MS)); /* leave time for the last look */
 }
 
-/* Count those who have finished; the last removes the file. As far as it goes: there may be no file any more. */
-static void say_goodbye(file_store *f) {
+/* Count this user as finished; the last one removes the file. Errors don't matter: the file may be gone. */
+static void count_finished(file_store *f) {
     char number[24];
     f->leaving = true;
     if (f->world_size <= 0 || f->fd < 0 || file_begin(&f->base, true, tt__deadline_ms(GRACE_MS)))
@@ -291,22 +294,22 @@ static void say_goodbye(file_store *f) {
 
 static void file_free(tt__local_store *store) {
     file_store *f = file_of(store);
-    tt__kept_error kept;
-    tt__error_keep(&kept);
-    say_goodbye(f);
-    tt__error_restore(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    count_finished(f);
+    tt__error_restore(&saved);
     if (f->fd >= 0)
         close(f->fd);
-    tt__turn_destroy(&f->turn);
+    tt__call_lock_destroy(&f->lock);
     tt__local_store_fini(store);
     free(f->path);
     free(f);
 }
 
 static const tt__medium file_medium = {
-    .begin = file_begin, .end = file_end, .tell = file_tell, .wait = file_wait, .free = file_free};
+    .begin = file_begin, .end = file_end, .publish = file_publish, .wait = file_wait, .free = file_free};
 
-static tt_status open_store(file_store *f, const tt_file_store_args *args) {
+static tt_status open_file_store(file_store *f, const tt_file_store_args *args) {
     size_t size = strlen(args->path) + 1;
     if (!(f->path = malloc(size)))
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
@@ -336,10 +339,10 @@ tt_status tt_file_store_with(const tt_file_store_args *given, size_t size) {
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     tt__local_store_init(&f->base, &file_medium, args.timeout_ms);
     snprintf(f->base.name, sizeof f->base.name, "file store %s", args.path);
-    tt__turn_init(&f->turn);
+    tt__call_lock_init(&f->lock);
     f->fd = -1;
     f->fresh = args.fresh;
-    tt_status status = open_store(f, &args);
+    tt_status status = open_file_store(f, &args);
     if (status)
         file_free(&f->base);
     else

@@ -1,12 +1,10 @@
 /* HashStore: keys for the threads of one process. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "store/local_store.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 typedef struct hash_store {
     tt__local_store base;
@@ -23,7 +21,7 @@ static tt_status hash_begin(tt__local_store *store, bool write, int64_t deadline
 
 static void hash_end(tt__local_store *store) { pthread_mutex_unlock(&((hash_store *)store)->lock); }
 
-static tt_status hash_tell(tt__local_store *store, tt__span key, const tt__span *value) {
+static tt_status hash_publish(tt__local_store *store, tt__span key, const tt__span *value) {
     (void)key;
     if (value)
         pthread_cond_broadcast(&((hash_store *)store)->changed);
@@ -32,7 +30,7 @@ static tt_status hash_tell(tt__local_store *store, tt__span key, const tt__span 
 
 static tt_status hash_wait(tt__local_store *store, int64_t deadline_ms) {
     hash_store *hash = (hash_store *)store;
-    const struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
+    const struct timespec until = tt__timespec_ms(deadline_ms);
     pthread_cond_timedwait(&hash->changed, &hash->lock, &until);
     return TT_OK;
 }
@@ -46,7 +44,7 @@ static void hash_free(tt__local_store *store) {
 }
 
 static const tt__medium hash_medium = {
-    .begin = hash_begin, .end = hash_end, .tell = hash_tell, .wait = hash_wait, .free = hash_free};
+    .begin = hash_begin, .end = hash_end, .publish = hash_publish, .wait = hash_wait, .free = hash_free};
 
 tt_status tt_hash_store(tt_store **out, int64_t timeout_ms) {
     if (!out)
@@ -58,12 +56,8 @@ tt_status tt_hash_store(tt_store **out, int64_t timeout_ms) {
     hash_store *hash = calloc(1, sizeof *hash);
     if (!hash)
         return tt__fail(TT_ERR_MEMORY, "tt_hash_store: out of memory");
-    pthread_condattr_t monotonic;
     pthread_mutex_init(&hash->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&hash->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    tt__cond_init(&hash->changed);
     tt__local_store_init(&hash->base, &hash_medium, timeout_ms);
     snprintf(hash->base.name, sizeof hash->base.name, "hash store");
     *out = &hash->base.base;

@@ -18,9 +18,9 @@ typedef struct call {
     tt_status status; /* of the first thing that failed */
 } call;
 
-static tt__span span_of(const char *key) { return (tt__span){(const uint8_t *)key, strlen(key)}; }
+static tt__span key_span(const char *key) { return (tt__span){(const uint8_t *)key, strlen(key)}; }
 
-static call begin_for(tt_store *base, bool write, int64_t timeout_ms) {
+static call local_begin_for(tt_store *base, bool write, int64_t timeout_ms) {
     tt__local_store *store = (tt__local_store *)base;
     call c = {.store = store, .deadline_ms = tt__deadline_ms(timeout_ms)};
     c.status = store->medium->begin(store, write, c.deadline_ms);
@@ -28,10 +28,12 @@ static call begin_for(tt_store *base, bool write, int64_t timeout_ms) {
     return c;
 }
 
-static call begin(tt_store *base, bool write) { return begin_for(base, write, ((tt__local_store *)base)->timeout_ms); }
+static call local_begin(tt_store *base, bool write) {
+    return local_begin_for(base, write, ((tt__local_store *)base)->timeout_ms);
+}
 
-/* Let others go on; a failure is told with the store's name and what was asked. */
-static tt_status end(call *c, const char *what, const char *key) {
+/* End the call; name a failure with the store's name and what was asked. */
+static tt_status local_end(call *c, const char *what, const char *key) {
     if (c->status && key)
         tt__fail_prefix("%s: %s \"%.200s\"", c->store->name, what, key);
     else if (c->status)
@@ -41,44 +43,44 @@ static tt_status end(call *c, const char *what, const char *key) {
     return c->status;
 }
 
-static void out_of_memory(call *c) { c->status = tt__fail(TT_ERR_MEMORY, "out of memory"); }
+static void local_no_memory(call *c) { c->status = tt__fail(TT_ERR_MEMORY, "out of memory"); }
 
 /* The entry if it has a value. */
-static tt__store_entry *find(const call *c, const char *key) {
-    tt__store_entry *entry = tt__store_table_find(&c->store->table, span_of(key));
+static tt__store_entry *find_present(const call *c, const char *key) {
+    tt__store_entry *entry = tt__store_table_find(&c->store->table, key_span(key));
     return entry && entry->present ? entry : NULL;
 }
 
-static void check_key(call *c, const char *key) {
+static void local_check_key(call *c, const char *key) {
     if (!c->status && strlen(key) > TT_STORE_MAX_KEY - 1)
         c->status = tt__fail(TT_ERR_INVALID, "a key of %zu bytes; at most %zu are allowed, prefixes included",
                              strlen(key), TT_STORE_MAX_KEY - 1);
 }
 
-static void put(call *c, const char *key, tt__span value) {
-    check_key(c, key);
+static void local_put(call *c, const char *key, tt__span value) {
+    local_check_key(c, key);
     if (!c->status && value.size > TT_STORE_MAX_VALUE)
         c->status =
             tt__fail(TT_ERR_INVALID, "a value of %zu bytes; at most %zu are allowed", value.size, TT_STORE_MAX_VALUE);
     if (c->status)
         return;
-    tt__store_entry *entry = tt__store_table_obtain(&c->store->table, span_of(key));
+    tt__store_entry *entry = tt__store_table_obtain(&c->store->table, key_span(key));
     if (!entry) {
-        out_of_memory(c);
+        local_no_memory(c);
         return;
     }
-    c->status = c->store->medium->tell(c->store, span_of(key), &value);
+    c->status = c->store->medium->publish(c->store, key_span(key), &value);
     if (!c->status && !tt__store_entry_assign(&c->store->table, entry, value))
-        out_of_memory(c);
+        local_no_memory(c);
     tt__store_table_settle(&c->store->table, entry);
 }
 
-static void copy_out(call *c, tt__span from, tt_store_value *value) {
+static void copy_value(call *c, tt__span from, tt_store_value *value) {
     char *data = c->status ? NULL : malloc(from.size + 1);
     if (c->status)
         return;
     if (!data) {
-        out_of_memory(c);
+        local_no_memory(c);
         return;
     }
     if (from.size)
@@ -91,29 +93,29 @@ static void copy_out(call *c, tt__span from, tt_store_value *value) {
 
 static bool all_there(const call *c, const char *const *keys, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!find(c, keys[i]))
+        if (!find_present(c, keys[i]))
             return false;
     return true;
 }
 
-static void fail_missing(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
+static void fail_missing_keys(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     char missing[KEYS_TEXT_SIZE] = "";
     size_t used = 0;
     for (size_t i = 0; i < n && used < sizeof missing; i++)
-        if (!find(c, keys[i]))
+        if (!find_present(c, keys[i]))
             used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%.100s", used ? ", " : "", keys[i]);
     if (used >= sizeof missing)
         memcpy(missing + sizeof missing - 4, "...", 4);
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);
 }
 
-/* What has come is there for a call that just missed its time, so the keys are looked for after the clock is. */
-static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
+/* Look for the keys after the clock: a key that has come counts even if the deadline has just passed. */
+static void local_wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     for (bool late = false; !c->status; late = !tt__left_ms(c->deadline_ms)) {
         if (all_there(c, keys, n))
             return;
         if (late) {
-            fail_missing(c, keys, n, timeout_ms);
+            fail_missing_keys(c, keys, n, timeout_ms);
             return;
         }
         c->status = c->store->medium->wait(c->store, c->deadline_ms);
@@ -124,22 +126,22 @@ static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout
 /* ---- operations */
 
 static tt_status local_set(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = begin(store, true);
-    put(&c, key, (tt__span){value, size});
-    return end(&c, "set", key);
+    call c = local_begin(store, true);
+    local_put(&c, key, (tt__span){value, size});
+    return local_end(&c, "set", key);
 }
 
 static tt_status local_get(tt_store *store, const char *key, tt_store_value *value) {
-    call c = begin(store, false);
-    wait_for(&c, &key, 1, c.store->timeout_ms);
+    call c = local_begin(store, false);
+    local_wait_for(&c, &key, 1, c.store->timeout_ms);
     if (!c.status)
-        copy_out(&c, tt__store_entry_value(find(&c, key)), value);
-    return end(&c, "get", key);
+        copy_value(&c, tt__store_entry_value(find_present(&c, key)), value);
+    return local_end(&c, "get", key);
 }
 
-static void add(call *c, const char *key, int64_t delta, int64_t *result) {
+static void local_add_delta(call *c, const char *key, int64_t delta, int64_t *result) {
     char text[24];
-    tt__store_entry *entry = c->status ? NULL : find(c, key);
+    tt__store_entry *entry = c->status ? NULL : find_present(c, key);
     int64_t number = 0;
     if (c->status)
         return;
@@ -148,98 +150,98 @@ static void add(call *c, const char *key, int64_t delta, int64_t *result) {
         return;
     }
     int size = snprintf(text, sizeof text, "%" PRId64, *result);
-    put(c, key, (tt__span){(const uint8_t *)text, (size_t)size});
+    local_put(c, key, (tt__span){(const uint8_t *)text, (size_t)size});
 }
 
 static tt_status local_add(tt_store *store, const char *key, int64_t delta, int64_t *result) {
-    call c = begin(store, true);
-    add(&c, key, delta, result);
-    return end(&c, "add", key);
+    call c = local_begin(store, true);
+    local_add_delta(&c, key, delta, result);
+    return local_end(&c, "add", key);
 }
 
 static tt_status local_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
                                    const void *desired, size_t desired_size, tt_store_value *value) {
-    call c = begin(store, true);
-    tt__store_entry *entry = c.status ? NULL : find(&c, key);
+    call c = local_begin(store, true);
+    tt__store_entry *entry = c.status ? NULL : find_present(&c, key);
     tt__span now = entry ? tt__store_entry_value(entry) : (tt__span){expected, expected_size};
     bool same =
         entry ? now.size == expected_size && (!now.size || !memcmp(now.data, expected, now.size)) : expected_size == 0;
     if (same) {
         now = (tt__span){desired, desired_size};
-        put(&c, key, now);
+        local_put(&c, key, now);
     }
-    copy_out(&c, now, value);
-    return end(&c, "compare_set", key);
+    copy_value(&c, now, value);
+    return local_end(&c, "compare_set", key);
 }
 
 static tt_status local_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms) {
-    call c = begin_for(store, false, timeout_ms);
-    wait_for(&c, keys, n, timeout_ms);
-    return end(&c, "wait", NULL);
+    call c = local_begin_for(store, false, timeout_ms);
+    local_wait_for(&c, keys, n, timeout_ms);
+    return local_end(&c, "wait", NULL);
 }
 
 static tt_status local_check(tt_store *store, const char *const *keys, size_t n, bool *all) {
-    call c = begin(store, false);
+    call c = local_begin(store, false);
     *all = !c.status && all_there(&c, keys, n);
-    return end(&c, "check", n == 1 ? keys[0] : NULL);
+    return local_end(&c, "check", n == 1 ? keys[0] : NULL);
 }
 
 static tt_status local_delete_key(tt_store *store, const char *key, bool *deleted) {
-    call c = begin(store, true);
-    tt__store_entry *entry = c.status ? NULL : find(&c, key);
+    call c = local_begin(store, true);
+    tt__store_entry *entry = c.status ? NULL : find_present(&c, key);
     *deleted = false;
     if (entry)
-        c.status = c.store->medium->tell(c.store, span_of(key), NULL);
+        c.status = c.store->medium->publish(c.store, key_span(key), NULL);
     if (entry && !c.status) {
         tt__store_entry_clear(&c.store->table, entry);
         tt__store_table_settle(&c.store->table, entry);
         *deleted = true;
     }
-    return end(&c, "delete_key", key);
+    return local_end(&c, "delete_key", key);
 }
 
 static tt_status local_num_keys(tt_store *store, int64_t *count) {
-    call c = begin(store, false);
+    call c = local_begin(store, false);
     if (!c.status)
         *count = (int64_t)c.store->table.present;
-    return end(&c, "num_keys", NULL);
+    return local_end(&c, "num_keys", NULL);
 }
 
 static tt_status local_append(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = begin(store, true);
-    tt__store_entry *entry = c.status ? NULL : find(&c, key);
+    call c = local_begin(store, true);
+    tt__store_entry *entry = c.status ? NULL : find_present(&c, key);
     tt__bytes whole = {0};
     if (entry)
         tt__bytes_put(&whole, entry->value.data, entry->value.size);
     tt__bytes_put(&whole, value, size);
     if (!c.status && whole.failed)
-        out_of_memory(&c);
-    put(&c, key, (tt__span){whole.data, whole.size});
+        local_no_memory(&c);
+    local_put(&c, key, (tt__span){whole.data, whole.size});
     tt__bytes_free(&whole);
-    return end(&c, "append", key);
+    return local_end(&c, "append", key);
 }
 
 static tt_status local_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values) {
-    call c = begin(store, false);
-    wait_for(&c, keys, n, c.store->timeout_ms);
+    call c = local_begin(store, false);
+    local_wait_for(&c, keys, n, c.store->timeout_ms);
     for (size_t i = 0; i < n && !c.status; i++)
-        copy_out(&c, tt__store_entry_value(find(&c, keys[i])), &values[i]);
+        copy_value(&c, tt__store_entry_value(find_present(&c, keys[i])), &values[i]);
     for (size_t i = 0; i < n && c.status; i++)
         tt_store_value_free(&values[i]);
-    return end(&c, "multi_get", NULL);
+    return local_end(&c, "multi_get", NULL);
 }
 
 static tt_status local_multi_set(tt_store *store, const char *const *keys, const void *const *values,
                                  const size_t *sizes, size_t n) {
-    call c = begin(store, true);
+    call c = local_begin(store, true);
     for (size_t i = 0; i < n; i++)
-        put(&c, keys[i], (tt__span){values[i], sizes[i]});
-    return end(&c, "multi_set", NULL);
+        local_put(&c, keys[i], (tt__span){values[i], sizes[i]});
+    return local_end(&c, "multi_set", NULL);
 }
 
-/* A key with a zero byte, which only others can make, can't be named through this interface and is left out. */
+/* Skip keys with a zero byte, which only other programs can make: this interface can't name them. */
 static tt_status local_list_keys(tt_store *store, char ***keys, size_t *n) {
-    call c = begin(store, false);
+    call c = local_begin(store, false);
     const tt__store_table *table = &c.store->table;
     tt__bytes text = {0};
     for (size_t i = 0; !c.status && i < table->bucket_count; i++)
@@ -250,18 +252,18 @@ static tt_status local_list_keys(tt_store *store, char ***keys, size_t *n) {
                 ++*n;
             }
     if (!c.status && (text.failed || !(*keys = tt__store_key_list((const char *)text.data, text.size, *n))))
-        out_of_memory(&c);
+        local_no_memory(&c);
     if (c.status)
         *n = 0;
     tt__bytes_free(&text);
-    return end(&c, "list_keys", NULL);
+    return local_end(&c, "list_keys", NULL);
 }
 
-/* The counter under the key counts arrivals, and stays: the barrier is open once all have come. */
+/* Count arrivals in the key, which stays: the barrier is open once all have come. */
 static tt_status local_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms) {
-    call c = begin_for(store, true, timeout_ms);
+    call c = local_begin_for(store, true, timeout_ms);
     int64_t arrived = 0;
-    add(&c, key, 1, &arrived);
+    local_add_delta(&c, key, 1, &arrived);
     for (bool late = false; !c.status && arrived < world_size; late = !tt__left_ms(c.deadline_ms)) {
         if (late) {
             c.status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms: %" PRId64 " of %" PRId64 " came",
@@ -270,11 +272,11 @@ static tt_status local_barrier(tt_store *store, const char *key, int64_t world_s
         }
         c.status = c.store->medium->wait(c.store, c.deadline_ms);
         c.begun = !c.status;
-        tt__store_entry *entry = c.status ? NULL : find(&c, key);
+        tt__store_entry *entry = c.status ? NULL : find_present(&c, key);
         if (entry && !tt__store_entry_number(entry, &arrived))
             c.status = tt__fail(TT_ERR_PROTOCOL, "the value is no number");
     }
-    return end(&c, "barrier", key);
+    return local_end(&c, "barrier", key);
 }
 
 static int local_port(const tt_store *store) {

@@ -1,5 +1,6 @@
-/* Stores whose keys lie in a table of this process: HashStore, and FileStore, whose table is a copy of its file. The operations are the same; a
- * medium says how the table is guarded, how a change becomes known to others, and how to wait for theirs. */
+/* Stores whose keys lie in a table of this process: HashStore, and FileStore, whose table is a copy of its file. The
+ * operations are the same; a medium says how the table is guarded, how a change becomes known to others, and how to
+ * wait for theirs. */
 #ifndef TT_STORE_LOCAL_STORE_H
 #define TT_STORE_LOCAL_STORE_H
 
@@ -9,12 +10,13 @@
 typedef struct tt__local_store tt__local_store;
 
 typedef struct tt__medium {
-    /* The table is the caller's alone, and up to date, from a begin() that succeeds to end(). Errors: TT_ERR_TIMEOUT and the medium's own. */
+    /* Make the table the caller's alone, and up to date, until end(). Errors: TT_ERR_TIMEOUT and the medium's own. */
     tt_status (*begin)(tt__local_store *store, bool write, int64_t deadline_ms);
     void (*end)(tt__local_store *store);
-    /* Tell the others, before the table changes: key := value, or key is gone (value NULL). */
-    tt_status (*tell)(tt__local_store *store, tt__span key, const tt__span *value);
-    /* Between begin() and end(): let others in until something may have changed, or the deadline has passed. After a failure there is no end(). */
+    /* Publish a change before the table changes: key := value, or key is deleted (value NULL). */
+    tt_status (*publish)(tt__local_store *store, tt__span key, const tt__span *value);
+    /* Between begin() and end(): let others in until something may have changed, or the deadline has passed. After a
+     * failure end() is not called. */
     tt_status (*wait)(tt__local_store *store, int64_t deadline_ms);
     void (*free)(tt__local_store *store);
 } tt__medium;

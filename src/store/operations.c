@@ -1,5 +1,5 @@
-/* The operations. Where PyTorch's two daemons differ, its libuv one is followed: a compare_set that stores releases waiters, and a
- * missing key reads as empty. */
+/* The operations. Where PyTorch's two daemons differ, its libuv one is followed: a compare_set that stores releases
+ * waiters, and a missing key reads as empty. */
 #include "store/operations.h"
 
 #include "store/waiters.h"
@@ -15,12 +15,12 @@ typedef struct request {
     uint64_t count;
 } request;
 
-static void out_of_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
+static void break_no_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
 
 static tt__store_entry *obtain(request *r, tt__span key) {
     tt__store_entry *entry = tt__store_table_obtain(r->table, key);
     if (!entry)
-        out_of_memory(r);
+        break_no_memory(r);
     return entry;
 }
 
@@ -28,12 +28,12 @@ static tt__span value_or_empty(const tt__store_entry *entry) {
     return entry && entry->present ? tt__store_entry_value(entry) : (tt__span){0};
 }
 
-/* Watchers are told before the old value goes. */
+/* Set a value. Watchers are notified first, while the old value is there. */
 static void store_value(request *r, tt__store_entry *entry, tt__span value) {
     tt__store_notify(entry, entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED, value_or_empty(entry), value);
     if (!tt__store_entry_assign(r->table, entry, value)) {
         tt__store_table_settle(r->table, entry);
-        out_of_memory(r);
+        break_no_memory(r);
         return;
     }
     tt__store_release_waiters(entry);
@@ -76,8 +76,8 @@ static void do_get(request *r) {
     tt__store_put_string(&r->session->out, value_or_empty(tt__store_table_find(r->table, key)));
 }
 
-/* entry := entry + delta; false, and the session is broken, if that is impossible. */
-static bool add(request *r, tt__store_entry *entry, int64_t delta, int64_t *sum) {
+/* Add `delta` to the entry; false, and the session is broken, if that is impossible. */
+static bool add_number(request *r, tt__store_entry *entry, int64_t delta, int64_t *sum) {
     int64_t number;
     if (!tt__store_entry_number(entry, &number) || __builtin_add_overflow(number, delta, sum)) {
         tt__store_session_break(r->session, "ADD or BARRIER on a value that is no number, or beyond 64 bits");
@@ -92,7 +92,7 @@ static bool add(request *r, tt__store_entry *entry, int64_t delta, int64_t *sum)
 static void do_add(request *r) {
     tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
     int64_t sum;
-    if (entry && add(r, entry, tt__store_take_i64(&r->fields), &sum))
+    if (entry && add_number(r, entry, tt__store_take_i64(&r->fields), &sum))
         tt__store_put_u64(&r->session->out, (uint64_t)sum);
 }
 
@@ -143,7 +143,7 @@ static void do_append(request *r) {
     if (more.size > TT_STORE_MAX_VALUE - old_size) {
         tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", TT_STORE_MAX_VALUE);
     } else if (!tt__store_entry_append(r->table, entry, more)) {
-        out_of_memory(r);
+        break_no_memory(r);
     } else {
         tt__span now = tt__store_entry_value(entry);
         tt__store_notify(entry, type, (tt__span){now.data, old_size}, now);
@@ -170,11 +170,11 @@ static void do_list_keys(request *r) {
                 tt__store_put_string(&r->session->out, tt__store_entry_key(e));
 }
 
-/* The counter under the key counts arrivals; the one that completes the world opens the barrier for all. */
+/* Count arrivals in the key; the one that completes the world opens the barrier for all. */
 static void do_barrier(request *r) {
     tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
     int64_t world_size = tt__store_take_i64(&r->fields), arrived;
-    if (!entry || !add(r, entry, 1, &arrived))
+    if (!entry || !add_number(r, entry, 1, &arrived))
         return;
     if (arrived < world_size) {
         tt__store_barrier_begin(r->session, entry);

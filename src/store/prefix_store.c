@@ -16,7 +16,7 @@ typedef struct prefix_store {
 static tt_store *inner_of(const tt_store *store) { return ((const prefix_store *)store)->inner; }
 
 /* "prefix/key", to be freed; NULL when memory is out. */
-static char *join(const tt_store *store, const char *key) {
+static char *join_key(const tt_store *store, const char *key) {
     const prefix_store *p = (const prefix_store *)store;
     size_t size = strlen(key) + 1;
     char *joined = malloc(p->prefix_size + size);
@@ -33,12 +33,12 @@ static void free_joined(char **joined, size_t n) {
     free(joined);
 }
 
-static char **join_all(const tt_store *store, const char *const *keys, size_t n) {
+static char **join_keys(const tt_store *store, const char *const *keys, size_t n) {
     char **joined = calloc(n + 1, sizeof *joined);
     if (!joined)
         return tt__fail_null(TT_ERR_MEMORY, "prefix store: out of memory for %zu keys", n);
     for (size_t i = 0; i < n; i++)
-        if (!(joined[i] = join(store, keys[i]))) {
+        if (!(joined[i] = join_key(store, keys[i]))) {
             free_joined(joined, n);
             return NULL;
         }
@@ -47,7 +47,7 @@ static char **join_all(const tt_store *store, const char *const *keys, size_t n)
 
 /* Run `call`, in which `k` is the joined key, or `ks` are the joined keys. */
 #define WITH_KEY(call)                 \
-    char *k = join(store, key);        \
+    char *k = join_key(store, key);    \
     if (!k)                            \
         return TT_ERR_MEMORY;          \
     tt_store *inner = inner_of(store); \
@@ -56,7 +56,7 @@ static char **join_all(const tt_store *store, const char *const *keys, size_t n)
     return status
 
 #define WITH_KEYS(call)                                            \
-    char **ks = join_all(store, keys, n);                          \
+    char **ks = join_keys(store, keys, n);                         \
     if (!ks)                                                       \
         return TT_ERR_MEMORY;                                      \
     tt_store *inner = inner_of(store);                             \
@@ -112,7 +112,7 @@ static tt_status prefix_multi_set(tt_store *store, const char *const *keys, cons
     WITH_KEYS(inner->ops->multi_set(inner, const_ks, values, sizes, n));
 }
 
-/* Of the inner store's keys those below the prefix, moved to the front without it. */
+/* Keep the keys below the prefix, without it, at the front. */
 static tt_status prefix_list_keys(tt_store *store, char ***keys, size_t *n) {
     prefix_store *p = (prefix_store *)store;
     size_t all = 0, kept = 0;

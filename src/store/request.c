@@ -16,7 +16,7 @@ tt__store_first tt__store_first_contact(const uint8_t *data, size_t size) {
     return TT__STORE_FIRST_TORCH_2;
 }
 
-/* A u64 at parser->pos that may not be above `max`. The bytes that are there are a lower bound of it. */
+/* Read a u64 at parser->pos that may not exceed `max`. If only some bytes are there, they are a lower bound of it. */
 static tt__store_parsed peek_length(const tt__store_parser *p, const uint8_t *data, size_t size, const char *what,
                                     uint64_t max, uint64_t *length, char *why) {
     size_t there = size - p->pos < 8 ? size - p->pos : 8;
@@ -29,9 +29,9 @@ static tt__store_parsed peek_length(const tt__store_parser *p, const uint8_t *da
     return there < 8 ? TT__STORE_MORE : TT__STORE_WHOLE;
 }
 
-/* The opcode, and the count where there is one. */
-static tt__store_parsed start(tt__store_parser *p, tt_store_dialect dialect, const uint8_t *data, size_t size,
-                              char *why) {
+/* Read the opcode, and the count where there is one. */
+static tt__store_parsed start_request(tt__store_parser *p, tt_store_dialect dialect, const uint8_t *data, size_t size,
+                                      char *why) {
     if (p->pos == 0) {
         if (!size)
             return TT__STORE_MORE;
@@ -57,7 +57,7 @@ static tt__store_parsed start(tt__store_parser *p, tt_store_dialect dialect, con
 }
 
 /* Step over the field at parser->pos. */
-static tt__store_parsed step(tt__store_parser *p, const uint8_t *data, size_t size, char *why) {
+static tt__store_parsed step_field(tt__store_parser *p, const uint8_t *data, size_t size, char *why) {
     uint64_t length = *p->field == 'u' ? 4 : 8;
     if (*p->field == 'k' || *p->field == 'v') {
         bool key = *p->field == 'k';
@@ -76,14 +76,14 @@ static tt__store_parsed step(tt__store_parser *p, const uint8_t *data, size_t si
 tt__store_parsed tt__store_parse(tt__store_parser *p, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]) {
     if (!p->field) {
-        tt__store_parsed started = start(p, dialect, data, size, why);
+        tt__store_parsed started = start_request(p, dialect, data, size, why);
         if (started != TT__STORE_WHOLE)
             return started;
     }
     const char *first = tt__store_op_table[p->op].fields;
     first += *first == '*';
     while (p->left) {
-        tt__store_parsed stepped = step(p, data, size, why);
+        tt__store_parsed stepped = step_field(p, data, size, why);
         if (stepped != TT__STORE_WHOLE)
             return stepped;
         if (!*++p->field) {

@@ -12,7 +12,8 @@ typedef enum tt__store_first {
 } tt__store_first;
 tt__store_first tt__store_first_contact(const uint8_t *data, size_t size);
 
-/* How far into a request the parser is. Zeroed = at its start. A request that comes in many pieces is walked once, not once a piece. */
+/* How far into a request the parser is. Zeroed = at its start. A request that comes in many pieces is walked once, not
+ * once a piece. */
 typedef struct tt__store_parser {
     tt__store_op op;
     uint64_t count;    /* how many times the repeated fields come; 1 where none are repeated */
@@ -23,9 +24,9 @@ typedef struct tt__store_parser {
 
 typedef enum tt__store_parsed { TT__STORE_MORE, TT__STORE_WHOLE, TT__STORE_BAD } tt__store_parsed;
 
-/* Go on with the request that starts at `data`, of which `size` bytes are there (at least those of the last call, perhaps moved).
- * TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next. TT__STORE_BAD: `why` says which rule it breaks;
- * lengths are judged as soon as they can be, so a giant announced is a giant refused. */
+/* Continue with the request that starts at `data`, of which `size` bytes are there (at least those of the last call,
+ * perhaps moved). TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next. TT__STORE_BAD: `why`
+ * says which rule it breaks; lengths are checked as soon as they are known, so that a huge one is refused at once. */
 enum { TT__STORE_WHY_SIZE = 160 };
 tt__store_parsed tt__store_parse(tt__store_parser *parser, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]);

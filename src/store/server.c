@@ -1,15 +1,14 @@
-/* The server: a libuv loop in a thread of its own moves bytes between connections and the service.
- *
- * The loop belongs to its thread once that runs; tt_store_server_free() talks to it through `stop` alone. */
+/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs
+ * to that thread once it runs; tt_store_server_free() reaches it through `stop` alone. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "store/connection.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,12 +24,12 @@ struct tt_store_server {
     uv_loop_t loop;
     bool loop_made;
     uv_async_t stop;
-    uv_timer_t accept_again, gate_timer;
+    uv_timer_t accept_again, admission_timer;
     listener listeners[MAX_LISTENERS];
     size_t listener_count;
     int port;
     pthread_t thread;
-    tt__hall hall;
+    tt__connections connections;
 };
 
 static void on_client(uv_poll_t *poll, int error, int events);
@@ -41,9 +40,9 @@ static void listen_again(uv_timer_t *timer) {
         uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
-/* No descriptor or memory for one more: whoever waits at the door is asked in a moment later, when some may have gone. */
+/* There is no descriptor or memory for one more connection: stop accepting for a moment, until some have gone. */
 static void pause_listening(tt_store_server *server, const char *why) {
-    tt__refusals_log(&server->hall.gate.refusals, "store", "could not accept a connection: %s", why);
+    tt__refusals_log(&server->connections.admission.refusals, "store", "could not accept a connection: %s", why);
     for (size_t i = 0; i < server->listener_count; i++)
         uv_poll_stop(&server->listeners[i].poll);
     uv_timer_start(&server->accept_again, listen_again, ACCEPT_AGAIN_MS, 0);
@@ -58,8 +57,8 @@ static void on_client(uv_poll_t *poll, int error, int events) {
     (void)events;
     for (int i = 0; !error && i < ACCEPT_AT_ONCE; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 &&
-            (gone_already(errno) || ((errno == EMFILE || errno == ENFILE) && tt__hall_make_room(&l->server->hall))))
+        if (fd < 0 && (gone_already(errno) ||
+                       ((errno == EMFILE || errno == ENFILE) && tt__connections_drop_oldest(&l->server->connections))))
             continue;
         if (fd < 0) {
             if (errno != EAGAIN && errno != EWOULDBLOCK)
@@ -67,7 +66,7 @@ static void on_client(uv_poll_t *poll, int error, int events) {
             return;
         }
         tt__net_no_delay(fd);
-        if (!tt__connection_open(&l->server->hall, fd)) {
+        if (!tt__connection_open(&l->server->connections, fd)) {
             pause_listening(l->server, "out of memory");
             return;
         }
@@ -81,7 +80,7 @@ static void close_handle(uv_handle_t *handle, void *arg) {
 }
 
 static void close_everything(tt_store_server *server) {
-    tt__hall_close(&server->hall);
+    tt__connections_close(&server->connections);
     uv_walk(&server->loop, close_handle, NULL);
     for (size_t i = 0; i < server->listener_count; i++)
         close(server->listeners[i].fd);
@@ -90,29 +89,19 @@ static void close_everything(tt_store_server *server) {
 
 static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
 
-/* Requests come in bursts of question and answer: for a moment after each the thread stays awake, offering the CPU to others, since being
- * woken costs more than all of a request's work. */
-static void *serve(void *arg) {
+/* Requests and answers come in bursts: the thread stays awake for a moment after each, offering the CPU to others,
+ * since being woken costs more than all the work of a request. */
+static void *server_thread(void *arg) {
     tt_store_server *server = arg;
     pthread_setname_np(pthread_self(), "tutti-store");
     bool alive = true;
     while (alive) {
-        bool spin = tt__now_ns() - server->hall.served_ns < SPIN_NS;
+        bool spin = tt__now_ns() - server->connections.served_ns < SPIN_NS;
         alive = uv_run(&server->loop, spin ? UV_RUN_NOWAIT : UV_RUN_ONCE);
         if (spin)
             sched_yield();
     }
     return NULL;
-}
-
-/* The program's signals are for its own threads, and a client that goes while it is written to must not raise SIGPIPE. */
-static int start_thread(tt_store_server *server) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int errnum = pthread_create(&server->thread, NULL, serve, server);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return errnum;
 }
 
 static tt_status fail_uv(int error, const char *what) {
@@ -145,32 +134,32 @@ static tt_status make_loop(tt_store_server *server) {
     if ((error = uv_async_init(&server->loop, &server->stop, on_stop)))
         return fail_uv(error, "making its event loop");
     uv_timer_init(&server->loop, &server->accept_again);
-    uv_timer_init(&server->loop, &server->gate_timer);
+    uv_timer_init(&server->loop, &server->admission_timer);
     server->stop.data = server->accept_again.data = server;
-    server->gate_timer.data = &server->hall;
+    server->admission_timer.data = &server->connections;
     return TT_OK;
 }
 
-static tt_status start(tt_store_server *server, const tt_store_server_new_args *args) {
+static tt_status start_server(tt_store_server *server, const tt_store_server_new_args *args) {
     int fds[MAX_LISTENERS];
     size_t n;
-    TT__TRY(tt__gate_init(&server->hall.gate, args->auth, args->secret, args->proof_timeout_ms));
+    TT__TRY(tt__admission_init(&server->connections.admission, args->auth, args->secret, args->proof_timeout_ms));
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
-    int errnum = start_thread(server);
+    int errnum = tt__thread_create(&server->thread, server_thread, server);
     return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "store server: starting its thread") : TT_OK;
 }
 
 static void dispose(tt_store_server *server) {
     if (server->loop_made)
         uv_loop_close(&server->loop);
-    tt__store_service_free(&server->hall.service);
-    tt__gate_free(&server->hall.gate);
+    tt__store_service_free(&server->connections.service);
+    tt__admission_free(&server->connections.admission);
     free(server);
 }
 
-static tt_status check_args(const tt_store_server_new_args *args) {
+static tt_status check_server_args(const tt_store_server_new_args *args) {
     if (args->port < 0 || args->port > 65535)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a port from 0 to 65535, got %d", args->port);
     if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
@@ -187,12 +176,12 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: out is NULL");
     *args.out = NULL;
-    TT__TRY(check_args(&args));
+    TT__TRY(check_server_args(&args));
     tt_store_server *server = calloc(1, sizeof *server);
     if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_new: out of memory");
-    tt__hall_init(&server->hall, &server->loop, &server->gate_timer);
-    tt_status status = start(server, &args);
+    tt__connections_init(&server->connections, &server->loop, &server->admission_timer);
+    tt_status status = start_server(server, &args);
     if (status) {
         if (server->loop_made) {
             close_everything(server);

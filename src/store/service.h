@@ -1,8 +1,9 @@
-/* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the bytes; tests and
- * the fuzzer drive a service directly. One thread only.
+/* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the
+ * bytes; tests and the fuzzer drive a service directly. One thread only.
  *
- * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that was set):
- * sessions with something to send, or that broke the protocol and must be closed, stand in the service's queue. */
+ * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that
+ * was set): sessions with something to send, or that broke the protocol and must be closed, stand in the service's
+ * queue. */
 #ifndef TT_STORE_SERVICE_H
 #define TT_STORE_SERVICE_H
 
@@ -11,12 +12,12 @@
 
 typedef struct tt__store_service {
     tt__store_table table;
-    tt__link queue; /* of tt__store_session.queued */
+    tt__list_node queue; /* of tt__store_session.queued */
 } tt__store_service;
 
 /* A session's place in an entry's ring: it waits for the key, stands at its barrier, or watches it. */
 typedef struct tt__store_place {
-    tt__link in_entry;
+    tt__list_node in_entry;
     tt__store_entry *entry;
     struct tt__store_session *session;
 } tt__store_place;
@@ -26,7 +27,7 @@ typedef struct tt__store_session {
     void *owner; /* the server's connection */
     bool known;  /* which dialect it speaks */
     tt_store_dialect dialect;
-    bool validated; /* 2.x: the handshake is behind us */
+    bool validated; /* 2.x: it has sent its VALIDATE */
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;
@@ -36,12 +37,12 @@ typedef struct tt__store_session {
     tt__store_place **watches;
     size_t watch_count;
 
-    tt__link queued;
+    tt__list_node queued;
     bool broken; /* to be closed; `why` for the log */
     char why[TT__STORE_WHY_SIZE];
 } tt__store_session;
 
-/* A client that does not read its replies is not served further while more than this is unsent. */
+/* Beyond so many unsent bytes a client is not served further until it reads its replies. */
 #define TT__STORE_OUT_PAUSE ((size_t)1 << 20)
 /* One reply, or all that watching has piled up, may not be larger than this. */
 #define TT__STORE_OUT_MAX ((size_t)1 << 30)
@@ -50,23 +51,23 @@ void tt__store_service_init(tt__store_service *service);
 /* All sessions must have been ended. */
 void tt__store_service_free(tt__store_service *service);
 
-/* The next session of the queue, taken out of it; NULL if none. */
+/* Take the next session out of the queue; NULL if there is none. */
 tt__store_session *tt__store_service_next(tt__store_service *service);
 
 void tt__store_session_init(tt__store_session *session, tt__store_service *service, void *owner);
-/* The client is gone: forget what it waits for. */
+/* End a session whose client is gone, with what it waits for. */
 void tt__store_session_end(tt__store_session *session);
 
-/* Bytes have come from the client: serve all requests that are whole. */
+/* Feed bytes of the client: all requests that are whole are served. */
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size);
 
-/* Replies have gone out: serve what was held back for TT__STORE_OUT_PAUSE. */
+/* Serve what was held back for TT__STORE_OUT_PAUSE, after replies were sent. */
 void tt__store_session_resume(tt__store_session *session);
 
-/* Close the session, with a reason. */
+/* Mark the session to be closed, with a reason. */
 void tt__store_session_break(tt__store_session *session, const char *format, ...) TT_PRINTF(2, 3);
 
-/* There is something for the server to do for this session. */
+/* Put the session into the service's queue. */
 void tt__store_session_queue(tt__store_session *session);
 
 #endif

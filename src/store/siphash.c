@@ -4,7 +4,7 @@
 
 static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
-static void mix(uint64_t v[4]) {
+static void sip_round(uint64_t v[4]) {
     v[0] += v[1];
     v[2] += v[3];
     v[1] = rotate(v[1], 13) ^ v[0];
@@ -19,7 +19,7 @@ static void mix(uint64_t v[4]) {
 
 static void absorb(uint64_t v[4], uint64_t word) {
     v[3] ^= word;
-    mix(v);
+    sip_round(v);
     v[0] ^= word;
 }
 
@@ -33,6 +33,6 @@ uint64_t tt__siphash13(const uint64_t key[2], const void *data, size_t size) {
     absorb(v, (uint64_t)size << 56 | tt__store_number(p, left));
     v[2] ^= 0xff;
     for (int i = 0; i < 3; i++)
-        mix(v);
+        sip_round(v);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

@@ -1,4 +1,5 @@
-/* SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input PRF"): a keyed hash that strangers can't make collide. */
+/* SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input PRF"): a keyed hash that strangers can't make
+ * collide. */
 #ifndef TT_STORE_SIPHASH_H
 #define TT_STORE_SIPHASH_H
 

@@ -35,7 +35,7 @@ static tt__store_entry **bucket_of(const tt__store_table *table, uint64_t hash) 
     return &table->buckets[hash & (table->bucket_count - 1)];
 }
 
-static tt__store_entry *find(const tt__store_table *table, tt__span key, uint64_t hash) {
+static tt__store_entry *find_slot(const tt__store_table *table, tt__span key, uint64_t hash) {
     if (!table->bucket_count)
         return NULL;
     for (tt__store_entry *e = *bucket_of(table, hash); e; e = e->next)
@@ -45,11 +45,11 @@ static tt__store_entry *find(const tt__store_table *table, tt__span key, uint64_
 }
 
 tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key) {
-    return find(table, key, tt__siphash13(table->seed, key.data, key.size));
+    return find_slot(table, key, tt__siphash13(table->seed, key.data, key.size));
 }
 
-/* Keep at most one entry a bucket on average. A table that can't grow any more is slower, not wrong. */
-static bool make_room(tt__store_table *table) {
+/* Keep at most one entry a bucket on average. A table that can't grow is slower, not wrong. */
+static bool grow_buckets(tt__store_table *table) {
     if (table->entries < table->bucket_count)
         return true;
     size_t old_count = table->bucket_count, count = old_count ? 2 * old_count : FIRST_BUCKETS;
@@ -71,15 +71,15 @@ static bool make_room(tt__store_table *table) {
 
 tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key) {
     uint64_t hash = tt__siphash13(table->seed, key.data, key.size);
-    tt__store_entry *entry = find(table, key, hash);
+    tt__store_entry *entry = find_slot(table, key, hash);
     if (entry)
         return entry;
-    if (!make_room(table) || !(entry = calloc(1, sizeof *entry + key.size)))
+    if (!grow_buckets(table) || !(entry = calloc(1, sizeof *entry + key.size)))
         return NULL;
     entry->hash = hash;
-    tt__link_init(&entry->waiters);
-    tt__link_init(&entry->barriers);
-    tt__link_init(&entry->watchers);
+    tt__list_init(&entry->waiters);
+    tt__list_init(&entry->barriers);
+    tt__list_init(&entry->watchers);
     entry->key_size = key.size;
     memcpy(entry->key, key.data, key.size);
     tt__store_entry **bucket = bucket_of(table, hash);
@@ -143,8 +143,8 @@ void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {
 }
 
 void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
-    if (entry->present || !tt__link_alone(&entry->waiters) || !tt__link_alone(&entry->barriers) ||
-        !tt__link_alone(&entry->watchers))
+    if (entry->present || !tt__list_empty(&entry->waiters) || !tt__list_empty(&entry->barriers) ||
+        !tt__list_empty(&entry->watchers))
         return;
     tt__store_entry **at = bucket_of(table, entry->hash);
     while (*at != entry)

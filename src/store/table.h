@@ -1,33 +1,15 @@
-/* The server's keys: a hash table of entries. An entry is more than a key that is there: it also holds those who wait for the key or
- * watch it, so that a change finds them without a search. It goes when neither a value nor such people are left. */
+/* The server's keys: a hash table of entries. An entry also holds the sessions that wait for its key or watch it, so
+ * that a change finds them without a search. It is freed when it has neither a value nor sessions. */
 #ifndef TT_STORE_TABLE_H
 #define TT_STORE_TABLE_H
 
 #include "base/bytes.h"
-
-/* A ring of links, embedded in what it joins. */
-typedef struct tt__link {
-    struct tt__link *prev, *next;
-} tt__link;
-
-static inline void tt__link_init(tt__link *ring) { ring->prev = ring->next = ring; }
-static inline bool tt__link_alone(const tt__link *ring) { return ring->next == ring; }
-static inline void tt__link_before(tt__link *ring, tt__link *item) {
-    item->prev = ring->prev;
-    item->next = ring;
-    ring->prev->next = item;
-    ring->prev = item;
-}
-static inline void tt__link_remove(tt__link *item) {
-    item->prev->next = item->next;
-    item->next->prev = item->prev;
-    tt__link_init(item);
-}
+#include "base/list.h"
 
 typedef struct tt__store_entry {
     struct tt__store_entry *next; /* in its bucket */
     uint64_t hash;
-    tt__link waiters, barriers, watchers;
+    tt__list_node waiters, barriers, watchers;
     bool present; /* has a value, which may be empty */
     tt__bytes value;
     size_t key_size;
@@ -44,22 +26,23 @@ typedef struct tt__store_table {
 void tt__store_table_init(tt__store_table *table);
 void tt__store_table_free(tt__store_table *table);
 
-/* NULL if there is none. */
+/* The entry of `key`, or NULL. */
 tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key);
 
 /* The entry of `key`, made (without a value) if need be; NULL when memory is out. */
 tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key);
 
-/* Value := data, which must not lie in the entry; false when memory is out (the old value stays). */
+/* Set the value to `data`, which must not lie in the entry; false when memory is out (the old value stays). */
 bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__span data);
 
-/* Value := value + data (a missing value counts as empty); false when memory is out. */
+/* Append `data` to the value (a missing value counts as empty); false when memory is out. */
 bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data);
 
-/* The number at the start of the value's text, as C++'s stoll reads it; a missing value counts as 0. False if it is none. */
+/* Parse the number at the start of the value, as C++'s stoll does; a missing value counts as 0. False if there is
+ * none. */
 bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
 
-/* The value goes, the entry stays. */
+/* Remove the value; the entry stays. */
 void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry);
 
 /* Free the entry if nothing is left in it. */

@@ -1,10 +1,11 @@
-/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use in turns. */
+/* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use one after
+ * the other. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/call_lock.h"
 #include "store/client.h"
 #include "store/store.h"
-#include "store/turn.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMIN
 
 typedef struct tcp_store {
     tt_store base;
-    tt__turn turn; /* of the client */
+    tt__call_lock lock; /* guards the client */
     tt__store_client client;
     _Atomic int64_t timeout_ms;
     int port;
@@ -28,30 +29,32 @@ typedef struct tcp_store {
 /* One call in progress. */
 typedef struct call {
     tcp_store *store;
-    tt__store_client *client; /* to be touched only while status is TT_OK: that is, in our turn */
+    tt__store_client *client; /* to be touched only while status is TT_OK, which implies that the lock is held */
     int64_t deadline_ms;
-    bool our_turn;
+    bool locked;
     tt_status status; /* of the first thing that failed */
 } call;
 
-static call begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
+static call tcp_begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
     tcp_store *store = (tcp_store *)base;
     call c = {store, &store->client, tt__deadline_ms(timeout_ms), .status = TT_OK};
-    c.status = tt__turn_take(&store->turn, c.deadline_ms);
-    c.our_turn = !c.status;
-    if (c.our_turn)
+    c.status = tt__call_lock_take(&store->lock, c.deadline_ms);
+    c.locked = !c.status;
+    if (c.locked)
         c.status = tt__store_client_begin(c.client, op);
     return c;
 }
 
-static call begin(tt_store *base, tt__store_op op) { return begin_for(base, op, ((tcp_store *)base)->timeout_ms); }
+static call tcp_begin(tt_store *base, tt__store_op op) {
+    return tcp_begin_for(base, op, ((tcp_store *)base)->timeout_ms);
+}
 
 static void put_u64(call *c, uint64_t value) {
     if (!c->status)
         tt__store_put_u64(&c->client->out, value);
 }
 
-/* The user's key as it goes over the wire: with a leading slash. */
+/* Put the user's key as it is sent: with a leading slash. */
 static void put_key(call *c, const char *key) {
     size_t size = strlen(key) + 1;
     if (c->status)
@@ -106,87 +109,87 @@ static void read_flag(call *c, uint8_t *flag) {
         c->status = tt__store_client_read(c->client, flag, 1, c->deadline_ms);
 }
 
-/* End our turn; a failure is told with the server's address and what was asked. */
-static tt_status end(call *c, const char *what, const char *key) {
+/* Release the lock; name a failure with the server's address and what was asked. */
+static tt_status tcp_end(call *c, const char *what, const char *key) {
     tt_status status = c->status;
     if (status && key)
         tt__fail_prefix("store %s: %s \"%.200s\"", c->store->where, what, key);
     else if (status)
         tt__fail_prefix("store %s: %s", c->store->where, what);
-    if (c->our_turn)
-        tt__turn_end(&c->store->turn);
+    if (c->locked)
+        tt__call_lock_release(&c->store->lock);
     return status;
 }
 
 static tt_status tcp_set(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = begin(store, TT__STORE_SET);
+    call c = tcp_begin(store, TT__STORE_SET);
     put_key(&c, key);
     put_value(&c, value, size);
     submit(&c);
-    return end(&c, "set", key);
+    return tcp_end(&c, "set", key);
 }
 
 static tt_status tcp_append(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = begin(store, TT__STORE_APPEND);
+    call c = tcp_begin(store, TT__STORE_APPEND);
     put_key(&c, key);
     put_value(&c, value, size);
     submit(&c);
-    return end(&c, "append", key);
+    return tcp_end(&c, "append", key);
 }
 
 static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_t *result) {
-    call c = begin(store, TT__STORE_ADD);
+    call c = tcp_begin(store, TT__STORE_ADD);
     put_key(&c, key);
     put_u64(&c, (uint64_t)delta);
     submit(&c);
     read_i64(&c, result);
-    if (c.our_turn && c.status == TT_ERR_NET && c.client->ended)
+    if (c.locked && c.status == TT_ERR_NET && c.client->ended)
         c.status =
             tt__fail(TT_ERR_PROTOCOL, "the server closed the connection: the value is no number (or the server ended)");
-    return end(&c, "add", key);
+    return tcp_end(&c, "add", key);
 }
 
 static tt_status tcp_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
                                  const void *desired, size_t desired_size, tt_store_value *value) {
-    call c = begin(store, TT__STORE_COMPARE_SET);
+    call c = tcp_begin(store, TT__STORE_COMPARE_SET);
     put_key(&c, key);
     put_value(&c, expected, expected_size);
     put_value(&c, desired, desired_size);
     submit(&c);
     read_value(&c, value);
-    return end(&c, "compare_set", key);
+    return tcp_end(&c, "compare_set", key);
 }
 
 static tt_status tcp_check(tt_store *store, const char *const *keys, size_t n, bool *all) {
-    call c = begin(store, TT__STORE_CHECK);
+    call c = tcp_begin(store, TT__STORE_CHECK);
     uint8_t flag = TT__STORE_NOT_READY;
     put_keys(&c, keys, n);
     submit(&c);
     read_flag(&c, &flag);
     *all = flag == TT__STORE_READY;
-    return end(&c, "check", n == 1 ? keys[0] : NULL);
+    return tcp_end(&c, "check", n == 1 ? keys[0] : NULL);
 }
 
 static tt_status tcp_delete_key(tt_store *store, const char *key, bool *deleted) {
-    call c = begin(store, TT__STORE_DELETE_KEY);
+    call c = tcp_begin(store, TT__STORE_DELETE_KEY);
     int64_t count = 0;
     put_key(&c, key);
     submit(&c);
     read_i64(&c, &count);
     *deleted = count > 0;
-    return end(&c, "delete_key", key);
+    return tcp_end(&c, "delete_key", key);
 }
 
 static tt_status tcp_num_keys(tt_store *store, int64_t *count) {
-    call c = begin(store, TT__STORE_NUM_KEYS);
+    call c = tcp_begin(store, TT__STORE_NUM_KEYS);
     submit(&c);
     read_i64(&c, count);
-    return end(&c, "num_keys", NULL);
+    return tcp_end(&c, "num_keys", NULL);
 }
 
 static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const void *const *values, const size_t *sizes,
                                size_t n) {
-    call c = begin(store, TT__STORE_MULTI_SET);
+    call c = tcp_begin(store, TT__STORE_MULTI_SET);
     if (!c.status && n > TT__STORE_MAX_COUNT)
         c.status =
             tt__fail(TT_ERR_INVALID, "%zu keys; at most %" PRIu64 " go into one request", n, TT__STORE_MAX_COUNT);
@@ -196,10 +199,10 @@ static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const v
         put_value(&c, values[i], sizes[i]);
     }
     submit(&c);
-    return end(&c, "multi_set", NULL);
+    return tcp_end(&c, "multi_set", NULL);
 }
 
-/* Is this one key there? For the text of a timeout only, so any trouble counts as "yes". */
+/* Is this one key there? Only for the text of a timeout, so any error counts as "yes". */
 static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     uint8_t flag = TT__STORE_READY;
     call check = {c->store, c->client, deadline_ms, .status = tt__store_client_begin(c->client, TT__STORE_CHECK)};
@@ -226,12 +229,12 @@ static void name_missing(call *c, const char *const *keys, size_t n, char text[K
         snprintf(text + used, KEYS_TEXT_SIZE - used, ", ...");
 }
 
-static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
+static void tcp_wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     put_keys(c, keys, n);
     submit(c);
     if (!c->status)
         c->status = tt__store_client_read_stop_waiting(c->client, c->deadline_ms);
-    if (!c->our_turn || c->status != TT_ERR_TIMEOUT)
+    if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
     name_missing(c, keys, n, missing);
@@ -239,42 +242,43 @@ static void wait_for(call *c, const char *const *keys, size_t n, int64_t timeout
 }
 
 static tt_status tcp_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms) {
-    call c = begin_for(store, TT__STORE_WAIT, timeout_ms);
-    wait_for(&c, keys, n, timeout_ms);
-    return end(&c, "wait", NULL);
+    call c = tcp_begin_for(store, TT__STORE_WAIT, timeout_ms);
+    tcp_wait_for(&c, keys, n, timeout_ms);
+    return tcp_end(&c, "wait", NULL);
 }
 
 /* A wait is over: start the next request of the same call. */
-static void go_on(call *c, tt__store_op op) {
+static void tcp_next_request(call *c, tt__store_op op) {
     if (!c->status)
         c->status = tt__store_client_begin(c->client, op);
 }
 
 static tt_status tcp_get(tt_store *store, const char *key, tt_store_value *value) {
-    call c = begin(store, TT__STORE_WAIT);
-    wait_for(&c, &key, 1, c.store->timeout_ms);
-    go_on(&c, TT__STORE_GET);
+    call c = tcp_begin(store, TT__STORE_WAIT);
+    tcp_wait_for(&c, &key, 1, c.store->timeout_ms);
+    tcp_next_request(&c, TT__STORE_GET);
     put_key(&c, key);
     submit(&c);
     read_value(&c, value);
-    return end(&c, "get", key);
+    return tcp_end(&c, "get", key);
 }
 
 static tt_status tcp_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values) {
-    call c = begin(store, TT__STORE_MULTI_GET); /* refuses at once where the dialect lacks it */
-    go_on(&c, TT__STORE_WAIT);
-    wait_for(&c, keys, n, c.store->timeout_ms);
-    go_on(&c, TT__STORE_MULTI_GET);
+    call c = tcp_begin(store, TT__STORE_MULTI_GET); /* refuses at once where the dialect lacks it */
+    tcp_next_request(&c, TT__STORE_WAIT);
+    tcp_wait_for(&c, keys, n, c.store->timeout_ms);
+    tcp_next_request(&c, TT__STORE_MULTI_GET);
     put_keys(&c, keys, n);
     submit(&c);
     for (size_t i = 0; i < n; i++)
         read_value(&c, &values[i]);
     for (size_t i = 0; i < n && c.status; i++)
         tt_store_value_free(&values[i]);
-    return end(&c, "multi_get", NULL);
+    return tcp_end(&c, "multi_get", NULL);
 }
 
-/* Keep the user's keys, without their slash. A key with a NUL byte can't be named through this interface and is left out. */
+/* Keep the user's keys, without their slash. A key with a NUL byte can't be named through this interface and is left
+ * out. */
 static void read_keys(call *c, tt__bytes *text, size_t *n) {
     int64_t count = 0;
     read_i64(c, &count);
@@ -292,7 +296,7 @@ static void read_keys(call *c, tt__bytes *text, size_t *n) {
 }
 
 static tt_status tcp_list_keys(tt_store *store, char ***keys, size_t *n) {
-    call c = begin(store, TT__STORE_LIST_KEYS);
+    call c = tcp_begin(store, TT__STORE_LIST_KEYS);
     tt__bytes text = {0};
     submit(&c);
     read_keys(&c, &text, n);
@@ -301,20 +305,20 @@ static tt_status tcp_list_keys(tt_store *store, char ***keys, size_t *n) {
     if (c.status)
         *n = 0;
     tt__bytes_free(&text);
-    return end(&c, "list_keys", NULL);
+    return tcp_end(&c, "list_keys", NULL);
 }
 
 static tt_status tcp_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms) {
-    call c = begin_for(store, TT__STORE_BARRIER, timeout_ms);
+    call c = tcp_begin_for(store, TT__STORE_BARRIER, timeout_ms);
     put_key(&c, key);
     put_u64(&c, (uint64_t)world_size);
     submit(&c);
     if (!c.status)
         c.status = tt__store_client_read_stop_waiting(c.client, c.deadline_ms);
-    if (c.our_turn && c.status == TT_ERR_TIMEOUT)
+    if (c.locked && c.status == TT_ERR_TIMEOUT)
         c.status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms before all %" PRId64 " clients came",
                             timeout_ms, world_size);
-    return end(&c, "barrier", key);
+    return tcp_end(&c, "barrier", key);
 }
 
 static int tcp_port(const tt_store *store) { return ((const tcp_store *)store)->port; }
@@ -329,7 +333,7 @@ static void tcp_free(tt_store *base) {
     tt_store_server_free(store->server);
     tt__tls_free(store->access.tls);
     tt__secret_wipe(&store->access.secret);
-    tt__turn_destroy(&store->turn);
+    tt__call_lock_destroy(&store->lock);
     free(store);
 }
 
@@ -364,7 +368,7 @@ static tt_status count_client(tcp_store *store, int64_t delta, int64_t deadline_
     return c.status;
 }
 
-/* The serving side waits for the others, so that nobody finds its server gone before having begun. */
+/* The serving side waits for the others, so that nobody finds the server gone before having begun. */
 static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *args, int64_t deadline_ms) {
     int64_t came = 0;
     TT__TRY(count_client(store, 1, deadline_ms, &came));
@@ -381,7 +385,7 @@ static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *arg
     return TT_OK;
 }
 
-static tt_status open_store(tcp_store *store, const tt_tcp_store_args *args) {
+static tt_status open_tcp_store(tcp_store *store, const tt_tcp_store_args *args) {
     int64_t deadline_ms = tt__deadline_ms(store->timeout_ms);
     store->port = args->port;
     if (args->is_server) {
@@ -400,7 +404,7 @@ static tt_status open_store(tcp_store *store, const tt_tcp_store_args *args) {
     return TT_OK;
 }
 
-static tt_status check_args(const tt_tcp_store_args *args) {
+static tt_status check_tcp_args(const tt_tcp_store_args *args) {
     if (!args->host || !*args->host)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: expected a host, got none");
     if (args->port < !args->is_server || args->port > 65535)
@@ -424,15 +428,15 @@ tt_status tt_tcp_store_with(const tt_tcp_store_args *given, size_t size) {
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: out is NULL");
     *args.out = NULL;
-    TT__TRY(check_args(&args));
+    TT__TRY(check_tcp_args(&args));
     tcp_store *store = calloc(1, sizeof *store);
     if (!store)
         return tt__fail(TT_ERR_MEMORY, "tt_tcp_store: out of memory");
     store->base.ops = &tcp_ops;
     store->client.stream.fd = -1;
     store->timeout_ms = args.timeout_ms ? args.timeout_ms : DEFAULT_TIMEOUT_MS;
-    tt__turn_init(&store->turn);
-    tt_status status = open_store(store, &args);
+    tt__call_lock_init(&store->lock);
+    tt_status status = open_tcp_store(store, &args);
     if (status) {
         tcp_free(&store->base);
         return status;

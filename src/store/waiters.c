@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 
-static tt__store_place *place_of(tt__link *link) {
-    return (tt__store_place *)(void *)((char *)link - offsetof(tt__store_place, in_entry));
+static tt__store_place *place_of_node(tt__list_node *node) {
+    return (tt__store_place *)(void *)((char *)node - offsetof(tt__store_place, in_entry));
 }
 
 void tt__store_wait_cancel(tt__store_session *session) {
     for (size_t i = 0; i < session->wait_count; i++)
         if (session->waits[i].entry) {
-            tt__link_remove(&session->waits[i].in_entry);
+            tt__list_remove(&session->waits[i].in_entry);
             tt__store_table_settle(&session->service->table, session->waits[i].entry);
         }
     free(session->waits);
@@ -24,15 +24,15 @@ static bool make_places(tt__store_session *session, uint64_t count) {
     return session->waits != NULL;
 }
 
-static void take_place(tt__store_session *session, tt__store_entry *entry, tt__link *ring) {
+static void add_place(tt__store_session *session, tt__store_entry *entry, tt__list_node *ring) {
     tt__store_place *place = &session->waits[session->wait_count++];
     place->session = session;
     place->entry = entry;
-    tt__link_before(ring, &place->in_entry);
+    tt__list_append(ring, &place->in_entry);
     session->wait_missing++;
 }
 
-static void answer(tt__store_session *session) {
+static void answer_wait(tt__store_session *session) {
     tt__store_put_u8(&session->out, TT__STORE_STOP_WAITING);
     tt__store_session_queue(session);
 }
@@ -51,35 +51,36 @@ void tt__store_wait_begin(tt__store_session *session, tt__store_fields keys, uin
             tt__store_session_break(session, "out of memory");
             return;
         }
-        take_place(session, entry, &entry->waiters);
+        add_place(session, entry, &entry->waiters);
     }
     if (!session->wait_missing)
-        answer(session);
+        answer_wait(session);
 }
 
 void tt__store_barrier_begin(tt__store_session *session, tt__store_entry *entry) {
     tt__store_wait_cancel(session);
     if (make_places(session, 1))
-        take_place(session, entry, &entry->barriers);
+        add_place(session, entry, &entry->barriers);
 }
 
-/* A place of a session that waits for more stays in its array, out of the ring. */
-static void release(tt__link *ring) {
-    while (!tt__link_alone(ring)) {
-        tt__store_place *place = place_of(ring->next);
+/* Answer the sessions that wait for nothing else. The place of one that waits for more stays in its array, out of
+ * the ring. */
+static void release_ring(tt__list_node *ring) {
+    while (!tt__list_empty(ring)) {
+        tt__store_place *place = place_of_node(ring->next);
         tt__store_session *session = place->session;
-        tt__link_remove(&place->in_entry);
+        tt__list_remove(&place->in_entry);
         place->entry = NULL;
         if (--session->wait_missing == 0) {
             tt__store_wait_cancel(session);
-            answer(session);
+            answer_wait(session);
         }
     }
 }
 
-void tt__store_release_waiters(tt__store_entry *entry) { release(&entry->waiters); }
+void tt__store_release_waiters(tt__store_entry *entry) { release_ring(&entry->waiters); }
 
-void tt__store_release_barrier(tt__store_entry *entry) { release(&entry->barriers); }
+void tt__store_release_barrier(tt__store_entry *entry) { release_ring(&entry->barriers); }
 
 void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry) {
     tt__store_place *place = calloc(1, sizeof *place);
@@ -93,14 +94,14 @@ void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry) {
     }
     place->session = session;
     place->entry = entry;
-    tt__link_before(&entry->watchers, &place->in_entry);
+    tt__list_append(&entry->watchers, &place->in_entry);
     session->watches[session->watch_count++] = place;
     tt__store_put_u8(&session->out, TT__STORE_WATCHING);
 }
 
 void tt__store_watch_end(tt__store_session *session) {
     for (size_t i = 0; i < session->watch_count; i++) {
-        tt__link_remove(&session->watches[i]->in_entry);
+        tt__list_remove(&session->watches[i]->in_entry);
         tt__store_table_settle(&session->service->table, session->watches[i]->entry);
         free(session->watches[i]);
     }
@@ -110,8 +111,8 @@ void tt__store_watch_end(tt__store_session *session) {
 }
 
 void tt__store_notify(tt__store_entry *entry, uint8_t type, tt__span old, tt__span now) {
-    for (tt__link *link = entry->watchers.next; link != &entry->watchers; link = link->next) {
-        tt__store_session *session = place_of(link)->session;
+    for (tt__list_node *node = entry->watchers.next; node != &entry->watchers; node = node->next) {
+        tt__store_session *session = place_of_node(node)->session;
         if (session->broken)
             continue;
         tt__store_put_u8(&session->out, type);

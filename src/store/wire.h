@@ -1,7 +1,8 @@
 /* TCPStore's wire: operations, their numbers in the two dialects, and how fields are written.
  *
- * A request is one opcode byte and its fields, without framing; numbers are little-endian; a string is a u64 length and its bytes.
- * Replies carry no header. The 2.x dialect opens with VALIDATE and a magic number, the 1.13 dialect with its first request. */
+ * A request is one opcode byte and its fields, without framing; numbers are little-endian; a string is a u64 length and
+ * its bytes. Replies carry no header. The 2.x dialect opens with VALIDATE and a magic number, the 1.13 dialect with its
+ * first request. */
 #ifndef TT_STORE_WIRE_H
 #define TT_STORE_WIRE_H
 
@@ -9,8 +10,8 @@
 
 #include <tutti/store.h>
 
-/* Operation: name, opcode in 1.13, opcode in 2.x (-1: not there), fields (k key, v value, i i64, u u32; after *: a u64 count, then
- * that many times what follows). */
+/* Operation: name, opcode in 1.13, opcode in 2.x (-1: not there), fields (k key, v value, i i64, u u32; after *: a u64
+ * count, then that many times what follows). */
 #define TT__STORE_OPS(X)        \
     X(VALIDATE, -1, 0, "u")     \
     X(SET, 0, 1, "kv")          \

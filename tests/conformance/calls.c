@@ -1,4 +1,4 @@
-/* What is neither: barriers, groups, works, refusals. */
+/* Barriers, groups, works, refusals. */
 #include "conformance.h"
 
 void test_barrier(ctx *c) {

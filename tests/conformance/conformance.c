@@ -1,7 +1,7 @@
 /* The conformance suite's program: conformance BACKEND TRANSPORT [WORLD...]
  *
- * TRANSPORT is shm, tcp, both: shared memory inside two pretended hosts, TCP between them, or interleaved: the same, where ranks alternate between
- * the hosts. Other back ends take "-". */
+ * TRANSPORT is shm, tcp, both: shared memory inside two pretended hosts, TCP between them, or interleaved: the same,
+ * where ranks alternate between the hosts. Other back ends take "-". */
 #include "conformance.h"
 
 #include <time.h>

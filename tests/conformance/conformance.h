@@ -1,7 +1,9 @@
-/* The conformance suite: every collective and message over every transport and back end, compared with a naive reference.
+/* The conformance suite: every collective and message over every transport and back end, compared with a naive
+ * reference.
  *
- * The native back end must give the reference's bits: the documented order of summation. Other engines sum in an order of their own, so floats are
- * compared with the bound on rounding errors that holds for any order; integers, minima and what is only moved must be exact there, too. */
+ * The native back end must give the reference's bits: the documented order of summation. Other engines sum in an order
+ * of their own, so floats are compared with the bound on rounding errors that holds for any order; integers, minima and
+ * what is only moved must be exact there, too. */
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
 
@@ -46,7 +48,8 @@ void finish(ctx *c, tt_work *work);
 
 /* ---- reference.c */
 
-/* inputs[r] (count) := what rank r puts into case `seed`: numbers small enough for products; floats with zeros of both signs and a few NaN. */
+/* inputs[r] (count) := what rank r puts into case `seed`: numbers small enough for products; floats with zeros of both
+ * signs and a few NaN. */
 void fill(void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsigned seed);
 
 /* Bytes that tell rank, place and case. */
@@ -55,10 +58,11 @@ void fill_bytes(void *buf, size_t bytes, int r, unsigned seed);
 /* This rank's factor of TT_PREMUL_SUM. */
 double factor_of(int r);
 
-/* Whether comm.h has such a reduction. */
+/* Does comm.h have such a reduction? */
 bool is_allowed(tt_dtype dtype, tt_reduce_op op);
 
-/* Does got (count) hold the reduction of inputs[0..n-1] (count, from element `at` on)? Complains of the first element that doesn't. */
+/* Does got (count) hold the reduction of inputs[0..n-1] (count, from element `at` on)? Complains of the first element
+ * that doesn't. */
 bool matches(const void *got, unsigned char *const *inputs, int n, size_t at, size_t count, tt_dtype dtype,
              tt_reduce_op op, bool exact);
 

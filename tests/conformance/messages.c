@@ -81,7 +81,7 @@ static void to_itself(ctx *c) {
     tt_work_free(works[1]);
 }
 
-/* What an engine lacks is refused by name. */
+/* An engine refuses by name what it lacks. */
 static bool lacks_messages_to_itself(const ctx *c) {
     int32_t number = 0;
     tt_work *work = NULL;

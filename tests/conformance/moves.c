@@ -1,4 +1,4 @@
-/* What only moves data. */
+/* Collectives that only move data. */
 #include "conformance.h"
 
 /* Elements of a part. */

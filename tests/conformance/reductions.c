@@ -1,4 +1,4 @@
-/* What reduces: all types, all ops. */
+/* Collectives that reduce: all types, all ops. */
 #include "conformance.h"
 
 /* In elements: none, one, odd, a prime number of several cache lines. */
@@ -7,8 +7,8 @@ enum { COUNTS = sizeof counts / sizeof *counts, LARGE = 75001 };
 
 typedef void (*case_fn)(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* The cases of one collective: every type and op at small counts; large ones, whose paths don't look at type and op, of three types in all kinds of
- * memory, synchronously and not. */
+/* The cases of one collective: every type and op at small counts; large ones, whose paths don't look at type and op, of
+ * three types in all kinds of memory, synchronously and not. */
 static void run_cases(ctx *c, case_fn run, size_t parts) {
     for (int dtype = TT_F32; dtype <= TT_BOOL; dtype++)
         for (int op = TT_SUM; op <= TT_PREMUL_SUM; op++)

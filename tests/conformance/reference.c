@@ -1,4 +1,5 @@
-/* The naive reference: numbers as long double, long long or float, one element at a time, straight from the definitions in tutti/comm.h. */
+/* The naive reference: numbers as long double, long long or float, one element at a time, straight from the definitions
+ * in tutti/comm.h. */
 #include "conformance.h"
 
 #include <float.h>
@@ -221,8 +222,8 @@ static bool same_bits(const void *got, size_t i, tt_dtype dtype, double want) {
     return isnan(x) && isnan(want) ? true : !memcmp((const unsigned char *)got + i * size, bits, size);
 }
 
-/* Any order of summation: |got - exact| <= (n - 1) u sum |x|, with u the unit roundoff of what is summed in, to first order; scaling adds two roundings,
- * storing one more. */
+/* Any order of summation: |got - exact| <= (n - 1) u sum |x|, with u the unit roundoff of what is summed in, to first
+ * order; scaling adds two roundings, storing one more. */
 static bool within_bound(double got, unsigned char *const *inputs, int n, size_t i, tt_dtype dtype, tt_reduce_op op) {
     long double exact = op == TT_PRODUCT ? 1 : 0, size = exact;
     for (int r = 0; r < n; r++) {

@@ -1,4 +1,5 @@
-/* A job of which a rank misbehaves, for test_top.py: hang CALLS WHAT RANK. After CALLS all-reduces rank RANK does WHAT, while the others call one more:
+/* A job of which a rank misbehaves, for test_top.py: hang CALLS WHAT RANK. After CALLS all-reduces rank RANK does WHAT,
+ * while the others call one more:
  *   stop     stops itself
  *   kill     kills itself
  *   away     never calls

@@ -1,5 +1,5 @@
-/* Every algorithm on messages, forced, over real links: the same bits as shared memory gives, which takes none of them. (In simulation, with many
- * more worlds and sizes: unit/test_algorithms.) */
+/* Every algorithm on messages, forced, over real links: the same bits as shared memory gives, which takes none of them.
+ * (In simulation, with many more worlds and sizes: unit/test_algorithms.) */
 #include "support/hosts.h"
 #include "support/ranks.h"
 
@@ -9,7 +9,7 @@
 
 enum { COUNT = 3001, BIG = 90001, RANKS = 4 };
 
-/* What a rank sees: the results of one call of each kind, one after the other. */
+/* A rank's results of one call of each kind, one after the other. */
 typedef struct results {
     float all_reduce[BIG], reduce[COUNT], reduce_scatter[COUNT], broadcast[COUNT], all_gather[RANKS * COUNT];
     float all_gather_v[RANKS * COUNT], gather[RANKS * COUNT], scatter[COUNT], all_to_all[RANKS * COUNT];

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs on the back end "mpi", started by either mpirun, which then chooses the MPI, and by `tutti run`, where MPI's processes meet
-# through Tutti's store.
+# Programs on the back end "mpi", started by either mpirun, which then chooses the MPI, and by `tutti run`, where MPI's
+# processes meet through Tutti's store.
 set -eu
 program=$TT_PROGRAMS/backend_sum
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -35,4 +35,7 @@ if is_built mpi-openmpi && is_built mpi-mpich && command -v mpirun.openmpi >/dev
     echo "$out" | grep -q "belongs to another MPI" || fail "no word of another MPI in: $out"
     echo "ok: another MPI's launcher is refused"
 fi
-[ $ran = 1 ] || { echo "skipped: no back end mpi was built: no MPI is installed, or this is a build with sanitizers"; exit 77; }
+[ $ran = 1 ] || {
+    echo "skipped: no back end mpi was built: no MPI is installed, or this is a build with sanitizers"
+    exit 77
+}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tutti bench: each benchmark prints one JSON object a line; wrong usage is refused. What they measure is not judged here.
+# tutti bench: each benchmark prints one JSON object a line; wrong usage is refused. What they measure is not judged
+# here.
 set -eu
 
 fail() {

@@ -8,7 +8,8 @@ TUTTI = os.environ["TUTTI"]
 
 
 def bench(*flags):
-    return subprocess.run([TUTTI, "bench", "step", *flags], capture_output=True, text=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
+    return subprocess.run([TUTTI, "bench", "step", *flags], capture_output=True, text=True,
+                          timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
 for world in (1, 2):

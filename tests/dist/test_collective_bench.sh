@@ -1,4 +1,5 @@
-# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone; mistakes end in one line and exit code 2.
+# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone; mistakes end in one line and
+# exit code 2.
 set -eu
 
 fail() {
@@ -8,15 +9,18 @@ fail() {
 
 for buffers in symmetric plain; do
     out=$("$TUTTI" bench all_reduce --world 3 --sizes 8,5K,600K --buffers $buffers --iterations 5)
-    [ "$(echo "$out" | grep -c '^{"bench":"all_reduce","backend":"native","world":3,')" = 3 ] || fail "three objects: $out"
+    [ "$(echo "$out" | grep -c '^{"bench":"all_reduce","backend":"native","world":3,')" = 3 ] ||
+        fail "three objects: $out"
     for bytes in 8 5120 614400; do
-        echo "$out" | grep -q "\"bytes\":$bytes,\"dtype\":\"f32\",\"buffers\":\"$buffers\",\"usec_median\":[0-9.]*,\"usec_min\":" ||
+        sizes="\"bytes\":$bytes,\"dtype\":\"f32\",\"buffers\":\"$buffers\""
+        echo "$out" | grep -q "$sizes,\"usec_median\":[0-9.]*,\"usec_min\":" ||
             fail "$bytes bytes: $out"
     done
 done
 
 # Every collective, with types and ops.
-for name in all_reduce reduce reduce_scatter broadcast all_gather all_gather_v gather scatter all_to_all all_to_all_v barrier all_reduce_coalesced; do
+for name in all_reduce reduce reduce_scatter broadcast all_gather all_gather_v gather scatter all_to_all all_to_all_v \
+    barrier all_reduce_coalesced; do
     "$TUTTI" bench --help | grep -q "^  $name " || fail "bench --help has no $name"
     "$TUTTI" bench $name --list-algorithms | grep -q "^{\"op\":\"$name\",\"algorithm\":\"" || fail "algorithms of $name"
 done
@@ -31,9 +35,11 @@ out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport tcp --algorithm
 echo "$out" | grep -q '"transport":"tcp","algorithm":"ring"' || fail "ring: $out"
 echo "$out" | grep -q "can't serve" && fail "ring did serve: $out"
 out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport shm --algorithm ring --iterations 5 2>&1)
-echo "$out" | grep -q "^tutti bench all_reduce: ring can't serve 1024 bytes here; this is " || fail "ring on shared memory: $out"
+echo "$out" | grep -q "^tutti bench all_reduce: ring can't serve 1024 bytes here; this is " ||
+    fail "ring on shared memory: $out"
 
-for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" "--iterations -1" "--nothing" "word" "--dtype x" "--op y" "--transport pigeon" "--algorithm none"; do
+for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" \
+    "--iterations -1" "--nothing" "word" "--dtype x" "--op y" "--transport pigeon" "--algorithm none"; do
     code=0
     # shellcheck disable=SC2086  # words of flags
     text=$("$TUTTI" bench all_reduce $flags 2>&1) || code=$?

@@ -1,5 +1,6 @@
-/* A steady-state training step on two ranks allocates nothing in Tutti's code. The allocator's calls are counted by their caller: this program
- * is linked statically with Tutti, so what is called from within it is ours; libraries (oneDNN, OpenMP) are counted apart. */
+/* A steady-state training step on two ranks allocates nothing in Tutti's code. The allocator's calls are counted by
+ * their caller: this program is linked statically with Tutti, so what is called from within it is ours; libraries
+ * (oneDNN, OpenMP) are counted apart. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,7 @@ NOT_INLINED int posix_memalign(void **out, size_t alignment, size_t size) {
     return *out ? 0 : ENOMEM;
 }
 
-/* All that a trainer does in a step: a batch from the loader, forward, backward with averaging, the optimizer. */
+/* One step of a trainer: a batch from the loader, forward, backward with averaging, the optimizer. */
 static void step(tt_module *ddp, tt_optimizer *sgd, const tt_batch *b) {
     TT_AUTO_SCOPE;
     double value;

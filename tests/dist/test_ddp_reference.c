@@ -140,13 +140,13 @@ static void scalar_trajectory(void **state) {
 
 enum { STEPS = 50 };
 
-/* What the ranks of one run tell the parent. */
+/* Results of the ranks of one run, for the parent. */
 typedef struct Record {
     float loss[2][STEPS];
     uint64_t hash[2][STEPS]; /* of all parameters after the step */
 } Record;
 
-/* What a run is to do, shared by its processes. */
+/* A run's task, shared by its processes. */
 typedef struct Run {
     int batch;
     bool compare; /* with the reference */

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The batches of both ranks in both epochs are those PyTorch's DistributedSampler gives, and all_gather shows both on both.
+# The batches of both ranks in both epochs are those PyTorch's DistributedSampler gives, and all_gather shows both on
+# both.
 set -u
 # shellcheck source=tests/dist/examples.sh
 . "$TT_SOURCE/tests/dist/examples.sh"

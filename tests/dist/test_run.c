@@ -1,4 +1,5 @@
-/* tutti run: flags, environment, programs, exit codes, the report. What dies in which order is in tests/fault/test_run_deaths.c. */
+/* tutti run: flags, environment, programs, exit codes, the report. What dies in which order is in
+ * tests/fault/test_run_deaths.c. */
 #include "support/process.h"
 
 #include <tutti/store.h>
@@ -6,7 +7,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-/* A script that every test can start: its text as an argument of sh. --standalone keeps tests off each other's ports. */
+/* A script that every test can start: its text as an argument of sh. --standalone keeps tests off each other's
+ * ports. */
 #define run_script(nproc, script) run_tutti("run", "--standalone", nproc, "sh", "-c", script)
 
 static bool has_line(const char *text, const char *line) {
@@ -264,7 +266,7 @@ static void a_secondary_failure_is_never_the_first(void **state) {
     remove_folder(folder);
 }
 
-/* What tt_report() leaves in both places is shown once; other lines of stderr are shown too. */
+/* The launcher shows once what tt_report() writes to both places; other lines of stderr are shown too. */
 static void a_message_is_reported_once(void **state) {
     (void)state;
     static const char leave[] =

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tutti store: one line that says where, both ends of its life, and one clear error for each way to call it wrongly. tutti bench store.
+# tutti store: one line that says where, both ends of its life, and one clear error for each way to call it wrongly.
+# tutti bench store.
 set -u
 dir=$(mktemp -d) || exit 1
 server=
@@ -67,7 +68,8 @@ grep -q -- "--port PORT" "$dir/out" || fail "--help does not tell of --port"
 
 "$TUTTI" bench store --clients 2 --iterations 20 >"$dir/out" 2>"$dir/err" || fail "bench store"
 for op in set get add wait; do
-    grep -qE "^\{\"bench\":\"store\",\"op\":\"$op\",\"clients\":2,\"ops_per_sec\":[0-9]+\}\$" "$dir/out" || fail "bench store: $op"
+    grep -qE "^\{\"bench\":\"store\",\"op\":\"$op\",\"clients\":2,\"ops_per_sec\":[0-9]+\}\$" "$dir/out" ||
+        fail "bench store: $op"
 done
 [ "$(wc -l <"$dir/out")" = 4 ] || fail "bench store: not one line an operation"
 refused 2 "--clients" bench store --clients 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tutti top and tutti trace: what they say of jobs that hang, of ranks that are stopped or dead, and of jobs that run well."""
+"""tutti top and tutti trace: what they say of jobs that hang, of ranks that are stopped or dead, and of jobs that run
+well."""
 import json
 import os
 import pathlib
@@ -108,8 +109,8 @@ def read_trace(test, path, ranks):
 
 
 def check_overlap(test, calls, ranks):
-    """No rank is through with a call before all have begun it: so it is on the one clock, too. A rank reads the clock just after it has told
-    the others, so one that loses its CPU in between seems to begin late: that is rare."""
+    """No rank is through with a call before all have begun it: so it is on the one clock, too. A rank reads the clock
+    just after it has told the others, so one that loses its CPU in between seems to begin late: that is rare."""
     whole = [by for by in calls.values() if len(by) == ranks]
     test.assertGreater(len(whole), 900)
     late = []
@@ -158,7 +159,8 @@ class Top(unittest.TestCase):
             look = job.top(waits(0, 2, after=400))
             group = look["groups"][0]
             self.assertEqual((group["ranks"], group["last_rank"]), ("0-2", 1))
-            self.assertGreater(group["last_count"], 100)  # who loses the CPU for longer than rank 1 is late is the last, and rightly named
+            self.assertGreater(group["last_count"],
+                               100)  # who loses the CPU for longer than rank 1 is late is the last, and rightly named
             self.assertGreater(group["late_usec"], 200)
             job.says(r"group 0-2: rank 1 came last in \d+ of the last \d+ calls")
 
@@ -190,7 +192,8 @@ class Top(unittest.TestCase):
         with Job("away", 0, flags=["--standalone", "--rdzv-id=mine"]) as job:
             job.top(waits(1, 2))
             for line in job.process.stderr:
-                if said := re.search(r"--standalone makes its own id, ([0-9a-f-]{36}), .* not used: --rdzv-id=mine$", line):
+                if said := re.search(r"--standalone makes its own id, ([0-9a-f-]{36}), .* not used: --rdzv-id=mine$",
+                                     line):
                     break
             job.says("ranks 1-2 wait for rank 0", said[1])
             self.assertNotEqual(tutti("top", "--once", "mine", check=False).returncode, 0)

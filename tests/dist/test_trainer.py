@@ -1,4 +1,5 @@
-"""mnist_trainer, as its users run it: what it prints, checkpoints that resume to the very same bits, mistakes told in one line."""
+"""mnist_trainer, as its users run it: what it prints, checkpoints that resume to the very same bits, mistakes told in
+one line."""
 import gzip
 import os
 import pty
@@ -40,7 +41,8 @@ def prints_what_it_should():
     saved = re.findall(r"^Epoch (\d+), checkpoint saved at (.*)$", out, re.M)
     if saved != [("2", "checkpoint.safetensors"), ("3", "checkpoint.safetensors")]:
         fail(f"expected checkpoints after epochs 2 and 3, each said once:\n{out}")
-    line = r"^Epoch (\d+), loss [\d.]+, accuracy [\d.]+ %, held-out loss [\d.]+, held-out accuracy ([\d.]+) %, \d+ samples/s$"
+    line = (r"^Epoch (\d+), loss [\d.]+, accuracy [\d.]+ %, held-out loss [\d.]+, held-out accuracy ([\d.]+) %, "
+            r"\d+ samples/s$")
     epochs = re.findall(line, out, re.M)
     if [e for e, _ in epochs] != ["1", "2", "3"] or len(out.splitlines()) != 6:
         fail(f"expected a first line, and one line an epoch:\n{out}")

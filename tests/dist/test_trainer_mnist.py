@@ -1,4 +1,5 @@
-"""Real handwritten digits: with the ten thousand of MNIST's test set, of which the last thousand are held out, two ranks reach 93 %."""
+"""Real handwritten digits: with the ten thousand of MNIST's test set, of which the last thousand are held out, two
+ranks reach 93 %."""
 import os
 import re
 import subprocess
@@ -15,7 +16,8 @@ if not found:
 images, labels = (os.path.join(found[0], n) for n in names)
 with tempfile.TemporaryDirectory() as folder:
     out = subprocess.run(
-        [TUTTI, "run", "--standalone", "--nproc-per-node=2", os.path.join(BUILD, "examples", "mnist_trainer"), "--images", images,
+        [TUTTI, "run", "--standalone", "--nproc-per-node=2", os.path.join(BUILD, "examples", "mnist_trainer"),
+         "--images", images,
          "--labels", labels, "--holdout", "1000", "--lr", "0.1", "--epochs", "10", "--batch-size", "32"],
         cwd=folder, stdout=subprocess.PIPE, text=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]), check=True).stdout
 accuracy = re.findall(r"held-out accuracy ([\d.]+) %", out)

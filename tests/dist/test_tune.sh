@@ -1,4 +1,5 @@
-# tutti tune: what it measures it prints, and the table that it writes is one that jobs read; mistakes end in one line and exit code 2.
+# tutti tune: what it measures it prints, and the table that it writes is one that jobs read; mistakes end in one line
+# and exit code 2.
 set -eu
 
 fail() {
@@ -9,7 +10,8 @@ fail() {
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 out=$("$TUTTI" tune --world 2 --only all_gather_v,all_to_all_v --sizes 8,4K --out "$dir/new/table")
-[ "$(echo "$out" | grep -c '^{"tune":"all_gather_v","algorithm":"[a-z]*","world":2,"hosts":2,"bytes":[0-9]*,"usec_min":[0-9.]*}$')" = 4 ] || fail "all_gather_v: $out"
+timed='^{"tune":"all_gather_v","algorithm":"[a-z]*","world":2,"hosts":2,"bytes":[0-9]*,"usec_min":[0-9.]*}$'
+[ "$(echo "$out" | grep -c "$timed")" = 4 ] || fail "all_gather_v: $out"
 [ "$(echo "$out" | grep -c '"tune":"all_to_all_v".*"bytes":0,')" = 2 ] || fail "all_to_all_v: $out"
 grep -q '^all_gather_v  *2  *2  *\*  *[a-z]*$' "$dir/new/table" || fail "no rule: $(cat "$dir/new/table")"
 grep -q '^barrier ' "$dir/new/table" || fail "the built-in rules are gone"
@@ -17,7 +19,8 @@ grep -q '^barrier ' "$dir/new/table" || fail "the built-in rules are gone"
 # Again: its rules take the place of those before.
 TT_TUNING=$dir/new/table "$TUTTI" tune --world 2 --only all_gather_v --sizes 8 >/dev/null
 [ "$(grep -c '^all_gather_v  *2  *2 ' "$dir/new/table")" = 1 ] || fail "two rules: $(cat "$dir/new/table")"
-TT_TUNING=$dir/new/table "$TUTTI" bench all_gather_v --transport tcp --sizes 8 --iterations 5 | grep -q all_gather_v || fail "bench with the table"
+TT_TUNING=$dir/new/table "$TUTTI" bench all_gather_v --transport tcp --sizes 8 --iterations 5 | grep -q all_gather_v ||
+    fail "bench with the table"
 
 # Blocks as long as that are not measured: the rules stay.
 TT_TUNING=$dir/new/table "$TUTTI" tune --world 2 --only all_gather_v --sizes 4M >/dev/null || fail "no size"
@@ -29,7 +32,8 @@ text=$(TT_TUNING=$dir/bad "$TUTTI" bench barrier --transport tcp --iterations 5 
 [ $code = 1 ] || fail "a bad table: exit code $code"
 echo "$text" | grep -q "$dir/bad, line 1: expected 5 columns" || fail "a bad table: $text"
 
-for flags in "--world 1" "--transport shm" "--sizes 8,4" "--sizes x" "--nothing" "word" "--only none" "--only barrier,none" "--only send_recv" "--only ,"; do
+for flags in "--world 1" "--transport shm" "--sizes 8,4" "--sizes x" "--nothing" "word" "--only none" \
+    "--only barrier,none" "--only send_recv" "--only ,"; do
     code=0
     # shellcheck disable=SC2086  # words of flags
     "$TUTTI" tune $flags >/dev/null 2>&1 || code=$?

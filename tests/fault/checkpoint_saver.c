@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <tutti/tutti.h>
 
-/* Of a few sizes, so that a save takes several writes. */
+/* Tensors of several sizes, so that a save takes several writes. */
 static const int64_t sizes[] = {1, 1000, 30000, 200000};
 enum { TENSORS = sizeof sizes / sizeof *sizes };
 

@@ -1,5 +1,6 @@
-/* Does an asynchronous all-reduce go on while its rank computes? Times computing alone, reducing alone, and both at once; rank 0 prints one JSON object for each
- * of several amounts of computing. bench/overlap.py runs it between hosts with a slow link; test_overlap.sh looks at the results only.
+/* Does an asynchronous all-reduce go on while its rank computes? Times computing alone, reducing alone, and both at
+ * once; rank 0 prints one JSON object for each of several amounts of computing. bench/overlap.py runs it between hosts
+ * with a slow link; test_overlap.sh looks at the results only.
  *
  *   overlap [BYTES [REPETITIONS]]     ranks from env:// */
 #include <tutti/comm.h>

@@ -1,5 +1,5 @@
-/* Groups on other engines when something is wrong: calls that differ, ranks that end or stay away, aborts, works that nobody waits for. Each ends in
- * bounded time with an error that says what is known. */
+/* Groups on other engines when something is wrong: calls that differ, ranks that end or stay away, aborts, works that
+ * nobody waits for. Each ends in bounded time with an error that says what is known. */
 #include "support/ranks.h"
 
 #include <pthread.h>
@@ -242,7 +242,7 @@ typedef struct one {
     const char *backend;
 } one;
 
-/* What MPI does at exit may wait for a rank that has ended, so its ranks end without it. */
+/* At exit MPI may wait for a rank that has ended, so the ranks end without it. */
 static int run_one(tt_store *store, int rank, int world, void *arg) {
     const one *what = arg;
     int code = what->body(store, rank, world, (void *)(uintptr_t)what->backend);

@@ -55,7 +55,7 @@ static void kill_saver(pid_t child) {
 
 static void sleep_us(int64_t us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
 
-/* How long this disk takes for a save, in microseconds. */
+/* The time that a save takes on this disk, in microseconds. */
 static int64_t time_one_save(void) {
     pid_t child = start_saver();
     int64_t waited = 0;

@@ -1,7 +1,8 @@
-/* Calls into the system that fail: in a life of some ranks (join, compute together, leave) the nth call of one of them, for every n until nothing
- * is left to fail; over shared memory, TCP, TLS, and both shared memory and TCP. Each life must end in bounded time, with success or an error that
- * has a text on each rank and names the one to blame, and leave no block, descriptor, mapping or thread behind. Also: bytes that come and go one
- * at a time, and waits that are interrupted, are no failures at all.
+/* Calls into the system that fail: in a life of some ranks (join, compute together, leave) the nth call of one of them,
+ * for every n until nothing is left to fail; over shared memory, TCP, TLS, and both shared memory and TCP. Each life
+ * must end in bounded time, with success or an error that has a text on each rank and names the one to blame, and leave
+ * no block, descriptor, mapping or thread behind. Also: bytes that come and go one at a time, and waits that are
+ * interrupted, are no failures at all.
  *
  * Without TT_STORM_CASES lives are skipped, as TT_STORM_SEED has it, so that half a minute is enough. */
 #include "support/hosts.h"
@@ -144,8 +145,8 @@ static void compare(const traces *before, const traces *after, long n, const cha
 /* Patience is so short here that a rank that waits for a CPU is given up on, too, and rightly named. */
 static bool gave_up(const char *text) { return strstr(text, " did not ") && strstr(text, " within "); }
 
-/* Who failed is told by the failure itself, not by its silence: heartbeats are rare here. Who fails before a group is whole is not known in it;
- * there the others see each other leave. */
+/* Who failed is told by the failure itself, not by its silence: heartbeats are rare here. Who fails before a group is
+ * whole is not known in it; there the others see each other leave. */
 static bool names(int rank, const char *text) {
     char who[24];
     snprintf(who, sizeof who, "rank %d", rank);
@@ -183,7 +184,8 @@ static tt_status round_of(tt_store *store, const scene *scene, int rank, long n,
     return status;
 }
 
-/* When all have ended it: did the victim's call number n exist? A life that ended before that, because the machine is busy, says nothing. */
+/* When all have ended it: did the victim's call number n exist? A life that ended before that, because the machine is
+ * busy, says nothing. */
 static bool goes_on(tt_store *store, const scene *scene, int rank, long n, const char *struck, tt_status status) {
     char key[32], over[32];
     tt_store_value value;

@@ -1,5 +1,5 @@
-/* A rank that is lost while joining, when it has met one of the others: those that have not met it can only wait for it, and that one waits for them. It is the
- * only one to know, so it must tell. */
+/* A rank that is lost while joining, when it has met one of the others: those that have not met it can only wait for
+ * it, and that one waits for them. It is the only one to know, so it must tell. */
 #include "support/ranks.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* Ranks that die, freeze or end without a word: the others learn who it was, within a bounded time, whatever they are doing. */
+/* Ranks that die, freeze or end without a word: the others learn who it was, within a bounded time, whatever they are
+ * doing. */
 #include "support/ranks.h"
 
 #include "base/clock.h"
@@ -39,7 +40,8 @@ static tt_status work(tt_group *group, activity activity, float *symmetric, floa
     return status;
 }
 
-/* The victim says when it is under way, so that the fault strikes in the middle of its work, or while the others wait for it. */
+/* The victim says when it is under way, so that the fault strikes in the middle of its work, or while the others wait
+ * for it. */
 static void be_victim(tt_store *store, tt_group *group, const scene *scene, float *symmetric, float *plain) {
     /* A child that lives on holds the victim's sockets; it takes over the store, too. */
     if (scene->fault == KILLED_WITH_CHILD && fork() != 0)
@@ -253,7 +255,8 @@ static void a_rank_that_never_joins_is_named(void **state) {
     with_ranks(3, joining_body, NULL);
 }
 
-/* A rank that has left its card and ends, or is stopped, before it meets the others. `reaped`: even its pid is gone by then. */
+/* A rank that has left its card and ends, or is stopped, before it meets the others. `reaped`: even its pid is gone by
+ * then. */
 typedef struct doorstep {
     fault fault;
     int victim;

@@ -1,6 +1,6 @@
-/* Ranks on a network that misbehaves: all TCP connections between them go through a relay that is late, forwards single bytes, falls silent, tears
- * connections in the middle of a frame, or changes a bit. What is slow must still be right; what is broken ends every rank's call in bounded time, by
- * an error that names the right rank. */
+/* Ranks on a network that misbehaves: all TCP connections between them go through a relay that is late, forwards single
+ * bytes, falls silent, tears connections in the middle of a frame, or changes a bit. What is slow must still be right;
+ * what is broken ends every rank's call in bounded time, by an error that names the right rank. */
 #include "support/calls.h"
 #include "support/inject.h"
 #include "support/ranks.h"
@@ -85,7 +85,8 @@ static void pass_ms(int64_t ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* Play `scene` with the network as `before` from the beginning, and as `after` once all ranks are under way. Returns when that was. */
+/* Play `scene` with the network as `before` from the beginning, and as `after` once all ranks are under way. Returns
+ * when that was. */
 static int64_t play(scene *scene, relay_how before, relay_how after, int caller, int64_t amount) {
     relay relay;
     ranks ranks;
@@ -199,7 +200,8 @@ static void stalled_streams(void **state) {
 
 /* ---- a wrong bit */
 
-/* Nothing guards plain TCP but its own checksums, so a result may be wrong; but nobody crashes or hangs. TLS lets nothing wrong through. */
+/* Nothing guards plain TCP but its own checksums, so a result may be wrong; but nobody crashes or hangs. TLS lets
+ * nothing wrong through. */
 static void wrong_bits(void **state) {
     (void)state;
     long cases = storm_number("TT_STORM_CASES", 4);

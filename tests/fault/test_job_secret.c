@@ -1,5 +1,5 @@
-/* Jobs of two hosts and their secret: with the same on both they run, plain and encrypted; with another, with none, or half encrypted they end at once, and
- * both sides say why. */
+/* Jobs of two hosts and their secret: with the same on both they run, plain and encrypted; with another, with none, or
+ * half encrypted they end at once, and both sides say why. */
 #include "support/netlab.h"
 #include "support/process.h"
 

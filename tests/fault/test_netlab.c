@@ -1,5 +1,5 @@
-/* The lab of "hosts" that other tests stand on (support/netlab.h): hosts reach each other over IPv4 and IPv6, share no network name space, are cut off
- * and come back, and send no faster than told. */
+/* The lab of "hosts" that other tests stand on (support/netlab.h): hosts reach each other over IPv4 and IPv6, share no
+ * network name space, are cut off and come back, and send no faster than told. */
 #include "support/netlab.h"
 #include "support/ranks.h"
 

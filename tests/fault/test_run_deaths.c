@@ -1,10 +1,10 @@
-/* tutti run: launcher, keeper and workers die in every order, and nothing is left behind. The proof is end of file on the stdout that all
- * descendants share (support/process.h). */
+/* tutti run: launcher, keeper and workers die in every order, and nothing is left behind. The proof is end of file on
+ * the stdout that all descendants share (support/process.h). */
 #include "support/process.h"
 
 #include <pty.h>
 
-/* What leaves its session and its parent: a double fork into a session of its own. */
+/* Leave session and parent: a double fork into a session of its own. */
 #define DAEMONISE "(setsid sh -c 'trap \"\" TERM HUP INT; echo daemon; sleep 1000 & wait' &) ; "
 
 static char errors_go_here[64];
@@ -90,7 +90,8 @@ static void signals_are_passed_on(void **state) {
     }
 }
 
-/* A terminal sends Ctrl-C to launcher and workers alike; passed on as well it would come twice, and the second means "now". */
+/* A terminal sends Ctrl-C to launcher and workers alike; passed on as well it would come twice, and the second means
+ * "now". */
 static void ctrl_c_comes_once(void **state) {
     (void)state;
     static const char script[] =
@@ -198,7 +199,7 @@ static void a_stopped_survivor_ends_too(void **state) {
     end_job(p);
 }
 
-/* What a worker leaves behind holds stdout and stderr open, and must not hold the launcher. */
+/* A worker's orphan holds stdout and stderr open, and must not hold the launcher. */
 static void what_workers_leave_behind_ends(void **state) {
     (void)state;
     process *p = start_job("--grace-period=0.1", DAEMONISE "sleep 1000 & exit 0");

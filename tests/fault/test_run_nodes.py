@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same rank, and lose nobody unnoticed."""
+"""tutti run on several nodes, here several launchers on one host: they find each other, fail together, name the same
+rank, and lose nobody unnoticed."""
 import os
 import pathlib
 import signal
@@ -16,7 +17,8 @@ TUTTI = os.environ["TUTTI"]
 
 
 class Job:
-    """Launchers of one job. Every one leads a process group; end of file on its output says that nothing of it is left."""
+    """Launchers of one job. Every one leads a process group; end of file on its output says that nothing of it is
+    left."""
 
     def __init__(self, script, nodes=2, nproc=2, flags=(), only=None, per_node=None):
         self.port = free_port()
@@ -56,7 +58,8 @@ FOREVER = READY + "exec sleep 1000"
 
 class Nodes(unittest.TestCase):
     def test_ranks_count_through_the_nodes(self):
-        say = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $MASTER_PORT"'
+        say = ('echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK '
+               '$MASTER_PORT"')
         job = Job(say, nodes=3, nproc=1, only=())
         for node, nproc in enumerate((2, 1, 3)):
             job.start(node, say, 3, nproc, ())
@@ -81,7 +84,8 @@ class Nodes(unittest.TestCase):
 
     def test_all_nodes_wait_for_the_last(self):
         """The first node to be done does not leave before it knows how the others ended."""
-        for code, _, err in Job("[ $GROUP_RANK = 0 ] && exit 0; sleep 1; [ $RANK = 2 ] && exit 5; exit 0").end().values():
+        job = Job("[ $GROUP_RANK = 0 ] && exit 0; sleep 1; [ $RANK = 2 ] && exit 5; exit 0")
+        for code, _, err in job.end().values():
             self.assertEqual(code, 5)
             self.assertIn("rank 2 failed first: exit code 5", err)
 
@@ -126,7 +130,8 @@ class Nodes(unittest.TestCase):
         job = Job("true", nodes=3, flags=["--rdzv-conf=timeout=3"], only=(0, 2))
         for code, out, err in job.end().values():
             self.assertEqual(code, 1)
-            self.assertRegex(err, "not all of 3 nodes came within 3 s: waiting for node 1|node 0 ended before all nodes")
+            self.assertRegex(err,
+                             "not all of 3 nodes came within 3 s: waiting for node 1|node 0 ended before all nodes")
         job = Job("true", flags=["--rdzv-conf=timeout=1"], only=(1,))
         code, _, err = job.end()[1]
         self.assertEqual(code, 1)
@@ -195,7 +200,8 @@ class Secrets(unittest.TestCase):
             results = job.end()
             self.assertEqual([results[node][:2] for node in (0, 1)], [(1, ""), (1, "")], results)
             self.assertRegex(results[without][2] + results[1 - without][2],
-                             f"node {without} has no job secret, but node {1 - without} has one|the other side has none")
+                             f"node {without} has no job secret, but node {1 - without} has one|"
+                             "the other side has none")
         job = Job("echo started", flags=["--store-auth=none"], per_node={0: [f"--secret-file={self.secret}"]})
         for code, out, err in job.end().values():
             self.assertEqual((code, out), (0, "started\nstarted\n"), err)

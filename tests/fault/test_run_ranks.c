@@ -61,7 +61,7 @@ static void a_killed_rank_over_tcp_is_told_with_its_signal(void **state) {
     process_free(p);
 }
 
-/* Nobody ended of itself but the rank that noticed, so its text is the report, and names the frozen one. */
+/* Only the rank that noticed ended by itself, so its text is the report, and names the frozen one. */
 static void a_frozen_rank_is_named(void **state) {
     (void)state;
     char program[4096];

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Environment variables and files that make no sense: one error each, which says what was expected, what came, and where."""
+"""Environment variables and files that make no sense: one error each, which says what was expected, what came, and
+where."""
 import os
 import pathlib
 import re
@@ -25,7 +26,8 @@ SETTINGS = [
     ({"MASTER_PORT": None}, "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT .*: MASTER_PORT: .* not set"),
     ({"WORLD_SIZE": "0"}, 'WORLD_SIZE: expected a number from 1 to [0-9]+, got "0"'),
     ({"WORLD_SIZE": "99999999999999999999"}, "WORLD_SIZE: expected a number"),
-    ({"RANK": "7", "WORLD_SIZE": "4"}, "RANK and WORLD_SIZE: the rank must be from 0 to 3 in a world of 4, but it is 7"),
+    ({"RANK": "7", "WORLD_SIZE": "4"},
+     "RANK and WORLD_SIZE: the rank must be from 0 to 3 in a world of 4, but it is 7"),
     ({"RANK": "-1"}, 'RANK: expected a number from 0 to [0-9]+, got "-1"'),
     ({"RANK": "1.5"}, 'RANK: expected a number from 0 to [0-9]+, got "1.5"'),
     ({"MASTER_ADDR": ""}, "MASTER_ADDR: expected a host name or address, but it is empty"),
@@ -38,8 +40,10 @@ SETTINGS = [
     ({"TT_TLS": "1", "TT_TLS_CERT": "/nonexistent"}, "TT_TLS_KEY is not set"),
     ({"TT_TLS": "1", "TT_TLS_CERT": "/nonexistent", "TT_TLS_KEY": "k", "TT_TLS_CA": "c"},
      "TT_TLS_CERT=/nonexistent can't be used: No such file"),
-    ({"TT_SECRET": "short"}, "TT_SECRET: expected a job secret of 16 to 1024 bytes, but it has 5. Make one with: openssl"),
-    ({"TT_SECRET_FILE": "/nonexistent"}, "TT_SECRET_FILE: secret file /nonexistent: there is no such file. Make it with"),
+    ({"TT_SECRET": "short"},
+     "TT_SECRET: expected a job secret of 16 to 1024 bytes, but it has 5. Make one with: openssl"),
+    ({"TT_SECRET_FILE": "/nonexistent"},
+     "TT_SECRET_FILE: secret file /nonexistent: there is no such file. Make it with"),
 ]
 # What a rank says of itself when it can reach the store.
 SETTINGS_MET = [
@@ -48,7 +52,8 @@ SETTINGS_MET = [
 ]
 # Of a rank that is alone, too.
 SETTINGS_ALONE = [
-    ({"TT_SYMMETRIC_HEAP": "garbage"}, 'TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T, such as 64M or 2G, got "garbage"'),
+    ({"TT_SYMMETRIC_HEAP": "garbage"},
+     'TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T, such as 64M or 2G, got "garbage"'),
     ({"TT_SYMMETRIC_HEAP": "100T"}, 'TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T.*, got "100T"'),
     ({"TT_SYMMETRIC_HEAP": "9" * 40}, "TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T"),
     ({"TT_ALGORITHMS": "%n%s"}, 'TT_ALGORITHMS.*: expected OP=ALGORITHM, got "%n%s"'),
@@ -98,7 +103,8 @@ class Settings(unittest.TestCase):
             path = pathlib.Path(folder) / "secret"
             for content, mode, text in [(b"", 0o600, "expected a job secret of 16 to 1024 bytes, but it has 0"),
                                         (b"short\n", 0o600, "expected a job secret of 16 to 1024 bytes, but it has 5"),
-                                        (b"x" * 1025, 0o600, "expected a job secret of 16 to 1024 bytes, but it is longer"),
+                                        (b"x" * 1025, 0o600,
+                                         "expected a job secret of 16 to 1024 bytes, but it is longer"),
                                         (SECRET.encode() + b"\0", 0o600, "expected text, but there is a zero byte"),
                                         (SECRET.encode(), 0o640, r"others may read it \(mode 640\). Run: chmod 600 ")]:
                 path.write_bytes(content)
@@ -112,7 +118,8 @@ class Settings(unittest.TestCase):
                                  f'[ "$TT_SECRET" = {SECRET} ]'], {})
                 self.assertEqual(code, 0, err)
             self.refused([TUTTI, "run", "--standalone", f"--secret-file={folder}", "true"], {}, "but it is a directory")
-            self.refused([TUTTI, "run", "--standalone", f"--secret-file={folder}/none", "true"], {}, "there is no such file")
+            self.refused([TUTTI, "run", "--standalone", f"--secret-file={folder}/none", "true"], {},
+                         "there is no such file")
             if os.geteuid() == 0:
                 os.chown(path, 65534, 65534)
                 self.refused([TUTTI, "run", "--standalone", f"--secret-file={path}", "true"], {},

@@ -32,7 +32,7 @@ typedef enum moment { START, IN_BARRIER, IN_CALLS, IDLE, EXIT, MOMENTS } moment;
 static const char *const fault_names[] = {"killed", "frozen", "aborted", "left", "cut off"};
 static const char *const moment_names[] = {"start", "barrier", "calls", "idle", "exit"};
 
-/* What a rank says of itself, in memory shared with the test. */
+/* A rank's account of itself, in memory shared with the test. */
 typedef struct testimony {
     _Atomic int under_way; /* joined */
     tt_status status;
@@ -51,7 +51,8 @@ typedef struct scene {
     _Atomic int64_t *struck_ns; /* when it happened; shared, too */
 } scene;
 
-/* On one host a frozen rank can be seen to be stopped. Elsewhere it is only silent, which one that waits for a CPU is for a while, too. */
+/* On one host a frozen rank can be seen to be stopped. Elsewhere it is only silent, which one that waits for a CPU is
+ * for a while, too. */
 static int64_t heartbeat_ms(const scene *scene) {
     bool silent = scene->fault == FREEZE || scene->fault == CUT;
     return scene->hosts == HOSTS_ONE && !scene->lab ? HEARTBEAT_MS : silent ? REMOTE_HEARTBEAT_MS : CALM_MS;
@@ -254,7 +255,7 @@ static void explain(const scene *scene, long number) {
                 (double)(scene->told[r].returned_ns - *scene->struck_ns) / 1e6, scene->told[r].text);
 }
 
-/* How long the survivors took. */
+/* The time that the survivors took. */
 typedef struct latencies {
     size_t count;
     double ms[32768];

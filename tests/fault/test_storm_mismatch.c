@@ -30,7 +30,7 @@ typedef enum class {
 static const char *const class_names[] = {"op",        "dtype",        "count",      "root",
                                           "reduce op", "missing call", "extra call", "other group"};
 
-/* What a rank has to say of its end. */
+/* A rank's account of its end. */
 typedef struct testimony {
     tt_status status;
     int64_t entered_ns, returned_ns; /* the call that failed */
@@ -117,7 +117,7 @@ static void testify(const player *p, tt_status status, int64_t entered_ns) {
     snprintf(mine->text, sizeof mine->text, "%s", tt_last_error());
 }
 
-/* Whether the rank goes on. */
+/* Does the rank continue? */
 static bool make(player *p, tt_group *group, const drawn *call) {
     int64_t entered = tt__now_ns();
     drawn_fill(call, p->rank, p->scene->world, p->send, p->recv);
@@ -205,7 +205,7 @@ static void explain(const scene *scene, long number) {
     }
 }
 
-/* How long after the first moment of difference rank r learned of it; -1 if it told something else. */
+/* The time from the first moment of difference until rank r learned of it; -1 if it told something else. */
 static int64_t judged_ns(const scene *scene, int r) {
     const testimony *told = &scene->told[r];
     bool right = (told->status == TT_ERR_MISMATCH || told->status == TT_ERR_PEER) && names(told->text, scene->odd_rank);

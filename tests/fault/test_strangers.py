@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A job of two launchers that compute while strangers call the store: garbage, scans, silence, one byte at a time, TLS, guesses. They are refused and
-logged, but not each in a line of its own, and the job goes on."""
+"""A job of two launchers that compute while strangers call the store: garbage, scans, silence, one byte at a time, TLS,
+guesses. They are refused and logged, but not each in a line of its own, and the job goes on."""
 import json
 import os
 import pathlib
@@ -41,7 +41,8 @@ class Job:
 
     def calls(self):
         """How many calls rank 0 has made."""
-        done = subprocess.run([TUTTI, "top", "--json", "--once", str(self.nodes[0].pid)], capture_output=True, text=True,
+        done = subprocess.run([TUTTI, "top", "--json", "--once", str(self.nodes[0].pid)], capture_output=True,
+                              text=True,
                               timeout=DEADLINE, check=False)
         ranks = json.loads(done.stdout)["ranks"] if done.returncode == 0 else []
         return max([rank["call"]["seq"] for rank in ranks if rank.get("call")], default=0)

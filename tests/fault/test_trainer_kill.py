@@ -1,5 +1,5 @@
-"""SIGKILL of either rank in the middle of training: the other ends within a second with an error that names the dead rank, the launcher
-names it as the first failure and exits 137, and no process and no shared memory is left."""
+"""SIGKILL of either rank in the middle of training: the other ends within a second with an error that names the dead
+rank, the launcher names it as the first failure and exits 137, and no process and no shared memory is left."""
 import os
 import signal
 import subprocess
@@ -80,7 +80,8 @@ class Lines:
 def kill_rank(victim):
     with tempfile.TemporaryDirectory() as folder:
         launcher = subprocess.Popen(
-            [TUTTI, "run", "--standalone", "--nproc-per-node=2", "--settle-period=30", TRAINER, "--epochs", "1000000", "--save-every", "0"],
+            [TUTTI, "run", "--standalone", "--nproc-per-node=2", "--settle-period=30", TRAINER, "--epochs", "1000000",
+             "--save-every", "0"],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         out, err = Lines(launcher.stdout), Lines(launcher.stderr)
         out.wait_for("Epoch 1,")  # it is training

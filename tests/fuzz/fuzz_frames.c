@@ -1,6 +1,9 @@
-/* What comes over a link: any bytes. A link's other end is played by the fuzzer; the engine has receives and sends of all kinds posted, and takes
- * some of them back. Whatever comes ends at most the link; every message ends exactly once, and nothing is written outside of a message's buffer. */
-#include "comm/message/engine.h"
+/* Any bytes over a link whose other end the fuzzer plays. The engine has receives and sends of all kinds posted, and
+ * cancels some of them. Bytes end at most the link; every message ends exactly once, and nothing is written outside
+ * a message's buffer. */
+#include "comm/message/incoming.h"
+#include "comm/message/link.h"
+#include "comm/message/outgoing.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,8 +14,8 @@ enum { POSTED = 8, BUFFER = 70000 };
 static const uint8_t *input;
 static size_t input_left;
 
-static ssize_t feed(tt__link *link, const struct iovec *parts, int count) {
-    (void)link;
+static ssize_t feed(tt__transport *transport, const struct iovec *parts, int count) {
+    (void)transport;
     ssize_t total = 0;
     for (int i = 0; i < count && input_left; i++) {
         size_t n = parts[i].iov_len < input_left ? parts[i].iov_len : input_left;
@@ -25,16 +28,16 @@ static ssize_t feed(tt__link *link, const struct iovec *parts, int count) {
 }
 
 /* Takes an odd part of what it is given, at times nothing. */
-static ssize_t swallow(tt__link *link, const struct iovec *parts, int count) {
+static ssize_t swallow(tt__transport *transport, const struct iovec *parts, int count) {
     static unsigned turn;
-    (void)link;
+    (void)transport;
     (void)count;
     return ++turn % 5 == 0 ? 0 : (ssize_t)(parts->iov_len - parts->iov_len / 3);
 }
 
-static void end(tt__link *link) { (void)link; }
+static void end(tt__transport *transport) { (void)transport; }
 
-static const tt__link_ops PLAYED[2] = {{true, swallow, feed, end}, {false, swallow, feed, end}};
+static const tt__transport_ops PLAYED[2] = {{true, swallow, feed, end}, {false, swallow, feed, end}};
 
 static void post(tt__messages *messages, tt__message *m, unsigned char *data, int i) {
     static const size_t sizes[] = {0, 4, TT__EAGER_MAX, TT__EAGER_MAX + 1, BUFFER};
@@ -68,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t left = size - 1, n; left && !link->ended; left -= n) {
         n = left < 200 || *data & 128 ? left : 200;
         input_left = n;
-        while (input_left && tt__link_pump(link))
+        while (input_left && tt__link_read(link))
             tt__link_flush(link);
         tt__message_cancel(messages, &posted[taken_back], TT_ERR_ABORTED);
         taken_back = (taken_back + 1) % POSTED;

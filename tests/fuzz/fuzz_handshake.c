@@ -1,7 +1,7 @@
 /* The handshake against a peer that says anything: no crash, and nobody gets in without the secret.
  *
- * Input: a mode byte (bit 0: we are the server, bit 1: we have a secret, bit 2: what comes is spoiled rather than invented, bits 3-5: cut sizes),
- * then
+ * Input: a mode byte (bit 0: we are the server, bit 1: we have a secret, bit 2: what comes is spoiled rather than
+ * invented, bits 3-5: cut sizes), then
  *   invented  the peer's bytes. With a secret, they must never lead to success
  *   spoiled   pairs (place, xor) applied to what a true peer with the same secret says; any change must
  *             keep us from success */
@@ -26,7 +26,7 @@ static tt__handshake_role role_of(bool server, const tt__secret *secret) {
                                 .peer = !server};
 }
 
-/* What a side has to say, in pieces of at most `cut` bytes, to the other. */
+/* Move a side's output to the other, in pieces of at most `cut` bytes. */
 static void hand_over(tt__handshake *from, tt__handshake *to, size_t cut) {
     while (from->out_size) {
         size_t n = from->out_size < cut ? from->out_size : cut;

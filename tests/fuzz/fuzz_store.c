@@ -1,9 +1,11 @@
 /* The store's protocol: parser, key table, waiters and watchers, in both dialects, on any bytes in any pieces.
  *
  * Input: a mode byte, then
- *   even mode: four bytes that say how the rest, one client's stream, is cut into pieces. The pieces must draw the same answers as the
+ *   even mode: four bytes that say how the rest, one client's stream, is cut into pieces. The pieces must draw the same
+ *   answers as the
  *     stream fed whole to another service.
- *   odd mode: records (client and flags, size, that many bytes) of four clients of one service, which come, go, and read or don't. */
+ *   odd mode: records (client and flags, size, that many bytes) of four clients of one service, which come, go, and
+ *   read or don't. */
 #include "store/service.h"
 
 #include <stdlib.h>
@@ -16,7 +18,8 @@ static void require(bool condition) {
         abort();
 }
 
-/* As the server does: take the answers, go on with what was held back. What came is added to `heard`, up to a limit. */
+/* Do as the server does: take the answers, continue with what was held back. Answers are added to `heard`, up to a
+ * limit. */
 static void drain(tt__store_session *session, tt__bytes *heard) {
     while (session->out.size && !session->out.failed) {
         size_t room = heard ? KEEP_OUT - heard->size : 0;

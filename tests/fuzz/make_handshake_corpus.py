@@ -1,4 +1,5 @@
-"""Writes the seeds of fuzz_handshake into corpus/handshake: make_handshake_corpus.py (see fuzz_handshake.c for the form of an input)."""
+"""Writes the seeds of fuzz_handshake into corpus/handshake: make_handshake_corpus.py (see fuzz_handshake.c for the form
+of an input)."""
 import os
 
 SERVER, SECRET, SPOILED = 1, 2, 4

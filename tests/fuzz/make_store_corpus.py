@@ -1,4 +1,5 @@
-"""Writes the seeds of fuzz_store into corpus/store: make_store_corpus.py (see fuzz_store.c for the form of an input)."""
+"""Writes the seeds of fuzz_store into corpus/store: make_store_corpus.py (see fuzz_store.c for the form of an
+input)."""
 import os
 import struct
 
@@ -27,7 +28,8 @@ torch_2 = {
     "compare_set": op(2, text(b"c"), text(b""), text(b"n")) + op(2, text(b"c"), text(b"n"), text(b"mm")),
     "check_delete": op(1, text(b"k"), text(b"")) + op(5, keys(b"k", b"x")) + op(8, text(b"k")) + op(7),
     "wait_cancel": op(6, keys(b"x", b"y", b"x")) + op(12),
-    "append_multi": op(9, text(b"a"), text(b"x")) + op(11, struct.pack("<Q", 2), text(b"b"), text(b"1"), text(b"c"), text(b""))
+    "append_multi": op(9, text(b"a"), text(b"x")) +
+            op(11, struct.pack("<Q", 2), text(b"b"), text(b"1"), text(b"c"), text(b""))
     + op(10, keys(b"a", b"b", b"c")) + op(17),
     "barrier": op(18, text(b"b"), number(2)) + op(18, text(b"b"), number(2)),
 }
@@ -51,8 +53,10 @@ def record(client, data, flags=4):
 several = {
     "released": record(0, HELLO + op(6, keys(b"k"))) + record(1, HELLO) + record(1, op(1, text(b"k"), text(b"v"))),
     "dies_waiting": record(0, HELLO + op(6, keys(b"k", b"l")), 8) + record(1, HELLO + op(1, text(b"k"), text(b"v"))),
-    "barrier_of_two": record(0, HELLO + op(18, text(b"b"), number(2))) + record(1, HELLO + op(18, text(b"b"), number(2))),
-    "watched_by_old": record(0, op(7, text(b"w")), 0) + record(1, HELLO + op(9, text(b"w"), text(b"x"))) + record(0, op(6), 12),
+    "barrier_of_two": record(0, HELLO + op(18, text(b"b"), number(2))) +
+            record(1, HELLO + op(18, text(b"b"), number(2))),
+    "watched_by_old": record(0, op(7, text(b"w")), 0) + record(1, HELLO + op(9, text(b"w"), text(b"x"))) +
+            record(0, op(6), 12),
 }
 
 folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "store")

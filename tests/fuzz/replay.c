@@ -1,5 +1,5 @@
-/* Runs a fuzz target once on every file of the folder named on the command line, and on no bytes at all. Stands in for libFuzzer's main
- * in ordinary builds. Finding no file is a failure: a test that tried nothing must not pass. */
+/* Runs a fuzz target once on every file of the folder named on the command line, and on no bytes at all. Stands in for
+ * libFuzzer's main in ordinary builds. Finding no file is a failure: a test that tried nothing must not pass. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The example back end, built out of the tree against an installed Tutti, as docs/backends.md tells its readers; and the back ends that come
-# with Tutti, found beside the installed library.
+# The example back end, built out of the tree against an installed Tutti, as docs/backends.md tells its readers; and the
+# back ends that come with Tutti, found beside the installed library.
 set -eu
 export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}" # what builds Tutti is there; make may not be
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the build into an empty prefix and builds a small program against it as a stranger would: with pkg-config and with
-# find_package, in C11 pedantic and in C++17, linked with the shared and with the static libraries.
+# Installs the build into an empty prefix and builds a small program against it as a stranger would: with pkg-config and
+# with find_package, in C11 pedantic and in C++17, linked with the shared and with the static libraries.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

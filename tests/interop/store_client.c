@@ -1,5 +1,6 @@
-/* Our client of a store that PyTorch has made: store_client PORT (served by it, in the 1.13 dialect) or store_client FILE (a FileStore). Sets what the script looks for, and looks for
- * what the script has set. Exit code 0, or 1 with the failing line on stderr. */
+/* Our client of a store that PyTorch has made: store_client PORT (served by it, in the 1.13 dialect) or store_client
+ * FILE (a FileStore). Sets what the script looks for, and looks for what the script has set. Exit code 0, or 1 with the
+ * failing line on stderr. */
 #include <tutti/store.h>
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-"""Checkpoints and PyTorch. What Tutti writes is read here by an independent reader (struct and numpy) and goes into a torch module; what torch's
-values make, written by an independent writer as PyTorch's DDP names them, is resumed from by Tutti, to the same bits."""
+"""Checkpoints and PyTorch. What Tutti writes is read here by an independent reader (struct and numpy) and goes into a
+torch module; what torch's values make, written by an independent writer as PyTorch's DDP names them, is resumed from by
+Tutti, to the same bits."""
 import json
 import os
 import struct
@@ -60,7 +61,8 @@ with tempfile.TemporaryDirectory() as folder:
     train("--epochs", "1", "--checkpoint", "a")
     tensors, metadata = read("a")
     assert metadata["format"] == "pt" and metadata["tutti.epoch"] == "1"
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 512), torch.nn.ReLU(),
+                                torch.nn.Linear(512, 10))
     of_model = {name: torch.from_numpy(v.copy()) for name, v in tensors.items() if not name.startswith("optimizer.")}
     model.load_state_dict(of_model)  # strict: names and shapes are torch's
     assert len([n for n in tensors if n.startswith("optimizer.state.")]) == 4

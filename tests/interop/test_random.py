@@ -84,7 +84,8 @@ def tensor_case():
 
 
 def is_close(line, want, got):
-    """torch 1.13 takes log(1 - u) where 2.x takes log1p(-u), as Tutti does, in normals drawn one by one: f64 shows it, in the last bit."""
+    """torch 1.13 takes log(1 - u) where 2.x takes log1p(-u), as Tutti does, in normals drawn one by one: f64 shows it,
+    in the last bit."""
     words = line.split()
     serial = words[0] in ("transposed", "narrowed") or (words[0] == "contiguous" and int(words[5]) * int(words[6]) < 16)
     if not (serial and words[1:3] == ["f64", "normal"] and torch.__version__.startswith("1.")):
@@ -101,16 +102,19 @@ def normalize_case(mean, std):
 
 cases = [sampler_case() for _ in range(600)] + [tensor_case() for _ in range(600)]
 cases += [shuffled_case() for _ in range(200)] + [subset_case() for _ in range(100)]
-cases += [normalize_case(0.0, 1.0), normalize_case(0.1307, 0.3081), normalize_case(0.5, 0.5), normalize_case(0.2860, 0.3530)]
+cases += [normalize_case(0.0, 1.0), normalize_case(0.1307, 0.3081), normalize_case(0.5, 0.5),
+          normalize_case(0.2860, 0.3530)]
 
 program = os.path.join(os.environ["TT_PROGRAMS"], "draw")
-output = subprocess.run([program], input="".join(line + "\n" for line, _ in cases), stdout=subprocess.PIPE, text=True, check=True)
+output = subprocess.run([program], input="".join(line + "\n" for line, _ in cases), stdout=subprocess.PIPE, text=True,
+                        check=True)
 lines = output.stdout.split("\n")[:-1]
 assert len(lines) == len(cases), "%d lines for %d questions" % (len(lines), len(cases))
 for (line, want), output_line in zip(cases, lines):
     got = output_line.split()
     if got != want and not is_close(line, want, got):
         differing = [(i, w, g) for i, (w, g) in enumerate(zip(want, got)) if w != g]
-        print("%s: expected %d values, got %d; (number, torch's, Tutti's): %s" % (line, len(want), len(got), differing[:5]))
+        print("%s: expected %d values, got %d; (number, torch's, Tutti's): %s" %
+              (line, len(want), len(got), differing[:5]))
         sys.exit(1)
 print("torch %s: %d cases alike" % (torch.__version__, len(cases)))

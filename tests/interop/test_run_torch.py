@@ -1,4 +1,5 @@
-"""tutti run starts PyTorch's DDP scripts: gloo meets through the store that the launcher serves; an exception of rank 1 is in the report."""
+"""tutti run starts PyTorch's DDP scripts: gloo meets through the store that the launcher serves; an exception of rank 1
+is in the report."""
 
 import os
 import subprocess
@@ -7,7 +8,8 @@ import tempfile
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_ddp.py")
 
-# DistributedSampler(16 elements, shuffle, seed 0) on two ranks, batches of 4, what all_gather shows: rank 0's four, then rank 1's.
+# DistributedSampler(16 elements, shuffle, seed 0) on two ranks, batches of 4, what all_gather shows: rank 0's four,
+# then rank 1's.
 EXPECTED = [
     [120, 90, 110, 130, 100, 60, 80, 50],
     [20, 150, 40, 70, 140, 0, 30, 10],
@@ -19,7 +21,8 @@ EXPECTED = [
 def launch(*args, flags=("--standalone",)):
     env = dict(os.environ, PYTHON_EXEC=sys.executable, OMP_NUM_THREADS="1")
     command = [os.environ["TUTTI"], "run", "--nproc-per-node=2", *flags, SCRIPT, *args]
-    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
+    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
 def check(condition, what, result):

@@ -1,4 +1,5 @@
-"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server; both in one FileStore."""
+"""PyTorch's TCPStore (Debian's, 1.13) as client of our server, and our client against its server; both in one
+FileStore."""
 import os
 import subprocess
 import sys
@@ -53,7 +54,8 @@ def operations(store):
 
 def serve(*flags, secret=""):
     env = dict(os.environ, TT_SECRET=secret)
-    return subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0", *flags], stdout=subprocess.PIPE, env=env, text=True)
+    return subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0", *flags], stdout=subprocess.PIPE, env=env,
+                            text=True)
 
 
 def torch_as_client(secret):

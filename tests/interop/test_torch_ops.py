@@ -1,5 +1,5 @@
-"""The committed vectors of operators and SGD are what the PyTorch of this machine computes: tests/unit/test_ops.c and test_optim.c hold
-Tutti to them. Skipped (77) where torch can't be imported."""
+"""The committed vectors of operators and SGD are what the PyTorch of this machine computes: tests/unit/test_ops.c and
+test_optim.c hold Tutti to them. Skipped (77) where torch can't be imported."""
 import json
 import os
 import subprocess

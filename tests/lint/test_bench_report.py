@@ -1,4 +1,5 @@
-"""bench/run.py: medians, ratios, what is said about a peer that is missing or fails, and charts that are well-formed XML."""
+"""bench/run.py: medians, ratios, what is said about a peer that is missing or fails, and charts that are well-formed
+XML."""
 import os
 import pathlib
 import sys

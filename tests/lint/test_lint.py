@@ -85,6 +85,11 @@ class Sizes(unittest.TestCase):
         self.assertEqual(lines(lint.check_sizes("x", "\n" * 601)), [601])
 
 
+class Columns(unittest.TestCase):
+    def test_long_line(self):
+        self.assertEqual(lines(lint.check_columns("x", "a" * 120 + "\n" + "ä" * 120 + "\n" + "b" * 121)), [3])
+
+
 class Symbols(unittest.TestCase):
     def test_declarations_are_read(self):
         text = "/* TT_API int tt_no(void); */\nTT_API const char *tt_a(int x,\n    int y);\nTT_API void tt_b(void);\n"

@@ -1,7 +1,8 @@
 /* Collective calls drawn at random, and what must come of them.
  *
- * A drawn call says all that its ranks must agree on; what each of them sends follows from it, so every rank can check its own result
- * alone. Values are few and small: sums and products of eight of them are exact in every element type. */
+ * A drawn call says all that its ranks must agree on; what each of them sends follows from it, so every rank can check
+ * its own result alone. Values are few and small: sums and products of eight of them are exact in every element
+ * type. */
 #ifndef TESTS_SUPPORT_CALLS_H
 #define TESTS_SUPPORT_CALLS_H
 
@@ -68,7 +69,7 @@ static inline uint64_t drawn_hash(const drawn *call, uint64_t a, uint64_t b) {
     return storm_draw(&state);
 }
 
-/* What rank `from` gives to rank `to` of an uneven call (all_gather_v: to everybody). */
+/* The bytes that rank `from` sends to rank `to` in an uneven call (all_gather_v: to everybody). */
 static inline size_t drawn_part(const drawn *call, int from, int to) {
     if (!drawn_is_uneven(call->op))
         return call->count;
@@ -225,7 +226,7 @@ static inline int64_t drawn_combined(int64_t a, int64_t b, tt_dtype dtype, tt_re
     }
 }
 
-/* Of TT_PREMUL_SUM. */
+/* The factor of TT_PREMUL_SUM. */
 static inline double drawn_factor(int rank) { return rank + 1; }
 
 static inline double drawn_reduced(const drawn *call, int world, size_t i) {
@@ -235,7 +236,7 @@ static inline double drawn_reduced(const drawn *call, int world, size_t i) {
     return call->reduce == TT_AVG ? (double)all / world : (double)all;
 }
 
-/* What element i of rank's recv must be. */
+/* The expected element i of rank's recv. */
 static inline double drawn_expected(const drawn *call, int rank, int world, size_t i) {
     size_t mine = (size_t)rank * call->count;
     switch (call->op) {

@@ -1,4 +1,5 @@
-/* See inject.h. Each function of the X-macro below has a __wrap_ form that our objects call; __real_ is the C library's, or a sanitizer's. */
+/* See inject.h. Each function of the X-macro below has a __wrap_ form that our objects call; __real_ is the C
+ * library's, or a sanitizer's. */
 #include "support/inject.h"
 #include "support/relay.h"
 
@@ -126,7 +127,7 @@ static bool is_stream(int fd) {
 
 static bool never_waits(int fd, int flags) { return flags & MSG_DONTWAIT || fcntl(fd, F_GETFL) & O_NONBLOCK; }
 
-/* What may happen to a transfer before it happens: a failure, or an interruption. */
+/* Is this transfer to fail or to be interrupted before it happens? */
 static bool hindered(const char *name, int fd, int flags, int code) {
     if (strikes(INJECT_SOCKETS, name, code))
         return true;
@@ -255,7 +256,8 @@ static int port_of(const struct sockaddr *address) {
 int __real_connect(int fd, const struct sockaddr *address, socklen_t size);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size);
 
-/* The relay answers at once, on the same machine, so its connection may as well be made here and now. A socket of the other family is replaced. */
+/* The relay answers at once, on the same machine, so its connection may as well be made here and now. A socket of the
+ * other family is replaced. */
 static int connect_to_relay(int fd, const struct sockaddr *address, socklen_t size) {
     struct sockaddr_in relay = {.sin_family = AF_INET, .sin_port = htons((uint16_t)relay_port)};
     relay_call call = {.caller = relay_caller, .address_size = size};

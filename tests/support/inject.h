@@ -1,6 +1,7 @@
-/* Calls into the system that fail on purpose, in a program linked with tt_inject() (tests/support/CMakeLists.txt), which puts inject.c between our own objects and
- * the C library: `ld --wrap`, so that sanitizers keep working and libraries are left alone. Nothing is injected until something is asked for. Counters
- * are the process's; all threads take part. */
+/* Calls into the system that fail on purpose, in a program linked with tt_inject() (tests/support/CMakeLists.txt),
+ * which puts inject.c between our own objects and the C library: `ld --wrap`, so that sanitizers keep working and
+ * libraries are left alone. Nothing is injected until something is asked for. Counters are the process's; all threads
+ * take part. */
 #ifndef TESTS_SUPPORT_INJECT_H
 #define TESTS_SUPPORT_INJECT_H
 
@@ -20,17 +21,19 @@ void inject_arm(unsigned classes, long nth);
 /* No more. Returns the name of the function that failed, or NULL if it did not come so far. */
 const char *inject_disarm(void);
 
-/* From now on: stream sockets take and give at most one byte a call; a pipe likewise. Every byte is its own system call, so keep it short. */
+/* From now on: stream sockets take and give at most one byte a call; a pipe likewise. Every byte is its own system
+ * call, so keep it short. */
 void inject_one_byte(bool on);
 
-/* From now on every nth call that may be interrupted fails with EINTR, and every nth on a non-blocking socket with EAGAIN; 0 = none. */
+/* From now on every nth call that may be interrupted fails with EINTR, and every nth on a non-blocking socket with
+ * EAGAIN; 0 = none. */
 void inject_interruptions(long every);
 
 /* Blocks that our objects allocated and did not free. */
 long inject_live_blocks(void);
 
-/* Connections that are not to `port` go through a relay that listens at 127.0.0.1:`relay_port` instead, which is told first who calls (`caller`) and
- * the address that was meant (relay.h). 0: no more. */
+/* Connections that are not to `port` go through a relay that listens at 127.0.0.1:`relay_port` instead, which is told
+ * first who calls (`caller`) and the address that was meant (relay.h). 0: no more. */
 void inject_relay(int relay_port, int port, int caller);
 
 #endif

@@ -1,5 +1,5 @@
-/* netlab: run a command once a rank on several "hosts" (netlab.h), with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a job
- * secret unless there is one.
+/* netlab: run a command once a rank on several "hosts" (netlab.h), with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+ * MASTER_ADDR and MASTER_PORT set, and a job secret unless there is one.
  *
  *   netlab --hosts 2 --per-host 2 --rate 1gbit -- build/examples/bare_all_reduce
  *

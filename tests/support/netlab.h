@@ -5,11 +5,12 @@
  *      eth0 |    eth0 |    eth0 |
  *     host 0    host 1    host 2     10.77.0.1, fd77::1      10.77.0.2, fd77::2      ...
  *
- * None of it has a name outside: it vanishes with the last process and descriptor that holds it, also when the test is killed. Addresses and ports are the
- * lab's own, so tests side by side don't meet.
+ * None of it has a name outside: it vanishes with the last process and descriptor that holds it, also when the test is
+ * killed. Addresses and ports are the lab's own, so tests side by side don't meet.
  *
- * The test's process lives in the lab. A forked rank enters its host by netlab_enter(), after it has connected to what must outlive a cut link (the
- * test's store). Needs root or unprivileged user name spaces, iproute2, and a kernel with veth, bridge (and tbf for a rate). */
+ * The test's process lives in the lab. A forked rank enters its host by netlab_enter(), after it has connected to what
+ * must outlive a cut link (the test's store). Needs root or unprivileged user name spaces, iproute2, and a kernel with
+ * veth, bridge (and tbf for a rate). */
 #ifndef TESTS_SUPPORT_NETLAB_H
 #define TESTS_SUPPORT_NETLAB_H
 
@@ -111,7 +112,7 @@ static inline bool netlab_rate(const netlab *lab, int h, const char *rate) {
            netlab_batch("tc", "%s", lines[1]) && !setns(lab->lab, CLONE_NEWNET);
 }
 
-/* Who was asked for in vain is asked for again a second later; forget that. */
+/* Forget failed address look-ups, which would be repeated only a second later. */
 static inline bool netlab_forget_neighbours(const netlab *lab) {
     bool done = true;
     for (int h = 0; h < lab->hosts; h++)
@@ -150,7 +151,8 @@ static inline void netlab_close(netlab *lab) {
     *lab = (netlab){.home = -1, .lab = -1, .control = -1};
 }
 
-/* Build a lab and move there. Call it before threads exist. Returns NULL, or why there can be none here (nothing is left then). */
+/* Build a lab and move there. Call it before threads exist. Returns NULL, or why there can be none here (nothing is
+ * left then). */
 static inline const char *netlab_open(netlab *lab, int hosts) {
     *lab = (netlab){.hosts = hosts, .home = netlab_here(), .lab = -1, .control = -1};
     memset(lab->space, -1, sizeof lab->space);

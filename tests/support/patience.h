@@ -2,8 +2,8 @@
  *
  *   - what must come is waited for so long that only a bug makes it late: PATIENCE_MS;
  *   - whoever must not be taken for frozen meanwhile has a heartbeat of CALM_MS;
- *   - what is promised within a time ("told within a second") may take leeway_ms() longer. Giving up takes
- *     PATIENCE_MS, so the two can't be mistaken for each other. TT_STRICT_TIMES=1, for a quiet machine, takes the leeway away. */
+ *   - what is promised within a time ("told within a second") may take leeway_ms() longer. Giving up takes PATIENCE_MS,
+ *     so the two can't be mistaken for each other. TT_STRICT_TIMES=1, for a quiet machine, takes the leeway away. */
 #ifndef TESTS_SUPPORT_PATIENCE_H
 #define TESTS_SUPPORT_PATIENCE_H
 

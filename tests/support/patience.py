@@ -1,4 +1,5 @@
-"""Time and ports in tests: what patience.h is for the scripts. A busy machine or a sanitizer may hold any process up for seconds."""
+"""Time and ports in tests: what patience.h is for the scripts. A busy machine or a sanitizer may hold any process up
+for seconds."""
 import os
 import random
 import socket

@@ -1,6 +1,8 @@
-/* For tests that start the `tutti` command: a child process with its output captured, temporary folders, all waits with a deadline.
+/* For tests that start the `tutti` command: a child process with its output captured, temporary folders, all waits with
+ * a deadline.
  *
- * A pipe is the proof that nobody is left: the child's descendants inherit its stdout, so end of file there means that all are gone. */
+ * A pipe is the proof that nobody is left: the child's descendants inherit its stdout, so end of file there means that
+ * all are gone. */
 #ifndef TT_TESTS_PROCESS_H
 #define TT_TESTS_PROCESS_H
 
@@ -51,8 +53,8 @@ static inline const char *tutti(void) {
     return path;
 }
 
-/* Start argv[0] (a path, or a name in PATH) in a process group of its own, with `environment` ("NAME=VALUE", ..., NULL; may be NULL itself)
- * added. `input` is its stdin, -1 for none. */
+/* Start argv[0] (a path, or a name in PATH) in a process group of its own, with `environment` ("NAME=VALUE", ..., NULL;
+ * may be NULL itself) added. `input` is its stdin, -1 for none. */
 static inline process *process_start(const char *const *argv, const char *const *environment, int input) {
     process *p = calloc(1, sizeof *p);
     int out[2], err[2];

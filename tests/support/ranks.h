@@ -1,5 +1,5 @@
-/* Ranks for tests: forked processes that meet through a store which the test itself serves. No launcher, no fixed port, nothing left behind:
- * a rank that hangs is ended by its alarm, one whose test is gone by the kernel. */
+/* Ranks for tests: forked processes that meet through a store which the test itself serves. No launcher, no fixed port,
+ * nothing left behind: a rank that hangs is ended by its alarm, one whose test is gone by the kernel. */
 #ifndef TESTS_SUPPORT_RANKS_H
 #define TESTS_SUPPORT_RANKS_H
 
@@ -42,11 +42,11 @@ typedef struct ranks {
     int to_child[64];
 } ranks;
 
-/* What a rank does. `store` is connected; the rank ends with what this returns. */
+/* A rank's program. `store` is connected; the rank ends with the result. */
 typedef int (*rank_body)(tt_store *store, int rank, int world, void *arg);
 
-/* What the launcher sees to by OMP_NUM_THREADS, which is read before main(): threads of several ranks that spin for each other's CPUs take
- * ten times the time. */
+/* Limit threads, as the launcher does by OMP_NUM_THREADS, which is read before main(): threads of several ranks that
+ * spin for each other's CPUs take ten times the time. */
 static inline void one_openmp_thread(void) {
     void (*set_num_threads)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (set_num_threads)
@@ -77,8 +77,9 @@ static inline void start_ranks(ranks *ranks, int world, rank_body body, void *ar
         ranks->pid[r] = fork();
         assert_true(ranks->pid[r] >= 0);
         if (!ranks->pid[r]) {
-            /* Without a terminal, the kernel sends SIGHUP to a whole process group when it loses its last outside parent while one of its processes
-             * is stopped. Tests run side by side in one group, and stop ranks: so those have groups of their own. */
+            /* Without a terminal, the kernel sends SIGHUP to a whole process group when it loses its last outside
+             * parent while one of its processes is stopped. Tests run side by side in one group, and stop ranks: so
+             * those have groups of their own. */
             setpgid(0, 0);
             close(ends[1]);
             run_rank(body, r, world, arg, ends[0]);

@@ -1,4 +1,5 @@
-/* See relay.h. One process, one poll loop. A pair joins the two ends of a connection; each of its two directions holds at most one piece. */
+/* See relay.h. One process, one poll loop. A pair joins the two ends of a connection; each of its two directions holds
+ * at most one piece. */
 #include "support/relay.h"
 
 #include <errno.h>
@@ -152,7 +153,8 @@ static bool write_piece(const state *s, pair *p, int i) {
     return sent > 0 || errno == EAGAIN || errno == EINTR;
 }
 
-/* One end is gone and takes nothing more; what it sent before still goes to the other, as it would without a relay. False: nothing is left. */
+/* One end is gone and takes nothing more; what it sent before still goes to the other, as it would without a relay.
+ * False: nothing is left. */
 static bool give_up_writing(pair *p, int i) {
     direction *way = &p->way[i];
     way->begin = way->end = 0;

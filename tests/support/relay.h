@@ -1,7 +1,8 @@
-/* A network that misbehaves: a process that stands between two ends of TCP connections and forwards late, slowly, in pieces, or not at all.
+/* A network that misbehaves: a process that stands between two ends of TCP connections and forwards late, slowly, in
+ * pieces, or not at all.
  *
- * A rank is led through it by inject_relay(): its connect() reaches the relay and begins with a `relay_call`, the address that was meant. What the relay does
- * with a caller's connections is said at any time by relay_tell(). */
+ * A rank is led through it by inject_relay(): its connect() reaches the relay and begins with a `relay_call`, the
+ * address that was meant. What the relay does with a caller's connections is said at any time by relay_tell(). */
 #ifndef TESTS_SUPPORT_RELAY_H
 #define TESTS_SUPPORT_RELAY_H
 
@@ -36,7 +37,8 @@ typedef struct relay {
     int control;
 } relay;
 
-/* Start one, as a child process that ends with this one. What goes wrong ends the test. Call it before threads exist. */
+/* Start one, as a child process that ends with this one. What goes wrong ends the test. Call it before threads
+ * exist. */
 void relay_start(relay *relay);
 
 /* From now on. Returns when it holds. */

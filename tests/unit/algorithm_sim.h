@@ -1,5 +1,5 @@
-/* Ranks simulated in one process, for test_algorithms.c alone: their messages are delivered in random order, each seed another, or all take the same time; sends
- * end before or after they are received. */
+/* Ranks simulated in one process, for test_algorithms.c alone: their messages are delivered in random order, each seed
+ * another, or all take the same time; sends end before or after they are received. */
 #ifndef TESTS_UNIT_ALGORITHM_SIM_H
 #define TESTS_UNIT_ALGORITHM_SIM_H
 
@@ -139,7 +139,7 @@ static void deliver(int i) {
     free(p.recv);
 }
 
-/* What the algorithms call; the linker puts these in the place of the library's (see CMakeLists.txt). */
+/* Functions that the algorithms call; the linker puts these in the place of the library's (see CMakeLists.txt). */
 tt_status __wrap_tt__work_messages(tt_work *work, size_t n);
 void __wrap_tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
 void __wrap_tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);

@@ -1,5 +1,5 @@
-/* Gradients compared with finite differences, in f64, and f32 results with f64 ones. A case is a function of up to three tensors; its result is
- * made a scalar by a weighted sum, so that every element's gradient is another. */
+/* Gradients compared with finite differences, in f64, and f32 results with f64 ones. A case is a function of up to
+ * three tensors; its result is made a scalar by a weighted sum, so that every element's gradient is another. */
 #ifndef GRADCHECK_H
 #define GRADCHECK_H
 
@@ -9,7 +9,7 @@
 
 enum { GRADCHECK_INPUTS = 3 };
 
-/* How an input reaches the function. */
+/* The way in which an input reaches the function. */
 typedef enum gradcheck_mode {
     GRADCHECK_LEAF,    /* the leaf itself */
     GRADCHECK_STRIDED, /* a transposed view of a leaf, where it has two dimensions or more */

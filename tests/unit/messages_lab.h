@@ -1,12 +1,12 @@
-/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, and rings; or apart, for a test that joins
- * them itself. */
+/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, and rings;
+ * or apart, for a test that joins them itself. */
 #ifndef TESTS_UNIT_MESSAGES_LAB_H
 #define TESTS_UNIT_MESSAGES_LAB_H
 
 #include "support/patience.h"
 
 #include "base/clock.h"
-#include "comm/message/engine.h"
+#include "comm/message/links.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* Conversations between a client and a store, byte for byte.
  *
- * A line is "> bytes" (the client sends) or "< bytes" (the server answers; "< closed" ends the conversation). Bytes are hex pairs,
- * "00*7" for seven of them, or text in single quotes. The 2.x lines up to "wait cancelled" were recorded from PyTorch. */
+ * A line is "> bytes" (the client sends) or "< bytes" (the server answers; "< closed" ends the conversation). Bytes are
+ * hex pairs, "00*7" for seven of them, or text in single quotes. The 2.x lines up to "wait cancelled" were recorded
+ * from PyTorch. */
 #ifndef TESTS_STORE_TRANSCRIPT_H
 #define TESTS_STORE_TRANSCRIPT_H
 

@@ -1,6 +1,7 @@
-/* Every algorithm on messages, in a simulation: all ranks live in this process, messages are delivered in random order (each seed another), sends end before
- * or after they are received. Results are compared bit by bit with the tree over all leaves. A second simulation gives every message the same
- * time of travel and counts steps and bytes against what the algorithms' files say. */
+/* Every algorithm on messages, in a simulation: all ranks live in this process, messages are delivered in random order
+ * (each seed another), sends end before or after they are received. Results are compared bit by bit with the tree over
+ * all leaves. A second simulation gives every message the same time of travel and counts steps and bytes against what
+ * the algorithms' files say. */
 #include "algorithm_sim.h"
 
 /* ---- calls: buffers of all ranks, and what they must hold afterwards */
@@ -363,7 +364,8 @@ static void test_steps_and_bytes(void **state) {
                 check_cost(tt__algorithms[a], worlds[i]);
 }
 
-/* What the host that sends most sends to others: H hosts of L ranks, buffers (or blocks) of b bytes; w: of the same as partial results. */
+/* What the host that sends most sends to others: H hosts of L ranks, buffers (or blocks) of b bytes; w: of the same as
+ * partial results. */
 static double left_of(const tt__algorithm *a, double H, double L, double b, double w) {
     if (a == &tt__all_reduce_hierarchical)
         return (H - 1) / H * (w + b);

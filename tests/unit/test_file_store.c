@@ -1,4 +1,5 @@
-/* FileStore as a file: PyTorch's format, processes that die at the wrong moment, files of earlier jobs; and ranks that meet in one. */
+/* FileStore as a file: PyTorch's format, processes that die at the wrong moment, files of earlier jobs; and ranks that
+ * meet in one. */
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -78,7 +79,7 @@ static void write_bytes(const void *bytes, size_t size) {
     close(fd);
 }
 
-/* As PyTorch 1.13 writes it: set k, add 5 and -7 to n, delete k, compare_set c; its user has left. */
+/* A file written as PyTorch 1.13 does: set k, add 5 and -7 to n, delete k, compare_set c; its user has left. */
 static const char torch_file[] = "\2\0\0\0/k\2\0\0\0vv\2\0\0\0/n\1\0\0\0005\2\0\0\0/n\2\0\0\0-2"
                                  "\3\0\0\0-/k\0\0\0\0\2\0\0\0/c\1\0\0\0x\10\0\0\0cleanup/\1\0\0\0001";
 

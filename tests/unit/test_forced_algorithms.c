@@ -99,7 +99,7 @@ static int wrong_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-/* What exists is listed, on all ranks. */
+/* An error lists the algorithms that exist, on all ranks. */
 static void a_wrong_name_is_everybodys_error(void **state) {
     (void)state;
     char text[3000];

@@ -1,5 +1,5 @@
-/* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for. Its keys against
- * the RFCs' vectors; where the secret comes from. */
+/* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for.
+ * Its keys against the RFCs' vectors; where the secret comes from. */
 #include "net/handshake.h"
 
 #include <fcntl.h>
@@ -181,7 +181,7 @@ static void a_false_server_is_refused(void **state) {
     assert_int_equal(client.refusal, TT__REFUSED_PROOF);
 }
 
-/* What a client once said, word by word, to a new connection: the server's random bytes are others. */
+/* Replay a client's messages on a new connection: the server's random bytes differ. */
 static void a_replay_is_refused(void **state) {
     (void)state;
     tt__handshake client, server;

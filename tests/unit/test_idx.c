@@ -125,7 +125,7 @@ static void bad_headers_are_refused(void **state) {
            "expected 12 bytes of dimensions, but it ends after 7");
 }
 
-/* Nothing of that size may be allocated: a sanitizer or the machine would tell. */
+/* Memory of that size must not be allocated: a sanitizer or the machine would tell. */
 static void oversized_headers_are_refused(void **state) {
     (void)state;
     static const char huge[] = "\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";

@@ -72,7 +72,8 @@ static void messages_of_a_tag_keep_their_order(void **state) {
     }
 }
 
-/* Nobody receives: the sender goes on until the window is used up; then its buffers stay its own, and everything still arrives. */
+/* Without receives the sender goes on until the window is used up; then its buffers stay its own, and everything
+ * still arrives. */
 static void the_window_bounds_what_is_kept(void **state) {
     (void)state;
     enum { COUNT = 400, BYTES = 8192 };
@@ -109,7 +110,8 @@ static void the_window_bounds_what_is_kept(void **state) {
     }
 }
 
-/* What nobody will ever receive takes nothing of the window, before and after its group has ended. */
+/* Messages that are never received take nothing of the window, whether they come before or after their group has
+ * ended. */
 static void a_group_that_ended_keeps_no_window(void **state) {
     (void)state;
     enum { COUNT = 4 * TT__EAGER_WINDOW / TT__EAGER_MAX };
@@ -139,7 +141,8 @@ static void a_group_that_ended_keeps_no_window(void **state) {
     }
 }
 
-/* Of messages with one key each gets the receive that was posted in its turn, whether from this source or any, told early or not. */
+/* Of messages with one key each gets the receive that was posted in its turn, whether from this source or any, told
+ * early or not. */
 static void in_turn(kind kind, unsigned variant) {
     enum { COUNT = 24 };
     static unsigned char in[COUNT][40000], out[COUNT][40000];
@@ -327,7 +330,7 @@ static void the_end_of_a_link_ends_its_messages(void **state) {
         assert_int_equal(tt__link_check(lab->nodes[0].messages, 1), TT_OK);
         send_it(lab, &s, 0, 2, tag(1), source, 8);
         assert_int_equal(s.status, TT_ERR_PEER);
-        /* What had come before is still there, and others are not concerned. */
+        /* Earlier messages are still there, and other links are not affected. */
         recv_it(lab, &any, 0, TT_ANY_SOURCE, tag(4), got, 4);
         assert_int_equal(any.status, TT_OK);
         send_it(lab, &s, 0, 1, tag(1), source, 8);
@@ -338,7 +341,7 @@ static void the_end_of_a_link_ends_its_messages(void **state) {
     }
 }
 
-/* Who writes first finds that nobody reads any more; what the peer said before it went still counts. */
+/* A writer finds that nobody reads any more; what the peer sent before its end still counts. */
 static void last_words_are_heard(void **state) {
     (void)state;
     lab *lab = lab_open(SOCKETS, 2);
@@ -390,7 +393,7 @@ static void a_ring_with_impossible_counters_ends(void **state) {
     send_it(lab, &s, 0, 1, tag(1), "abc", 4);
     settle(lab);
     recv_it(lab, &r, 1, 0, tag(2), target, 4);
-    lab->nodes[0].messages->links[1]->ring_out->tail += UINT64_C(1) << 40;
+    lab->nodes[0].messages->links[1]->transport.ring_out->tail += UINT64_C(1) << 40;
     until_done(lab, &r);
     assert_int_equal(r.status, TT_ERR_PEER);
     assert_int_equal(tt__link_check(lab->nodes[1].messages, 0), TT_ERR_PEER);
@@ -422,8 +425,8 @@ static size_t random_size(void) {
     return pick((unsigned)largest[pick(5)]) + 4;
 }
 
-/* Sends of one pair and tag are numbered; receives are posted in the same order, so flight i's receive gets flight i's message. With any
- * source, a tag belongs to one receiver and sizes are equal; whose message it is is read from it. */
+/* Sends of one pair and tag are numbered; receives are posted in the same order, so flight i's receive gets flight i's
+ * message. With any source, a tag belongs to one receiver and sizes are equal; whose message it is is read from it. */
 static void plan(flight *flights, int n) {
     for (int i = 0; i < FLIGHTS; i++) {
         flight *f = &flights[i];

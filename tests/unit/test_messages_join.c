@@ -1,8 +1,9 @@
-/* Joining ranks by TCP: several engines in one process, with strangers, addresses that lead nowhere, other jobs, and TLS. */
+/* Joining ranks by TCP: several engines in one process, with strangers, addresses that lead nowhere, other jobs, and
+ * TLS. */
 #include "support/patience.h"
 
 #include "base/clock.h"
-#include "comm/message/connect.h"
+#include "comm/message/joining/joining.h"
 #include "net/interfaces.h"
 
 #include <arpa/inet.h>
@@ -135,8 +136,8 @@ static int call(int port) {
     return fd;
 }
 
-/* They call before the ranks do, so they are first in the queue: one that says nothing, one that talks nonsense, one that begins well and stops, many
- * that hang up. */
+/* They call before the ranks do, so they are first in the queue: one that says nothing, one that talks nonsense, one
+ * that begins well and stops, many that hang up. */
 static void strangers_disturb_nobody(void **state) {
     (void)state;
     make(NODES);
@@ -330,7 +331,8 @@ static void joined_by_tls(void **state) {
     unsetenv("TT_SECRET");
 }
 
-/* Small and large messages to sockets that are always full, so that what waits to be written changes while TLS holds a part of it. */
+/* Small and large messages to sockets that are always full, so that what waits to be written changes while TLS holds a
+ * part of it. */
 static void encrypted_messages_arrive_whole_through_small_sockets(void **state) {
     (void)state;
     enum { MANY = 300, MOST = 120000, UNDER_WAY = 5 };
@@ -346,7 +348,8 @@ static void encrypted_messages_arrive_whole_through_small_sockets(void **state) 
     unsetenv("TT_TLS");
     unsetenv("TT_SECRET");
     for (int k = 0; k < 2; k++)
-        setsockopt(nodes[k].messages->links[1 - k]->stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+        setsockopt(nodes[k].messages->links[1 - k]->transport.stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096},
+                   sizeof(int));
     for (int i = 0; i < MANY; i++) {
         size_t bytes = i % 3 ? 100 + (size_t)i * 13 : 40000 + (size_t)i * 250;
         s[i] = (tt__message){.key = {.group = 1, .step = (uint32_t)i}, .peer = 1, .data = out, .bytes = bytes};
@@ -410,7 +413,7 @@ static void addresses_are_in_subnets(void **state) {
     assert_false(tt__interface_reaches(&six, (struct sockaddr *)&in6));
 }
 
-/* What other ranks write into the store is not trusted to be right. */
+/* Descriptions that other ranks write into the store are not trusted to be right. */
 static void broken_descriptions_are_errors(void **state) {
     (void)state;
     static const char *const broken[] = {"",         "x",      "0/00112233445566778899aabbccddeeff/1.2.3.4",

@@ -1,12 +1,14 @@
 /* The message engine with its own threads: who serves the links, and what ranks tell each other beside data. */
 #include "messages_lab.h"
 
+#include "comm/message/thread.h"
+
 enum { LARGEST = (2 << 20) + 3 };
 static unsigned char source[LARGEST], target[LARGEST];
 
 static void start_threads(lab *lab) {
     for (int r = 0; r < lab->n; r++)
-        assert_int_equal(tt__thread_start(lab->nodes[r].messages), TT_OK);
+        assert_int_equal(tt__messages_thread_start(lab->nodes[r].messages), TT_OK);
 }
 
 static void wait_locked(node *node, const _Atomic uint32_t *pending) {
@@ -55,7 +57,7 @@ static void waiting_callers_and_the_thread_share_the_links(void **state) {
     lab_close(lab);
 }
 
-/* Nobody calls: the threads alone bring a large message over, once the callers have gone away. */
+/* The threads alone bring a large message over, once the callers have gone away. */
 static void the_thread_serves_who_went_away(void **state) {
     (void)state;
     lab *lab = lab_open(TINY, 2);
@@ -142,7 +144,7 @@ static void a_silent_rank_is_named(void **state) {
     lab *lab = lab_open(SOCKETS, 2);
     node *a = &lab->nodes[0];
     a->messages->config.heartbeat_ms = 200;
-    assert_int_equal(tt__thread_start(a->messages), TT_OK);
+    assert_int_equal(tt__messages_thread_start(a->messages), TT_OK);
     pthread_mutex_lock(&a->lock);
     int64_t start_ms = tt__now_ms();
     while (tt__link_check(a->messages, 1) == TT_OK) {

@@ -1,10 +1,12 @@
 /* A connection that ends after any number of bytes, between frames and inside them, and a peer that stops reading. */
 #include "messages_lab.h"
 
+#include "comm/message/heartbeat.h"
+
 enum { SMALL = 100, LARGE = 30000, SENDS = 5, PIECE = 4096 };
 static unsigned char source[SENDS][LARGE], target[SENDS][LARGE];
 
-/* What rank 0 sends, and which of its receives rank 1 posts before anything has come. */
+/* Rank 0's messages, and which of their receives rank 1 posts before anything has come. */
 static const struct {
     size_t bytes;
     bool collective, early;
@@ -99,7 +101,8 @@ static void any_byte_may_be_the_last(void **state) {
         one_cut(cut);
 }
 
-/* It goes on to say that it lives: nothing ends, what is kept for it stays within bounds, and all goes on when it reads again. */
+/* It goes on to say that it lives: nothing ends, what is kept for it stays within bounds, and all goes on when it reads
+ * again. */
 static void a_peer_that_reads_nothing(void **state) {
     (void)state;
     enum { COUNT = 400 };
@@ -114,7 +117,7 @@ static void a_peer_that_reads_nothing(void **state) {
         send_it(w.lab, &s[i], 0, 1, tag(1), source[0], 8000);
     for (int beat = 0; beat < 200; beat++) {
         w.lab->nodes[1].messages->beat_due_ms = 0;
-        tt__beats(w.lab->nodes[1].messages, tt__now_ms());
+        tt__beats_send(w.lab->nodes[1].messages, tt__now_ms());
         settle(w.lab);
         while (carry(&w, 1, PIECE))
             settle(w.lab);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "net/stream.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -53,7 +54,8 @@ static void whole_reads_of_single_bytes(void **state) {
     pthread_t writer;
     char got[sizeof text];
     assert_int_equal(pthread_create(&writer, NULL, write_bytes, NULL), 0);
-    assert_int_equal(tt__net_read_full(pair[0], got, sizeof got, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, got, sizeof got, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     assert_memory_equal(got, text, sizeof text);
     pthread_join(writer, NULL);
 }
@@ -77,7 +79,8 @@ static void whole_writes_to_a_slow_reader(void **state) {
         sent[i] = (unsigned char)(i * 31 + i / 257);
     assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
     assert_int_equal(pthread_create(&reader, NULL, read_slowly, NULL), 0);
-    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, sent, LARGE, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     pthread_join(reader, NULL);
     assert_memory_equal(sent, received, LARGE);
 }
@@ -86,8 +89,9 @@ static void deadlines_hold(void **state) {
     (void)state;
     char byte;
     int64_t start = tt__now_ms();
-    assert_int_equal(tt__net_read_full(pair[0], &byte, 1, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
-    assert_int_equal(tt__net_write_full(pair[0], sent, LARGE, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, &byte, 1, tt__deadline_ms(30)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, sent, LARGE, tt__deadline_ms(30)),
+                     TT_ERR_TIMEOUT);
     int64_t took = tt__now_ms() - start;
     assert_true(took >= 60 && took < PATIENCE_MS);
 }
@@ -99,11 +103,13 @@ static void an_end_is_told(void **state) {
     assert_int_equal(write(pair[1], "ab", 2), 2);
     close(pair[1]);
     pair[1] = -1;
-    assert_int_equal(tt__net_read_full(pair[0], bytes, 4, tt__deadline_ms(PATIENCE_MS)), TT_ERR_NET);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = pair[0]}, bytes, 4, tt__deadline_ms(PATIENCE_MS)),
+                     TT_ERR_NET);
     assert_non_null(strstr(tt_last_error(), "after 2 of 4 bytes"));
-    assert_int_equal(tt__net_read_some(pair[0], bytes, 4, tt__deadline_ms(PATIENCE_MS), &got), TT_OK);
+    assert_int_equal(tt__stream_read_some(&(tt__stream){.fd = pair[0]}, bytes, 4, tt__deadline_ms(PATIENCE_MS), &got),
+                     TT_OK);
     assert_int_equal(got, 0);
-    assert_int_equal(tt__net_write_full(pair[0], "x", 1, tt__deadline_ms(PATIENCE_MS)),
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = pair[0]}, "x", 1, tt__deadline_ms(PATIENCE_MS)),
                      TT_ERR_NET); /* and no SIGPIPE */
 }
 
@@ -141,18 +147,19 @@ static void keep_warning(tt_log_level level, const char *line, void *user) {
     snprintf(last_warning, sizeof last_warning, "%s", line);
 }
 
-/* Whoever waits long for a wrong address can see in the log which and why, whether it refuses, has no name, or takes no connection. */
+/* Whoever waits long for a wrong address can see in the log which and why, whether it refuses, has no name, or takes no
+ * connection. */
 static void a_long_wait_is_told(void **state) {
     (void)state;
     int holder, fd, port = deaf_port(&holder), full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     tt_set_log(keep_warning, NULL);
-    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", port, tt__deadline_ms(1500), 50, 50), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__net_connect_warning(&fd, "127.0.0.1", port, tt__deadline_ms(1500), 50, 50), TT_ERR_TIMEOUT);
     assert_true(warnings >= 2);
     assert_non_null(strstr(last_warning, "refused"));
     warnings = 0;
-    assert_int_equal(tt__net_connect_telling(&fd, "no-such-host.invalid", 7, tt__deadline_ms(300), 0, 60000),
+    assert_int_equal(tt__net_connect_warning(&fd, "no-such-host.invalid", 7, tt__deadline_ms(300), 0, 60000),
                      TT_ERR_TIMEOUT);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(last_warning, "no-such-host.invalid:7"));
@@ -165,7 +172,7 @@ static void a_long_wait_is_told(void **state) {
     for (int i = 0; i < 2 && !status; i++)
         status = tt__net_connect(&taken[i], "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(300));
     warnings = 0;
-    assert_int_equal(tt__net_connect_telling(&fd, "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(1500), 20, 60000),
+    assert_int_equal(tt__net_connect_warning(&fd, "127.0.0.1", ntohs(at.sin_port), tt__deadline_ms(1500), 20, 60000),
                      TT_ERR_TIMEOUT);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(last_warning, "no answer"));
@@ -240,7 +247,8 @@ static void listening(void **state) {
     assert_int_equal(tt__net_listen("no-such-host.invalid", 0, more, 4, &m, &port), TT_ERR_NET);
 }
 
-/* Where the machine's own name means loopback on the machine, other machines still have to reach what is served under it. */
+/* Where the machine's own name means loopback on the machine, other machines still have to reach what is served under
+ * it. */
 static void listening_on_ones_own_name(void **state) {
     (void)state;
     char name[256] = "";

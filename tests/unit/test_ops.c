@@ -103,7 +103,8 @@ static void special_values(void **state) {
     assert_true(isnan(v));
 }
 
-/* A constant added to all logits changes nothing but how much of them f32 can hold: not the digits of their differences. */
+/* A constant added to all logits changes nothing but how much of them f32 can hold: not the digits of their
+ * differences. */
 static void large_logits_lose_nothing(void **state) {
     (void)state;
     const double log2 = 0.69314718055994531;

@@ -196,8 +196,9 @@ static void test_groups_have_names(void **state) {
     assert_string_equal(tt__recorder_group_ranks(recorder, 5), "?");
 }
 
-/* Threads that call on different groups: no number twice, no record of two halves. A thread that stands still in the middle of a record while
- * others go once around the ring writes into a later one's place, which a reader sees; the thread sanitizer would call it a race. */
+/* Threads that call on different groups: no number twice, no record of two halves. A thread that stands still in the
+ * middle of a record while others go once around the ring writes into a later one's place, which a reader sees; the
+ * thread sanitizer would call it a race. */
 #ifdef __SANITIZE_THREAD__
 enum { THREADS = 3, CALLS = 150 };
 #else

@@ -1,5 +1,5 @@
-/* The one summation order: every element type, op, number of ranks and instruction-set level against a scalar reference that follows the
- * definition by recursion, bit for bit; and 16-bit floats against arithmetic in double. */
+/* The one summation order: every element type, op, number of ranks and instruction-set level against a scalar reference
+ * that follows the definition by recursion, bit for bit; and 16-bit floats against arithmetic in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static void halves_widen_exactly(void **state) {
     }
 }
 
-/* Every half, its neighbours in f32, the ties between halves and their neighbours, and what is spread over all of f32. */
+/* Every half, its neighbours in f32, the ties between halves and their neighbours, and what is spread over all of
+ * f32. */
 static void halves_round_to_nearest_even(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++)
@@ -361,7 +362,7 @@ static const tt__pair_kernels *const tables[] = {&tt__pair_kernels_base};
 static int levels(void) { return 1; }
 #endif
 
-/* What level l makes of inputs 0 and 1 with one kernel, in out (3, MAX_COUNT * 8). */
+/* The result of level l for inputs 0 and 1 with one kernel, in out (3, MAX_COUNT * 8). */
 static void run_pair(int l, int dtype, int op, size_t n, unsigned char (*out)[MAX_COUNT * 8], size_t bytes) {
     const tt__pair_kernel *k = &tables[l]->of[dtype][op];
     memcpy(out[1], inputs[0], bytes);

@@ -195,7 +195,7 @@ static void reads_what_is_allowed(void **state) {
     tt_safetensors_free(file);
 }
 
-/* What people try first: a file of torch.save(). */
+/* A user's likely mistake: a file of torch.save(). */
 static void names_a_zip_archive(void **state) {
     (void)state;
     static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0";

@@ -1,4 +1,5 @@
-/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them through prefixes. */
+/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them
+ * through prefixes. */
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -74,7 +75,7 @@ static void holds(tt_store *store, const char *key, const char *expected) {
     tt_store_value_free(&value);
 }
 
-/* What all can do, on an empty store. */
+/* Operations that all stores have, on an empty store. */
 static void common_operations(tt_store *store) {
     int64_t number = 0;
     bool flag = false;
@@ -123,7 +124,7 @@ static void common_operations(tt_store *store) {
     assert_int_equal(number, 3);
 }
 
-/* What PyTorch 1.13's dialect lacks. `base` sees the keys with their prefix. */
+/* Operations that PyTorch 1.13's dialect lacks. `base` sees the keys with their prefix. */
 static void newer_operations(tt_store *base, tt_store *store, const char *prefix) {
     assert_int_equal(tt_store_append(store, "a", "one", 3), TT_OK);
     assert_int_equal(tt_store_append(store, "a", "two", 3), TT_OK);

@@ -1,5 +1,5 @@
-/* Who is let into a store: its own job's clients, whoever else is on the network. Strangers, replays, other jobs, port scanners, slow and silent
- * ones are refused and logged, and hurt nobody. */
+/* Who is let into a store: its own job's clients, whoever else is on the network. Strangers, replays, other jobs, port
+ * scanners, slow and silent ones are refused and logged, and hurt nobody. */
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -183,7 +183,10 @@ static int raw_client(void) {
 /* Reads until the server closes; how many bytes came. */
 static size_t read_to_end(int fd, uint8_t *bytes, size_t size) {
     size_t done = 0, got = 1;
-    while (done < size && !tt__net_read_some(fd, bytes + done, size - done, tt__deadline_ms(PATIENCE_MS), &got) && got)
+    while (
+        done < size &&
+        !tt__stream_read_some(&(tt__stream){.fd = fd}, bytes + done, size - done, tt__deadline_ms(PATIENCE_MS), &got) &&
+        got)
         done += got;
     return done;
 }
@@ -196,7 +199,7 @@ static tt__handshake_role client_role(void) {
         .purpose = TT__PURPOSE_STORE, .secret = &ours, .rank = TT__ANY_RANK, .peer = TT__ANY_RANK};
 }
 
-/* What a client of the job says is written down on the way, and said again. */
+/* A client's messages are recorded on the way, and replayed. */
 static void a_replay_is_refused(void **state) {
     (void)state;
     tt__handshake_role role = client_role();
@@ -206,22 +209,23 @@ static void a_replay_is_refused(void **state) {
     int fd = raw_client();
     assert_int_equal(tt__handshake_begin(&h, &role), TT_OK);
     memcpy(hello, h.out, h.out_size);
-    assert_int_equal(tt__net_write_full(fd, h.out, h.out_size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = fd}, h.out, h.out_size, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     tt__handshake_sent(&h, h.out_size);
-    assert_int_equal(tt__net_read_full(fd, answer, 64, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = fd}, answer, 64, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     tt__handshake_feed(&h, answer, 64);
     size_t size = h.out_size;
     memcpy(proof, h.out, size);
     tt__handshake_sent(&h, size);
-    assert_int_equal(tt__net_write_full(fd, proof, size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
-    assert_int_equal(tt__net_read_full(fd, answer, 36, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = fd}, proof, size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = fd}, answer, 36, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     tt__handshake_feed(&h, answer, 36);
     assert_int_equal(h.state, TT__HANDSHAKE_DONE);
     close(fd);
 
     fd = raw_client();
-    assert_int_equal(tt__net_write_full(fd, hello, 64, tt__deadline_ms(PATIENCE_MS)), TT_OK);
-    assert_int_equal(tt__net_write_full(fd, proof, size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = fd}, hello, 64, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = fd}, proof, size, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     assert_int_equal(read_to_end(fd, answer, sizeof answer), 64 + 4); /* a challenge, then a refusal */
     close(fd);
     expect_logged("another job secret");
@@ -240,7 +244,7 @@ static void other_jobs_and_services_are_refused(void **state) {
         else
             role.job[0] = 1;
         assert_int_equal(tt__stream_open(&stream, raw_client(), NULL, false), TT_OK);
-        assert_int_equal(tt__stream_greet(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL), TT_ERR_AUTH);
+        assert_int_equal(tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL), TT_ERR_AUTH);
         tt__stream_close(&stream);
     }
     expect_logged("another service");
@@ -261,7 +265,9 @@ static void strangers_are_refused(void **state) {
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         uint8_t answer[64];
         int fd = raw_client();
-        assert_int_equal(tt__net_write_full(fd, said[i], strlen(said[i]), tt__deadline_ms(PATIENCE_MS)), TT_OK);
+        assert_int_equal(
+            tt__stream_write_full(&(tt__stream){.fd = fd}, said[i], strlen(said[i]), tt__deadline_ms(PATIENCE_MS)),
+            TT_OK);
         assert_true(read_to_end(fd, answer, sizeof answer) <= 4); /* nothing but a refusal */
         close(fd);
     }
@@ -279,10 +285,11 @@ static void silent_and_slow_ones_are_shown_out(void **state) {
     tt__handshake_role role = client_role();
     tt__handshake h;
     assert_int_equal(tt__handshake_begin(&h, &role), TT_OK);
-    assert_int_equal(tt__net_write_full(half, h.out, 40, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = half}, h.out, 40, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     int64_t begun = tt__now_ms(), asked = begun;
     size_t said = 0;
-    while (said < 64 && tt__net_write_full(slow, h.out + said, 1, tt__deadline_ms(PATIENCE_MS)) == TT_OK) {
+    while (said < 64 &&
+           tt__stream_write_full(&(tt__stream){.fd = slow}, h.out + said, 1, tt__deadline_ms(PATIENCE_MS)) == TT_OK) {
         said++; /* a byte now and then, and less than all of them in time */
         joins(OURS);
         while (tt__now_ms() - asked < SHORT_MS / 20)
@@ -303,9 +310,10 @@ static void silent_and_slow_ones_are_shown_out(void **state) {
     start(TT_STORE_AUTH_LOCAL, OURS, SHORT_MS);
     silent = raw_client();
     half = raw_client();
-    assert_int_equal(tt__net_write_full(half, h.out, 40, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = half}, h.out, 40, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     assert_int_equal(read_to_end(half, &byte, 1), 0);
-    assert_int_equal(tt__net_read_full(silent, &byte, 1, tt__deadline_ms(SHORT_MS)), TT_ERR_TIMEOUT);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = silent}, &byte, 1, tt__deadline_ms(SHORT_MS)),
+                     TT_ERR_TIMEOUT);
     close(silent);
     close(half);
     stop();
@@ -378,7 +386,8 @@ static bool torch_is_served(const char *from, const char *to, int port) {
     static const uint8_t hello[] = {0, 0xCE, 0xF7, 0x85, 0x3C, 0x0D, 1, 2, 3, 4};
     uint8_t echo[4] = {0};
     int fd = connect_between(from, to, port);
-    bool served = fd >= 0 && !tt__net_write_full(fd, hello, sizeof hello, tt__deadline_ms(PATIENCE_MS)) &&
+    bool served = fd >= 0 &&
+                  !tt__stream_write_full(&(tt__stream){.fd = fd}, hello, sizeof hello, tt__deadline_ms(PATIENCE_MS)) &&
                   read_to_end(fd, echo, 4) == 4 && !memcmp(echo, hello + 6, 4);
     close(fd);
     return served;
@@ -389,7 +398,7 @@ static bool job_is_served(const char *from, const char *to, int port) {
     tt__handshake_role role = client_role();
     int fd = connect_between(from, to, port);
     bool served = fd >= 0 && !tt__stream_open(&stream, fd, NULL, false) &&
-                  !tt__stream_greet(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL);
+                  !tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL);
     if (fd >= 0)
         tt__stream_close(&stream);
     return served;

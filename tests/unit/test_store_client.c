@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "net/stream.h"
 #include "unit/store_transcript.h"
 
 #include <tutti/store.h>
@@ -25,8 +26,9 @@ static void expect_error(tt_status status, tt_status expected, const char *part)
 
 /* ---- a server that follows a script ---- */
 
-/* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the handshake, whose
- * number is the client's own choice, "< hello" that and its answer. At the end the client must hang up. */
+/* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the
+ * handshake, whose number is the client's own choice, "< hello" that and its answer. At the end the client must hang
+ * up. */
 typedef struct script {
     const char *const *lines;
     bool single_bytes; /* answer byte by byte */
@@ -38,8 +40,8 @@ typedef struct script {
 static bool play_hello(int fd, bool answers, int64_t deadline) {
     uint8_t hello[10], magic[TRANSCRIPT_MAX];
     size_t n = transcript_bytes("00 CE F7 85 3C 0D", magic);
-    return !tt__net_read_full(fd, hello, sizeof hello, deadline) && !memcmp(hello, magic, n) &&
-           (!answers || !tt__net_write_full(fd, hello + 6, 4, deadline));
+    return !tt__stream_read_full(&(tt__stream){.fd = fd}, hello, sizeof hello, deadline) && !memcmp(hello, magic, n) &&
+           (!answers || !tt__stream_write_full(&(tt__stream){.fd = fd}, hello + 6, 4, deadline));
 }
 
 static bool play_line(const script *s, int fd, const char *line, int64_t deadline) {
@@ -48,11 +50,11 @@ static bool play_line(const script *s, int fd, const char *line, int64_t deadlin
         return play_hello(fd, *line == '<', deadline);
     size_t n = transcript_bytes(line + 1, bytes);
     if (*line == '>')
-        return !tt__net_read_full(fd, got, n, deadline) && !memcmp(got, bytes, n);
+        return !tt__stream_read_full(&(tt__stream){.fd = fd}, got, n, deadline) && !memcmp(got, bytes, n);
     for (size_t i = 0; s->single_bytes && i < n; i++)
-        if (tt__net_write_full(fd, bytes + i, 1, deadline))
+        if (tt__stream_write_full(&(tt__stream){.fd = fd}, bytes + i, 1, deadline))
             return false;
-    return s->single_bytes || !tt__net_write_full(fd, bytes, n, deadline);
+    return s->single_bytes || !tt__stream_write_full(&(tt__stream){.fd = fd}, bytes, n, deadline);
 }
 
 static void *play(void *arg) {
@@ -67,7 +69,7 @@ static void *play(void *arg) {
     }
     uint8_t more;
     size_t got = 0;
-    if (!closed && !*s->failure && (tt__net_read_some(fd, &more, 1, deadline, &got) || got))
+    if (!closed && !*s->failure && (tt__stream_read_some(&(tt__stream){.fd = fd}, &more, 1, deadline, &got) || got))
         snprintf(s->failure, sizeof s->failure, "the client sent more than the script has");
     close(fd);
     return NULL;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "net/stream.h"
 #include "unit/store_transcript.h"
 
 #include <tutti/store.h>
@@ -42,20 +43,21 @@ static int raw_client(void) {
 static void say(int fd, const char *text) {
     uint8_t bytes[TRANSCRIPT_MAX];
     size_t n = transcript_bytes(text, bytes);
-    assert_int_equal(tt__net_write_full(fd, bytes, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = fd}, bytes, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
 }
 
 static void hear(int fd, const char *text) {
     uint8_t expected[TRANSCRIPT_MAX], got[TRANSCRIPT_MAX];
     size_t n = transcript_bytes(text, expected);
-    assert_int_equal(tt__net_read_full(fd, got, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = fd}, got, n, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     assert_memory_equal(got, expected, n);
 }
 
 static void hear_end(int fd) {
     uint8_t byte;
     size_t got = 1;
-    assert_int_equal(tt__net_read_some(fd, &byte, 1, tt__deadline_ms(PATIENCE_MS), &got), TT_OK);
+    assert_int_equal(tt__stream_read_some(&(tt__stream){.fd = fd}, &byte, 1, tt__deadline_ms(PATIENCE_MS), &got),
+                     TT_OK);
     assert_int_equal(got, 0);
 }
 
@@ -150,7 +152,8 @@ static void a_client_that_does_not_read(void **state) {
     char *value = calloc(SIZE, 1);
     assert_non_null(value);
     say(lazy, HELLO_SENT " 01 01 00*7 'k' 00*2 10 00*5");
-    assert_int_equal(tt__net_write_full(lazy, value, SIZE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_write_full(&(tt__stream){.fd = lazy}, value, SIZE, tt__deadline_ms(PATIENCE_MS)),
+                     TT_OK);
     for (int i = 0; i < TIMES; i++)
         say(lazy, "03 01 00*7 'k'");
     say(other, HELLO_SENT " 07");
@@ -158,7 +161,8 @@ static void a_client_that_does_not_read(void **state) {
     hear(lazy, HELLO_HEARD);
     for (int i = 0; i < TIMES; i++) {
         hear(lazy, "00*2 10 00*5");
-        assert_int_equal(tt__net_read_full(lazy, value, SIZE, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+        assert_int_equal(tt__stream_read_full(&(tt__stream){.fd = lazy}, value, SIZE, tt__deadline_ms(PATIENCE_MS)),
+                         TT_OK);
     }
     free(value);
     close(lazy);

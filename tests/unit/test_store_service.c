@@ -1,4 +1,5 @@
-/* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what, limits. */
+/* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what,
+ * limits. */
 #include "store/service.h"
 #include "store/siphash.h"
 #include "unit/store_transcript.h"
@@ -20,7 +21,7 @@ static int start(void **state) {
 
 static int stop(void **state) {
     (void)state;
-    bool clean = service.table.entries == service.table.present && tt__link_alone(&service.queue);
+    bool clean = service.table.entries == service.table.present && tt__list_empty(&service.queue);
     tt__store_service_free(&service);
     return clean ? 0 : -1; /* nothing of ended sessions may be left */
 }

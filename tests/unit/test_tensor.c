@@ -275,8 +275,8 @@ static void views_share_storage(void **state) {
     assert_ptr_not_equal(tt_tensor_data(tt_clone(x)), tt_tensor_data(x));
 }
 
-/* Every shape of 24 elements of a view with joined, split and permuted dimensions: a view where the layout allows it, else a copy; always the same
- * elements in row-major order. */
+/* Every shape of 24 elements of a view with joined, split and permuted dimensions: a view where the layout allows it,
+ * else a copy; always the same elements in row-major order. */
 static void reshape_keeps_the_order(void **state) {
     (void)state;
     TT_AUTO_SCOPE;

@@ -45,7 +45,7 @@ typedef struct batch {
     tt_tensor *x, *y;
 } batch;
 
-/* What two ranks do in a step: each scales its gradients by 1/2 and they are summed; loss[r] is rank r's. */
+/* One step of two ranks: each scales its gradients by 1/2 and they are summed; loss[r] is rank r's. */
 static void averaged_step(tt_module *model, tt_optimizer *sgd, const batch *batches,
                           tt_tensor *(*loss_of)(tt_tensor *, tt_tensor *), double *loss) {
     TT_AUTO_SCOPE;

@@ -58,7 +58,7 @@ static void test_first_line_that_fits(void **state) {
     assert_string_equal(chosen(table, 1, 1, TT_OP_ALL_REDUCE, 8), "direct");
 }
 
-/* Nothing that sums in an order of its own is chosen by itself, and every op has something for every world. */
+/* No algorithm that sums in an order of its own is chosen by default, and every op has one for every world. */
 static void test_built_in_table(void **state) {
     static const size_t sizes[] = {0, 8, 4096, 100000, 1 << 30};
     static const int worlds[] = {1, 2, 3, 8, 9, 64, 65, 1024};

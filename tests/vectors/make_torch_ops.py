@@ -17,21 +17,28 @@ def targets(x): return torch.arange(x.shape[0]) * 3 % x.shape[1]
 
 
 CASES = [
-    ("add", torch.add, [(3, 4), (3, 4)]), ("add broadcast", torch.add, [(3, 4), (4,)]), ("add outer", torch.add, [(3, 1), (1, 4)]),
-    ("add scalar", torch.add, [(), (2, 3, 2)]), ("sub", torch.sub, [(3, 4), (3, 4)]), ("sub broadcast", torch.sub, [(2, 1, 4), (3, 1)]),
-    ("mul", torch.mul, [(3, 4), (3, 4)]), ("mul broadcast", torch.mul, [(5, 1), (2, 1, 3)]), ("mul by itself", lambda x: x * x, [(3, 4)]),
+    ("add", torch.add, [(3, 4), (3, 4)]), ("add broadcast", torch.add, [(3, 4), (4,)]),
+    ("add outer", torch.add, [(3, 1), (1, 4)]),
+    ("add scalar", torch.add, [(), (2, 3, 2)]), ("sub", torch.sub, [(3, 4), (3, 4)]),
+    ("sub broadcast", torch.sub, [(2, 1, 4), (3, 1)]),
+    ("mul", torch.mul, [(3, 4), (3, 4)]), ("mul broadcast", torch.mul, [(5, 1), (2, 1, 3)]),
+    ("mul by itself", lambda x: x * x, [(3, 4)]),
     ("scale", lambda x: x * -2.5, [(5, 7)]), ("mean", torch.mean, [(2, 3, 4)]), ("sum", torch.sum, [(9, 5)]),
     ("matmul", torch.matmul, [(3, 5), (5, 4)]), ("matmul row", torch.matmul, [(1, 5), (5, 1)]),
     ("linear", F.linear, [(4, 5), (3, 5), (3,)]), ("linear 1-d", F.linear, [(5,), (3, 5), (3,)]),
     ("linear 3-d", F.linear, [(2, 3, 5), (4, 5), (4,)]), ("linear to one", F.linear, [(3, 1), (1, 1), (1,)]),
     ("linear without bias", F.linear, [(4, 5), (3, 5)]), ("relu", F.relu, [(6, 7)]),
-    ("log_softmax", lambda x: F.log_softmax(x, -1), [(4, 19)]), ("log_softmax dim 0", lambda x: F.log_softmax(x, 0), [(4, 5)]),
-    ("log_softmax dim 1 of 3", lambda x: F.log_softmax(x, 1), [(2, 5, 3)]), ("nll_loss", lambda x: F.nll_loss(x, targets(x)), [(4, 5)]),
+    ("log_softmax", lambda x: F.log_softmax(x, -1), [(4, 19)]),
+    ("log_softmax dim 0", lambda x: F.log_softmax(x, 0), [(4, 5)]),
+    ("log_softmax dim 1 of 3", lambda x: F.log_softmax(x, 1), [(2, 5, 3)]),
+    ("nll_loss", lambda x: F.nll_loss(x, targets(x)), [(4, 5)]),
     ("cross_entropy", lambda x: F.cross_entropy(x, targets(x)), [(4, 5)]),
-    ("cross_entropy wide", lambda x: F.cross_entropy(x, targets(x)), [(2, 35)]), ("mse_loss", F.mse_loss, [(4, 5), (4, 5)]),
+    ("cross_entropy wide", lambda x: F.cross_entropy(x, targets(x)), [(2, 35)]),
+    ("mse_loss", F.mse_loss, [(4, 5), (4, 5)]),
     ("view", lambda x: x.view(2, -1), [(4, 3)]), ("reshape", lambda x: x.reshape(-1), [(2, 3, 2)]),
     ("flatten", lambda x: torch.flatten(x, 1), [(2, 3, 2)]), ("transpose", lambda x: x.transpose(0, -1), [(2, 3, 4)]),
-    ("narrow", lambda x: x.narrow(1, 1, 2) + x.narrow(1, 2, 2), [(3, 5)]), ("clone", torch.clone, [(3, 5)]), ("to", lambda x: x.to(x.dtype), [(3, 5)]),
+    ("narrow", lambda x: x.narrow(1, 1, 2) + x.narrow(1, 2, 2), [(3, 5)]), ("clone", torch.clone, [(3, 5)]),
+    ("to", lambda x: x.to(x.dtype), [(3, 5)]),
 ]
 
 
@@ -42,7 +49,8 @@ def op(name, f, shapes):
     return {"name": name, "result": numbers(y), "grads": [numbers(x.grad) for x in leaves]}
 
 
-SGD = [{"lr": 0.1}, {"lr": 0.1, "weight_decay": 0.03}, {"lr": 0.05, "momentum": 0.9}, {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.03},
+SGD = [{"lr": 0.1}, {"lr": 0.1, "weight_decay": 0.03}, {"lr": 0.05, "momentum": 0.9},
+       {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.03},
        {"lr": 0.05, "momentum": 0.9, "dampening": 0.3}, {"lr": 0.05, "momentum": 0.9, "nesterov": True},
        {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.03}]
 

@@ -7,7 +7,7 @@
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "comm/backend/plugin.h"
 #include "comm/rendezvous/rendezvous.h"
 
@@ -276,11 +276,11 @@ void tt__control_explain(tt_work *work) {
     const tt_group *control = tt__plugin_of(group)->control;
     tt_status status = tt_last_status();
     int64_t deadline_ms = tt__deadline_ms(EXPLAIN_MS);
-    tt__kept_error engines;
+    tt__saved_error engines;
     bool said;
     if (!control || control->failed || (status != TT_ERR_PEER && status != TT_ERR_NET))
         return;
-    tt__error_keep(&engines);
+    tt__error_save(&engines);
     while (!look(work, tt__task_of(work), true, &said)) {
         if (tt__now_ms() >= deadline_ms) {
             tt__error_restore(&engines);

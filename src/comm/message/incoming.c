@@ -1,35 +1,37 @@
-/* Reading: headers into the link's buffer, what follows straight to where it belongs. */
-#include "base/error.h"
-#include "comm/message/engine.h"
+/* Headers are read into the link's buffer, payloads straight to where they belong. */
+#include "comm/message/incoming.h"
+
+#include "comm/message/link.h"
+#include "comm/message/on_frame.h"
 
 #include <string.h>
 
-/* Bytes that one look reads at most before others get a turn. */
-enum { PUMP_MAX = 8 << 20, DISCARD = TT__READ_AHEAD };
+/* Bytes that one call reads at most, so that other links get their turn. */
+enum { READ_MAX = 8 << 20, DISCARD = TT__READ_AHEAD };
 
-/* Read into parts; bytes, or 0 if none were there or the link ended. */
+/* Read into `parts`. Returns the number of bytes, 0 if there were none or the link ended. */
 static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
-    ssize_t n = link->ops->recv(link, parts, count);
+    ssize_t n = link->transport.ops->recv(&link->transport, parts, count);
     if (n < 0)
-        tt__link_end(link, TT_ERR_PEER, "%s", link->why);
+        tt__link_end(link, TT_ERR_PEER, "%s", link->transport.why);
     return n < 0 ? 0 : (size_t)n;
 }
 
-static size_t fill(tt__link *link) {
+static size_t read_header_bytes(tt__link *link) {
     size_t have = link->in_end - link->in_at;
     if (link->in_at) {
         memmove(link->in, link->in + link->in_at, have);
         link->in_at = 0;
         link->in_end = have;
     }
-    size_t want = link->ops->reads_ahead ? link->in_room - have : sizeof(tt__frame) - have;
+    size_t want = link->transport.ops->reads_ahead ? link->in_room - have : sizeof(tt__frame) - have;
     size_t n = read_parts(link, &(struct iovec){link->in + have, want}, 1);
     link->in_end += n;
     link->drained = n < want;
     return n;
 }
 
-/* What was read ahead, or else what comes now, goes to `into`; without one it is dropped. */
+/* Move bytes that were read ahead, or else new ones, to `into`; without `into` they are dropped. */
 static size_t read_payload(tt__link *link) {
     size_t ahead = link->in_end - link->in_at, n = ahead < link->left_bytes ? ahead : link->left_bytes;
     if (n) {
@@ -40,10 +42,10 @@ static size_t read_payload(tt__link *link) {
         size_t want = link->into || link->left_bytes < DISCARD ? link->left_bytes : DISCARD;
         link->in_at = link->in_end = 0;
         struct iovec parts[2] = {{link->into ? link->into : link->messages->discard, want}, {link->in, link->in_room}};
-        size_t got = read_parts(link, parts, link->ops->reads_ahead ? 2 : 1);
+        size_t got = read_parts(link, parts, link->transport.ops->reads_ahead ? 2 : 1);
         n = got < want ? got : want;
         link->in_end = got - n;
-        link->drained = got < want + (link->ops->reads_ahead ? link->in_room : 0);
+        link->drained = got < want + (link->transport.ops->reads_ahead ? link->in_room : 0);
     }
     if (link->into)
         link->into += n;
@@ -53,41 +55,41 @@ static size_t read_payload(tt__link *link) {
 
 static bool whole_header(const tt__link *link) { return link->in_end - link->in_at >= sizeof(tt__frame); }
 
-/* One step; bytes moved. */
-static size_t step(tt__link *link) {
+/* Take one step. Returns the bytes moved. */
+static size_t read_step(tt__link *link) {
     size_t n;
     if (link->in_payload) {
         n = read_payload(link);
     } else {
-        n = whole_header(link) ? 0 : link->drained ? 0 : fill(link);
+        n = whole_header(link) ? 0 : link->drained ? 0 : read_header_bytes(link);
         if (link->ended || !whole_header(link))
             return 0;
         memcpy(&link->frame, link->in + link->in_at, sizeof link->frame);
         link->in_at += sizeof link->frame;
         n += sizeof link->frame;
-        if (!tt__frame_begin(link))
+        if (!tt__on_frame_header(link))
             return 0;
         link->in_payload = true;
     }
     if (!link->ended && !link->left_bytes) {
         link->in_payload = false;
-        tt__frame_end(link);
+        tt__on_frame(link);
     }
     return n;
 }
 
-bool tt__link_pump(tt__link *link) {
+bool tt__link_read(tt__link *link) {
     size_t moved = 0, n = 1;
     link->drained = false;
-    while (!link->ended && n && moved < PUMP_MAX)
-        moved += n = step(link);
-    if (n && tt__stream_pending(&link->stream)) { /* of which epoll will say nothing */
-        tt__stream_hold(&link->stream, true);
+    while (!link->ended && n && moved < READ_MAX)
+        moved += n = read_step(link);
+    if (n && tt__stream_pending(&link->transport.stream)) { /* epoll does not report what TLS has decrypted */
+        tt__stream_hold(&link->transport.stream, true);
         while (!link->ended && n)
-            moved += n = step(link);
-        tt__stream_hold(&link->stream, false);
+            moved += n = read_step(link);
+        tt__stream_hold(&link->transport.stream, false);
     }
     if (moved)
-        link->heard_ms = link->messages->now_ms;
+        link->received_ms = link->messages->now_ms;
     return moved;
 }

@@ -1,13 +1,11 @@
-/* Receives and messages find each other.
- *
- * Messages of one link are matched in the order in which they came, against receives in the order in which they were posted; one from any source
- * counts among those of each link by its id, which grows with every post. */
-#include "comm/message/engine.h"
+/* Messages of one link are matched in the order in which they came, against receives in the order in which they were
+ * posted. A receive from any source counts among those of each link by its id, which grows with every post. */
+#include "comm/message/match.h"
 
-#include <stdlib.h>
+#include "comm/message/link.h"
+#include "comm/message/outgoing.h"
 
-/* Two sizes of records, so that a steady exchange allocates nothing. */
-enum { SMALL = 464, SPARE_MAX = 64 };
+#include <string.h>
 
 static bool older(const tt__message *a, const tt__message *b) { return (int32_t)(a->id - b->id) < 0; }
 
@@ -29,32 +27,15 @@ void tt__mismatch(tt__messages *messages, tt__message *message, const tt__key *k
     tt__message_done(messages, message, TT_ERR_MISMATCH);
 }
 
-/* Nobody has asked for this step, but somebody for another step of what should be the same call. */
+/* End receives of other steps of what should be the same call: the peer called something else. */
 static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes) {
     for (tt__message *m = link->posted.first, *next; m; m = next) {
         next = m->next;
         if (!tt__contradicts(&m->key, key))
             continue;
-        tt__list_remove(&link->posted, m);
+        tt__message_list_remove(&link->posted, m);
         m->source = link->peer;
         tt__mismatch(link->messages, m, key, bytes);
-    }
-}
-
-static void hear_word(tt__messages *messages, const tt__key *key) {
-    if (key->seq && messages->config.hear_word)
-        messages->config.hear_word(messages->config.world, key->group, key->seq, key->word);
-}
-
-void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key) {
-    for (int i = 0; i < count; i++) {
-        const tt__link *link = messages->links[ranks[i]];
-        for (const tt__arrival *a = link ? link->arrivals : NULL; a; a = a->next)
-            if (tt__contradicts(&a->key, key))
-                hear_word(messages, &a->key);
-        for (const tt__readiness *r = link ? link->readies : NULL; r; r = r->next)
-            if (tt__contradicts(&r->key, key))
-                hear_word(messages, &r->key);
     }
 }
 
@@ -67,13 +48,13 @@ tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t byte
         return NULL;
     }
     if (m && (!any || older(m, any))) {
-        tt__list_remove(&link->posted, m);
+        tt__message_list_remove(&link->posted, m);
     } else {
         m = any;
-        tt__list_remove(&link->messages->any, m);
+        tt__message_list_remove(&link->messages->any, m);
     }
     m->source = link->peer;
-    tt__list_append(&link->arriving, m);
+    tt__message_list_append(&link->arriving, m);
     return m;
 }
 
@@ -94,27 +75,12 @@ tt__message *tt__find_send(tt__link *link, uint32_t id) {
     return m ? m : with_id(&link->sending, id);
 }
 
-static void unlink_arrival(tt__link *link, tt__arrival **at) {
-    tt__arrival *arrival = *at;
-    *at = arrival->next;
-    if (!arrival->next)
-        link->arrivals_end = at;
-    link->arrival_count--;
-}
-
-void tt__arrival_drop(tt__link *link, tt__arrival **at) {
-    tt__arrival *arrival = *at;
-    unlink_arrival(link, at);
-    tt__arrival_free(link->messages, arrival);
-}
-
 static tt__arrival *take_arrival(tt__link *link, const tt__message *receive) {
     for (tt__arrival **at = &link->arrivals; *at; at = &(*at)->next) {
         tt__arrival *a = *at;
         if (!tt__same_key(&a->key, &receive->key) && !tt__contradicts(&a->key, &receive->key))
             continue;
-        unlink_arrival(link, at);
-        return a;
+        return tt__arrival_take(link, at);
     }
     return NULL;
 }
@@ -123,7 +89,7 @@ tt__arrival *tt__match_arrival(tt__messages *messages, const tt__message *receiv
     int first = receive->peer == TT_ANY_SOURCE ? 0 : receive->peer;
     int end = receive->peer == TT_ANY_SOURCE ? messages->config.size : first + 1;
     for (int i = first; i < end; i++) {
-        /* From another rank each time, so that none is forgotten behind a busy one. */
+        /* Start at another rank each time, so that no rank starves behind a busy one. */
         int r = end - first == 1 ? first : (int)((receive->id + (uint32_t)i) % (uint32_t)end);
         *link = messages->links[r];
         tt__arrival *arrival = *link ? take_arrival(*link, receive) : NULL;
@@ -133,107 +99,47 @@ tt__arrival *tt__match_arrival(tt__messages *messages, const tt__message *receiv
     return NULL;
 }
 
-tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_t bytes, uint32_t id) {
-    uint32_t room = id || bytes <= SMALL ? SMALL : TT__EAGER_MAX;
-    tt__arrival **at = &messages->spare;
-    while (*at && (*at)->room != room)
-        at = &(*at)->next;
-    tt__arrival *a = *at;
-    if (a) {
-        *at = a->next;
-        messages->spare_count--;
-    } else if (!(a = malloc(sizeof *a + room))) {
-        return NULL;
-    }
-    a->next = NULL;
-    a->key = *key;
-    a->bytes = bytes;
-    a->id = id;
-    a->room = room;
-    return a;
-}
+/* ---- accepting and refusing */
 
-void tt__arrival_keep(tt__link *link, tt__arrival *arrival) {
-    hear_word(link->messages, &arrival->key);
-    *link->arrivals_end = arrival;
-    link->arrivals_end = &arrival->next;
-    link->arrival_count++;
-}
-
-void tt__arrival_free(tt__messages *messages, tt__arrival *arrival) {
-    if (!arrival)
-        return;
-    if (messages->spare_count == SPARE_MAX) {
-        free(arrival);
+void tt__copy_to_receive(tt__messages *messages, tt__message *receive, const tt__key *key, const void *data,
+                         size_t bytes) {
+    if (!tt__fits(receive, key, bytes)) {
+        tt__mismatch(messages, receive, key, bytes);
         return;
     }
-    arrival->next = messages->spare;
-    messages->spare = arrival;
-    messages->spare_count++;
+    if (bytes)
+        memcpy(receive->data, data, bytes);
+    tt__message_done(messages, receive, TT_OK);
 }
 
-static void forget_arrivals(tt__link *link, uint32_t group) {
-    for (tt__arrival **at = &link->arrivals; *at;) {
-        const tt__arrival *arrival = *at;
-        uint64_t bytes = arrival->bytes;
-        bool eager = !arrival->id;
-        if (arrival->key.group != group) {
-            at = &(*at)->next;
-            continue;
-        }
-        tt__arrival_drop(link, at);
-        if (eager)
-            tt__give_back(link, bytes);
-    }
+void tt__send_ready(tt__link *link, tt__message *receive, uint32_t send_id) {
+    receive->peer_id = send_id;
+    tt__frame frame = {
+        .type = TT__FRAME_READY, .key = receive->key, .id = receive->id, .other = send_id, .bytes = receive->bytes};
+    tt__send_frame(link, &frame, NULL, 0);
 }
 
-static void forget_readies(tt__link *link, uint32_t group) {
-    for (tt__readiness **at = &link->readies; *at;)
-        if ((*at)->key.group == group)
-            tt__ready_drop(link, at);
-        else
-            at = &(*at)->next;
-}
-
-static uint32_t place_of(uint32_t group) { return (group * UINT32_C(0x9e3779b1)) / (UINT32_MAX / TT__FORGOTTEN + 1); }
-
-bool tt__is_forgotten(const tt__messages *messages, uint32_t group) {
-    return messages->forgotten[place_of(group)] == group + 1;
-}
-
-void tt__messages_expect(tt__messages *messages, uint32_t group) {
-    if (tt__is_forgotten(messages, group))
-        messages->forgotten[place_of(group)] = 0;
-}
-
-void tt__messages_forget(tt__messages *messages, uint32_t group) {
-    messages->forgotten[place_of(group)] = group + 1;
-    for (int r = 0; r < messages->config.size; r++) {
-        if (!messages->links[r])
-            continue;
-        forget_arrivals(messages->links[r], group);
-        forget_readies(messages->links[r], group);
-    }
-}
-
-void tt__ready_keep(tt__link *link, const tt__frame *frame) {
-    tt__readiness *ready = malloc(sizeof *ready);
-    if (!ready) {
-        tt__link_end(link, TT_ERR_MEMORY, "no memory for what a peer waits for");
+void tt__accept_announced(tt__link *link, tt__message *receive, uint32_t send_id) {
+    receive->state = TT__MESSAGE_ARRIVING;
+    tt__message_list_append(&link->arriving, receive);
+    if (link->transport.ops) {
+        tt__send_ready(link, receive, send_id);
         return;
     }
-    hear_word(link->messages, &frame->key);
-    *ready = (tt__readiness){.key = frame->key, .bytes = frame->bytes, .id = frame->id};
-    *link->readies_end = ready;
-    link->readies_end = &ready->next;
-    link->ready_count++;
+    tt__message *send = tt__find_send(link, send_id);
+    tt__message_list_remove(&link->announced, send);
+    tt__message_list_remove(&link->arriving, receive);
+    tt__copy_to_receive(link->messages, receive, &send->key, send->data, send->bytes);
+    tt__message_done(link->messages, send, TT_OK);
 }
 
-void tt__ready_drop(tt__link *link, tt__readiness **at) {
-    tt__readiness *ready = *at;
-    *at = ready->next;
-    if (!ready->next)
-        link->readies_end = at;
-    link->ready_count--;
-    free(ready);
+void tt__refuse_announced(tt__link *link, tt__message *receive, uint32_t send_id, const tt__key *key, uint64_t bytes) {
+    if (link->transport.ops) {
+        tt__refuse(link, TT__REFUSE_MISMATCH, receive, send_id);
+    } else {
+        tt__message *send = tt__find_send(link, send_id);
+        tt__message_list_remove(&link->announced, send);
+        tt__mismatch(link->messages, send, &receive->key, receive->bytes);
+    }
+    tt__mismatch(link->messages, receive, key, bytes);
 }

@@ -1,28 +1,29 @@
-/* Writing.
- *
- * Small frames go straight from where they are; what the link does not take at once is copied, so an eager message is done when it is
- * posted, and the copies are bounded by the window. Large messages take turns, a chunk each, and give way to small frames. */
-#include "base/error.h"
-#include "comm/message/engine.h"
+/* Small frames are written straight from where they are; what the link does not take now is copied, so that an eager
+ * message is done when it is posted, and the copies are bounded by the window. Large messages take turns, a chunk
+ * each, and give way to small frames. */
+#include "comm/message/outgoing.h"
 
-/* Bytes that one flush moves at most before others get a turn, and memory that an empty queue keeps. */
+#include "comm/message/link.h"
+#include "comm/message/poller.h"
+
+/* Bytes that one flush moves at most, so that other links get their turn; memory that an empty queue keeps. */
 enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };
 
-static void queue(tt__link *link, const void *data, size_t bytes) {
+static void queue_bytes(tt__link *link, const void *data, size_t bytes) {
     tt__bytes_put(&link->out, data, bytes);
     if (link->out.failed)
         tt__link_end(link, TT_ERR_MEMORY, "no memory for %zu bytes that wait to be written", bytes);
 }
 
-/* The chunk was begun: it has to be finished before anything else. */
+/* Has the chunk been begun? Then it must be finished before anything else. */
 static bool inside_chunk(const tt__link *link) { return link->chunk && link->chunk_sent; }
 
 static bool nothing_waits(const tt__link *link) { return link->out_at == link->out.size && !inside_chunk(link); }
 
-/* Nothing more goes out. What the peer said before may still have to be read: the link ends when that is done. */
-static void break_off(tt__link *link) { link->broken = true; }
+/* Write nothing more. What the peer sent before may still have to be read; the link ends when that is done. */
+static void stop_writing(tt__link *link) { link->broken = true; }
 
-static void seal(tt__link *link, tt__frame *frame) {
+static void fill_frame_header(tt__link *link, tt__frame *frame) {
     frame->magic = TT__FRAME_MAGIC;
     frame->credit = link->credit;
     link->credit = 0;
@@ -31,33 +32,33 @@ static void seal(tt__link *link, tt__frame *frame) {
 void tt__queue_frame(tt__link *link, tt__frame *frame) {
     if (link->ended || link->broken)
         return;
-    seal(link, frame);
-    queue(link, frame, sizeof *frame);
+    fill_frame_header(link, frame);
+    queue_bytes(link, frame, sizeof *frame);
 }
 
 void tt__send_frame(tt__link *link, tt__frame *frame, const void *body, size_t bytes) {
     if (link->ended || link->broken)
         return;
-    seal(link, frame);
+    fill_frame_header(link, frame);
     size_t sent = 0;
     if (nothing_waits(link)) {
         const struct iovec parts[2] = {{frame, sizeof *frame}, {(void *)(uintptr_t)body, bytes}};
-        ssize_t n = link->ops->send(link, parts, bytes ? 2 : 1);
+        ssize_t n = link->transport.ops->send(&link->transport, parts, bytes ? 2 : 1);
         if (n < 0) {
-            break_off(link);
+            stop_writing(link);
             return;
         }
         sent = (size_t)n;
     }
     if (sent < sizeof *frame)
-        queue(link, (const char *)frame + sent, sizeof *frame - sent);
+        queue_bytes(link, (const char *)frame + sent, sizeof *frame - sent);
     size_t body_sent = sent < sizeof *frame ? 0 : sent - sizeof *frame;
     if (body_sent < bytes && !link->ended)
-        queue(link, (const char *)body + body_sent, bytes - body_sent);
-    tt__link_watch(link);
+        queue_bytes(link, (const char *)body + body_sent, bytes - body_sent);
+    tt__poller_watch_writes(link, tt__link_wants_write(link));
 }
 
-/* The next chunk: of the message whose turn it is. */
+/* Prepare the next chunk, of the first message that is being sent. */
 static void prepare_chunk(tt__link *link) {
     tt__message *message = link->sending.first;
     if (link->chunk || !message)
@@ -95,7 +96,7 @@ static int queue_parts(const tt__link *link, struct iovec *parts) {
     return 1;
 }
 
-/* `n` bytes of the queue were written, as far as they are the queue's; returns the rest. */
+/* `n` bytes were written: advance the queue by its part of them, and return the rest. */
 static size_t advance_queue(tt__link *link, size_t n) {
     size_t waits = link->out.size - link->out_at, taken = n < waits ? n : waits;
     link->out_at += taken;
@@ -116,15 +117,15 @@ static size_t advance_chunk(tt__link *link, size_t n) {
         return n - taken;
     link->chunk = NULL;
     message->moved += link->chunk_bytes;
-    tt__list_remove(&link->sending, message);
+    tt__message_list_remove(&link->sending, message);
     if (message->moved == message->bytes)
         tt__message_done(link->messages, message, TT_OK);
     else
-        tt__list_append(&link->sending, message);
+        tt__message_list_append(&link->sending, message);
     return n - taken;
 }
 
-/* One write. Bytes, 0: the link takes no more, or nothing waits. */
+/* Write once. Returns the bytes written; 0: the link takes no more, or nothing waits. */
 static size_t write_once(tt__link *link) {
     struct iovec parts[3];
     bool chunk_first = inside_chunk(link);
@@ -137,9 +138,10 @@ static size_t write_once(tt__link *link) {
         n = queue_parts(link, parts);
         n += chunk_parts(link, parts + n);
     }
-    ssize_t sent = n || tt__stream_unsent(&link->stream) ? link->ops->send(link, parts, n) : 0;
+    ssize_t sent =
+        n || tt__stream_unsent(&link->transport.stream) ? link->transport.ops->send(&link->transport, parts, n) : 0;
     if (sent < 0) {
-        break_off(link);
+        stop_writing(link);
         return 0;
     }
     size_t rest = (size_t)sent;
@@ -152,15 +154,15 @@ static size_t write_once(tt__link *link) {
 }
 
 static bool something_waits(const tt__link *link) {
-    return !link->broken &&
-           (link->chunk || link->sending.first || link->out_at < link->out.size || tt__stream_unsent(&link->stream));
+    return !link->broken && (link->chunk || link->sending.first || link->out_at < link->out.size ||
+                             tt__stream_unsent(&link->transport.stream));
 }
 
 bool tt__link_flush(tt__link *link) {
     size_t moved = 0, n = 1;
     while (!link->ended && something_waits(link) && n && moved < FLUSH_MAX)
         moved += n = write_once(link);
-    tt__link_watch(link);
+    tt__poller_watch_writes(link, tt__link_wants_write(link));
     return moved;
 }
 
@@ -168,12 +170,12 @@ bool tt__link_wants_write(const tt__link *link) { return !link->ended && somethi
 
 void tt__begin_sending(tt__link *link, tt__message *message, uint32_t receive_id) {
     message->peer_id = receive_id;
-    message->phase = TT__PHASE_SENDING;
-    tt__list_append(&link->sending, message);
+    message->state = TT__MESSAGE_SENDING;
+    tt__message_list_append(&link->sending, message);
     tt__link_flush(link);
 }
 
-/* The peer counts on the rest of a chunk that was begun, so it is copied. */
+/* Copy the rest of a chunk that was begun: the peer expects it. */
 static void keep_chunk(tt__link *link) {
     struct iovec parts[3];
     tt__bytes out = {0};
@@ -187,7 +189,7 @@ static void keep_chunk(tt__link *link) {
 }
 
 void tt__stop_sending(tt__link *link, tt__message *message) {
-    tt__list_remove(&link->sending, message);
+    tt__message_list_remove(&link->sending, message);
     if (link->chunk != message)
         return;
     if (inside_chunk(link))
@@ -207,9 +209,9 @@ void tt__refuse(tt__link *link, int flags, const tt__message *own, uint32_t othe
     tt__send_frame(link, &frame, NULL, 0);
 }
 
-void tt__give_back(tt__link *link, uint64_t bytes) {
+void tt__give_credit(tt__link *link, uint64_t bytes) {
     uint32_t cost = (uint32_t)bytes + TT__EAGER_COST;
-    if (!link->ops)
+    if (!link->transport.ops)
         return;
     link->eager_in -= cost;
     link->credit += cost;

@@ -1,13 +1,17 @@
-/* Posting messages, and taking them back. */
+/* Posting and cancelling messages. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/message/engine.h"
+#include "comm/message/incoming.h"
+#include "comm/message/link.h"
+#include "comm/message/links.h"
+#include "comm/message/match.h"
+#include "comm/message/outgoing.h"
 
 #include <string.h>
 
 enum { LOOK_BACK = 64 }; /* posted receives that a new one looks at */
 
-static void start(tt__messages *messages, tt__message *message, bool is_recv) {
+static void init_message(tt__messages *messages, tt__message *message, bool is_recv) {
     message->done = false;
     message->status = TT_OK;
     message->source = is_recv ? -1 : messages->config.rank;
@@ -21,7 +25,7 @@ static void start(tt__messages *messages, tt__message *message, bool is_recv) {
     messages->open++;
 }
 
-/* Its link, or NULL: then the message is done. */
+/* The message's link; NULL: there is none, and the message is done. */
 static tt__link *link_for(tt__messages *messages, tt__message *message) {
     tt__link *link = tt__link_to(messages, message->peer);
     if (!link || link->ended) {
@@ -33,17 +37,17 @@ static tt__link *link_for(tt__messages *messages, tt__message *message) {
 
 /* ---- sends */
 
-static void announce(tt__link *link, tt__message *message) {
-    message->phase = TT__PHASE_ANNOUNCED;
-    tt__list_append(&link->announced, message);
+static void announce_send(tt__link *link, tt__message *message) {
+    message->state = TT__MESSAGE_ANNOUNCED;
+    tt__message_list_append(&link->announced, message);
     tt__frame frame = {.type = TT__FRAME_ANNOUNCE, .key = message->key, .id = message->id, .bytes = message->bytes};
     tt__send_frame(link, &frame, NULL, 0);
 }
 
-/* The receiver's word for this message, or for another step of what should be the same collective. */
+/* Take the readiness for this message, or for another step of what should be the same collective. */
 static bool take_ready(tt__link *link, const tt__message *message, tt__readiness *found) {
     if (!message->key.seq && !tt__is_large(message))
-        return false; /* it is not meant */
+        return false; /* a ready is never for a small send */
     for (tt__readiness **at = &link->readies; *at; at = &(*at)->next) {
         tt__readiness *ready = *at;
         if (!tt__same_key(&ready->key, &message->key) && !tt__contradicts(&ready->key, &message->key))
@@ -55,8 +59,8 @@ static bool take_ready(tt__link *link, const tt__message *message, tt__readiness
     return false;
 }
 
-/* What is sent next may pass the data: so that it is not taken for this message, whose key it may have, the receiver is told whose the data are. */
-static void claim(tt__link *link, const tt__message *message, uint32_t receive_id) {
+/* Tell the receiver whose the data are: messages sent later may overtake them, and may have the same key. */
+static void claim_ready(tt__link *link, const tt__message *message, uint32_t receive_id) {
     tt__frame frame = {.type = TT__FRAME_ANNOUNCE,
                        .key = message->key,
                        .id = message->id,
@@ -65,12 +69,12 @@ static void claim(tt__link *link, const tt__message *message, uint32_t receive_i
     tt__queue_frame(link, &frame);
 }
 
-/* What has come and was not read yet costs less to look at than an announcement costs to send. */
+/* Has the receiver sent "ready"? Reading what has come costs less than sending an announcement. */
 static bool is_awaited(tt__link *link, const tt__message *message, tt__readiness *ready) {
     if (take_ready(link, message, ready))
         return true;
-    link->messages->now_ms = tt__now_ms(); /* when the peer was heard */
-    return tt__link_pump(link) && take_ready(link, message, ready);
+    link->messages->now_ms = tt__now_ms(); /* for link->received_ms */
+    return tt__link_read(link) && take_ready(link, message, ready);
 }
 
 static void send_large(tt__link *link, tt__message *message) {
@@ -79,10 +83,10 @@ static void send_large(tt__link *link, tt__message *message) {
     if (link->ended) {
         tt__message_done(link->messages, message, link->status);
     } else if (!awaited) {
-        announce(link, message);
+        announce_send(link, message);
     } else if (tt__fits(message, &ready.key, ready.bytes)) {
         if (!message->key.seq)
-            claim(link, message, ready.id);
+            claim_ready(link, message, ready.id);
         if (link->ended)
             tt__message_done(link->messages, message, link->status);
         else
@@ -104,25 +108,13 @@ static bool window_takes(const tt__link *link, const tt__message *message) {
     return !tt__is_large(message) && link->eager_out + message->bytes + TT__EAGER_COST <= TT__EAGER_WINDOW;
 }
 
-/* To a receive of this rank that waits for it. */
-static void copy_over(tt__messages *messages, tt__message *receive, const tt__key *key, const void *data,
-                      size_t bytes) {
-    if (!tt__fits(receive, key, bytes)) {
-        tt__mismatch(messages, receive, key, bytes);
-        return;
-    }
-    if (bytes)
-        memcpy(receive->data, data, bytes);
-    tt__message_done(messages, receive, TT_OK);
-}
-
 static void send_to_self(tt__link *self, tt__message *message) {
     tt__messages *messages = self->messages;
     tt__message *receive = tt__match_receive(self, &message->key, message->bytes);
     bool small = !tt__is_large(message);
     if (receive) {
-        tt__list_remove(&self->arriving, receive);
-        copy_over(messages, receive, &message->key, message->data, message->bytes);
+        tt__message_list_remove(&self->arriving, receive);
+        tt__copy_to_receive(messages, receive, &message->key, message->data, message->bytes);
         tt__message_done(messages, message, TT_OK);
         return;
     }
@@ -137,17 +129,17 @@ static void send_to_self(tt__link *self, tt__message *message) {
             memcpy(arrival->data, message->data, message->bytes);
         tt__message_done(messages, message, TT_OK);
     } else {
-        message->phase = TT__PHASE_ANNOUNCED;
-        tt__list_append(&self->announced, message);
+        message->state = TT__MESSAGE_ANNOUNCED;
+        tt__message_list_append(&self->announced, message);
     }
 }
 
 void tt__message_send(tt__messages *messages, tt__message *message) {
-    start(messages, message, false);
+    init_message(messages, message, false);
     tt__link *link = link_for(messages, message);
     if (!link)
         return;
-    if (!link->ops)
+    if (!link->transport.ops)
         send_to_self(link, message);
     else if (window_takes(link, message))
         send_small(link, message);
@@ -157,64 +149,32 @@ void tt__message_send(tt__messages *messages, tt__message *message) {
 
 /* ---- receives */
 
-static void say_ready(tt__link *link, tt__message *message, uint32_t send_id) {
-    message->peer_id = send_id;
-    tt__frame frame = {
-        .type = TT__FRAME_READY, .key = message->key, .id = message->id, .other = send_id, .bytes = message->bytes};
-    tt__send_frame(link, &frame, NULL, 0);
-}
-
-void tt__answer_announcement(tt__link *link, tt__message *message, uint32_t send_id) {
-    message->phase = TT__PHASE_ARRIVING;
-    tt__list_append(&link->arriving, message);
-    if (link->ops) {
-        say_ready(link, message, send_id);
-        return;
-    }
-    tt__message *send = tt__find_send(link, send_id);
-    tt__list_remove(&link->announced, send);
-    tt__list_remove(&link->arriving, message);
-    copy_over(link->messages, message, &send->key, send->data, send->bytes);
-    tt__message_done(link->messages, send, TT_OK);
-}
-
-void tt__refuse_announcement(tt__link *link, tt__message *message, uint32_t send_id, const tt__key *key,
-                             uint64_t bytes) {
-    if (link->ops) {
-        tt__refuse(link, TT__REFUSE_MISMATCH, message, send_id);
-    } else {
-        tt__message *send = tt__find_send(link, send_id);
-        tt__list_remove(&link->announced, send);
-        tt__mismatch(link->messages, send, &message->key, message->bytes);
-    }
-    tt__mismatch(link->messages, message, key, bytes);
-}
-
-/* A message was there before its receive. */
-static void take(tt__link *link, tt__message *message, tt__arrival *arrival) {
+/* A receive was posted after its message came. */
+static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *arrival) {
     message->source = link->peer;
     bool eager = !arrival->id;
     if (eager)
-        copy_over(link->messages, message, &arrival->key, arrival->data, (size_t)arrival->bytes);
+        tt__copy_to_receive(link->messages, message, &arrival->key, arrival->data, (size_t)arrival->bytes);
     else if (link->ended)
         tt__message_done(link->messages, message, link->status);
     else if (tt__fits(message, &arrival->key, arrival->bytes))
-        tt__answer_announcement(link, message, arrival->id);
+        tt__accept_announced(link, message, arrival->id);
     else
-        tt__refuse_announcement(link, message, arrival->id, &arrival->key, arrival->bytes);
+        tt__refuse_announced(link, message, arrival->id, &arrival->key, arrival->bytes);
     if (eager)
-        tt__give_back(link, arrival->bytes);
+        tt__give_credit(link, arrival->bytes);
     tt__arrival_free(link->messages, arrival);
 }
 
-/* Of sends and receives with one key that are large, the first belongs to the first. So all receives before this one must be told, too. */
-static bool is_in_turn(const tt__link *link, const tt__message *message) {
+/* Of large sends and receives with one key the first belongs to the first. Was the sender told of all such receives
+ * posted before this one? */
+static bool earlier_are_ready(const tt__link *link, const tt__message *message) {
     int looked = 0;
     if (tt__first_for(&link->messages->any, &message->key))
         return false;
     for (const tt__message *m = link->posted.last; m; m = m->previous) {
         if (tt__same_key(&m->key, &message->key) && tt__is_large(m))
-            return m->phase == TT__PHASE_READY;
+            return m->state == TT__MESSAGE_READY;
         if (++looked == LOOK_BACK)
             return false;
     }
@@ -222,32 +182,32 @@ static bool is_in_turn(const tt__link *link, const tt__message *message) {
 }
 
 static bool knows_its_message(const tt__link *link, const tt__message *message) {
-    return link->ops && tt__is_large(message) && (message->key.seq || is_in_turn(link, message));
+    return link->transport.ops && tt__is_large(message) && (message->key.seq || earlier_are_ready(link, message));
 }
 
 void tt__message_recv(tt__messages *messages, tt__message *message) {
     tt__link *link = NULL;
-    start(messages, message, true);
+    init_message(messages, message, true);
     tt__arrival *arrival = tt__match_arrival(messages, message, &link);
     if (arrival) {
-        take(link, message, arrival);
+        receive_arrival(link, message, arrival);
         return;
     }
-    message->phase = TT__PHASE_POSTED;
+    message->state = TT__MESSAGE_POSTED;
     if (message->peer == TT_ANY_SOURCE) {
-        tt__list_append(&messages->any, message);
+        tt__message_list_append(&messages->any, message);
         return;
     }
     if (!(link = link_for(messages, message)))
         return;
     if (knows_its_message(link, message))
-        message->phase = TT__PHASE_READY;
-    tt__list_append(&link->posted, message);
-    if (message->phase == TT__PHASE_READY)
-        say_ready(link, message, 0);
+        message->state = TT__MESSAGE_READY;
+    tt__message_list_append(&link->posted, message);
+    if (message->state == TT__MESSAGE_READY)
+        tt__send_ready(link, message, 0);
 }
 
-/* ---- taking back */
+/* ---- cancelling */
 
 static void drop_own_arrival(tt__link *self, const tt__message *send) {
     for (tt__arrival **at = &self->arrivals; *at; at = &(*at)->next)
@@ -258,19 +218,19 @@ static void drop_own_arrival(tt__link *self, const tt__message *send) {
 }
 
 static void cancel_send(tt__link *link, tt__message *message) {
-    if (message->phase == TT__PHASE_SENDING)
+    if (message->state == TT__MESSAGE_SENDING)
         tt__stop_sending(link, message);
     else
-        tt__list_remove(&link->announced, message);
-    if (link->ops)
+        tt__message_list_remove(&link->announced, message);
+    if (link->transport.ops)
         tt__refuse(link, TT__REFUSE_RECEIVE, message, message->peer_id);
     else
         drop_own_arrival(link, message);
 }
 
 static void cancel_receive(tt__messages *messages, tt__link *link, tt__message *message) {
-    if (message->phase == TT__PHASE_POSTED) {
-        tt__list_remove(message->peer == TT_ANY_SOURCE ? &messages->any : &link->posted, message);
+    if (message->state == TT__MESSAGE_POSTED) {
+        tt__message_list_remove(message->peer == TT_ANY_SOURCE ? &messages->any : &link->posted, message);
         return;
     }
     bool eager = link->receiving == message && link->frame.type == TT__FRAME_EAGER;
@@ -278,7 +238,7 @@ static void cancel_receive(tt__messages *messages, tt__link *link, tt__message *
         link->receiving = NULL;
         link->into = NULL;
     }
-    tt__list_remove(message->phase == TT__PHASE_READY ? &link->posted : &link->arriving, message);
+    tt__message_list_remove(message->state == TT__MESSAGE_READY ? &link->posted : &link->arriving, message);
     if (!eager)
         tt__refuse(link, 0, message, message->peer_id);
 }

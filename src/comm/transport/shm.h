@@ -8,8 +8,8 @@
 #ifndef TT_COMM_TRANSPORT_SHM_H
 #define TT_COMM_TRANSPORT_SHM_H
 
+#include "comm/message/transport/ring.h"
 #include "comm/record.h"
-#include "comm/transport/ring.h"
 
 #include <tutti/base.h>
 

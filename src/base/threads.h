@@ -1,0 +1,21 @@
+/* Threads that the library starts, and conditions with deadlines. */
+#ifndef TT_BASE_THREADS_H
+#define TT_BASE_THREADS_H
+
+#include "base/clock.h"
+
+#include <pthread.h>
+
+/* Start a thread that runs `run(arg)` with all signals blocked: they belong to the program's own threads.
+ * Returns an errno, 0 for success. */
+int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
+
+/* Initialise a condition whose timed waits are measured in tt__now_ms() time. */
+void tt__cond_init(pthread_cond_t *condition);
+
+/* The moment `deadline_ms` as pthread_cond_timedwait() takes it. */
+static inline struct timespec tt__timespec_ms(int64_t deadline_ms) {
+    return (struct timespec){.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* A beat carries what its sender waits for, and times: with the sender's of this beat (t1), the receiver's of reading
+ * it (t2), and the same of the other direction (t3, t4), the difference of the clocks is ((t2 - t1) + (t3 - t4)) / 2,
+ * exact to half the round trip's asymmetry; the fastest exchange counts. */
+#include "comm/message/heartbeat.h"
+
+#include "base/clock.h"
+#include "comm/message/outgoing.h"
+
+/* This rank's waiting is announced when it has lasted MOMENT_MS, and again every WAITS_MS. */
+enum { MOMENT_MS = 80, WAITS_MS = 200 };
+
+static void fill_waiting(const tt__waiting *waiting, tt__beat *beat) {
+    if (!waiting)
+        return;
+    uint32_t version = atomic_load_explicit(&waiting->version, memory_order_acquire);
+    beat->group = waiting->group;
+    beat->seq = waiting->seq;
+    beat->whom = waiting->whom;
+    beat->record = waiting->record;
+    beat->word = waiting->word;
+    beat->waits = waiting->since != 0;
+    atomic_thread_fence(memory_order_acquire);
+    if (version & 1 || atomic_load_explicit(&waiting->version, memory_order_relaxed) != version)
+        beat->waits = 0;
+}
+
+static void send_beat(tt__link *link) {
+    tt__beat beat = {.sent_ns = tt__realtime_ns(), .echo_ns = link->beat.sent_ns, .echo_at_ns = link->beat_at_ns};
+    fill_waiting(link->messages->config.waiting, &beat);
+    tt__frame frame = {.type = TT__FRAME_BEAT, .bytes = sizeof beat};
+    tt__send_frame(link, &frame, &beat, sizeof beat);
+}
+
+void tt__beats_check_clock(tt__messages *messages, int64_t now) {
+    if (messages->checked_ms && now - messages->checked_ms > messages->config.heartbeat_ms / 2)
+        for (tt__link *link = messages->active; link; link = link->next)
+            link->received_ms = now;
+    messages->checked_ms = now;
+}
+
+static void send_beats(tt__messages *messages, int64_t now_ms) {
+    for (tt__link *link = messages->active; link; link = link->next)
+        if (link->tcp && !link->ended)
+            send_beat(link);
+    messages->beat_due_ms = now_ms + (messages->config.heartbeat_ms + 3) / 4;
+}
+
+int64_t tt__beats_send(tt__messages *messages, int64_t now_ms) {
+    tt__beats_check_clock(messages, now_ms);
+    if (now_ms < messages->beat_due_ms)
+        return messages->beat_due_ms;
+    send_beats(messages, now_ms);
+    return messages->beat_due_ms;
+}
+
+void tt__announce_waiting(tt__messages *messages) {
+    const tt__waiting *waiting = messages->config.waiting;
+    int64_t now = tt__now_ms();
+    bool waits = waiting && waiting->since;
+    if (!waits || !messages->waits_ms)
+        messages->waits_ms = waits ? now : 0;
+    if (waits ? now - messages->waits_ms < MOMENT_MS || now - messages->announced_ms < WAITS_MS
+              : !messages->announced_ms)
+        return;
+    messages->announced_ms = waits ? now : 0;
+    send_beats(messages, now);
+}
+
+/* Accept times until the year 2043, so that differences do not overflow. */
+static bool is_time(int64_t ns) { return ns >= 0 && ns < INT64_C(1) << 61; }
+
+void tt__on_beat(tt__link *link, const tt__beat *beat) {
+    int64_t now = tt__realtime_ns();
+    bool first = !link->beat.sent_ns;
+    if (!is_time(beat->sent_ns) || !is_time(beat->echo_ns) || !is_time(beat->echo_at_ns))
+        return;
+    link->beat = *beat;
+    link->beat_at_ns = now;
+    if (beat->waits && beat->seq && link->messages->config.on_word)
+        link->messages->config.on_word(link->messages->config.world, beat->group, beat->seq, beat->word);
+    if (first)
+        send_beat(link); /* so that both soon know the difference of their clocks */
+    if (!beat->echo_ns)
+        return;
+    int64_t round_trip = (now - beat->echo_ns) - (beat->sent_ns - beat->echo_at_ns);
+    if (round_trip < 0 || (link->round_trip_ns && round_trip >= link->round_trip_ns))
+        return;
+    link->round_trip_ns = round_trip ? round_trip : 1;
+    link->offset_ns = ((beat->echo_ns - beat->echo_at_ns) + (now - beat->sent_ns)) / 2;
+}
+
+bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns) {
+    const tt__link *link = messages->links[rank];
+    if (!link || !link->tcp || !link->round_trip_ns)
+        return false;
+    *offset_ns = link->offset_ns;
+    return true;
+}
+
+bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record) {
+    const tt__link *link = messages->links[rank];
+    if (!link || !link->tcp || link->ended || !link->beat.waits)
+        return false;
+    *group = link->beat.group;
+    *seq = link->beat.seq;
+    *whom = link->beat.whom;
+    *record = link->beat.record;
+    return true;
+}

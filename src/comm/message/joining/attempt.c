@@ -1,0 +1,185 @@
+/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side tells
+ * whether it takes this one of the connections that it may have opened to the same rank. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/message/joining/joining.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long one address may take, and a connecting peer to prove who it is. */
+enum { CONNECT_MS = 10000, ACCEPT_MS = 5000 };
+
+static const char CHOSEN = 'T';
+
+static void fail_attempt(tt__attempt *attempt, tt_status status, const char *why) {
+    attempt->step = TT__ATTEMPT_FAILED;
+    attempt->status = status;
+    snprintf(attempt->why, sizeof attempt->why, "%s", why);
+}
+
+static void begin_handshake(tt__attempt *attempt) {
+    tt__handshake_role role = attempt->handshake.role;
+    tt__stream_channel(&attempt->stream, role.channel);
+    attempt->step = TT__ATTEMPT_HANDSHAKE;
+    if (tt__handshake_begin(&attempt->handshake, &role))
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
+}
+
+static void open_stream(tt__attempt *attempt, int fd, tt__tls *tls, bool server) {
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (tt__stream_open(&attempt->stream, fd, tls, server))
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
+}
+
+static tt__attempt *attempt_new(const tt__messages *messages, const tt__secret *secret, tt__target *target,
+                                int64_t ms) {
+    tt__attempt *attempt = calloc(1, sizeof *attempt);
+    if (!attempt)
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a connection");
+    attempt->stream.fd = -1;
+    attempt->target = target;
+    attempt->deadline_ms = tt__deadline_ms(ms);
+    attempt->handshake.role = (tt__handshake_role){.server = !target,
+                                                   .purpose = TT__PURPOSE_TRANSPORT,
+                                                   .secret = secret,
+                                                   .rank = messages->config.rank,
+                                                   .peer = target ? target->rank : TT__ANY_RANK};
+    memcpy(attempt->handshake.role.job, target ? target->job : messages->nonce, TT__JOB_SIZE);
+    return attempt;
+}
+
+tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret *secret, tt__target *target,
+                                 int candidate) {
+    const tt__candidate *to = &target->candidates[candidate];
+    tt__attempt *attempt = attempt_new(messages, secret, target, CONNECT_MS);
+    if (!attempt)
+        return NULL;
+    attempt->candidate = candidate;
+    attempt->events = POLLOUT;
+    snprintf(attempt->where, sizeof attempt->where, "%s", to->text);
+    int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        fail_attempt(attempt, TT_ERR_NET, strerror(errno));
+    else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR)
+        fail_attempt(attempt, TT_ERR_NET, strerror(errno));
+    if (fd >= 0 && attempt->step == TT__ATTEMPT_FAILED)
+        attempt->stream.fd = fd; /* closed by tt__attempt_free() */
+    else if (fd >= 0)
+        open_stream(attempt, fd, messages->tls, false);
+    return attempt;
+}
+
+tt__attempt *tt__attempt_accept(const tt__messages *messages, const tt__secret *secret, int fd,
+                                const struct sockaddr_storage *from) {
+    tt__attempt *attempt = attempt_new(messages, secret, NULL, ACCEPT_MS);
+    if (!attempt) {
+        close(fd);
+        return NULL;
+    }
+    attempt->step = TT__ATTEMPT_TLS;
+    attempt->events = POLLIN;
+    tt__net_address_text((const struct sockaddr *)from, attempt->where);
+    open_stream(attempt, fd, messages->tls, true);
+    return attempt;
+}
+
+/* Must the attempt wait after this result? Sets what to poll for; a failure is recorded in the attempt. */
+static bool must_wait(tt__attempt *attempt, tt__io io) {
+    if (io == TT__IO_WANT_READ || io == TT__IO_WANT_WRITE)
+        attempt->events = io == TT__IO_WANT_READ ? POLLIN : POLLOUT;
+    else if (io == TT__IO_END)
+        fail_attempt(attempt, TT_ERR_NET, "the other side hung up");
+    else if (io == TT__IO_FAILED)
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
+    return io != TT__IO_DONE;
+}
+
+static bool continue_connect(tt__attempt *attempt) {
+    int errnum = 0;
+    socklen_t size = sizeof errnum;
+    if (getsockopt(attempt->stream.fd, SOL_SOCKET, SO_ERROR, &errnum, &size))
+        errnum = errno;
+    if (errnum)
+        fail_attempt(attempt, TT_ERR_NET, strerror(errnum));
+    else
+        attempt->step = TT__ATTEMPT_TLS;
+    return !errnum;
+}
+
+static bool continue_tls(tt__attempt *attempt) {
+    if (must_wait(attempt, tt__stream_begin(&attempt->stream)))
+        return false;
+    begin_handshake(attempt);
+    return attempt->step == TT__ATTEMPT_HANDSHAKE;
+}
+
+/* Send the handshake's messages; false: not all could be written. */
+static bool send_handshake(tt__attempt *attempt) {
+    tt__handshake *handshake = &attempt->handshake;
+    while (handshake->out_size) {
+        size_t n = 0;
+        const struct iovec part = {handshake->out, handshake->out_size};
+        if (must_wait(attempt, tt__stream_write(&attempt->stream, &part, 1, &n)))
+            return false;
+        tt__handshake_sent(handshake, n);
+    }
+    return !must_wait(attempt, tt__stream_flush(&attempt->stream));
+}
+
+static bool continue_handshake(tt__attempt *attempt) {
+    tt__handshake *handshake = &attempt->handshake;
+    uint8_t data[TT__HANDSHAKE_MESSAGE_MAX];
+    while (send_handshake(attempt)) {
+        size_t n = 0;
+        if (handshake->state == TT__HANDSHAKE_DONE) {
+            attempt->step = TT__ATTEMPT_CHOOSING;
+            return true;
+        }
+        if (handshake->state == TT__HANDSHAKE_FAILED) {
+            fail_attempt(attempt, tt__handshake_error(handshake), tt__handshake_reason(handshake));
+            return false;
+        }
+        if (must_wait(attempt, tt__stream_read(&attempt->stream, data, tt__handshake_wants(handshake), &n)))
+            return false;
+        tt__handshake_feed(handshake, data, n);
+    }
+    return false;
+}
+
+static void continue_choice(tt__attempt *attempt) {
+    char byte = CHOSEN;
+    size_t n = 0;
+    const struct iovec part = {&byte, 1};
+    if (must_wait(attempt, attempt->target ? tt__stream_write(&attempt->stream, &part, 1, &n)
+                                           : tt__stream_read(&attempt->stream, &byte, 1, &n)))
+        return;
+    if (byte == CHOSEN)
+        attempt->step = TT__ATTEMPT_DONE;
+    else
+        fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not speak Tutti's protocol");
+}
+
+void tt__attempt_continue(tt__attempt *attempt) {
+    if (attempt->step == TT__ATTEMPT_CONNECTING && !continue_connect(attempt))
+        return;
+    if (attempt->step == TT__ATTEMPT_TLS && !continue_tls(attempt))
+        return;
+    if (attempt->step == TT__ATTEMPT_HANDSHAKE && !continue_handshake(attempt))
+        return;
+    if (attempt->step == TT__ATTEMPT_CHOOSING)
+        continue_choice(attempt);
+}
+
+void tt__attempt_free(tt__attempt *attempt) {
+    if (!attempt)
+        return;
+    tt__stream_close(&attempt->stream);
+    free(attempt);
+}

@@ -1,0 +1,433 @@
+/* Joining ranks by TCP.
+ *
+ * Higher ranks connect to lower ones, so each pair is joined once. A rank has several addresses, not all of which
+ * can be reached from everywhere: they are tried one after the other, the next a quarter of a second after the last
+ * or as soon as that has failed, and the first connection on which both sides have proved who they are is taken (RFC
+ * 8305). One loop serves all attempts; a stranger, or a silent one, is hung up on and disturbs nobody.
+ *
+ * The same loop sends and receives heartbeats on the links that exist: a rank that has joined everybody must not be
+ * taken for frozen by those still waiting for another, and a rank that freezes is noticed while others join. */
+#include "comm/message/joining/joining.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/message/heartbeat.h"
+#include "comm/message/incoming.h"
+#include "comm/message/link.h"
+#include "comm/message/links.h"
+#include "comm/message/outgoing.h"
+#include "comm/message/thread.h"
+#include "net/refusals.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    STAGGER_MS = 250,
+    ROUNDS = 3,          /* rounds over all addresses of a rank before it counts as unreachable, */
+    PAUSE_MS = 200,      /* with a pause between them, */
+    TRY_MS = 5000,       /* and no new round after this time */
+    EXPECTED_MS = 15000, /* within which all higher ranks have connected: more than they need to find that they can't */
+    ACCEPTS_AT_ONCE = 64,
+    STRANGERS = 256 /* accepted at a time beside those expected, if there are four times as many descriptors */
+};
+
+/* The state of joining. */
+typedef struct joining {
+    tt__messages *messages;
+    tt__secret secret;
+    int expected, missing; /* peers that connect to this rank; links in all */
+    tt__target *targets;
+    int target_count;
+    tt__attempt *attempts;
+    int accepted, strangers; /* attempts begun by others; how many of them may be strangers */
+    tt__refusals refusals;
+    struct pollfd *fds;
+    size_t room;
+    int64_t start_ms, deadline_ms, expected_ms;
+} joining;
+
+/* ---- errors */
+
+/* "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)" */
+static const char *tried_of(const tt__target *target, char *text, size_t size) {
+    size_t n = 0;
+    snprintf(text, size, "no address");
+    for (int i = 0; i < target->count && n < size; i++) {
+        const tt__candidate *candidate = &target->candidates[i];
+        const char *why = *candidate->why ? candidate->why : i < target->next_candidate ? "no answer" : "not yet";
+        n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", i ? ", " : "", candidate->text, why);
+    }
+    return text;
+}
+
+static tt_status fail_unreached(const tt__messages *messages, const tt__target *target) {
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[1400];
+    return tt__fail(target->worst ? target->worst : TT_ERR_NET,
+                    "%s can't reach %s: tried %s. TT_SOCKET_IFNAME names the interfaces whose addresses are used",
+                    tt__rank_text(messages, messages->config.rank, NULL, own),
+                    tt__rank_text(messages, target->rank, NULL, other), tried_of(target, tried, sizeof tried));
+}
+
+static tt_status fail_no_answer(const joining *j, const tt__target *target, int64_t now) {
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[1400];
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "%s did not answer %s in the %lld ms that were left: it failed or is frozen, or the network "
+                    "between is cut; tried %s",
+                    tt__rank_text(j->messages, target->rank, NULL, other),
+                    tt__rank_text(j->messages, j->messages->config.rank, NULL, own), (long long)(now - j->start_ms),
+                    tried_of(target, tried, sizeof tried));
+}
+
+static tt_status fail_not_connected(const joining *j, int rank, int64_t now) {
+    const tt__messages *messages = j->messages;
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE];
+    const char *at = strrchr(messages->addresses, '/') + 1;
+    return tt__fail(TT_ERR_NET,
+                    "%s did not call %s in the %lld ms that were left: it failed, is frozen, or can't reach this host "
+                    "at %.300s, port %d",
+                    tt__rank_text(messages, rank, NULL, other),
+                    tt__rank_text(messages, messages->config.rank, NULL, own), (long long)(now - j->start_ms), at,
+                    atoi(messages->addresses));
+}
+
+/* ---- connecting */
+
+/* An attempt at a target has failed. */
+static void note_failed_attempt(tt__attempt *attempt) {
+    tt__target *target = attempt->target;
+    tt__candidate *candidate = &target->candidates[attempt->candidate];
+    snprintf(candidate->why, sizeof candidate->why, "%s", attempt->why);
+    if (attempt->status == TT_ERR_AUTH || !target->worst)
+        target->worst = attempt->status;
+    target->trying--;
+    target->next_ms = 0;
+}
+
+static tt_status try_next_candidate(joining *j, tt__target *target, int64_t now) {
+    if (target->next_candidate == target->count) {
+        if (target->trying)
+            return TT_OK;
+        if (++target->round == ROUNDS || !target->count || target->worst == TT_ERR_AUTH || now - j->start_ms >= TRY_MS)
+            return fail_unreached(j->messages, target);
+        target->next_candidate = 0;
+        target->next_ms = now + PAUSE_MS;
+        return TT_OK;
+    }
+    tt__attempt *attempt = tt__attempt_connect(j->messages, &j->secret, target, target->next_candidate++);
+    if (!attempt)
+        return tt_last_status();
+    attempt->next = j->attempts;
+    j->attempts = attempt;
+    target->trying++;
+    target->next_ms = now + STAGGER_MS;
+    return TT_OK;
+}
+
+static tt_status start_attempts(joining *j, int64_t now) {
+    for (int i = 0; i < j->target_count; i++) {
+        tt__target *target = &j->targets[i];
+        if (!j->messages->links[target->rank] && now >= target->next_ms)
+            TT__TRY(try_next_candidate(j, target, now));
+    }
+    return TT_OK;
+}
+
+/* ---- accepting */
+
+static void refuse_attempt(joining *j, tt__attempt *attempt, const char *why) {
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
+    tt__refusals_log(&j->refusals, who, "a connection from %s is refused: %s", attempt->where, why);
+}
+
+static void drop_attempt(joining *j, tt__attempt **at) {
+    tt__attempt *attempt = *at;
+    j->accepted -= !attempt->target;
+    *at = attempt->next;
+    tt__attempt_free(attempt);
+}
+
+/* Hang up on the peer that has been unproved longest, the last such in the list; false: there is none. */
+static bool drop_oldest_stranger(joining *j) {
+    tt__attempt **oldest = NULL;
+    for (tt__attempt **at = &j->attempts; *at; at = &(*at)->next)
+        if (!(*at)->target && (*at)->step < TT__ATTEMPT_CHOOSING)
+            oldest = at;
+    if (!oldest)
+        return false;
+    refuse_attempt(j, *oldest, "too many connections that have not proved anything");
+    drop_attempt(j, oldest);
+    return true;
+}
+
+/* Errors of the peer's connection are no failure; those of this process are. */
+static tt_status fail_accept(const joining *j, int errnum) {
+    if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
+        return TT_OK;
+    return tt__fail_errno(TT_ERR_NET, errnum, "rank %d can't accept the calls of other ranks",
+                          j->messages->config.rank);
+}
+
+static tt_status accept_peers(joining *j) {
+    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t size = sizeof from;
+        int fd = accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger(j))
+            continue;
+        if (fd < 0)
+            return fail_accept(j, errno);
+        tt__net_unmap(&from);
+        if (j->accepted >= j->expected + j->strangers)
+            drop_oldest_stranger(j);
+        tt__attempt *attempt = tt__attempt_accept(j->messages, &j->secret, fd, &from);
+        if (!attempt)
+            return tt_last_status();
+        attempt->next = j->attempts;
+        j->attempts = attempt;
+        j->accepted++;
+    }
+    return TT_OK;
+}
+
+/* The rank that an attempt has reached; -1: none that is expected. */
+static int attempt_rank(const joining *j, const tt__attempt *attempt) {
+    int rank = attempt->handshake.peer, own = j->messages->config.rank;
+    if (attempt->target)
+        return attempt->target->rank;
+    bool expected = rank > own && rank < j->messages->config.size && !j->messages->links[rank];
+    return expected ? rank : -1;
+}
+
+/* ---- all attempts */
+
+static tt_status add_link(joining *j, tt__attempt *attempt) {
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], interface[32];
+    tt__messages *messages = j->messages;
+    int rank = attempt_rank(j, attempt);
+    if (rank < 0)
+        return TT_OK;
+    tt__stream stream = attempt->stream;
+    attempt->stream = (tt__stream){.fd = -1};
+    tt__log(TT_LOG_INFO, attempt->target ? "%s reaches %s at %s over %s" : "%s was called by %s from %s over %s",
+            tt__rank_text(messages, messages->config.rank, NULL, own), tt__rank_text(messages, rank, NULL, other),
+            attempt->where, tt__interface_of(stream.fd, interface, sizeof interface));
+    j->missing--;
+    if (!attempt->target)
+        j->expected--;
+    TT__TRY(tt__link_add_tcp(messages, rank, stream, attempt->where));
+    tt__link_flush(messages->links[rank]); /* what TLS has yet to send, or has received already */
+    tt__link_read(messages->links[rank]);
+    return TT_OK;
+}
+
+/* Make links of finished attempts; free attempts that are finished, failed, late, or no longer needed. */
+static tt_status settle_attempts(joining *j, int64_t now) {
+    tt_status status = TT_OK;
+    for (tt__attempt **at = &j->attempts; *at;) {
+        tt__attempt *attempt = *at;
+        bool needed = !attempt->target || !j->messages->links[attempt->target->rank];
+        if (needed && now >= attempt->deadline_ms && attempt->step < TT__ATTEMPT_DONE) {
+            snprintf(attempt->why, sizeof attempt->why, "no answer in time");
+            attempt->status = attempt->step == TT__ATTEMPT_CONNECTING ? TT_ERR_NET : TT_ERR_PEER;
+            attempt->step = TT__ATTEMPT_FAILED;
+        }
+        if (needed && attempt->step < TT__ATTEMPT_DONE) {
+            at = &attempt->next;
+            continue;
+        }
+        if (needed && attempt->step == TT__ATTEMPT_DONE && !status)
+            status = add_link(j, attempt);
+        if (needed && attempt->step == TT__ATTEMPT_FAILED) {
+            if (attempt->target)
+                note_failed_attempt(attempt);
+            else
+                refuse_attempt(j, attempt, attempt->why);
+        }
+        drop_attempt(j, at);
+    }
+    return status;
+}
+
+/* ---- the loop */
+
+static bool reserve_pollfds(joining *j, size_t n) {
+    if (n <= j->room)
+        return true;
+    struct pollfd *more = realloc(j->fds, 2 * n * sizeof *more);
+    if (!more)
+        return false;
+    j->fds = more;
+    j->room = 2 * n;
+    return true;
+}
+
+/* Fill in the listener, all attempts, then all links. */
+static size_t fill_pollfds(joining *j) {
+    size_t n = 1;
+    for (const tt__attempt *a = j->attempts; a; a = a->next)
+        n++;
+    if (!reserve_pollfds(j, n + (size_t)j->messages->tcp_links))
+        return 0;
+    n = 0;
+    j->fds[n++] = (struct pollfd){.fd = j->messages->listener, .events = POLLIN};
+    for (const tt__attempt *a = j->attempts; a; a = a->next)
+        j->fds[n++] = (struct pollfd){.fd = a->stream.fd, .events = a->events};
+    for (const tt__link *link = j->messages->active; link; link = link->next)
+        if (link->tcp)
+            j->fds[n++] = (struct pollfd){.fd = link->transport.stream.fd,
+                                          .events = POLLIN | POLLRDHUP | (tt__link_wants_write(link) ? POLLOUT : 0)};
+    return n;
+}
+
+static tt_status serve_ready(joining *j) {
+    size_t i = 1;
+    for (tt__attempt *a = j->attempts; a; a = a->next)
+        if (j->fds[i++].revents)
+            tt__attempt_continue(a);
+    for (tt__link *link = j->messages->active; link; link = link->next)
+        if (link->tcp && j->fds[i++].revents) {
+            tt__link_read(link);
+            if (tt__link_wants_write(link))
+                tt__link_flush(link);
+        }
+    return j->fds[0].revents ? accept_peers(j) : TT_OK;
+}
+
+/* Send heartbeats, and look for those of the others. The end of a link ends joining. */
+static tt_status check_links(const joining *j, int64_t now) {
+    tt__messages *messages = j->messages;
+    char who[TT__RANK_TEXT_SIZE];
+    tt__beats_send(messages, now);
+    for (const tt__link *link = messages->active; link; link = link->next) {
+        if (link->broken || (link->ended && link->status == TT_ERR_PEER))
+            return tt__fail(TT_ERR_PEER, "%s hung up while joining", tt__rank_text(messages, link->peer, NULL, who));
+        TT__TRY(tt__link_check(messages, link->peer));
+    }
+    return TT_OK;
+}
+
+/* How long to poll: until the next attempt, heartbeat or deadline. */
+static int poll_timeout(const joining *j, int64_t now) {
+    int64_t until = j->deadline_ms;
+    if (j->messages->tcp_links && j->messages->beat_due_ms < until)
+        until = j->messages->beat_due_ms;
+    for (int i = 0; i < j->target_count; i++) {
+        const tt__target *target = &j->targets[i];
+        bool due = !j->messages->links[target->rank] && (target->next_candidate < target->count || !target->trying);
+        if (due && target->next_ms < until)
+            until = target->next_ms;
+    }
+    for (const tt__attempt *a = j->attempts; a; a = a->next)
+        if (a->deadline_ms < until)
+            until = a->deadline_ms;
+    if (j->expected && j->expected_ms < until)
+        until = j->expected_ms;
+    return until <= now ? 0 : until - now > 1000 ? 1000 : (int)(until - now);
+}
+
+static tt_status check_time(const joining *j, const char *const *addresses, int64_t now) {
+    const tt__messages *messages = j->messages;
+    if (now < j->deadline_ms && (now < j->expected_ms || !j->expected))
+        return TT_OK;
+    for (int r = messages->config.rank + 1; r < messages->config.size; r++)
+        if (addresses[r] && !messages->links[r])
+            return fail_not_connected(j, r, now);
+    const tt__target *target = j->targets; /* links are missing, but all expected peers have connected */
+    while (messages->links[target->rank])
+        target++;
+    return fail_no_answer(j, target, now);
+}
+
+static tt_status join_all(joining *j, const char *const *addresses) {
+    while (j->missing) {
+        int64_t now = tt__now_ms();
+        TT__TRY(start_attempts(j, now));
+        TT__TRY(settle_attempts(j, now)); /* connect() may fail at once */
+        size_t n = fill_pollfds(j);
+        if (!n)
+            return tt__fail(TT_ERR_MEMORY, "no memory to join %d ranks", j->missing);
+        if (poll(j->fds, n, poll_timeout(j, now)) < 0 && errno != EINTR)
+            return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
+        now = j->messages->now_ms = tt__now_ms();
+        TT__TRY(serve_ready(j));
+        TT__TRY(check_links(j, now));
+        TT__TRY(settle_attempts(j, now));
+        if (j->missing)
+            TT__TRY(check_time(j, addresses, now));
+    }
+    return TT_OK;
+}
+
+static tt_status plan_targets(joining *j, const char *const *addresses) {
+    const tt__messages_config *config = &j->messages->config;
+    j->targets = calloc((size_t)config->rank + 1, sizeof *j->targets);
+    if (!j->targets)
+        return tt__fail(TT_ERR_MEMORY, "no memory to join %d ranks", config->size);
+    for (int r = 0; r < config->size; r++) {
+        if (!addresses[r] || r == config->rank)
+            continue;
+        j->missing++;
+        if (r > config->rank) {
+            j->expected++;
+            continue;
+        }
+        tt__target *target = &j->targets[j->target_count++];
+        target->rank = r;
+        TT__TRY(tt__addresses_read(addresses[r], target));
+    }
+    return TT_OK;
+}
+
+void tt__messages_stop_joining(tt__messages *messages) {
+    while (messages->unfinished) {
+        tt__attempt *attempt = messages->unfinished;
+        messages->unfinished = attempt->next;
+        tt__attempt_free(attempt);
+    }
+    if (messages->listener >= 0)
+        close(messages->listener);
+    messages->listener = -1;
+}
+
+/* How many strangers leave enough descriptors for everything else. */
+static int count_strangers(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 >= STRANGERS)
+        return STRANGERS;
+    return limit.rlim_cur > 16 ? (int)limit.rlim_cur / 4 : 4;
+}
+
+static void log_suppressed(joining *j) {
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
+    tt__refusals_flush_now(&j->refusals, who);
+}
+
+tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
+    joining j = {.messages = messages,
+                 .strangers = count_strangers(),
+                 .start_ms = tt__now_ms(),
+                 .deadline_ms = deadline_ms,
+                 .expected_ms = tt__deadline_ms(EXPECTED_MS)};
+    TT__TRY(tt__secret_load(&j.secret));
+    tt_status status = tt__tls_load(&messages->tls, &j.secret);
+    if (!status)
+        status = plan_targets(&j, addresses);
+    if (!status)
+        status = join_all(&j, addresses);
+    messages->unfinished = j.attempts;
+    log_suppressed(&j);
+    free(j.targets);
+    free(j.fds);
+    tt__secret_wipe(&j.secret);
+    if (!status)
+        tt__messages_stop_joining(messages);
+    return !status && messages->tcp_links ? tt__messages_thread_start(messages) : status;
+}

@@ -1,0 +1,98 @@
+#include "comm/message/links.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/message/link.h"
+#include "comm/message/poller.h"
+#include "net/net.h"
+
+#include <stdio.h>
+
+/* Make the ring to link->peer, a rank of this host, in this rank's memory, and tell the peer of it. */
+static tt_status open_ring(tt__link *link) {
+    tt__messages *messages = link->messages;
+    const tt__messages_config *config = &messages->config;
+    unsigned char *base, *own_base;
+    tt__ring_board *board, *own_board;
+    int number, own_number;
+    size_t bytes;
+    uint64_t offset;
+    if (!config->ring_peer(config->world, link->peer, &number, &base, &bytes, &board) ||
+        !config->ring_peer(config->world, config->rank, &own_number, &own_base, &bytes, &own_board))
+        return tt__fail(TT_ERR_STATE, "there is no link to rank %d", link->peer);
+    TT__TRY(config->ring_memory(config->world, sizeof(tt__ring), &offset));
+    link->transport.ring_out = (tt__ring *)(void *)(own_base + offset);
+    atomic_store_explicit(&own_board->at[number], offset, memory_order_release);
+    atomic_fetch_or_explicit(&board->made, UINT64_C(1) << own_number, memory_order_release);
+    return TT_OK;
+}
+
+tt__link *tt__link_to(tt__messages *messages, int peer) {
+    tt__link *link = messages->links[peer];
+    if (link)
+        return link;
+    if (peer == messages->config.rank)
+        return tt__link_new(messages, peer, NULL);
+    if (!messages->config.ring_peer)
+        return tt__fail_null(TT_ERR_STATE, "there is no link to rank %d", peer);
+    link = tt__link_new(messages, peer, &tt__ring_ops);
+    if (!link)
+        return NULL;
+    link->count = &messages->ring_links;
+    messages->ring_links++;
+    link->transport.wake = messages->config.wake;
+    link->transport.world = messages->config.world;
+    if (open_ring(link))
+        tt__link_end(link, tt_last_status(), "%s", tt_last_error());
+    return link;
+}
+
+/* Attach the ring that rank `peer` has made to this rank. */
+static void attach_ring(tt__messages *messages, int peer, const unsigned char *base, size_t bytes,
+                        const tt__ring_board *board, int own_number) {
+    tt__link *link = tt__link_to(messages, peer);
+    uint64_t at = atomic_load_explicit(&board->at[own_number], memory_order_acquire);
+    if (!link || link->ended)
+        return;
+    if (at % _Alignof(tt__ring) || at > bytes || bytes - at < sizeof(tt__ring))
+        tt__link_end(link, TT_ERR_PROTOCOL, "its ring lies outside of its memory");
+    else
+        link->transport.ring_in = (tt__ring *)(void *)(uintptr_t)(base + at);
+}
+
+bool tt__links_attach_rings(tt__messages *messages) {
+    const tt__messages_config *config = &messages->config;
+    unsigned char *base;
+    tt__ring_board *board;
+    int number;
+    size_t bytes;
+    if (!messages->board &&
+        !config->ring_peer(config->world, config->rank, &messages->number, &base, &bytes, &messages->board))
+        return false;
+    if (!atomic_load_explicit(&messages->board->made, memory_order_relaxed))
+        return false;
+    uint64_t made = atomic_exchange_explicit(&messages->board->made, 0, memory_order_acq_rel);
+    for (int r = 0; r < config->size && made; r++)
+        if (config->ring_peer(config->world, r, &number, &base, &bytes, &board) && made >> number & 1) {
+            attach_ring(messages, r, base, bytes, board, messages->number);
+            made &= ~(UINT64_C(1) << number);
+        }
+    return true;
+}
+
+tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, const char *where) {
+    tt_status status = tt__poller_open(messages);
+    tt__link *link = status ? NULL : tt__link_new(messages, peer, stream.ssl ? &tt__tls_ops : &tt__tcp_ops);
+    if (!link) {
+        tt__stream_close(&stream);
+        return tt_last_status();
+    }
+    link->tcp = true;
+    link->transport.stream = stream;
+    link->count = &messages->tcp_links;
+    messages->tcp_links++;
+    link->received_ms = tt__now_ms();
+    snprintf(link->where, sizeof link->where, "%s", where);
+    tt__net_no_delay(stream.fd);
+    return tt__poller_add(link);
+}

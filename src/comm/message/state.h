@@ -1,0 +1,192 @@
+/* The state of the message engine: its links and itself. Each file has a header with its functions; from below:
+ *
+ *   transport/      bytes to one peer: TCP, TLS, rings
+ *   frame.h         what travels on a link
+ *   arrivals.c      what came before it was asked for
+ *   link.c          a link's life; a message's end
+ *   poller.c        epoll over the TCP links, and waking who sleeps in it
+ *   links.c         links to peers, made when they are needed
+ *   outgoing.c      frames are written
+ *   ended_groups.c  what comes for a group that has ended
+ *   match.c         receives and messages find each other
+ *   heartbeat.c, news.c, questions.c   frames beside messages
+ *   on_frame.c      what each incoming frame means
+ *   incoming.c      frames are read
+ *   post.c          messages are posted and cancelled
+ *   progress.c      all links are served; callers wait
+ *   link_health.c   which peers are silent or gone
+ *   ask.c           a question to a peer, and waiting for its answer
+ *   thread.c        the engine's own thread
+ *   joining/        TCP links are made when ranks join
+ *   messages.c      the engine's life
+ *
+ * A file calls those above it in this list only; what is below is reached by tt__messages_config's functions alone. */
+#ifndef TT_COMM_MESSAGE_STATE_H
+#define TT_COMM_MESSAGE_STATE_H
+
+#include "base/bytes.h"
+#include "comm/message/arrivals.h"
+#include "comm/message/frame.h"
+#include "comm/message/message.h"
+#include "comm/message/transport/transport.h"
+
+enum {
+    TT__READ_AHEAD = 64 << 10, /* bytes read from a socket at a time */
+    TT__ENDED_GROUPS = 1024    /* a power of two */
+};
+
+typedef struct tt__message_list {
+    tt__message *first, *last;
+} tt__message_list;
+
+/* tt__message.state: in which list a message is. */
+enum {
+    TT__MESSAGE_DONE,
+    TT__MESSAGE_POSTED,    /* a receive that has no message yet: in link->posted, or messages->any */
+    TT__MESSAGE_READY,     /* a receive in link->posted of which the sender was told */
+    TT__MESSAGE_ARRIVING,  /* a receive that has its message: in link->arriving */
+    TT__MESSAGE_ANNOUNCED, /* a send: in link->announced */
+    TT__MESSAGE_SENDING    /* a send: in link->sending */
+};
+
+/* What a peer said last about one group. */
+typedef struct tt__received_news {
+    struct tt__received_news *next;
+    tt__news_body body;
+    char text[];
+} tt__received_news;
+
+struct tt__link {
+    tt__transport transport;
+    tt__messages *messages;
+    tt__link *next; /* in messages->active */
+    int peer;
+    int *count; /* of links of this kind, counted down when it is closed; NULL: not counted */
+    bool tcp;
+    bool ended;       /* with `status` and `why` */
+    bool broken;      /* nothing can be written any more; what the peer sent before is still read */
+    tt_status status; /* if ended */
+    char why[128];
+    char where[80];   /* the peer's address */
+    bool wants_write; /* epoll watches for room */
+
+    /* Outgoing. `out`: frames, except DATA, not yet written, from out_at on. A chunk is one DATA frame of the first
+     * message of `sending`. */
+    tt__bytes out;
+    size_t out_at;
+    tt__message_list announced, sending;
+    tt__message *chunk;     /* NULL: none prepared */
+    tt__frame chunk_header; /* written: chunk_sent of header and data */
+    size_t chunk_sent, chunk_bytes;
+    tt__readiness *readies, **readies_end;
+    uint32_t ready_count;
+    uint32_t eager_out; /* bytes of the window that the peer has not given back */
+    uint32_t credit;    /* bytes to be given back to the peer */
+
+    /* Incoming. */
+    unsigned char *in;
+    size_t in_at, in_end, in_room;
+    bool in_payload;
+    bool drained;    /* the last read brought less than it could */
+    tt__frame frame; /* the frame that comes */
+    unsigned char *into;
+    size_t left_bytes;      /* of its payload */
+    tt__message *receiving; /* of DATA and EAGER: the receive; NULL: there is none */
+    tt__arrival *keeping;   /* of EAGER: kept, since there is no receive */
+    unsigned char control[TT__CONTROL_MAX];
+    tt__message_list posted, arriving;
+    tt__arrival *arrivals, **arrivals_end;
+    uint32_t arrival_count;
+    uint32_t eager_in; /* bytes of the window that this side has not given back */
+
+    /* Life. */
+    int64_t received_ms; /* when something came last */
+    tt__beat beat;       /* the last one; sent_ns 0: none */
+    int64_t beat_at_ns;
+    int64_t offset_ns, round_trip_ns; /* of the fastest exchange; round_trip_ns 0: none */
+    tt__received_news *news;
+};
+
+/* A question to a peer whose answer somebody waits for. */
+typedef struct tt__question {
+    struct tt__question *next;
+    uint32_t id;
+    bool answered, known;
+    uint32_t word;
+    char text[TT__CONTROL_MAX + 1];
+} tt__question;
+
+struct tt__messages {
+    tt__messages_config config;
+    tt__link **links; /* (size); NULL: none yet */
+    tt__link *active; /* all except that to this rank itself */
+    int tcp_links, ring_links;
+    tt__message_list any; /* posted receives from any source */
+    uint32_t last_id;
+    uint32_t open;      /* messages that are not done */
+    uint32_t completed; /* messages done so far */
+    tt__arrival *free_arrivals;
+    uint32_t free_arrival_count;
+    tt__question *questions;
+    unsigned char *discard; /* where unwanted bytes go */
+    /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that
+     * was overwritten are kept as if the group were still to come. */
+    uint32_t ended_groups[TT__ENDED_GROUPS];
+    tt__ring_board *board; /* this rank's, and its number on the host; NULL: not asked for yet */
+    int number;
+
+    /* Between threads. */
+    int epoll, wakeup; /* wakeup: an eventfd in epoll's set. -1: there are no TCP links */
+    int listener;
+    struct tt__attempt *unfinished; /* of a joining that failed; closed with the engine, when the reason was reported */
+    uint8_t nonce[TT__JOB_SIZE];    /* in this rank's address token: a peer that knows it has read the store */
+    char addresses[TT__ADDRESSES_SIZE]; /* that token */
+    tt__tls *tls;
+    pthread_t thread;
+    bool has_thread, stop;
+    bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
+    bool thread_acts;           /* the thread advances works: its looks at the links are no caller's */
+    int callers;                /* threads in tt__messages_wait() */
+    bool handed_over;           /* the last caller left while something was under way */
+    int64_t polled_ms, now_ms, beat_due_ms, checked_ms;
+    int64_t waits_ms, announced_ms; /* since when this rank waits; when the others were last told of it; 0: not */
+    pthread_cond_t changed, thread_wanted;
+};
+
+/* ---- lists of messages */
+
+static inline void tt__message_list_append(tt__message_list *list, tt__message *m) {
+    m->next = NULL;
+    m->previous = list->last;
+    if (list->last)
+        list->last->next = m;
+    else
+        list->first = m;
+    list->last = m;
+}
+
+static inline void tt__message_list_remove(tt__message_list *list, tt__message *m) {
+    if (m->previous)
+        m->previous->next = m->next;
+    else
+        list->first = m->next;
+    if (m->next)
+        m->next->previous = m->previous;
+    else
+        list->last = m->previous;
+    m->next = m->previous = NULL;
+}
+
+/* Is it too large to be sent before the receiver asks for it? */
+static inline bool tt__is_large(const tt__message *m) { return m->bytes > TT__EAGER_MAX; }
+
+static inline bool tt__same_key(const tt__key *a, const tt__key *b) {
+    return a->group == b->group && a->seq == b->seq && a->step == b->step;
+}
+
+/* Do ranks disagree on what this collective is? */
+static inline bool tt__contradicts(const tt__key *a, const tt__key *b) {
+    return a->seq && a->seq == b->seq && a->group == b->group && a->word != b->word;
+}
+
+#endif

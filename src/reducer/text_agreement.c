@@ -1,0 +1,79 @@
+/* First each rank's length and hash are gathered; only if they differ, the texts themselves. */
+#include "reducer/text_agreement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Join all texts, each with its NUL. */
+typedef struct summary {
+    int64_t bytes;
+    int64_t hash; /* FNV-1a */
+} summary;
+
+enum { SUMMARY_WORDS = sizeof(summary) / sizeof(int64_t) };
+
+static summary summarise(const char *const *texts, size_t count) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *c = texts[i];
+        do {
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+            bytes++;
+        } while (*c++);
+    }
+    return (summary){.bytes = bytes, .hash = (int64_t)hash};
+}
+
+/* The text that begins at `at` in a list of `size` bytes, or what stands for the end of the list. */
+static const char *text_at(const char *list, size_t at, size_t size) { return at < size ? list + at : "nothing more"; }
+
+/* Find where the lists differ. Both are walked while they are equal, so that one position serves both. */
+static tt_status report(const char *who, int rank, const char *theirs, size_t their_size, const char *zeros,
+                        size_t zero_size) {
+    size_t at = 0;
+    while (at < their_size && at < zero_size && strcmp(theirs + at, zeros + at) == 0)
+        at += strlen(zeros + at) + 1;
+    return tt__fail(TT_ERR_MISMATCH, "%s: rank %d has %s where rank 0 has %s", who, rank,
+                    text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
+}
+
+/* Gather everyone's texts, `width` bytes a rank, and report the first rank that differs. */
+static tt_status explain(tt_group *group, const char *who, const char *const *texts, size_t count,
+                         const summary *summaries, int64_t width) {
+    int world = tt_get_world_size(group);
+    char *all = calloc(1, (size_t)world * (size_t)width + 1);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
+    char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;
+    for (size_t i = 0; i < count; i++)
+        to = stpcpy(to, texts[i]) + 1;
+    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, width, TT_U8, .file = who));
+    for (int r = 1; r < world && !status; r++)
+        if (memcmp(&summaries[r], &summaries[0], sizeof *summaries) != 0)
+            status = report(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,
+                            (size_t)summaries[0].bytes);
+    free(all);
+    return status;
+}
+
+tt_status tt__agree_on(tt_group *group, const char *who, const char *const *texts, size_t count) {
+    int world = tt_get_world_size(group);
+    summary mine = summarise(texts, count), *all = calloc((size_t)world, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &mine, all, SUMMARY_WORDS, TT_I64, .file = who));
+    int64_t width = 0;
+    bool same = true;
+    for (int r = 0; r < world && !status; r++) {
+        same = same && memcmp(&all[r], &all[0], sizeof *all) == 0;
+        width = all[r].bytes > width ? all[r].bytes : width;
+    }
+    if (!status && !same)
+        status = explain(group, who, texts, count, all, width);
+    free(all);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* Who may use a store's server. A connection's first byte tells which protocol follows; the admission decides whether
+ * that is allowed, keeps peers that have yet to prove themselves in the order in which they came (so that expired ones
+ * are found without a search), and logs a bounded number of refusals. */
+#ifndef TT_STORE_ADMISSION_H
+#define TT_STORE_ADMISSION_H
+
+#include "base/list.h"
+#include "net/refusals.h"
+#include "net/stream.h"
+
+#include <tutti/store.h>
+
+typedef struct tt__admission {
+    tt_store_auth auth;
+    tt__secret secret;
+    tt__tls *tls;          /* NULL: connections are not encrypted */
+    int64_t timeout_ms;    /* within which a peer proves itself */
+    size_t max_pending;    /* beyond so many the oldest is refused */
+    tt__list_node pending; /* of tt__pending_peer.node, the oldest first */
+    size_t pending_count;
+    bool warned;
+    tt__refusals refusals;
+} tt__admission;
+
+/* A connection's part. Zeroed: not pending. */
+typedef struct tt__pending_peer {
+    tt__list_node node;
+    bool pending;
+    bool local; /* comes from this machine */
+    int64_t deadline_ms;
+} tt__pending_peer;
+
+/* auth: as given; secret: as in tt_store_server_new_args. Errors: as tt_store_server_new(). */
+tt_status tt__admission_init(tt__admission *admission, tt_store_auth auth, const char *secret, int64_t timeout_ms);
+void tt__admission_free(tt__admission *admission);
+
+/* May this peer speak PyTorch's dialect, and stay silent for as long as it likes? */
+bool tt__admission_trusts(const tt__admission *admission, const tt__pending_peer *peer);
+
+/* What a connection's first byte leads to. *why: the reason of a refusal. */
+typedef enum tt__admission_decision {
+    TT__ADMIT_NOT,
+    TT__ADMIT_NOW,
+    TT__ADMIT_HANDSHAKE,
+    TT__ADMIT_TLS
+} tt__admission_decision;
+tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__pending_peer *peer, uint8_t first_byte,
+                                            const char *address, const char **why);
+
+/* May this peer, whose handshake succeeded, be served? Without encryption and without a secret it has proved
+ * nothing. */
+bool tt__admission_accepts(const tt__admission *admission, const tt__pending_peer *peer);
+
+/* Start the time within which the peer must prove itself; stop it, if it runs. */
+void tt__admission_add(tt__admission *admission, tt__pending_peer *peer);
+void tt__admission_remove(tt__admission *admission, tt__pending_peer *peer);
+
+/* A peer to be refused, because its time is over or too many are pending; NULL if there is none. */
+tt__pending_peer *tt__admission_expired(tt__admission *admission);
+/* The peer that has been pending longest; NULL if there is none. */
+tt__pending_peer *tt__admission_oldest(const tt__admission *admission);
+/* When the next peer expires or suppressed log lines are due; -1: never. */
+int64_t tt__admission_next_ms(const tt__admission *admission);
+
+#endif
