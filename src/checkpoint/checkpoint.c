@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/kept_error.h"
 #include "base/parse.h"
+#include "base/saved_error.h"
 #include "checkpoint/safetensors.h"
 
 #define OPTIMIZER "optimizer."
@@ -78,13 +78,13 @@ static tt_status collect(list *l, tt_named_tensors model, tt_named_tensors optim
 
 /* All entries of model and optimizer (may be NULL). An empty list may mean that there was no memory for it. */
 static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     tt_named_tensors of_model = tt_module_state_dict(model), of_optimizer = {0};
     if (optimizer)
         of_optimizer = tt_optimizer_state_dict(optimizer);
     TT__TRY(tt_last_status());
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     TT__TRY(list_make(l, of_model.count + of_optimizer.count));
     return collect(l, of_model, of_optimizer);
 }

@@ -4,8 +4,8 @@
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "comm/record.h"
-#include "comm/signature.h"
+#include "comm/record/record.h"
+#include "comm/record/signature.h"
 
 #include <getopt.h>
 #include <stdio.h>

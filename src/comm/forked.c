@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 uint32_t tt__forks;

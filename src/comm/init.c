@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/native/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>

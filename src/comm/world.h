@@ -9,7 +9,8 @@
 #include "comm/collective/choose.h"
 #include "comm/message/message.h"
 #include "comm/rankset.h"
-#include "comm/transport/shm.h"
+#include "comm/shared/heap.h"
+#include "comm/shared/shm.h"
 
 #include <pthread.h>
 
@@ -25,24 +26,11 @@ typedef struct tt__peer {
     char hostname[72];
 } tt__peer;
 
-/* A range of the heap. The list covers the heap without gaps, in order. */
-typedef struct tt__extent {
-    struct tt__extent *next;
-    size_t offset, bytes; /* in the rank's memory */
-    bool used;
-} tt__extent;
-
-/* This process's memory behind the control page. */
-typedef struct tt__heap {
-    tt__extent *extents;
-    size_t limit, allocated; /* of what tt_group_alloc() gives */
-} tt__heap;
-
 /* The launcher's store, where it writes how each worker ended. */
-typedef struct tt__launcher {
+typedef struct tt__launcher_store {
     char host[256];
     int port; /* 0: no launcher */
-} tt__launcher;
+} tt__launcher_store;
 
 typedef struct tt__world {
     int rank, size;
@@ -54,9 +42,11 @@ typedef struct tt__world {
     int references; /* groups that are not yet released, but for those that only wait for their memory to be free (`retired`) */
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
-    tt__launcher launcher;
+    tt__launcher_store launcher;
     int memory_fd;
     tt__heap heap;
+    const struct tt__engine *engine;          /* of its groups */
+    bool (*progress)(struct tt__world *world); /* tt__world_progress(), for the thread that serves messages */
     tt__messages *messages; /* NULL until needed */
     const char **hostnames; /* (size), for the messages' texts */
     int listener; /* where local ranks call while joining; open until the others know why it failed, if it does; or -1 */
@@ -67,8 +57,8 @@ typedef struct tt__world {
     uint32_t groups_named;    /* by this process: see tt__group_name() */
     uint32_t sleepers;        /* threads of this process that sleep */
     int asking;      /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
-    uint32_t moves;  /* how often a machine took a step: tells a waiting caller that something happens */
-    uint64_t circle; /* of ranks that wait for each other, as last seen; and since when: deadlock.c */
+    uint32_t progress_count; /* steps of machines and rounds of messages so far: tells a waiting caller that something happens */
+    uint64_t circle;         /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
     int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;
@@ -80,7 +70,7 @@ static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world-
 static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
 
 /* A world of `size`, of which only this process is known. */
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher *launcher);
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher_store *launcher);
 
 /* Own memory, shared by `ranks` ranks of this host. */
 tt_status tt__world_make_memory(tt__world *world, int ranks);
@@ -95,33 +85,24 @@ void tt__world_own(tt__world *world);
 /* Wait until no thread of this process asks other ranks: it has given the lock back amid its walk through the groups. The lock is held. */
 void tt__world_settle(tt__world *world);
 
-/* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
-bool tt__world_progress(tt__world *world);
-
-/* Make the message engine, if there is none yet. */
-tt_status tt__world_messages(tt__world *world);
-
 /* Wake this process's own threads that sleep: some work of theirs is done, or a group failed. */
 void tt__world_wake(tt__world *world);
 
-/* ---- heap.c. The lock is held. */
+/* Take `bytes` (whole pages) of this process's memory, after giving back what destroyed groups had; `limited`: as a tt_group_alloc(), which counts. The lock is
+ * held. */
+tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
+void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
 
-/* Take `bytes` (whole pages) of this process's memory; their pages are not there yet. `limited`: as a tt_group_alloc(), which counts. */
-tt_status tt__heap_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
-void tt__heap_give_back(tt__world *world, tt__extent *extent, bool limited);
-tt_status tt__heap_init(tt__world *world);
-void tt__heap_end(tt__world *world);
-
-/* Where in the own memory `bytes` at `p` lie, if they lie in the heap. */
+/* Whether `bytes` at `p` lie in the own heap. */
 static inline bool tt__in_heap(const tt__world *world, const void *p, size_t bytes) {
     const tt__shm *own = &world->peers[world->rank].shm;
     uintptr_t base = (uintptr_t)own->base, at = (uintptr_t)p;
     return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
 }
 
-/* ---- rendezvous/launcher.c */
+/* ---- rendezvous/launcher_store.c */
 
 /* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "". Returns `text`. */
-const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text, size_t size);
+const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size);
 
 #endif

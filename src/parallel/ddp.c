@@ -7,7 +7,7 @@
 
 #include "autograd/engine.h"
 #include "base/args.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "nn/module.h"
 #include "reducer/agree.h"
 #include "reducer/reducer.h"
@@ -148,15 +148,15 @@ static tt_status attach(ddp *d, size_t count) {
 
 /* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile has none. */
 static void release(ddp *d) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, on_gradient, &d->slots[i]);
         tt__leaf_set_grad_storage(x, NULL);
         tt__tensor_unref(x);
     }
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     tt_reducer_free(d->reducer);
     free(d->slots);
     free(d);
@@ -169,11 +169,11 @@ static const tt_module_class ddp_class = {
 
 /* An empty list may mean that there was no memory for it. */
 static tt_status list_state(tt_module *module, tt_named_tensors *state) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     *state = tt_module_state_dict(module);
     TT__TRY(tt_last_status());
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     return TT_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/args.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "reducer/agree.h"
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
@@ -172,8 +172,8 @@ static void free_buckets(tt_reducer *r) {
 void tt_reducer_free(tt_reducer *r) {
     if (!r)
         return;
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     if (r->buckets)
         free_buckets(r);
     for (size_t i = 0; r->params && i < r->param_count; i++)
@@ -181,5 +181,5 @@ void tt_reducer_free(tt_reducer *r) {
     free(r->params);
     tt__group_let_go(r->group);
     free(r);
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
 }

@@ -9,7 +9,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "store/local_store.h"
 #include "store/turn.h"
 #include "store/wire.h"
@@ -291,10 +291,10 @@ static void say_goodbye(file_store *f) {
 
 static void file_free(tt__local_store *store) {
     file_store *f = file_of(store);
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     say_goodbye(f);
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     if (f->fd >= 0)
         close(f->fd);
     tt__turn_destroy(&f->turn);

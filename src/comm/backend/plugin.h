@@ -10,6 +10,9 @@
 #define TT_COMM_BACKEND_PLUGIN_H
 
 #include "comm/group.h"
+#include "comm/op.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/work.h"
 
 #include <pthread.h>
 
@@ -59,6 +62,9 @@ typedef struct tt__plugin {
     _Atomic bool aborted;
 } tt__plugin;
 
+/* A work's own variable is its task; NULL: it is done. */
+static inline tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
+
 static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->plugin; }
 
 extern const tt__engine tt__plugin_engine;
@@ -98,12 +104,6 @@ tt_status tt__plugin_fail(tt_group *group);
 void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
-
-/* The work's task; NULL: it is done. */
-tt__task *tt__task_of(const tt_work *work);
-
-/* A send or receive, which waits for no other call. */
-bool tt__plugin_is_loose(tt_op op);
 
 /* ---- plugin_control.c */
 

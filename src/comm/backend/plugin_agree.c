@@ -10,23 +10,21 @@
 /* "f32 x 512, sum, root 1" */
 static void arguments_text(const tt_call *call, char *text, size_t size) {
     tt_op op = call->op;
-    bool reduces = op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER;
-    bool has_root = op == TT_OP_REDUCE || op == TT_OP_BROADCAST || op == TT_OP_GATHER || op == TT_OP_SCATTER;
     size_t n = (size_t)snprintf(text, size, "%s", tt_dtype_name(call->dtype));
-    if (op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL_V || op == TT_OP_ALL_REDUCE_COALESCED)
+    if (tt__op_is(op, TT__OP_UNEVEN))
         snprintf(text + n, size - n, ", uneven");
     else
         n += (size_t)snprintf(text + n, size - n, " x %llu", (unsigned long long)call->count);
-    if (reduces)
+    if (tt__op_is(op, TT__OP_REDUCES) && !tt__op_is(op, TT__OP_UNEVEN))
         n += (size_t)snprintf(text + n, size - n, ", %s", tt_reduce_op_name(call->reduce_op));
-    if (has_root)
+    if (tt__op_is(op, TT__OP_ROOT))
         snprintf(text + n, size - n, ", root %d", call->root);
 }
 
 const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
     const char *slash = call->file ? strrchr(call->file, '/') : NULL, *file = slash ? slash + 1 : call->file;
     char arguments[96] = "", site[16] = "";
-    if (call->op != TT_OP_BARRIER && call->op != TT_OP_MONITORED_BARRIER && call->op != TT_OP_BATCH_ISEND_IRECV)
+    if (tt__op_is(call->op, TT__OP_ELEMENTS))
         arguments_text(call, arguments, sizeof arguments);
     if (call->line)
         snprintf(site, sizeof site, ":%d", call->line);

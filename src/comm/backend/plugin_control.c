@@ -7,9 +7,10 @@
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "comm/backend/plugin.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/native/native.h"
+#include "comm/watch/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ bool tt__control_wanted(int ranks) {
 }
 
 static void begin(tt_group *group, tt_group *control) {
-    control->only_agrees = true;
+    control->native->only_agrees = true;
     tt__plugin_of(group)->control = control;
 }
 
@@ -63,7 +64,7 @@ static tt_status combine(tt_group *group, void *buf, size_t count, tt_reduce_op 
                           .recv = buf,
                           .timeout_ms = timeout_ms,
                           .file = "tt_init_process_group"};
-    return tt__plugin_submit(group, &call, NULL);
+    return group->engine->submit(group, &call, NULL);
 }
 
 static tt_status serve(tt_store **store, place *at, const tt__card *card, int64_t timeout_ms) {
@@ -129,7 +130,7 @@ tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ran
     tt_status status = call->op == TT_OP_NEW_GROUP ? tt__native_new_group(whole, call, ranks, call->count, control)
                                                    : tt__native_split(whole, call, color, key, control);
     if (*control)
-        (*control)->only_agrees = true;
+        (*control)->native->only_agrees = true;
     return status;
 }
 
@@ -139,12 +140,12 @@ void tt__control_fail(const tt_group *group) {
     tt_group *control = tt__plugin_of(group)->control;
     if (!control)
         return;
-    tt__world_lock(control->world);
+    tt__world_lock(control->native->world);
     if (!control->failed) {
         tt__fail(group->failed, "%s", group->failure_text);
         tt__group_fail(control);
     }
-    tt__world_unlock(control->world);
+    tt__world_unlock(control->native->world);
 }
 
 void tt__control_leave(tt_group *group) {
@@ -166,9 +167,9 @@ tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
     const tt__plugin *plugin = tt__plugin_of(group);
     tt_work *agreement = part->agreement;
     tt_status status = TT_OK;
-    tt__world_lock(plugin->control->world);
-    tt__world_progress(plugin->control->world);
-    tt__world_unlock(plugin->control->world);
+    tt__world_lock(plugin->control->native->world);
+    tt__world_progress(plugin->control->native->world);
+    tt__world_unlock(plugin->control->native->world);
     *done = atomic_load_explicit(&agreement->done, memory_order_acquire);
     if (!*done) {
         if (plugin->table->progress)
@@ -215,20 +216,20 @@ static const char *meanwhile(const tt_work *work, char *text, size_t size) {
 static tt_status look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
     const tt_group *group = work->group;
     const tt_group *control = tt__plugin_of(group)->control;
-    bool collective = !tt__plugin_is_loose(work->call.op);
+    bool collective = !tt__op_is(work->call.op, TT__OP_P2P);
     tt_status status = TT_OK;
     char doing[400];
     meanwhile(work, doing, sizeof doing);
-    tt__world_lock(control->world);
-    tt__world_progress(control->world);
+    tt__world_lock(control->native->world);
+    tt__world_progress(control->native->world);
     for (int r = 0; r < group->size && !status; r++)
         status = r == group->rank ? TT_OK : tt__check_failed(control, r);
     *said = status;
     for (int r = 0; r < group->size && !status; r++)
         if (waits_for(group, task, r, engine_failed))
             status = tt__check_gone(control, r, collective && !engine_failed, doing);
-    control->world->last_check_ms = tt__now_ms();
-    tt__world_unlock(control->world);
+    control->native->world->last_check_ms = tt__now_ms();
+    tt__world_unlock(control->native->world);
     return status;
 }
 
@@ -259,11 +260,11 @@ static bool is_slow(const tt_work *work, int64_t now) {
 tt_status tt__control_watch(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     int64_t now = tt__now_ms();
-    tt_work *first = group->queue ? group->queue : group->loose;
+    tt_work *first = group->queue ? group->queue : group->unordered;
     if (!plugin->control || now - plugin->looked_ms < LOOK_MS || !is_slow(first, now))
         return TT_OK;
     plugin->looked_ms = now;
-    tt_work *lists[] = {group->queue, group->loose};
+    tt_work *lists[] = {group->queue, group->unordered};
     for (int i = 0; i < 2; i++)
         for (tt_work *work = lists[i]; work; work = work->next)
             if (tt__task_of(work) && tt__task_of(work)->begun)
@@ -276,11 +277,11 @@ void tt__control_explain(tt_work *work) {
     const tt_group *control = tt__plugin_of(group)->control;
     tt_status status = tt_last_status();
     int64_t deadline_ms = tt__deadline_ms(EXPLAIN_MS);
-    tt__kept_error engines;
+    tt__saved_error engines;
     bool said;
     if (!control || control->failed || (status != TT_ERR_PEER && status != TT_ERR_NET))
         return;
-    tt__error_keep(&engines);
+    tt__error_save(&engines);
     while (!look(work, tt__task_of(work), true, &said)) {
         if (tt__now_ms() >= deadline_ms) {
             tt__error_restore(&engines);

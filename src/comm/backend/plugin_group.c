@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "comm/backend/host.h"
+#include "comm/native/native.h"
+#include "comm/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +152,7 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
 
 /* What a rank says when groups are made of a group. */
 typedef struct entry {
-    int64_t color, key;
+    tt__choice choice;
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
@@ -165,20 +167,6 @@ static tt_status exchange(tt_group *group, const tt_call *call, const entry *min
                       .file = call->file,
                       .line = call->line};
     return tt__plugin_submit(group, &gather, NULL);
-}
-
-/* The ranks of one color, by key, then by rank. Returns how many. */
-static int collect(const tt_group *group, const entry *all, int64_t color, int *members) {
-    int n = 0;
-    for (int r = 0; r < group->size; r++) {
-        if (all[r].color != color)
-            continue;
-        int at = n++;
-        for (; at > 0 && all[members[at - 1]].key > all[r].key; at--)
-            members[at] = members[at - 1];
-        members[at] = r;
-    }
-    return n;
 }
 
 /* The subgroup of `members` (ranks of `group`) that this rank is in, without engine. */
@@ -264,14 +252,14 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
     else if (!all || !members)
         status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
     plugin->subgroups++;
-    if (!status && tt__control_split(group, call, ranks, (int)mine->color, (int)mine->key, &control))
+    if (!status && tt__control_split(group, call, ranks, mine->choice.color, mine->choice.key, &control))
         status = tt__plugin_fail(group);
     if (!status)
         status = exchange(group, call, mine, all);
     if (!status)
         status = fail_lists(group, all);
     if (!status) {
-        int n = mine->color < 0 ? 0 : collect(group, all, mine->color, members);
+        int n = mine->choice.color < 0 ? 0 : tt__split_members(all, sizeof *all, group->size, mine->choice.color, members);
         status = form(group, members, n, call->timeout_ms, control, out);
     } else {
         tt_destroy_process_group(control);
@@ -282,16 +270,16 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
 }
 
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    return divide(group, call, NULL, &(entry){.color = color, .key = key}, out);
+    return divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
 }
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
-    entry mine = {.color = -1};
+    entry mine = {.choice = {.color = -1}};
     for (size_t i = 0; i < count; i++) {
         mine.list = (mine.list ^ (uint64_t)(ranks[i] + 1)) * UINT64_C(0x9e3779b97f4a7c15);
         if (ranks[i] == group->rank) {
-            mine.color = 0;
-            mine.key = (int64_t)i;
+            mine.choice.color = 0;
+            mine.choice.key = (int32_t)i;
         }
     }
     return divide(group, call, ranks, &mine, out);

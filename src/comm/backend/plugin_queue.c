@@ -17,10 +17,8 @@ enum {
     AGREEMENT_MS = 3000 /* how much later than the call's own an agreement's timeout may come */
 };
 
-bool tt__plugin_is_loose(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV; }
+static bool is_p2p(tt_op op) { return tt__op_is(op, TT__OP_P2P); }
 
-/* The work's own variable is its task. */
-tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
 static void set_task(tt_work *work, const tt__task *task) { work->state[0] = (uintptr_t)task; }
 
 /* ---- tasks */
@@ -48,7 +46,7 @@ static tt_call nth_call(const tt_call *call, size_t i) {
 /* Nothing is to be moved. Messages and uneven calls tell something even if they are empty. */
 static bool is_empty(const tt_call *call) {
     return !call->count && call->op != TT_OP_BARRIER && call->op != TT_OP_ALL_GATHER_V &&
-           call->op != TT_OP_ALL_TO_ALL_V && !tt__plugin_is_loose(call->op);
+           call->op != TT_OP_ALL_TO_ALL_V && !is_p2p(call->op);
 }
 
 static tt__task *make_task(const tt_group *group, const tt_call *call) {
@@ -58,7 +56,7 @@ static tt__task *make_task(const tt_group *group, const tt_call *call) {
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
     tt_status status =
-        tt__plugin_is_loose(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
+        is_p2p(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
     for (size_t i = 0; i < n && !status; i++) {
         tt_call one = nth_call(call, i);
         if (!is_empty(&one))
@@ -82,7 +80,7 @@ void tt__task_free(tt__task *task) {
 /* May part i be begun: is what must come before it through? */
 static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
     const tt__part *before = i ? &task->parts[i - 1] : NULL;
-    if (!before || before->state == TT__PART_ENDED || tt__plugin_is_loose(before->call.op))
+    if (!before || before->state == TT__PART_ENDED || is_p2p(before->call.op))
         return true;
     return !before->agrees && !before->check && !tt__plugin_of(group)->table->serial;
 }
@@ -192,28 +190,6 @@ static bool lets_next_begin(const tt_work *work) {
     return task->begun == task->count && !tt__plugin_of(work->group)->table->serial;
 }
 
-/* Take done works out of a list. Returns the last that stays. */
-static tt_work *unlink_done(tt_work **list) {
-    tt_work *last = NULL;
-    for (tt_work **at = list; *at;) {
-        tt_work *work = *at;
-        if (work->phase == TT__DONE) {
-            *at = work->next;
-            if (!work->owned)
-                tt__work_give_back(work);
-        } else {
-            last = work;
-            at = &work->next;
-        }
-    }
-    return last;
-}
-
-static void unlink_all_done(tt_group *group) {
-    group->queue_end = unlink_done(&group->queue);
-    unlink_done(&group->loose);
-}
-
 static tt_status fail_if_aborted(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!atomic_load(&plugin->aborted))
@@ -231,7 +207,7 @@ static tt_status advance_all(tt_group *group) {
         if (!lets_next_begin(work))
             break;
     }
-    for (tt_work *work = group->loose; work; work = work->next)
+    for (tt_work *work = group->unordered; work; work = work->next)
         TT__TRY(advance(work));
     return TT_OK;
 }
@@ -246,7 +222,7 @@ static tt_status progress(tt_group *group) {
         status = tt__control_watch(group);
     if (status)
         return tt__plugin_fail(group);
-    unlink_all_done(group);
+    tt__works_unlink(group);
     return TT_OK;
 }
 
@@ -302,11 +278,11 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
 
 void tt__plugin_end_works(tt_group *group, tt_status status) {
     tt__plugin *plugin = tt__plugin_of(group);
-    if ((group->queue || group->loose) && plugin->table->abort && !tt__is_inherited(group))
+    if ((group->queue || group->unordered) && plugin->table->abort && !tt__is_inherited(group))
         plugin->table->abort(plugin->engine);
     end_list(group->queue, plugin, status);
-    end_list(group->loose, plugin, status);
-    unlink_all_done(group);
+    end_list(group->unordered, plugin, status);
+    tt__works_unlink(group);
 }
 
 tt_status tt__plugin_fail(tt_group *group) {
@@ -342,7 +318,7 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
 
 static tt_status fail_timeout(tt_work *work) {
     char text[256];
-    bool agreed = tt__plugin_of(work->group)->control && !tt__plugin_is_loose(work->call.op);
+    bool agreed = tt__plugin_of(work->group)->control && !is_p2p(work->call.op);
     tt__fail(TT_ERR_TIMEOUT,
              "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: %s",
              tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
@@ -354,7 +330,7 @@ static tt_status fail_timeout(tt_work *work) {
 
 /* The ranks' agreement on this work, or on one before it, is not complete: it has the better text. */
 static bool agrees_first(const tt_work *work) {
-    const tt_work *first = tt__plugin_is_loose(work->call.op) || !work->group->queue ? work : work->group->queue;
+    const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
     const tt__task *task = tt__task_of(first);
     return task && task->begun && task->parts[task->begun - 1].agreement;
 }
@@ -396,20 +372,6 @@ tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
 
 /* ---- calls */
 
-static void enqueue(tt_group *group, tt_work *work) {
-    atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
-    work->next = NULL;
-    if (tt__plugin_is_loose(work->call.op)) {
-        work->next = group->loose;
-        group->loose = work;
-    } else if (group->queue_end) {
-        group->queue_end->next = work;
-        group->queue_end = work;
-    } else {
-        group->queue = group->queue_end = work;
-    }
-}
-
 /* A work with its task, begun if it is its turn. */
 static tt_work *begin(tt_group *group, const tt_call *call) {
     tt_work *work = tt__work_take(group, call);
@@ -422,7 +384,7 @@ static tt_work *begin(tt_group *group, const tt_call *call) {
     set_task(work, task);
     work->deadline_ms = tt__deadline_ms(call->timeout_ms);
     work->owned = true;
-    enqueue(group, work);
+    tt__work_enqueue(work);
     progress(group);
     return work;
 }
@@ -439,7 +401,7 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
         *out = NULL;
     TT__TRY(progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
-    if (!out && !tt__plugin_is_loose(call->op))
+    if (!out && !is_p2p(call->op))
         TT__TRY(drain(group, call->timeout_ms));
     tt_work *work = begin(group, call);
     if (!work)

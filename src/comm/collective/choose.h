@@ -59,9 +59,6 @@ bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *c
 /* The algorithm for a call; NULL: messages don't serve this op. Without a table the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
 
-/* By the world's table. */
-const struct tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call);
-
 /* How many hosts a group's ranks are on. */
 uint32_t tt__hosts_of(const tt_group *group);
 

@@ -1,16 +1,10 @@
-/* What the collectives share: checks of arguments, and shares of a buffer. */
+/* What the public calls share: checks of arguments. */
 #include "comm/collective/collective.h"
 
-#include "comm/reduce_tree.h"
+#include "comm/op.h"
+#include "comm/reduce/reduce_tree.h"
 
 #include <stdlib.h>
-
-const char *tt_reduce_op_name(tt_reduce_op op) {
-    static const char *const names[] = {[TT_SUM] = "sum", [TT_AVG] = "avg",   [TT_PRODUCT] = "product",
-                                        [TT_MIN] = "min", [TT_MAX] = "max",   [TT_BAND] = "band",
-                                        [TT_BOR] = "bor", [TT_BXOR] = "bxor", [TT_PREMUL_SUM] = "premul_sum"};
-    return (unsigned)op < sizeof names / sizeof *names ? names[op] : "?";
-}
 
 tt_status tt__check_call(tt_group *group, const char *name, const void *buf, size_t count, tt_dtype dtype,
                          tt_reduce_op op, int root) {
@@ -64,7 +58,7 @@ static tt_status check_blocks(tt_group *group, const tt_call *call, const void *
 
 /* First the buffer that every rank has, then the one that may be the root's alone. */
 tt_status tt__submit_blocks(tt_group *group, tt_call *call, tt_work **work) {
-    bool has_root = call->op == TT_OP_GATHER || call->op == TT_OP_SCATTER, from_root = call->op == TT_OP_SCATTER;
+    bool has_root = tt__op_is(call->op, TT__OP_ROOT), from_root = call->op == TT_OP_SCATTER;
     if (work)
         *work = NULL;
     TT__TRY(check_blocks(group, call, from_root ? call->recv : call->send));
@@ -82,15 +76,4 @@ const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts) {
     for (size_t r = 0, at = 0; r < n; at += counts[r++])
         offsets[r] = at;
     return offsets;
-}
-
-tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r) {
-    size_t n = (size_t)world, line = (size_t)64 >> __builtin_ctzl(tt_dtype_size(dtype));
-    bool is_power = !(n & (n - 1)); /* divisions cost as much as the rest of a small call */
-    size_t parts = is_power ? (count + n - 1) >> __builtin_ctzl(n) : (count + n - 1) / n;
-    size_t share = TT__ALIGN_UP(parts, line);
-    size_t at = share * (size_t)r;
-    if (at >= count)
-        return (tt__slice){count, 0};
-    return (tt__slice){at, count - at < share ? count - at : share};
 }

@@ -1,6 +1,4 @@
-/* What the collectives share: the way of a public call to its engine, and shares of a buffer.
- *
- * One file an algorithm; <name>.c checks the public call. Algorithms are listed in algorithms.c. */
+/* What the public calls share: <name>.c checks the arguments of one, and hands it to the group's engine. */
 #ifndef TT_COMM_COLLECTIVE_H
 #define TT_COMM_COLLECTIVE_H
 
@@ -39,40 +37,9 @@ static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) 
     return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
 }
 
-/* Elements at..at+n-1 of `count` are rank r's share of a reduction: whole cache lines, the last ranks' shares may be empty. */
-typedef struct tt__slice {
-    size_t at, n;
-} tt__slice;
-tt__slice tt__slice_of(size_t count, tt_dtype dtype, int world, int r);
-
-/* Elements to be reduced that ride with the arrival word even where they lie in symmetric memory. */
-static inline bool tt__rides(const tt_group *group, size_t bytes) {
-    return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
-}
-
 tt_call tt__all_reduce_call(const tt_all_reduce_args *args);
 
-/* Do the whole call, if it is of the kind that can be done so: all_reduce_at_once.c. Otherwise nothing has happened. */
-bool tt__all_reduce_at_once(const tt_all_reduce_args *args, tt_status *status);
-
-/* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
-void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
-void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room);
-
-static inline unsigned char *tt__stage_in(const tt_group *group, int r, size_t piece) {
-    return group->areas[r]->stage_in[piece % TT__STAGE_DEPTH];
-}
-
-static inline unsigned char *tt__stage_out(const tt_group *group, int r, size_t piece) {
-    return group->areas[r]->stage_out[piece % TT__STAGE_DEPTH];
-}
-
-extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
-extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
-extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;
-extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
-    tt__all_gather_blocks, tt__all_gather_v_blocks, tt__all_to_all_blocks, tt__all_to_all_v_blocks;
-extern const tt__algorithm tt__monitored_barrier_messages;
-extern const tt__algorithm tt__barrier_words, tt__exchange_words, tt__exchange_bruck;
+/* Do the whole call, if it is of the kind that can be done so: all_reduce_fast.c. Otherwise nothing has happened. */
+bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
 
 #endif

@@ -20,7 +20,7 @@
 #ifndef TT_COMM_MESSAGE_H
 #define TT_COMM_MESSAGE_H
 
-#include "comm/record.h"
+#include "comm/record/record.h"
 #include "comm/transport/ring.h"
 
 #include <tutti/backend.h>

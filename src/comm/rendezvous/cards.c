@@ -1,7 +1,6 @@
 /* Meeting through the store. Each rank sets one key, its card, and reads everybody's: three round trips. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef TT_COMM_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_H
 
-#include "comm/transport/shm.h"
+#include "comm/world.h"
 
 #include <tutti/comm.h>
 
@@ -68,5 +68,27 @@ tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int 
  * called before anything is closed, so that whoever sees that finds the reason. Returns the status; the error is recorded, that of the other instead if this
  * rank knows only that it hung up. */
 tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
+
+/* Who the ranks are: what tt__native_join() needs to know beside the store. */
+typedef struct tt__member {
+    int rank, world;
+    int64_t timeout_ms, heartbeat_ms;
+    tt_store *store;        /* to meet through; not needed for a world of one */
+    char prefix[96];        /* of the keys */
+    const char *transport;  /* as tt_init_process_group() has it; never NULL */
+    const char *algorithms; /* likewise, or NULL */
+    tt__launcher_store launcher;  /* whose ranks these are */
+} tt__member;
+
+/* Rank 0 tells its table of algorithms before anybody can need it: what fails later must not keep the others waiting for it. Whatever is wrong comes out
+ * in tt__tuning_agree(). */
+void tt__tuning_tell(const tt__member *member);
+
+/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. rendezvous/tuning_agree.c */
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
+
+/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all: world->tuning. TT_ERR_INVALID, on all,
+ * likewise. */
+tt_status tt__tuning_force(tt__world *world, const char *algorithms);
 
 #endif

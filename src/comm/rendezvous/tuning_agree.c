@@ -1,6 +1,6 @@
 /* Rank 0's table of algorithms becomes everybody's, through the store. */
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>

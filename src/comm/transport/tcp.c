@@ -1,7 +1,7 @@
 /* Links over TCP. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/kept_error.h"
+#include "base/saved_error.h"
 #include "comm/message/engine.h"
 
 #include <errno.h>
@@ -42,12 +42,12 @@ static ssize_t plain_recv(tt__link *link, const struct iovec *parts, int count) 
 
 /* Links move bytes in the middle of others' errors: what TLS records goes to the link, and the caller's last error stays. */
 static ssize_t tls_send(tt__link *link, const struct iovec *parts, int count) {
-    tt__kept_error kept;
+    tt__saved_error saved;
     size_t n;
-    tt__error_keep(&kept);
+    tt__error_save(&saved);
     tt__io io = tt__stream_write(&link->stream, parts, count, &n);
     ssize_t sent = io == TT__IO_FAILED ? ended(link, tt_last_error()) : (ssize_t)n;
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     return sent;
 }
 
@@ -68,10 +68,10 @@ static ssize_t tls_read(tt__link *link, const struct iovec *parts, int count) {
 }
 
 static ssize_t tls_recv(tt__link *link, const struct iovec *parts, int count) {
-    tt__kept_error kept;
-    tt__error_keep(&kept);
+    tt__saved_error saved;
+    tt__error_save(&saved);
     ssize_t got = tls_read(link, parts, count);
-    tt__error_restore(&kept);
+    tt__error_restore(&saved);
     return got;
 }
 

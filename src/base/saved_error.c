@@ -1,0 +1,16 @@
+#include "base/saved_error.h"
+
+#include <stdio.h>
+
+void tt__error_save(tt__saved_error *saved) {
+    saved->status = tt_last_status();
+    snprintf(saved->text, sizeof saved->text, "%s", tt_last_error());
+    tt_clear_error();
+}
+
+void tt__error_restore(const tt__saved_error *saved) {
+    if (saved->status)
+        tt__fail(saved->status, "%s", saved->text);
+    else
+        tt_clear_error();
+}
