@@ -29,7 +29,7 @@ struct tt_group {
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
-    bool fast_path;     /* collective/all_reduce_fast.c may serve */
+    bool fast_path;     /* engine->all_reduce_fast() may serve */
     int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];

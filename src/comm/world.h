@@ -6,7 +6,6 @@
 #ifndef TT_COMM_WORLD_H
 #define TT_COMM_WORLD_H
 
-#include "comm/collective/choose.h"
 #include "comm/message/message.h"
 #include "comm/rankset.h"
 #include "comm/shared/heap.h"
@@ -53,7 +52,7 @@ typedef struct tt__world {
     int watched;  /* the launcher's socket, which learns by its end that this process is gone; -1: none */
     struct tt_group *groups;  /* all of this process, linked by ->next_group */
     struct tt_group *retired; /* destroyed ones whose memory peers may still read */
-    tt__tuning *tuning;       /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
+    struct tt__tuning *tuning;       /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
     uint32_t groups_named;    /* by this process: see tt__group_name() */
     uint32_t sleepers;        /* threads of this process that sleep */
     int asking;      /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */

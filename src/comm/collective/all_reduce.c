@@ -6,13 +6,26 @@
  *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
  *
  * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs more there than reducing
- * everything everywhere. all_reduce_fast.c is a short way through the first two. */
+ * everything everywhere. native/all_reduce_fast.c is a short way through the first two. */
 #include "comm/collective/collective.h"
+
+tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
+    return (tt_call){.op = TT_OP_ALL_REDUCE,
+                     .dtype = a->dtype,
+                     .reduce_op = a->op,
+                     .factor = a->factor,
+                     .count = a->count,
+                     .send = a->buf,
+                     .recv = a->buf,
+                     .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                     .file = a->file,
+                     .line = a->line};
+}
 
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_args, a);
     tt_status status;
-    if (__builtin_expect(tt__all_reduce_fast(a, &status), 1))
+    if (__builtin_expect(a->group && a->group->fast_path, 1) && a->group->engine->all_reduce_fast(a, &status))
         return status;
     if (a->work)
         *a->work = NULL;

@@ -39,7 +39,4 @@ static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) 
 
 tt_call tt__all_reduce_call(const tt_all_reduce_args *args);
 
-/* Do the whole call, if it is of the kind that can be done so: all_reduce_fast.c. Otherwise nothing has happened. */
-bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
-
 #endif

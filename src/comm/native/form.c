@@ -2,6 +2,7 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
+#include "comm/collective/choose.h"
 #include "comm/shared/placement.h"
 
 /* With several hosts (0: not yet known) the group may have an inner one of this host's ranks, whose area lies behind its own. */

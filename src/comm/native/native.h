@@ -2,12 +2,13 @@
  *
  *   native.c                 the engine's table, joining
  *   subgroup.c, alloc.c      groups of a group's ranks, symmetric memory
+ *   all_reduce_fast.c        the commonest call, from its publication to its end in one function
  *   submit.c                 a call: alone, or as a work in the queue
  *   wait.c                   waiting for a work
  *   driver.c                 runs works' machines
  *   end.c                    completes works, ends groups
  *   form.c, inner_groups.c   how groups are made
- *   join.c, world_messages.c the process meets the others */
+ *   join.c, tuning_agree.c, world_messages.c   the process meets the others */
 #ifndef TT_COMM_NATIVE_H
 #define TT_COMM_NATIVE_H
 
@@ -27,6 +28,10 @@ tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *
 tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
 tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out);
 tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
+
+/* ---- all_reduce_fast.c: for the engine's table */
+
+bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
 
 /* ---- submit.c */
 
@@ -100,6 +105,19 @@ tt_status tt__make_inner_groups(tt_group *group);
 
 /* Meet all others: sets world->peers, and the links to other hosts. */
 tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms);
+
+/* ---- tuning_agree.c */
+
+/* Rank 0 tells its table of algorithms before anybody can need it: what fails later must not keep the others waiting for it. Whatever is wrong comes out
+ * in tt__tuning_agree(). */
+void tt__tuning_tell(const tt__member *member);
+
+/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. */
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
+
+/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all: world->tuning. TT_ERR_INVALID, on all,
+ * likewise. */
+tt_status tt__tuning_force(tt__world *world, const char *algorithms);
 
 /* ---- world_messages.c */
 

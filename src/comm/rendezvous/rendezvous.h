@@ -80,15 +80,4 @@ typedef struct tt__member {
     tt__launcher_store launcher;  /* whose ranks these are */
 } tt__member;
 
-/* Rank 0 tells its table of algorithms before anybody can need it: what fails later must not keep the others waiting for it. Whatever is wrong comes out
- * in tt__tuning_agree(). */
-void tt__tuning_tell(const tt__member *member);
-
-/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. rendezvous/tuning_agree.c */
-tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
-
-/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all: world->tuning. TT_ERR_INVALID, on all,
- * likewise. */
-tt_status tt__tuning_force(tt__world *world, const char *algorithms);
-
 #endif

@@ -1,6 +1,8 @@
 /* Rank 0's table of algorithms becomes everybody's, through the store. */
+#include "comm/native/native.h"
+
 #include "base/error.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/collective/choose.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,10 @@
  * What costs time here costs every small all_reduce. So no clock is read but by the record, nothing is locked, nothing is fenced, the record is written
  * while the peers' words are on their way, and all of it is one function once it is compiled, which keeps the call's state in registers: only the rare
  * ways out of it get a copy. Two ranks, the commonest case, have no loops and kernels that were looked up before. */
+#include "comm/native/native.h"
+
 #include "comm/collective/collective.h"
 #include "comm/collective/shared/shared_algorithms.h"
-#include "comm/native/native.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/doorbell.h"
 #include "comm/shared/pause.h"
@@ -195,19 +196,6 @@ static inline void reduce_slice(const fast_call *c) {
     pair_of(c)->two(first, second, first, second, slice.n, 0.5, 0.5);
 }
 
-tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
-    return (tt_call){.op = TT_OP_ALL_REDUCE,
-                     .dtype = a->dtype,
-                     .reduce_op = a->op,
-                     .factor = a->factor,
-                     .count = a->count,
-                     .send = a->buf,
-                     .recv = a->buf,
-                     .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
-                     .file = a->file,
-                     .line = a->line};
-}
-
 /* ---- the two ways */
 
 /* As an ordinary work from here: all but the last wait is done if `algorithm` is given. */
@@ -239,7 +227,7 @@ static inline tt_status run_in_place(const fast_call *c) {
 
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
-    if (!group || !group->fast_path || group->size > MOST_RANKS || args->work || !args->count ||
+    if (group->size > MOST_RANKS || args->work || !args->count ||
         !is_plain_reduction(args->dtype, args->op) || args->count >> MOST_COUNT_BITS || !args->buf ||
         tt__group_has_ended(group) || atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
