@@ -29,7 +29,7 @@ struct tt_group {
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
-    bool fast_path;     /* engine->all_reduce_fast() may serve */
+    bool fast_path; /* engine->all_reduce_fast() may serve */
     int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];
@@ -79,10 +79,12 @@ void tt__group_note_failure(tt_group *group);
 /* A group of `size` ranks without anything yet; `ranks` is copied. */
 tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms);
 
-/* Free what tt__group_make() made, works and the list of allocations included. The engine's part is the engine's to free before. */
+/* Free what tt__group_make() made, works and the list of allocations included. The engine's part is the engine's to
+ * free before. */
 void tt__group_free(tt_group *group);
 
-/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For whoever has buffers there. */
+/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For whoever has
+ * buffers there. */
 void tt__group_hold(tt_group *group);
 void tt__group_let_go(tt_group *group);
 

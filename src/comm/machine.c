@@ -32,7 +32,8 @@ static tt__message *message_prepare(tt_work *work, size_t slot, int peer, uint32
 }
 
 void tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes) {
-    tt__message_send(work->group->native->world->messages, message_prepare(work, slot, to, step, (void *)(uintptr_t)data, bytes));
+    tt__message_send(work->group->native->world->messages,
+                     message_prepare(work, slot, to, step, (void *)(uintptr_t)data, bytes));
 }
 
 void tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes) {

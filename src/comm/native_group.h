@@ -33,11 +33,11 @@ typedef struct tt__native {
     int *place;       /* (size): rank r is by_host[place[r]] */
     bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
 
-    uint32_t seq;      /* calls published so far */
-    uint32_t step;     /* pieces of work planned so far, by all calls that were agreed on */
-    bool only_agrees;  /* it stands behind another engine's group (backend/plugin_control.c): collectives move nothing */
-    bool spin;         /* ranks and CPUs are such that a short busy wait pays */
-    bool wake_pending; /* something was published, and those asleep for it are not woken yet */
+    uint32_t seq;     /* calls published so far */
+    uint32_t step;    /* pieces of work planned so far, by all calls that were agreed on */
+    bool only_agrees; /* it stands behind another engine's group (backend/plugin_control.c): collectives move nothing */
+    bool spin;        /* ranks and CPUs are such that a short busy wait pays */
+    bool wake_pending;            /* something was published, and those asleep for it are not woken yet */
     uint8_t order[TT__MAX_WORLD]; /* tt__peer_order() */
     bool order_known, order_by_place;
     _Atomic uintptr_t user; /* the thread that used it last; 0: none yet */
@@ -63,10 +63,12 @@ static inline bool tt__is_local(const tt_group *group, int r) {
     return group->native->world->peers[group->ranks[r]].local;
 }
 
-/* A group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no memory. */
+/* A group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
+ * memory. */
 tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);
 
-/* Free the group and its inner ones; their extents of the heap are the caller's to give back before. NULL is allowed. */
+/* Free the group and its inner ones; their extents of the heap are the caller's to give back before. NULL is
+ * allowed. */
 void tt__native_group_free(tt_group *group);
 
 /* The process's group of this id, inner ones included; NULL if there is none. The lock is held. */

@@ -15,8 +15,8 @@ static inline const tt__choice *tt__choice_of(const void *choices, size_t stride
     return (const tt__choice *)(const void *)((const char *)choices + (size_t)r * stride);
 }
 
-/* members := the ranks, of `size`, whose color is `color`, by key, then by rank; room for `size`. choices: structs of `stride` bytes that begin with a
- * tt__choice, one of each rank. Returns how many. */
+/* members := the ranks, of `size`, whose color is `color`, by key, then by rank; room for `size`. choices: structs of
+ * `stride` bytes that begin with a tt__choice, one of each rank. Returns how many. */
 static inline int tt__split_members(const void *choices, size_t stride, int size, int color, int *members) {
     int n = 0;
     for (int r = 0; r < size; r++) {

@@ -1,16 +1,19 @@
 /* Works and algorithms.
  *
- * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen before it is called again.
- * The same machine serves synchronous calls (the caller waits between its steps), asynchronous ones (whoever makes progress calls it), shared memory and
- * messages. It never blocks, and never holds anything that must be released if it is not called again (scratch memory belongs to the work).
+ * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen
+ * before it is called again. The same machine serves synchronous calls (the caller waits between its steps),
+ * asynchronous ones (whoever makes progress calls it), shared memory and messages. It never blocks, and never holds
+ * anything that must be released if it is not called again (scratch memory belongs to the work).
  *
  *   QUEUED     not yet told to others: an earlier work of the group is not agreed on, or not through with the slots
  *   PUBLISHED  shared memory: told; not all ranks have come
- *   RUNNING    agreed (shared memory: all words agree and the algorithm is chosen from all words; messages: at once, words travel in the keys)
+ *   RUNNING    agreed (shared memory: all words agree and the algorithm is chosen from all words; messages: at once,
+ *              words travel in the keys)
  *   DONE       complete: status valid
  *
- * Who completes a work, exactly once: tt__work_complete() (native/end.c), called with the world's lock held (or by the one thread that runs a synchronous call
- * alone), when its machine is through, or when its group fails, is aborted or is destroyed. Nobody else sets `done`. */
+ * Who completes a work, exactly once: tt__work_complete() (native/end.c), called with the world's lock held (or by the
+ * one thread that runs a synchronous call alone), when its machine is through, or when its group fails, is aborted or
+ * is destroyed. Nobody else sets `done`. */
 #ifndef TT_COMM_WORK_H
 #define TT_COMM_WORK_H
 
@@ -34,7 +37,8 @@ typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */
 
-    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is plain. */
+    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is
+     * plain. */
     const void *symmetric;
     size_t extent;
 } tt__offer;
@@ -74,7 +78,8 @@ struct tt_work {
     tt_call call;
     tt_work *parent; /* whose child it is, or NULL */
     const tt__algorithm *algorithm;
-    const tt__algorithm *packed_as; /* of a coalesced call on messages: the all_reduce that its packed buffers go through */
+    const tt__algorithm
+        *packed_as; /* of a coalesced call on messages: the all_reduce that its packed buffers go through */
     uint32_t seq, word;
     tt__work_phase phase;
     int stage;      /* the machine's own, 0 at first */
@@ -101,7 +106,7 @@ struct tt_work {
     size_t scratch_bytes;
     void *lists; /* copies of the call's arrays, likewise */
     size_t lists_bytes;
-    uint64_t state[16]; /* the machine's own variables: a struct that fits */
+    uint64_t state[16];        /* the machine's own variables: a struct that fits */
     tt__child_call child_call; /* set by next() before TT__NEXT_CALL */
     tt_work *child;            /* that call, which this work waits for */
 };
@@ -115,7 +120,8 @@ static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
 
 /* ---- work.c */
 
-/* A work for `call`, whose lists are copied: a free one or a new one; NULL: no memory. Not queued anywhere. Its owner gives it back. */
+/* A work for `call`, whose lists are copied: a free one or a new one; NULL: no memory. Not queued anywhere. Its owner
+ * gives it back. */
 tt_work *tt__work_take(tt_group *group, const tt_call *call);
 void tt__work_give_back(tt_work *work);
 

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher_store *launcher) {
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms,
+                         const tt__launcher_store *launcher) {
     tt__world *world = calloc(1, sizeof *world);
     tt__peer *peers = calloc((size_t)size, sizeof *peers);
     *out = NULL;
@@ -104,8 +105,8 @@ void tt__world_wake(tt__world *world) {
 
 /* ---- memory */
 
-/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A failed group's may still be
- * written by a late one. */
+/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A
+ * failed group's may still be written by a late one. */
 static bool group_is_over(const tt_group *group) {
     if (group->failed)
         return false;

@@ -1,5 +1,5 @@
-/* Ranks simulated in one process, for test_algorithms.c alone: their messages are delivered in random order, each seed another, or all take the same time; sends
- * end before or after they are received. */
+/* Ranks simulated in one process, for test_algorithms.c alone: their messages are delivered in random order, each seed
+ * another, or all take the same time; sends end before or after they are received. */
 #ifndef TESTS_UNIT_ALGORITHM_SIM_H
 #define TESTS_UNIT_ALGORITHM_SIM_H
 

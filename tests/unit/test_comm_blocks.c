@@ -1,5 +1,6 @@
-/* Collectives that hand blocks from rank to rank, and coalesced reductions: all of them over sizes around every limit, worlds, roots and
- * kinds of memory, in place and not, synchronous and not; what every rank must have is computed from who sent it. */
+/* Collectives that hand blocks from rank to rank, and coalesced reductions: all of them over sizes around every limit,
+ * worlds, roots and kinds of memory, in place and not, synchronous and not; what every rank must have is computed from
+ * who sent it. */
 #include "support/ranks.h"
 
 #include "comm/group.h"
@@ -232,7 +233,8 @@ static int operations_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-/* Every element type and op through all_reduce and reduce, small, in place, staged. The tree itself is tested elsewhere. */
+/* Every element type and op through all_reduce and reduce, small, in place, staged. The tree itself is tested
+ * elsewhere. */
 static void one_reduction(const bench *b, tt_dtype dtype, tt_reduce_op op, size_t n, int kind) {
     static unsigned char inputs[MAX_WORLD][40000], want[40000];
     const void *src[MAX_WORLD];
@@ -308,7 +310,8 @@ static void see_line(tt_log_level level, const char *line, void *user) {
     places_logged += level == TT_LOG_INFO && strstr(line, "on NUMA node") != NULL;
 }
 
-/* Large blocks on a machine made up for hwloc, whose caches say nothing about this one's: a rank asks once, and says what it was told. */
+/* Large blocks on a machine made up for hwloc, whose caches say nothing about this one's: a rank asks once, and says
+ * what it was told. */
 static int place_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     bench b = make_bench(store, rank, world);

@@ -1,5 +1,5 @@
-/* Conformance of the collectives: all of them, over element types, reduce ops, counts, worlds and kinds of memory, compared bit by bit
- * with a naive reference that sums in the documented order. */
+/* Conformance of the collectives: all of them, over element types, reduce ops, counts, worlds and kinds of memory,
+ * compared bit by bit with a naive reference that sums in the documented order. */
 #include "support/ranks.h"
 
 #include "comm/group.h"
@@ -12,7 +12,8 @@ enum { SYMMETRIC, PLAIN, MIXED, KINDS };
 static const size_t byte_counts[] = {0, 1, 3 * 8, 56, 4088, 4096, 4104, 10007, 262144, 262152, 1000008};
 enum { BYTE_COUNTS = sizeof byte_counts / sizeof *byte_counts, MAX_BYTES = 1000008 };
 
-/* Element i of rank r: small numbers and fractions, so that order matters for floats; a few NaN, infinities and zeros of both signs. */
+/* Element i of rank r: small numbers and fractions, so that order matters for floats; a few NaN, infinities and zeros
+ * of both signs. */
 static double element(int r, size_t i, tt_reduce_op op, tt_dtype dtype) {
     uint32_t x = (uint32_t)(i * 2654435761U) ^ (uint32_t)(r * 40503 + 977);
     x ^= x >> 15;
@@ -52,7 +53,8 @@ static void fill(void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int r
     }
 }
 
-/* The reference: recursion on the definition, one element at a time. Units lo..hi-1 of p, of which the first `folded` are pairs. */
+/* The reference: recursion on the definition, one element at a time. Units lo..hi-1 of p, of which the first `folded`
+ * are pairs. */
 #define REFERENCE(T, U)                                                                                        \
     static T join_##T(T x, T y, tt_reduce_op op) {                                                             \
         switch (op) {                                                                                          \
@@ -109,7 +111,8 @@ static void reference(void *out, const void *const *of, int n, size_t count, tt_
     }
 }
 
-/* Bitwise, but any NaN equals any NaN: which of two comes through depends on operand order alone, which the compiler of the reference may swap. */
+/* Bitwise, but any NaN equals any NaN: which of two comes through depends on operand order alone, which the compiler of
+ * the reference may swap. */
 static bool same_f32(float x, float y) {
     uint32_t a, b;
     memcpy(&a, &x, sizeof a);
@@ -244,7 +247,8 @@ static int move_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-/* Several asynchronous works in the queue, of different sizes, waited for out of order; then the same synchronously: the same bits. */
+/* Several asynchronous works in the queue, of different sizes, waited for out of order; then the same synchronously:
+ * the same bits. */
 static int async_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     enum { WORKS = 5 };

@@ -1,5 +1,5 @@
-/* What a child of a rank can do with the groups that it inherits: end its copies. Every other call is refused at once, and the parent's group does not
- * notice. */
+/* What a child of a rank can do with the groups that it inherits: end its copies. Every other call is refused at once,
+ * and the parent's group does not notice. */
 #include "support/hosts.h"
 #include "support/ranks.h"
 

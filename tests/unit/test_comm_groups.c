@@ -323,7 +323,8 @@ static int abort_body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-/* Rank 0 names all that are missing, and goes on; those that came learn it from rank 0, and those that come too late, too. */
+/* Rank 0 names all that are missing, and goes on; those that came learn it from rank 0, and those that come too late,
+ * too. */
 static int monitored_body(tt_store *store, int rank, int world, void *arg) {
     static const char *const over[] = {"over"}, *const there[] = {"there"};
     const int *way = arg;

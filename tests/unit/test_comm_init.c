@@ -1,4 +1,5 @@
-/* Joining: what the environment and options say, each mistake with one clear error; several groups one after the other. */
+/* Joining: what the environment and options say, each mistake with one clear error; several groups one after the
+ * other. */
 #include "support/ranks.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* What happens to groups only in a long life, or when a process is forked: counters that begin again, groups by the thousand, children that end what they
- * inherited, deadlines behind other works. */
+/* What happens to groups only in a long life, or when a process is forked: counters that begin again, groups by the
+ * thousand, children that end what they inherited, deadlines behind other works. */
 #include "support/ranks.h"
 
 #include "base/clock.h"
@@ -283,7 +283,8 @@ static void *hold_lock(void *arg) {
     return NULL;
 }
 
-/* The child ends its copy while another thread of the parent has the lock, and a call is under way that its parent goes on with. */
+/* The child ends its copy while another thread of the parent has the lock, and a call is under way that its parent goes
+ * on with. */
 static int forked_body(tt_store *store, int rank, int world, void *arg) {
     static const char *const go[] = {"go"};
     enum { N = 300000 };

@@ -1,7 +1,7 @@
-/* Random programs of legal calls, in worlds of 2 to 8 ranks: every collective, symmetric, plain and mixed memory at places that differ between
- * ranks, asynchronous works waited for in any order, ranks late by chance. Every rank draws the same program from the seed and knows
- * what all ranks pass, so each checks its own results, and that nothing else was written. TT_RANDOM_CALLS=N makes the programs longer,
- * TT_RANDOM_SEED=N others. */
+/* Random programs of legal calls, in worlds of 2 to 8 ranks: every collective, symmetric, plain and mixed memory at
+ * places that differ between ranks, asynchronous works waited for in any order, ranks late by chance. Every rank draws
+ * the same program from the seed and knows what all ranks pass, so each checks its own results, and that nothing else
+ * was written. TT_RANDOM_CALLS=N makes the programs longer, TT_RANDOM_SEED=N others. */
 #include "support/calls.h"
 #include "support/ranks.h"
 
@@ -74,8 +74,8 @@ static void check_guard(const unsigned char *buf, size_t bytes) {
         CHECK(buf[i - GUARD] == 0xa5 && buf[bytes + (size_t)i] == 0xa5);
 }
 
-/* Where this rank's buffer lies is its own affair: symmetric or plain, in either area of a half, at any multiple of 8. `kind`: 0 symmetric, 1
- * plain, 2 either. */
+/* Where this rank's buffer lies is its own affair: symmetric or plain, in either area of a half, at any multiple of 8.
+ * `kind`: 0 symmetric, 1 plain, 2 either. */
 static unsigned char *place(player *p, size_t kind, size_t half) {
     size_t plain = kind == 2 ? storm_below(&p->own, 2) : kind,
            area = AREAS / 2 * half + storm_below(&p->own, AREAS / 2);

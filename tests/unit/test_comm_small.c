@@ -1,6 +1,7 @@
-/* Small all_reduces, whose elements ride with the arrival word or are reduced where they lie: every element type around every size at which the way
- * changes, at odd addresses, with nothing but the call between writing a buffer and writing it again. Groups are told that their ranks have a CPU
- * each, so that large ones take the short way, too. All values are small whole numbers, exact in every type. */
+/* Small all_reduces, whose elements ride with the arrival word or are reduced where they lie: every element type around
+ * every size at which the way changes, at odd addresses, with nothing but the call between writing a buffer and writing
+ * it again. Groups are told that their ranks have a CPU each, so that large ones take the short way, too. All values
+ * are small whole numbers, exact in every type. */
 #include "support/ranks.h"
 
 #include "base/half.h"

@@ -1,4 +1,5 @@
-/* In the steady state collectives allocate nothing; and a group leaves nothing behind: no descriptor, no mapping, no file. */
+/* In the steady state collectives allocate nothing; and a group leaves nothing behind: no descriptor, no mapping, no
+ * file. */
 #include "alloc_count.h"
 #include "support/ranks.h"
 

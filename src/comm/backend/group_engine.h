@@ -1,20 +1,24 @@
-/* Who carries out a group's calls: the native engine (native.c) or a plug-in (plugin.c). What is public checks arguments, fills a tt_call
- * (collective/<name>.c) and comes here; from here on engines share nothing but tt_group's first part and tt_work. */
+/* Who carries out a group's calls: the native engine (native.c) or a plug-in (plugin.c). What is public checks
+ * arguments, fills a tt_call (collective/<name>.c) and comes here; from here on engines share nothing but tt_group's
+ * first part and tt_work. */
 #ifndef TT_COMM_BACKEND_GROUP_ENGINE_H
 #define TT_COMM_BACKEND_GROUP_ENGINE_H
 
 #include <tutti/backend.h>
 
-/* Arguments are checked, the group is usable; errors are recorded. The thread is the one that uses the group, but for abort(). */
+/* Arguments are checked, the group is usable; errors are recorded. The thread is the one that uses the group, but for
+ * abort(). */
 typedef struct tt__engine {
     const char *name;
 
-    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the caller's and are copied where they
-     * must outlive the function. work == NULL: return when the call is complete. Else *work := the call's work, which is the caller's until
-     * tt_work_free(); an error that the call meets at once is the work's, but no work at all (TT_ERR_MEMORY) is returned, with *work NULL. */
+    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
+     * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
+     * Else *work := the call's work, which is the caller's until tt_work_free(); an error that the call meets at once
+     * is the work's, but no work at all (TT_ERR_MEMORY) is returned, with *work NULL. */
     tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
 
-    /* Of a group with a fast path: do the whole call, if it is of the kind that can be done so. Otherwise nothing has happened. */
+    /* Of a group with a fast path: do the whole call, if it is of the kind that can be done so. Otherwise nothing has
+     * happened. */
     bool (*all_reduce_fast)(const tt_all_reduce_args *args, tt_status *status);
 
     /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
@@ -31,14 +35,16 @@ typedef struct tt__engine {
     /* Advance the group's works without waiting. The group's failure, if any. */
     tt_status (*progress)(tt_group *group);
 
-    /* The owner forgets the work: it goes back to the group's spare ones, or is given up to the queue if it is not done. */
+    /* The owner forgets the work: it goes back to the group's spare ones, or is given up to the queue if it is not
+     * done. */
     void (*forget)(tt_work *work);
 
     /* From any thread. `reason` is not NULL. */
     void (*abort)(tt_group *group, const char *reason);
 
     /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
-     * included. retire() comes once, when the owner destroys the group; release() when nobody holds its memory any more. */
+     * included. retire() comes once, when the owner destroys the group; release() when nobody holds its memory any
+     * more. */
     void (*retire)(tt_group *group);
     void (*release)(tt_group *group);
 } tt__engine;

@@ -1,11 +1,12 @@
-/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
+/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32,
+ * bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"
 
 #include <stdlib.h>
 
-static bool is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
+static bool convert_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
 /* What an engine without a supports() function takes (tutti/backend.h). */
 static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
@@ -15,7 +16,7 @@ static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_o
         return true;
     if (dtype == TT_F16 || dtype == TT_BF16 || dtype == TT_BOOL)
         return false;
-    return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !is_float(dtype);
+    return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !convert_is_float(dtype);
 }
 
 /* What a reduction is for the engine: another type, another op. */

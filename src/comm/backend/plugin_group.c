@@ -61,7 +61,7 @@ static void free_allocations(tt_group *group) {
         free(one->at);
 }
 
-static void release(tt_group *group) {
+static void plugin_release(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt__control_leave(group);
     if (plugin->engine && !tt__is_inherited(group))
@@ -115,7 +115,8 @@ static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     return status;
 }
 
-/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with it. */
+/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with
+ * it. */
 static tt_status let_store_go(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
@@ -142,7 +143,7 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
     if (!status)
         status = let_store_go(group);
     if (status)
-        release(group);
+        plugin_release(group);
     else
         *out = group;
     return status;
@@ -157,7 +158,7 @@ typedef struct entry {
 } entry;
 
 /* Everybody's entry, in the order of ranks; then all have come. */
-static tt_status exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
+static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
     tt_call gather = {.op = TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
                       .count = sizeof *mine / 8,
@@ -188,7 +189,7 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
     tt_group *made = make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
     if (made && !prefix[0]) {
-        release(made);
+        plugin_release(made);
         return tt__fail_null(TT_ERR_UNSUPPORTED, "groups of groups of groups: back end %s has no room for another name",
                              plugin->table->name);
     }
@@ -196,8 +197,8 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
 }
 
 /* All ranks are here. n == 0: this one is in no new group, but the engine may need it. `control` is handed over. */
-static tt_status form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
-                      tt_group **out) {
+static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
+                             tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     const tt_backend *table = plugin->table;
     void *engine = NULL;
@@ -218,7 +219,7 @@ static tt_status form(tt_group *group, const int *members, int n, int64_t timeou
     if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
         status = tt_barrier(group, .timeout_ms = timeout_ms);
     if (status && made) {
-        release(made);
+        plugin_release(made);
         made = NULL;
     }
     *out = made;
@@ -255,12 +256,13 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
     if (!status && tt__control_split(group, call, ranks, mine->choice.color, mine->choice.key, &control))
         status = tt__plugin_fail(group);
     if (!status)
-        status = exchange(group, call, mine, all);
+        status = plugin_exchange(group, call, mine, all);
     if (!status)
         status = fail_lists(group, all);
     if (!status) {
-        int n = mine->choice.color < 0 ? 0 : tt__split_members(all, sizeof *all, group->size, mine->choice.color, members);
-        status = form(group, members, n, call->timeout_ms, control, out);
+        int n =
+            mine->choice.color < 0 ? 0 : tt__split_members(all, sizeof *all, group->size, mine->choice.color, members);
+        status = plugin_form(group, members, n, call->timeout_ms, control, out);
     } else {
         tt_destroy_process_group(control);
     }
@@ -347,5 +349,5 @@ const tt__engine tt__plugin_engine = {
     .forget = tt__plugin_forget,
     .abort = abort_group,
     .retire = retire,
-    .release = release,
+    .release = plugin_release,
 };

@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have ended, or when the group fails or
- * is destroyed. */
+ * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have
+ * ended, or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
@@ -55,8 +55,7 @@ static tt__task *make_task(const tt_group *group, const tt_call *call) {
     tt__task *task = calloc(1, sizeof *task + (n + TT__CHECKS_MAX) * sizeof task->parts[0]);
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
-    tt_status status =
-        is_p2p(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
+    tt_status status = is_p2p(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
     for (size_t i = 0; i < n && !status; i++) {
         tt_call one = nth_call(call, i);
         if (!is_empty(&one))
@@ -162,7 +161,7 @@ static void note_refusal(tt_work *work) {
 }
 
 /* Move one work as far as it goes. */
-static tt_status advance(tt_work *work) {
+static tt_status task_advance(tt_work *work) {
     tt__task *task = tt__task_of(work);
     bool done = false;
     if (work->phase == TT__DONE)
@@ -183,7 +182,7 @@ static tt_status advance(tt_work *work) {
 }
 
 /* The next collective may begin: all ranks begin them in the same order. */
-static bool lets_next_begin(const tt_work *work) {
+static bool task_lets_next_begin(const tt_work *work) {
     if (work->phase == TT__DONE)
         return true;
     const tt__task *task = tt__task_of(work);
@@ -203,12 +202,12 @@ static tt_status fail_if_aborted(tt_group *group) {
 /* All works, those of collectives in order. */
 static tt_status advance_all(tt_group *group) {
     for (tt_work *work = group->queue; work; work = work->next) {
-        TT__TRY(advance(work));
-        if (!lets_next_begin(work))
+        TT__TRY(task_advance(work));
+        if (!task_lets_next_begin(work))
             break;
     }
     for (tt_work *work = group->unordered; work; work = work->next)
-        TT__TRY(advance(work));
+        TT__TRY(task_advance(work));
     return TT_OK;
 }
 
@@ -316,7 +315,7 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
         nanosleep(&(struct timespec){.tv_nsec = waited < 10 ? 50000 : 1000000}, NULL);
 }
 
-static tt_status fail_timeout(tt_work *work) {
+static tt_status task_fail_timeout(tt_work *work) {
     char text[256];
     bool agreed = tt__plugin_of(work->group)->control && !is_p2p(work->call.op);
     tt__fail(TT_ERR_TIMEOUT,
@@ -338,7 +337,7 @@ static bool agrees_first(const tt_work *work) {
 /* Nothing moved: wait a little for the work, unless its time is over. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
     if (tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0))
-        return fail_timeout(work);
+        return task_fail_timeout(work);
     pause_a_moment(work, since_ms);
     return TT_OK;
 }
@@ -373,7 +372,7 @@ tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
 /* ---- calls */
 
 /* A work with its task, begun if it is its turn. */
-static tt_work *begin(tt_group *group, const tt_call *call) {
+static tt_work *task_begin(tt_group *group, const tt_call *call) {
     tt_work *work = tt__work_take(group, call);
     tt__task *task = work ? make_task(group, &work->call) : NULL;
     if (!task) {
@@ -389,7 +388,7 @@ static tt_work *begin(tt_group *group, const tt_call *call) {
     return work;
 }
 
-static tt_status wait_and_forget(tt_work *work) {
+static tt_status task_wait_and_forget(tt_work *work) {
     tt_status status = wait_done(work);
     work->owned = false;
     tt__work_give_back(work);
@@ -403,11 +402,11 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
     TT__TRY(tt__plugin_check_call(group, call));
     if (!out && !is_p2p(call->op))
         TT__TRY(drain(group, call->timeout_ms));
-    tt_work *work = begin(group, call);
+    tt_work *work = task_begin(group, call);
     if (!work)
         return tt_last_status();
     if (!out || work->refused)
-        return wait_and_forget(work);
+        return task_wait_and_forget(work);
     group->owned++;
     *out = work;
     return TT_OK;

@@ -2,11 +2,12 @@
  *
  *   symmetric on all ranks, and more
  *   than TT__RIDE_MAX bytes           reduce_symmetric.c  2 synchronisations, no copy
- *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank reduces all
+ *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank
+ *                                     reduces all
  *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
  *
- * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs more there than reducing
- * everything everywhere. native/all_reduce_fast.c is a short way through the first two. */
+ * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs
+ * more there than reducing everything everywhere. native/all_reduce_fast.c is a short way through the first two. */
 #include "comm/collective/collective.h"
 
 tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {

@@ -1,5 +1,5 @@
-/* barrier: an agreement on a call that moves nothing. And what else is little more than an agreement: an exchange of a few bytes, which come
- * with the words (new_group, split, alloc, free). */
+/* barrier: an agreement on a call that moves nothing. And what else is little more than an agreement: an exchange of a
+ * few bytes, which come with the words (new_group, split, alloc, free). */
 #include "comm/collective/collective.h"
 
 #include <string.h>

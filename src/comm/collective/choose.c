@@ -74,7 +74,7 @@ uint32_t tt__hosts_of(const tt_group *group) {
 }
 
 /* The same on all ranks, whatever they pass. */
-static uint64_t bytes_of(const tt_group *group, const tt_call *call) {
+static uint64_t choose_bytes_of(const tt_group *group, const tt_call *call) {
     uint64_t size = tt_dtype_size(call->dtype), total = 0;
     if (call->op == TT_OP_ALL_TO_ALL_V)
         return 0;
@@ -85,28 +85,29 @@ static uint64_t bytes_of(const tt_group *group, const tt_call *call) {
     return total * size / (uint64_t)group->size;
 }
 
-static bool serves(const tt__algorithm *algorithm, const tt_group *group, const tt_call *call) {
+static bool choose_serves(const tt__algorithm *algorithm, const tt_group *group, const tt_call *call) {
     return algorithm->op == call->op && !algorithm->shared && (!algorithm->serves || algorithm->serves(group, call));
 }
 
 static bool within(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
 
-/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are written for. */
+/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are
+ * written for. */
 static const tt__algorithm *first_of(const tt_group *group, const tt_call *call) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (!tt__algorithms[i]->own_order && serves(tt__algorithms[i], group, call))
+        if (!tt__algorithms[i]->own_order && choose_serves(tt__algorithms[i], group, call))
             return tt__algorithms[i];
     return NULL;
 }
 
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
-    return rule->algorithm->op == call->op && bytes_of(group, call) <= rule->bytes &&
+    return rule->algorithm->op == call->op && choose_bytes_of(group, call) <= rule->bytes &&
            within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, tt__hosts_of(group));
 }
 
 const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {
     for (size_t i = 0; group->size > 1 && tuning && i < tuning->count; i++)
-        if (tt__rule_fits(&tuning->rules[i], group, call) && serves(tuning->rules[i].algorithm, group, call))
+        if (tt__rule_fits(&tuning->rules[i], group, call) && choose_serves(tuning->rules[i].algorithm, group, call))
             return tuning->rules[i].algorithm;
     return first_of(group, call);
 }
@@ -123,8 +124,8 @@ static tt_op table_op(tt_op op) { return tt__op_is(op, TT__OP_EXCHANGE) ? TT_OP_
 
 static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
     return algorithm->op == table_op(work->call.op) &&
-           algorithm->shared == (work->group->native->shared && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES)) && !algorithm->own_order &&
-           (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
+           algorithm->shared == (work->group->native->shared && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES)) &&
+           !algorithm->own_order && (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
            (!algorithm->serves_words || algorithm->serves_words(work));
 }
 
@@ -137,16 +138,16 @@ static const tt__algorithm *named(const tt_work *work) {
     return NULL;
 }
 
-
 static const tt__algorithm *choose_barrier(const tt_group *group) {
     return group->native->shared ? &tt__barrier_words
-                         : choose_on_messages(group, &(tt_call){.op = TT_OP_BARRIER, .dtype = TT_U8});
+                                 : choose_on_messages(group, &(tt_call){.op = TT_OP_BARRIER, .dtype = TT_U8});
 }
 
 const tt__algorithm *tt__choose(const tt_work *work) {
     if (__builtin_expect(tt__only_agrees(work) && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES), 0))
         return choose_barrier(work->group);
-    const tt__algorithm *chosen = work->group->native->shared ? named(work) : choose_on_messages(work->group, &work->call);
+    const tt__algorithm *chosen =
+        work->group->native->shared ? named(work) : choose_on_messages(work->group, &work->call);
     for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
         if (serves_work(tt__algorithms[i], work))
             chosen = tt__algorithms[i];
@@ -163,4 +164,3 @@ const tt__algorithm *tt__choose_packed(const tt_work *work) {
     whole.op = TT_OP_ALL_REDUCE;
     return choose_on_messages(work->group, &whole);
 }
-

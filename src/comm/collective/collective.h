@@ -17,11 +17,13 @@
 tt_status tt__check_call(tt_group *group, const char *name, const void *buf, size_t count, tt_dtype dtype,
                          tt_reduce_op op, int root);
 
-/* The same for a list of counts, one of each rank: it is there, and their sum fits memory. `offsets`: NULL, or one of each rank, too. */
+/* The same for a list of counts, one of each rank: it is there, and their sum fits memory. `offsets`: NULL, or one of
+ * each rank, too. */
 tt_status tt__check_counts(tt_group *group, const char *name, const void *buf, const size_t *counts,
                            const size_t *offsets, tt_dtype dtype);
 
-/* Every list of offsets that the caller left out, one after the other, in room of the group's: `which` 0 or 1. NULL: no memory. */
+/* Every list of offsets that the caller left out, one after the other, in room of the group's: `which` 0 or 1. NULL: no
+ * memory. */
 const size_t *tt__offsets_of(tt_group *group, int which, const size_t *counts);
 
 /* Hand a checked call to the group's engine. */
@@ -29,8 +31,8 @@ static inline tt_status tt__submit(tt_group *group, const tt_call *call, tt_work
     return group->engine->submit(group, call, work);
 }
 
-/* Check and hand over a call of even blocks: gather, scatter, all_gather or all_to_all. Its timeout is still the caller's option. *work is NULL after
- * an error. */
+/* Check and hand over a call of even blocks: gather, scatter, all_gather or all_to_all. Its timeout is still the
+ * caller's option. *work is NULL after an error. */
 tt_status tt__submit_blocks(tt_group *group, tt_call *call, tt_work **work);
 
 static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {

@@ -23,8 +23,8 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
-/* Small symmetric buffers ride only where that spares more than it costs, see all_reduce.c, or where a name says so. Peers see from the word which
- * it was. */
+/* Small symmetric buffers ride only where that spares more than it costs, see all_reduce.c, or where a name says so.
+ * Peers see from the word which it was. */
 static bool reads_in_place(const tt_work *work, size_t bytes) {
     const tt__algorithm *wanted = wanted_on_shared_memory(work);
     if (wanted && bytes <= TT__INLINE_MAX)

@@ -196,7 +196,8 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     return status;
 }
 
-/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any more. */
+/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any
+ * more. */
 static tt_status put_checked_table(tt__bytes *text) {
     char source[PATH_MAX] = "";
     tt__bytes table = {0};

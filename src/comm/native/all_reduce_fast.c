@@ -1,10 +1,12 @@
-/* all_reduce without the machinery: a synchronous call on a group that shares memory, whose ranks have a CPU each and no works, is published, reduced
- * and done in one function. It does what reduce_inline.c and reduce_symmetric.c do, word for word and step for step, so a peer can't tell. Whenever
- * something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from where it is.
+/* all_reduce without the machinery: a synchronous call on a group that shares memory, whose ranks have a CPU each and
+ * no works, is published, reduced and done in one function. It does what reduce_inline.c and reduce_symmetric.c do,
+ * word for word and step for step, so a peer can't tell. Whenever something has to be waited for longer than a moment,
+ * or differs, the call goes on as an ordinary work from where it is.
  *
- * What costs time here costs every small all_reduce. So no clock is read but by the record, nothing is locked, nothing is fenced, the record is written
- * while the peers' words are on their way, and all of it is one function once it is compiled, which keeps the call's state in registers: only the rare
- * ways out of it get a copy. Two ranks, the commonest case, have no loops and kernels that were looked up before. */
+ * What costs time here costs every small all_reduce. So no clock is read but by the record, nothing is locked, nothing
+ * is fenced, the record is written while the peers' words are on their way, and all of it is one function once it is
+ * compiled, which keeps the call's state in registers: only the rare ways out of it get a copy. Two ranks, the
+ * commonest case, have no loops and kernels that were looked up before. */
 #include "comm/native/native.h"
 
 #include "comm/collective/collective.h"
@@ -142,7 +144,7 @@ static inline void wake_sleepers(const fast_call *c) {
 
 /* ---- reducing */
 
-static bool is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+static bool fast_is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
 /* The kernels for two ranks. A group mostly makes the same kind of calls. */
 static inline const tt__reduce_pair *pair_of(const fast_call *c) {
@@ -155,11 +157,12 @@ static inline const tt__reduce_pair *pair_of(const fast_call *c) {
     return &group->native->pair;
 }
 
-static void reduce_many(const fast_call *c, tt__slice slice) {
+static void fast_reduce_many(const fast_call *c, tt__slice slice) {
     void *buffers[MOST_RANKS];
     const tt_group *group = c->group;
     for (int r = 0; r < group->size; r++)
-        buffers[r] = c->in_place ? group->native->bases[r] + tt__slot_of(group, r, c->seq)->offset + slice.at * size_of[c->args->dtype]
+        buffers[r] = c->in_place ? group->native->bases[r] + tt__slot_of(group, r, c->seq)->offset +
+                                       slice.at * size_of[c->args->dtype]
                      : c->bytes <= TT__NEAR_MAX ? (void *)tt__slot_of(group, r, c->seq)->near
                                                 : (void *)tt__slot_of(group, r, c->seq)->far;
     tt__reduce_tree(c->in_place ? buffers : (void *[]){c->args->buf}, c->in_place ? group->size : 1,
@@ -167,9 +170,9 @@ static void reduce_many(const fast_call *c, tt__slice slice) {
 }
 
 static inline void reduce_payloads(const fast_call *c) {
-    if (!is_pair(c) || is_half(c->args->dtype)) {
+    if (!is_pair(c) || fast_is_half(c->args->dtype)) {
         fast_call copy = *c;
-        reduce_many(&copy, (tt__slice){0, c->args->count});
+        fast_reduce_many(&copy, (tt__slice){0, c->args->count});
         return;
     }
     const tt__slot *slot = &c->other->slots[c->seq & 1];
@@ -179,14 +182,14 @@ static inline void reduce_payloads(const fast_call *c) {
     pair_of(c)->one(mine, first ? mine : theirs, first ? theirs : mine, c->args->count, 0.5, 0.5);
 }
 
-static inline void reduce_slice(const fast_call *c) {
+static inline void fast_reduce_slice(const fast_call *c) {
     const tt_group *group = c->group;
     tt__slice slice = tt__slice_of(c->args->count, size_of[c->args->dtype], group->size, group->rank);
     if (!slice.n)
         return;
-    if (!is_pair(c) || is_half(c->args->dtype)) {
+    if (!is_pair(c) || fast_is_half(c->args->dtype)) {
         fast_call copy = *c;
-        reduce_many(&copy, slice);
+        fast_reduce_many(&copy, slice);
         return;
     }
     size_t at = slice.at * size_of[c->args->dtype];
@@ -215,7 +218,7 @@ static inline tt_status run_inline(const fast_call *c) {
 static inline tt_status run_in_place(const fast_call *c) {
     if (!all_agree(c))
         return go_on(*c, NULL, 0);
-    reduce_slice(c);
+    fast_reduce_slice(c);
     uint32_t step = ++c->group->native->step;
     tt__area_finish(c->own, step);
     wake_sleepers(c);
@@ -227,9 +230,9 @@ static inline tt_status run_in_place(const fast_call *c) {
 
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
-    if (group->size > MOST_RANKS || args->work || !args->count ||
-        !is_plain_reduction(args->dtype, args->op) || args->count >> MOST_COUNT_BITS || !args->buf ||
-        tt__group_has_ended(group) || atomic_load_explicit(&group->works, memory_order_acquire))
+    if (group->size > MOST_RANKS || args->work || !args->count || !is_plain_reduction(args->dtype, args->op) ||
+        args->count >> MOST_COUNT_BITS || !args->buf || tt__group_has_ended(group) ||
+        atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
     fast_call c = {.group = group, .args = args, .bytes = args->count * size_of[args->dtype]};
     c.own = group->native->areas[group->rank];

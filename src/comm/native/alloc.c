@@ -1,5 +1,5 @@
-/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They are asked twice: first, before any page is taken,
- * whether there is room for all; then whether all have their pages. */
+/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They are asked twice:
+ * first, before any page is taken, whether there is room for all; then whether all have their pages. */
 #include "comm/native/native.h"
 
 #include "base/error.h"

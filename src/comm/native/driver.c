@@ -1,8 +1,9 @@
 /* The driver: runs the machines of works, whose order it keeps.
  *
- * Works of a group wait in its queue. On shared memory a call is published when the one before it is agreed on and its rank's part of it
- * is done, since there are two slots and one count of steps; then both may wait for the others at once. On messages a call begins at once, unless one
- * before it makes calls of its own on inner groups, which must come in the same order on all ranks. Sends and receives wait for nobody. */
+ * Works of a group wait in its queue. On shared memory a call is published when the one before it is agreed on and its
+ * rank's part of it is done, since there are two slots and one count of steps; then both may wait for the others at
+ * once. On messages a call begins at once, unless one before it makes calls of its own on inner groups, which must come
+ * in the same order on all ranks. Sends and receives wait for nobody. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -168,7 +169,7 @@ static tt_status work_advance(tt_work *work) {
     }
 }
 
-static bool lets_next_begin(const tt_work *work) {
+static bool driver_lets_next_begin(const tt_work *work) {
     if (work->phase == TT__DONE)
         return true;
     if (work->phase != TT__RUNNING)
@@ -195,14 +196,15 @@ static bool fail_if_differing(tt_group *group) {
 }
 
 void tt__group_advance(tt_group *group) {
-    if (group->native->asking || (group->native->parent && group->native->parent->native->asking) || fail_if_differing(group))
+    if (group->native->asking || (group->native->parent && group->native->parent->native->asking) ||
+        fail_if_differing(group))
         return;
     for (tt_work *work = group->queue; work; work = work->next) {
         if (work->phase != TT__DONE && work_advance(work)) {
             tt__group_fail(group);
             break;
         }
-        if (!lets_next_begin(work))
+        if (!driver_lets_next_begin(work))
             break;
     }
     advance_unordered(group);
@@ -222,4 +224,3 @@ bool tt__world_progress(tt__world *world) {
     }
     return left;
 }
-

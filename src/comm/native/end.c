@@ -50,7 +50,7 @@ static uint32_t last_call(const tt_group *group) {
     return (int32_t)(even - odd) > 0 ? even : odd;
 }
 
-static void announce(tt_group *group, tt_status status, const char *text) {
+static void end_announce(tt_group *group, tt_status status, const char *text) {
     tt__world *world = group->native->world;
     tt__area *self = group->native->areas[group->rank];
     if (group->native->announced || world->forked)
@@ -99,7 +99,7 @@ tt_status tt__group_fail(tt_group *group) {
     else
         snprintf(text, sizeof text, "rank %d failed: %.*s", group->native->world->rank, (int)sizeof text - 40,
                  group->failure_text);
-    announce(group, status, text);
+    end_announce(group, status, text);
     if (group->native->local)
         tt__group_fail(group->native->local);
     if (group->native->cross)
@@ -116,7 +116,7 @@ tt_status tt__group_fail(tt_group *group) {
 static void retire_one(tt_group *group) {
     if (group->failed)
         return;
-    announce(group, TT_OK, "");
+    end_announce(group, TT_OK, "");
     fail_works(group, TT_ERR_STATE);
 }
 

@@ -5,7 +5,8 @@
 #include "comm/collective/choose.h"
 #include "comm/shared/placement.h"
 
-/* With several hosts (0: not yet known) the group may have an inner one of this host's ranks, whose area lies behind its own. */
+/* With several hosts (0: not yet known) the group may have an inner one of this host's ranks, whose area lies behind
+ * its own. */
 static tt_status take_area(tt_group *group) {
     size_t bytes = group->native->world->hosts == 1 ? TT__AREA_BYTES : 2 * TT__AREA_BYTES;
     tt__world *world = group->native->world;
@@ -81,7 +82,8 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     }
     find_areas(group, offsets);
     group->native->spin = tt__ranks_fit_cpus(group);
-    group->fast_path = group->native->spin && group->native->shared && !(world->tuning && world->tuning->on_shared_memory);
+    group->fast_path =
+        group->native->spin && group->native->shared && !(world->tuning && world->tuning->on_shared_memory);
     tt_status status = tt__make_inner_groups(group);
     atomic_store_explicit(&group->native->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);

@@ -1,7 +1,8 @@
 /* A group over several hosts: its inner groups, and whether hosts fit into the one summation order.
  *
  *   local   the ranks of this host, which share memory
- *   cross   the ranks that have this rank's number on their hosts, one of each host; only if all hosts have as many ranks */
+ *   cross   the ranks that have this rank's number on their hosts, one of each host; only if all hosts have as many
+ *           ranks */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -43,7 +44,8 @@ static int ranks_a_host(const tt_group *group, int *most) {
     return alike ? each : 0;
 }
 
-/* left[i]: where the left side begins of the join whose right side begins with leaf i. That tells the tree. Leaves are `stride` apart, from `first` on. */
+/* left[i]: where the left side begins of the join whose right side begins with leaf i. That tells the tree. Leaves are
+ * `stride` apart, from `first` on. */
 static void describe_tree(int n, int first, int stride, int *left) {
     int p = 1, starts[TT__MAX_RANKS];
     while (2 * p <= n)

@@ -24,7 +24,7 @@ static void forget_messages(const tt_group *group) {
 }
 
 /* Its memory is free when the peers can't read it any more: tt__world_take(). */
-static void release(tt_group *group) {
+static void native_release(tt_group *group) {
     tt__world *world = group->native->world;
     tt__world_own(world);
     tt__world_lock(world);
@@ -82,7 +82,7 @@ static tt_status agree_on_algorithms(tt__world *world, const tt__member *member)
 }
 
 /* From a world that knows itself alone to one whose ranks are all there. */
-static tt_status join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
+static tt_status native_join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
     if (world->size > 1)
         TT__TRY(tt__join(world, member, deadline_ms));
     TT__TRY(agree_on_algorithms(world, member));
@@ -102,7 +102,7 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);
     if (!status && !(group = tt__native_prepare(world, world->size, member->timeout_ms)))
         status = tt_last_status();
-    bool joined = !status && !(status = join(world, group, member, deadline_ms));
+    bool joined = !status && !(status = native_join(world, group, member, deadline_ms));
     if (joined)
         status = leave_store(group, deadline_ms);
     if (status && world->size > 1)
@@ -133,5 +133,5 @@ const tt__engine tt__native_engine = {
     .forget = tt__native_forget,
     .abort = tt__native_abort,
     .retire = tt__native_retire,
-    .release = release,
+    .release = native_release,
 };

@@ -1,8 +1,8 @@
 /* Groups of a group's ranks.
  *
- * Every rank says in one exchange which new group it is to be in (a color, or none), and how it is ordered there (a key); where its area for that group lies, and
- * a name that it has given to no other group. Each new group takes its first rank's. tt_new_group() is a split with one color, its list's
- * order the key. */
+ * Every rank says in one exchange which new group it is to be in (a color, or none), and how it is ordered there (a
+ * key); where its area for that group lies, and a name that it has given to no other group. Each new group takes its
+ * first rank's. tt_new_group() is a split with one color, its list's order the key. */
 #include "comm/native/native.h"
 
 #include "base/args.h"
@@ -19,7 +19,8 @@ typedef struct entry {
     int32_t status; /* why it has no area */
 } entry;
 
-/* This process's rank, and how many groups it has named: unique among the job's groups that live. 0 is the first group's. */
+/* This process's rank, and how many groups it has named: unique among the job's groups that live. 0 is the first
+ * group's. */
 static uint32_t new_name(tt__world *world) {
     uint32_t name;
     do
@@ -43,7 +44,8 @@ static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms
     return TT_OK;
 }
 
-/* If a rank has no area, it tells the others why, and there is no group. One that has none either keeps its own error, which is recorded. */
+/* If a rank has no area, it tells the others why, and there is no group. One that has none either keeps its own error,
+ * which is recorded. */
 static tt_status check_all(tt_group *group, const tt_call *call, const entry *all) {
     tt_status own = (tt_status)all[group->rank].status;
     char why[256] = "";
@@ -60,12 +62,13 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
                                       .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line)));
     if (!own)
         return tt__fail((tt_status)all[r].status, "rank %d: %s", group->ranks[r],
-                        *why ? why : "no memory for the new group"); /* where it moves nothing: group->native->only_agrees */
+                        *why ? why
+                             : "no memory for the new group"); /* where it moves nothing: group->native->only_agrees */
     tt__error_restore(&saved);
     return own;
 }
 
-static void form(const tt_group *group, tt_group *made, const entry *all, int color) {
+static void subgroup_form(const tt_group *group, tt_group *made, const entry *all, int color) {
     int members[TT__MAX_RANKS] = {0}, ranks[TT__MAX_RANKS];
     uint64_t offsets[TT__MAX_RANKS];
     int n = tt__split_members(all, sizeof *all, group->size, color, members);
@@ -86,7 +89,7 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
     if (!status && made) {
         made->native->is_made = true;
         made->native->origin = group->id;
-        form(group, made, all, color);
+        subgroup_form(group, made, all, color);
     }
     if (status)
         tt__native_discard(made);

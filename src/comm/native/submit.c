@@ -1,4 +1,5 @@
-/* Calls become works. A synchronous call that finds the queue empty, on shared memory, doesn't enter it: it runs alone, without the lock. */
+/* Calls become works. A synchronous call that finds the queue empty, on shared memory, doesn't enter it: it runs alone,
+ * without the lock. */
 #include "comm/native/native.h"
 
 #include "base/clock.h"
@@ -71,7 +72,7 @@ tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *cal
     return run_on(work);
 }
 
-static tt_status wait_and_forget(tt_work *work) {
+static tt_status submit_wait_and_forget(tt_work *work) {
     tt__wait_done(work);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     work->owned = false;
@@ -110,7 +111,7 @@ static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **o
     tt__work_enqueue(work);
     tt__group_advance(group);
     if (!out)
-        return wait_and_forget(work);
+        return submit_wait_and_forget(work);
     group->owned++;
     *out = work;
     if (group->native->world->messages)

@@ -1,6 +1,6 @@
-/* Waiting for peers: first a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on the own doorbell (shared/doorbell.h). A sleeper
- * looks every now and then whether those it waits for still live, and in between advances what it can of the process's other works: whoever waits for them may be
- * waited for here. */
+/* Waiting for peers: first a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on the own
+ * doorbell (shared/doorbell.h). A sleeper looks every now and then whether those it waits for still live, and in
+ * between advances what it can of the process's other works: whoever waits for them may be waited for here. */
 #include "comm/native/native.h"
 
 #include "base/clock.h"

@@ -27,7 +27,7 @@ static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
 
 /* As in the record, where root and tag stand for more. */
 static inline uint64_t call_signature(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root, uint64_t count,
-                                    int tag) {
+                                      int tag) {
     if (__builtin_expect(tt__op_is(op, TT__OP_UNEVEN), 0))
         count = (uint32_t)tag;
     if (__builtin_expect(tt__op_is(op, TT__OP_EXCHANGE), 0))
@@ -127,7 +127,7 @@ bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, 
             continue;
         whole_text(&control->recorder, &record, text, size);
         *word = (uint32_t)(call_signature((tt_op)record.op, (tt_dtype)record.dtype, (tt_reduce_op)record.reduce_op,
-                                        record.root, record.count, record.tag) >>
+                                          record.root, record.count, record.tag) >>
                            32);
         return true;
     }

@@ -4,7 +4,8 @@
 
 #include "comm/native_group.h"
 
-/* The signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with messages; of a child, its parent's is part. */
+/* The signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with messages; of
+ * a child, its parent's is part. */
 uint64_t tt__signature(const tt_work *work);
 
 /* What a record says of a call beside where and when it was made. */
@@ -40,12 +41,13 @@ tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, 
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
 void tt__work_text(const tt_work *work, char *text, size_t size);
 
-/* What rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word, from its flight recorder. False: it
- * did not come so far, or it is too long ago. */
+/* What rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word, from
+ * its flight recorder. False: it did not come so far, or it is too long ago. */
 bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
                    uint32_t *word);
 
-/* What rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in `group`. False: too long ago. */
+/* What rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in `group`.
+ * False: too long ago. */
 bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size);
 
 #endif

@@ -39,8 +39,9 @@ static void copy_name(char name[TT__FILE_SIZE], const char *path) {
     name[n] = '\0';
 }
 
-/* Open addressing, a few tries; slot 0 is for those that find no room. A slot is claimed, then named, then given its key, so that whoever finds a key finds
- * the name; a second thread that brings the same name at the same time may name another slot. */
+/* Open addressing, a few tries; slot 0 is for those that find no room. A slot is claimed, then named, then given its
+ * key, so that whoever finds a key finds the name; a second thread that brings the same name at the same time may name
+ * another slot. */
 uint8_t tt__record_file_add(tt__recorder *recorder, const char *file) {
     enum { CLAIMED = 1, TRIES = 16 };
     uint32_t slot = tt__record_file_slot(file);
@@ -127,11 +128,13 @@ bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
 }
 
 uint64_t tt__record_bytes(const tt__record *record) {
-    return record->op < TT_OPS && tt__op_is((tt_op)record->op, TT__OP_ELEMENTS) ? record->count * tt_dtype_size((tt_dtype)record->dtype) : 0;
+    return record->op < TT_OPS && tt__op_is((tt_op)record->op, TT__OP_ELEMENTS)
+               ? record->count * tt_dtype_size((tt_dtype)record->dtype)
+               : 0;
 }
 
 /* What stands between the brackets. */
-static void arguments_text(const tt__record *record, char *text, size_t size) {
+static void record_arguments_text(const tt__record *record, char *text, size_t size) {
     const char *dtype = tt_dtype_name((tt_dtype)record->dtype),
                *op = tt_reduce_op_name((tt_reduce_op)record->reduce_op);
     char data[64];
@@ -184,7 +187,7 @@ static void arguments_text(const tt__record *record, char *text, size_t size) {
 
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
     char arguments[128];
-    arguments_text(record, arguments, sizeof arguments);
+    record_arguments_text(record, arguments, sizeof arguments);
     int n = snprintf(text, size, "%s(%s) %s %.*s", tt_op_name((tt_op)record->op), arguments, record->line ? "at" : "in",
                      TT__FILE_SIZE - 1, recorder->files[record->file]);
     if (record->line && n >= 0 && (size_t)n < size)

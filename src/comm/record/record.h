@@ -1,7 +1,8 @@
-/* The flight recorder: what this process called lately, in shared memory that its peers and the launcher can read, also when it hangs or is dead.
+/* The flight recorder: what this process called lately, in shared memory that its peers and the launcher can read, also
+ * when it hangs or is dead.
  *
- * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement check, error texts,
- * `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
+ * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
+ * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
 #ifndef TT_COMM_RECORD_H
 #define TT_COMM_RECORD_H
 
@@ -30,8 +31,8 @@ typedef enum tt__call_state {
     TT__CALL_FAILED
 } tt__call_state;
 
-/* One call; a cache line. Its owner writes; `state` last, with release. A reader takes it if `state` is not NONE and `number` is the same before and
- * after. */
+/* One call; a cache line. Its owner writes; `state` last, with release. A reader takes it if `state` is not NONE and
+ * `number` is the same before and after. */
 typedef struct tt__record {
     _Alignas(64) _Atomic uint32_t
         number;     /* calls of this process before this one, plus 1 (wraps): its index is (number - 1) % TT__RECORDS */
@@ -52,7 +53,8 @@ _Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
 
 enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
 
-/* What a call's ranks may differ in beside its record: counts of uneven sizes, or the ranks of a new group. Only the latest calls have one. */
+/* What a call's ranks may differ in beside its record: counts of uneven sizes, or the ranks of a new group. Only the
+ * latest calls have one. */
 typedef struct tt__record_list {
     _Atomic uint32_t number; /* of the record; 0 while it is being written */
     uint32_t first, n;       /* values of the first list; of both */
@@ -60,7 +62,8 @@ typedef struct tt__record_list {
     uint64_t values[TT__LISTED];
 } tt__record_list;
 
-/* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even and unchanged. */
+/* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even
+ * and unchanged. */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
     uint32_t group, seq;  /* which call; seq 0: a receive */
@@ -108,7 +111,8 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world);
 
 enum { TT__RECORD_BLOCK = 16 };
 
-/* The numbers that a thread may give out. A locked counter would wait for all stores before it, those to lines that peers read among them. */
+/* The numbers that a thread may give out. A locked counter would wait for all stores before it, those to lines that
+ * peers read among them. */
 typedef struct tt__record_block {
     uint32_t serial, next, left;
 } tt__record_block;
@@ -131,8 +135,8 @@ static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) 
     return tt__record_file_add(recorder, file);
 }
 
-/* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then tt__record_ready(). Threads
- * that use different groups may call it at once. */
+/* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then
+ * tt__record_ready(). Threads that use different groups may call it at once. */
 static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line) {
     tt__record_block *mine = &tt__record_numbers;
     uint32_t behind = atomic_load_explicit(&recorder->calls, memory_order_relaxed) - mine->next;
@@ -156,8 +160,9 @@ static inline void tt__record_ready(tt__record *record, tt__call_state state) {
     atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
 }
 
-/* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look at the clock; a
- * call that never waited for more than a moment leaves it, and readers infer its end from the others' records. */
+/* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look
+ * at the clock; a call that never waited for more than a moment leaves it, and readers infer its end from the others'
+ * records. */
 static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
     if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
         return; /* so many calls ago that its place has another */
@@ -178,11 +183,13 @@ void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__li
 /* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
-/* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is forgotten. One thread at a time. */
+/* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
+ * forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 
-/* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one: `tutti top` finds it
- * there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1: no launcher. Never waits long. */
+/* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one:
+ * `tutti top` finds it there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1:
+ * no launcher. Never waits long. */
 int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t offset);
 
 /* ---- reading, by any process */

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static tt__record_list *place_of(const tt__recorder *recorder, uint32_t number) {
+static tt__record_list *lists_place_of(const tt__recorder *recorder, uint32_t number) {
     return (tt__record_list *)&recorder->lists[number % TT__LISTS];
 }
 
-static void keep(tt__record_list *list, const size_t *values, size_t n) {
+static void lists_keep(tt__record_list *list, const size_t *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (list->n < TT__LISTED)
             list->values[list->n] = values[i];
@@ -19,20 +19,20 @@ static void keep(tt__record_list *list, const size_t *values, size_t n) {
 }
 
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists) {
-    tt__record_list *list = place_of(recorder, number);
+    tt__record_list *list = lists_place_of(recorder, number);
     atomic_store_explicit(&list->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     list->n = 0;
     list->total = 0;
-    keep(list, lists->first, lists->firsts);
+    lists_keep(list, lists->first, lists->firsts);
     list->first = (uint32_t)lists->firsts;
-    keep(list, lists->second, lists->seconds);
+    lists_keep(list, lists->second, lists->seconds);
     atomic_store_explicit(&list->number, number, memory_order_release);
 }
 
 static bool read_list(const tt__recorder *recorder, const tt__record *record, tt__record_list *copy) {
     uint32_t number = atomic_load_explicit(&record->number, memory_order_relaxed);
-    const tt__record_list *list = place_of(recorder, number);
+    const tt__record_list *list = lists_place_of(recorder, number);
     uint32_t before = atomic_load_explicit(&list->number, memory_order_acquire);
     memcpy((void *)copy, (const void *)list, sizeof *copy);
     atomic_thread_fence(memory_order_acquire);

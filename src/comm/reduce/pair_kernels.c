@@ -1,5 +1,5 @@
-/* Elementwise reductions, compiled once for each instruction-set level. Every level does the same operations on each element in the same order,
- * so the bits are the same; each loop is its own reference. */
+/* Elementwise reductions, compiled once for each instruction-set level. Every level does the same operations on each
+ * element in the same order, so the bits are the same; each loop is its own reference. */
 #include "comm/reduce/pair_kernels.h"
 
 #include "base/half.h"
@@ -10,7 +10,8 @@
 #include <immintrin.h>
 #endif
 
-/* Buffers are equal or do not overlap, and no two of the written ones are equal, so a vector of elements may be loaded before any is stored. */
+/* Buffers are equal or do not overlap, and no two of the written ones are equal, so a vector of elements may be loaded
+ * before any is stored. */
 #if defined(__clang__)
 #define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -98,7 +99,8 @@ static void narrow_bf16(void *dst, const void *src, size_t n) {
     ELEMENTWISE for (size_t i = 0; i < n; i++) out[i] = tt__bf16_of_float(in[i]);
 }
 
-/* As many f16 as instructions of this level convert, in vectors; the rest, and everything at the lowest level, in software. */
+/* As many f16 as instructions of this level convert, in vectors; the rest, and everything at the lowest level, in
+ * software. */
 static void leaf_f16(void *dst, const void *src, size_t n, double scale) {
     float *out = dst, s = (float)scale;
     const uint16_t *in = src;

@@ -1,11 +1,13 @@
 /* The one summation order.
  *
- * With p the largest power of two not above n, the first 2(n-p) ranks fold in adjacent pairs; that leaves p units, which a balanced
- * tree joins, adjacent ones first. n = 3: (r0+r1)+r2. n = 5: ((r0+r1)+r2)+(r3+r4). An average, and a sum with factors, scales each rank's own
- * elements while reading them, before anything is added. f16 and bf16 are widened while read and rounded after the last join.
+ * With p the largest power of two not above n, the first 2(n-p) ranks fold in adjacent pairs; that leaves p units,
+ * which a balanced tree joins, adjacent ones first. n = 3: (r0+r1)+r2. n = 5: ((r0+r1)+r2)+(r3+r4). An average, and a
+ * sum with factors, scales each rank's own elements while reading them, before anything is added. f16 and bf16 are
+ * widened while read and rounded after the last join.
  *
- * Long buffers go block by block, so that what is between the leaves and the root stays in the first-level cache. Units are visited from
- * left to right with a stack of what is not yet joined, as a binary counter carries: after unit u, as many joins as u has trailing ones. */
+ * Long buffers go block by block, so that what is between the leaves and the root stays in the first-level cache. Units
+ * are visited from left to right with a stack of what is not yet joined, as a binary counter carries: after unit u, as
+ * many joins as u has trailing ones. */
 #include "comm/reduce/reduce_tree.h"
 
 #include "comm/reduce/pair_kernels.h"
@@ -38,22 +40,22 @@ static const tt__pair_op pair_ops[] = {
     [TT_MIN] = TT__PAIR_MIN, [TT_MAX] = TT__PAIR_MAX,  [TT_BAND] = TT__PAIR_AND,
     [TT_BOR] = TT__PAIR_OR,  [TT_BXOR] = TT__PAIR_XOR, [TT_PREMUL_SUM] = TT__PAIR_SUM};
 
-static bool is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+static bool tree_sum_is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
-static bool is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || is_half(dtype); }
+static bool tree_sum_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || tree_sum_is_half(dtype); }
 
-tt_dtype tt__partial_dtype(tt_dtype dtype) { return is_half(dtype) ? TT_F32 : dtype; }
+tt_dtype tt__partial_dtype(tt_dtype dtype) { return tree_sum_is_half(dtype) ? TT_F32 : dtype; }
 
 double tt__leaf_scale(tt_reduce_op op, int n, double factor) {
     return op == TT_AVG ? 1.0 / n : op == TT_PREMUL_SUM ? factor : 1;
 }
 
 const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op) {
-    if (op == TT_AVG && !is_float(dtype))
+    if (op == TT_AVG && !tree_sum_is_float(dtype))
         return "an average of integers would have to round; use TT_SUM and divide";
-    if (op == TT_PREMUL_SUM && !is_float(dtype))
+    if (op == TT_PREMUL_SUM && !tree_sum_is_float(dtype))
         return "elements are multiplied with a factor only where they are floats";
-    if ((op == TT_BAND || op == TT_BOR || op == TT_BXOR) && is_float(dtype))
+    if ((op == TT_BAND || op == TT_BOR || op == TT_BXOR) && tree_sum_is_float(dtype))
         return "bitwise operations are for integers and bools";
     return NULL;
 }
@@ -74,7 +76,7 @@ static const tt__pair_kernel *kernel_for(const tree *t, const operand *left, con
 }
 
 /* Join two operands into scratch block `at`, which may hold either. */
-static operand join(const tree *t, int at, operand left, operand right) {
+static operand tree_sum_join(const tree *t, int at, operand left, operand right) {
     kernel_for(t, &left, &right)->pair(t->scratch[at], left.data, right.data, t->count, left.scale, right.scale);
     return (operand){t->scratch[at], false, 1};
 }
@@ -90,10 +92,10 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
         int r = unit < folded ? 2 * unit : unit + folded;
         operand x = leaf_of(t, r, src, offset, top);
         if (unit < folded)
-            x = join(t, top, x, leaf_of(t, r + 1, src, offset, top + 1));
+            x = tree_sum_join(t, top, x, leaf_of(t, r + 1, src, offset, top + 1));
         for (int carry = unit; carry & 1; carry >>= 1) {
             top--;
-            x = join(t, top, stack[top], x);
+            x = tree_sum_join(t, top, stack[top], x);
         }
         stack[top++] = x;
     }
@@ -136,8 +138,8 @@ static bool is_scaled(tt_reduce_op op, const double *factors) {
     return op == TT_AVG || (op == TT_PREMUL_SUM && factors);
 }
 
-static void reduce_many(void *const *dst, int dsts, const void *const *src, const double *factors, int n, size_t count,
-                        tt_dtype dtype, tt_reduce_op op) {
+static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
+                                 size_t count, tt_dtype dtype, tt_reduce_op op) {
     _Alignas(64) unsigned char scratch[MAX_DEPTH][BLOCK_BYTES];
     const tt__pair_kernels *kernels = TT__LEVEL_CHOOSE(tt__pair_kernels);
     size_t size = tt_dtype_size(dtype), block = BLOCK_BYTES / tt_dtype_size(tt__partial_dtype(dtype));
@@ -146,7 +148,7 @@ static void reduce_many(void *const *dst, int dsts, const void *const *src, cons
               .dtype = dtype,
               .op = pair_ops[op],
               .scaled = is_scaled(op, factors),
-              .wide = is_half(dtype),
+              .wide = tree_sum_is_half(dtype),
               .scale = tt__leaf_scale(op, n, 1),
               .factors = op == TT_PREMUL_SUM ? factors : NULL,
               .count = count,
@@ -183,10 +185,10 @@ tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op) {
 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op) {
-    if (n == 2 && dsts <= 2 && !is_half(dtype))
+    if (n == 2 && dsts <= 2 && !tree_sum_is_half(dtype))
         reduce_two(dst, dsts, src, factors, count, dtype, op);
     else
-        reduce_many(dst, dsts, src, factors, n, count, dtype, op);
+        tree_sum_reduce_many(dst, dsts, src, factors, n, count, dtype, op);
 }
 
 void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, size_t count, tt_dtype dtype,
@@ -207,7 +209,7 @@ void tt__reduce_join(void *dst, const void *left, const void *right, size_t coun
 }
 
 void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype) {
-    if (is_half(dtype))
+    if (tree_sum_is_half(dtype))
         TT__LEVEL_CHOOSE(tt__pair_kernels)->narrow[dtype](dst, src, count);
     else if (dst != src && count)
         memcpy(dst, src, count * tt_dtype_size(dtype));

@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-/* Together well under the second within which a dead rank is to be named. A launcher writes as soon as it is told of the end. */
+/* Together well under the second within which a dead rank is to be named. A launcher writes as soon as it is told of
+ * the end. */
 enum { CONNECT_MS = 100, WAIT_MS = 250 };
 
 const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size) {

@@ -1,8 +1,10 @@
-/* Arrival words and steps: how the ranks of a group that shares memory tell each other what they call and how far they are.
+/* Arrival words and steps: how the ranks of a group that shares memory tell each other what they call and how far they
+ * are.
  *
- * Every rank publishes each call before it touches anything of a peer, and compares. The arrival word of call k lies in slot k mod 2. A rank publishes call
- * k+1 only after it has seen all words of call k, so while a rank waits for the words of call k, a peer's slot k mod 2 holds call k or call k-2, never k+2. What
- * belongs to call k (payload, offset) therefore stays until everybody has arrived at k+1, which a rank does when it is through with k. */
+ * Every rank publishes each call before it touches anything of a peer, and compares. The arrival word of call k lies in
+ * slot k mod 2. A rank publishes call k+1 only after it has seen all words of call k, so while a rank waits for the
+ * words of call k, a peer's slot k mod 2 holds call k or call k-2, never k+2. What belongs to call k (payload, offset)
+ * therefore stays until everybody has arrived at k+1, which a rank does when it is through with k. */
 #ifndef TT_COMM_SHARED_ARRIVAL_H
 #define TT_COMM_SHARED_ARRIVAL_H
 
@@ -40,13 +42,15 @@ static inline void tt__area_finish(tt__area *own, uint32_t step) {
 /* Publish the work's call, number ++seq of the group. Doesn't wait. */
 void tt__publish(tt_work *work, const tt__offer *offer);
 
-/* All ranks have published the work's call: is it the same call? Sets work->symmetric: whether every rank's buffer is. */
+/* All ranks have published the work's call: is it the same call? Sets work->symmetric: whether every rank's buffer
+ * is. */
 bool tt__agree(tt_work *work);
 
 /* Whether someone who has arrived at `seq` calls something else than this rank. */
 bool tt__disagrees(const tt_group *group, uint32_t seq);
 
-/* What rank r sent along with call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the next call. */
+/* What rank r sent along with call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
+ * next call. */
 const void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes);
 bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq);
 void *tt__symmetric(const tt_group *group, int r, uint32_t seq);
@@ -56,7 +60,8 @@ double tt__factor(const tt_group *group, int r, uint32_t seq);
 bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r);
 bool tt__ready(const tt_group *group, tt__wait *wait);
 
-/* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of them. */
+/* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of
+ * them. */
 uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 
 /* Everything up to `step` is done by this rank: tell the others. */

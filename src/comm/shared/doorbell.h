@@ -1,12 +1,14 @@
 /* Sleeping until peers have news, and waking those who sleep.
  *
- * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps for it. With a full fence between the two
- * on both sides, one of them sees the other. Only the rank that is waited for rings, so that N ranks are not woken N times in a barrier; a sleeper that has
- * works under way elsewhere is woken by anyone's news.
+ * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps
+ * for it. With a full fence between the two on both sides, one of them sees the other. Only the rank that is waited for
+ * rings, so that N ranks are not woken N times in a barrier; a sleeper that has works under way elsewhere is woken by
+ * anyone's news.
  *
- * A fence waits until all stores before it have reached the peers, which is most of what a small call costs. So waiters announce their sleep long before it
- * (native/wait.c) and until the wait is over. Who publishes, and then sees no announcement, published so long before the sleeper looks for the last
- * time that it need not fence (all_reduce_fast.c); who sees one, rings. */
+ * A fence waits until all stores before it have reached the peers, which is most of what a small call costs. So waiters
+ * announce their sleep long before it (native/wait.c) and until the wait is over. Who publishes, and then sees no
+ * announcement, published so long before the sleeper looks for the last time that it need not fence
+ * (all_reduce_fast.c); who sees one, rings. */
 #ifndef TT_COMM_SHARED_DOORBELL_H
 #define TT_COMM_SHARED_DOORBELL_H
 
@@ -37,7 +39,8 @@ void tt__wake_all(tt_group *group);
 void tt__announce_sleep(const tt_group *group, int r);
 void tt__withdraw_sleep(const tt_group *group);
 
-/* From here on, news in any group with works wake this process; until the last of its threads is through. The lock is held. */
+/* From here on, news in any group with works wake this process; until the last of its threads is through. The lock is
+ * held. */
 void tt__sleep_begin(tt__world *world);
 void tt__sleep_end(tt__world *world);
 

@@ -48,6 +48,6 @@ tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     if (now - peer->stopped_ms < patience)
         return TT_OK;
     char who[48];
-    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms", tt__process_name(world, r, who, sizeof who),
-                    (long long)(now - peer->stopped_ms));
+    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms",
+                    tt__process_name(world, r, who, sizeof who), (long long)(now - peer->stopped_ms));
 }

@@ -1,10 +1,11 @@
 /* Shared memory between the ranks of one host.
  *
- * Every rank owns one memfd, which all ranks of its host map whole. It begins with the control page of the process; all the rest is its heap, of which come
+ * Every rank owns one memfd, which all ranks of its host map whole. It begins with the control page of the process; all
+ * the rest is its heap, of which come
  *   areas        one for each group that the process is in: what it tells the group's other ranks, and staging memory
  *   allocations  what tt_group_alloc() gives: symmetric memory, which peers read and write in place
- * Only its owner writes its control page and its areas; peers read. The one exception is the doorbell, which peers ring.
- * Lines that different ranks write are 128 bytes apart, since CPUs fetch cache lines in pairs. */
+ * Only its owner writes its control page and its areas; peers read. The one exception is the doorbell, which peers
+ * ring. Lines that different ranks write are 128 bytes apart, since CPUs fetch cache lines in pairs. */
 #ifndef TT_COMM_TRANSPORT_SHM_H
 #define TT_COMM_TRANSPORT_SHM_H
 
@@ -27,8 +28,8 @@ enum {
     TT__CPU_MASK_WORDS = 16 /* the first 1024 CPUs */
 };
 
-/* The arrival of one call. `word`: low 32 bits sequence number, bit 32 "symmetric", upper 31 bits hash of the signature. What precedes it in
- * the program is visible to whoever reads it. */
+/* The arrival of one call. `word`: low 32 bits sequence number, bit 32 "symmetric", upper 31 bits hash of the
+ * signature. What precedes it in the program is visible to whoever reads it. */
 typedef struct tt__slot {
     _Alignas(128) _Atomic uint64_t word;
     uint64_t offset; /* of the buffer in the rank's memory, if symmetric */
@@ -89,8 +90,8 @@ typedef struct tt__shm {
     size_t size;
 } tt__shm;
 
-/* Make this rank's memory with room for a heap of `heap_bytes`, map it, and write the control page. *fd is the caller's to close; it is
- * sealed against shrinking and growing, so that no peer can make another fault. */
+/* Make this rank's memory with room for a heap of `heap_bytes`, map it, and write the control page. *fd is the caller's
+ * to close; it is sealed against shrinking and growing, so that no peer can make another fault. */
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes);
 
 /* Map a peer's memory, checking that it is what it should be. The descriptor stays the caller's. */
@@ -98,15 +99,15 @@ tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank);
 
 void tt__shm_unmap(tt__shm *shm);
 
-/* How large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the memory of this machine. Areas of
- * groups come on top. */
+/* How large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the
+ * memory of this machine. Areas of groups come on top. */
 tt_status tt__shm_heap_bytes(int ranks, size_t *bytes);
 
 /* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */
 tt_status tt__shm_check_free(size_t bytes, int ranks);
 
-/* Commit pages of the own memory, or give them back; the range is whole pages. tt__shm_commit() fails with TT_ERR_MEMORY rather than
- * let a later access fault. */
+/* Commit pages of the own memory, or give them back; the range is whole pages. tt__shm_commit() fails with
+ * TT_ERR_MEMORY rather than let a later access fault. */
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);
 void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes);
 

@@ -1,10 +1,11 @@
 /* Handing each other shared memory.
  *
- * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name space (no file is left
- * behind). Caller and called send one hello each, with their memory's descriptor attached. Sending never blocks, since each hello is the
- * first packet of its socket; so: call and send to all lower ranks, take and answer all callers, then read the lower ranks' answers.
- * A hello proves with the receiver's nonce that its sender has read the store; the kernel says which user and process it is. The
- * sockets stay open: when a process ends, its peers read end of file. */
+ * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name
+ * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached.
+ * Sending never blocks, since each hello is the first packet of its socket; so: call and send to all lower ranks, take
+ * and answer all callers, then read the lower ranks' answers. A hello proves with the receiver's nonce that its sender
+ * has read the store; the kernel says which user and process it is. The sockets stay open: when a process ends, its
+ * peers read end of file. */
 #include "comm/shared/shm_connect.h"
 
 #include "base/clock.h"
@@ -67,7 +68,7 @@ static bool has_ended(const tt__peer *peer) {
     return peer->pidfd >= 0 ? poll(&gone, 1, 0) > 0 : peer->pid && kill(peer->pid, 0) && errno == ESRCH;
 }
 
-static tt_status fail_ended(int r, const tt__card *cards) {
+static tt_status hello_fail_ended(int r, const tt__card *cards) {
     return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) ended while joining", r, cards[r].pid);
 }
 
@@ -131,14 +132,15 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
     return send_hello(world, r, cards, s);
 }
 
-/* Did a rank that has not called or answered yet end, or is it stopped? Where its pid can be seen; it is known from its card. */
+/* Did a rank that has not called or answered yet end, or is it stopped? Where its pid can be seen; it is known from its
+ * card. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
     for (int r = 0; r < world->size; r++) {
         if (r == world->rank || !world->peers[r].local || world->peers[r].control)
             continue;
         if (has_ended(&world->peers[r]))
-            return fail_ended(r, cards);
+            return hello_fail_ended(r, cards);
         TT__TRY(tt__check_stopped(world, r, now));
     }
     world->last_check_ms = now;

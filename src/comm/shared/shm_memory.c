@@ -1,5 +1,5 @@
-/* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash, and no limit but the
- * machine's memory (a container's /dev/shm is often 64 MiB). */
+/* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash,
+ * and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
 #include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/error.h"
@@ -161,7 +161,8 @@ tt_status tt__shm_check_free(size_t bytes, int ranks) {
 }
 
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {
-    /* Hints that an old kernel may lack. Pages that are touched through the mapping may be huge ones; those of fallocate() may not. */
+    /* Hints that an old kernel may lack. Pages that are touched through the mapping may be huge ones; those of
+     * fallocate() may not. */
     if (bytes >= HUGE_PAGE)
         madvise(shm->base + offset, bytes, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_WRITE

@@ -129,7 +129,7 @@ void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order) 
 static bool same_place(const tt__place *a, const tt__place *b) { return a->node == b->node && a->cache == b->cache; }
 
 /* "NUMA node 3", "several NUMA nodes". */
-static void name_of(const char *what, int number, char name[32]) {
+static void topology_name_of(const char *what, int number, char name[32]) {
     if (number == TT__NOWHERE)
         snprintf(name, 32, "several %ss", what);
     else
@@ -144,8 +144,8 @@ void tt__topology_text(const tt__place *places, int n, char *text, size_t size) 
         for (last = r; last + 1 < n && same_place(&places[last + 1], &places[r]);)
             last++;
         snprintf(ranks, sizeof ranks, last > r ? "ranks %d-%d" : "rank %d", r, last);
-        name_of("NUMA node", places[r].node, node);
-        name_of("cache", places[r].cache, cache);
+        topology_name_of("NUMA node", places[r].node, node);
+        topology_name_of("cache", places[r].cache, cache);
         used += (size_t)snprintf(text + used, size - used, "%s%s on %s, %s", r ? "; " : "", ranks, node, cache);
     }
 }

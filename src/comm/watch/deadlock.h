@@ -4,8 +4,9 @@
 
 #include "comm/native_group.h"
 
-/* Do ranks wait for each other in different calls, this one among them or behind them? TT_ERR_MISMATCH, recorded: who, and in which calls. To be asked
- * every now and then by a rank that has published whom it waits for. The lock is held; it is given back while other hosts are asked. */
+/* Do ranks wait for each other in different calls, this one among them or behind them? TT_ERR_MISMATCH, recorded: who,
+ * and in which calls. To be asked every now and then by a rank that has published whom it waits for. The lock is held;
+ * it is given back while other hosts are asked. */
 tt_status tt__check_deadlock(tt__world *world);
 
 /* Nobody but the calling thread seems to use this process's groups. */

@@ -1,7 +1,8 @@
 /* Who will never come.
  *
- * A rank that leaves or fails says so in its area, and to other hosts by a message. One that dies closes its sockets, which the kernel tells; where a child
- * of it has inherited them, its pidfd tells. One that is stopped is seen in /proc. Of ranks on other hosts the links tell (message.h). */
+ * A rank that leaves or fails says so in its area, and to other hosts by a message. One that dies closes its sockets,
+ * which the kernel tells; where a child of it has inherited them, its pidfd tells. One that is stopped is seen in
+ * /proc. Of ranks on other hosts the links tell (message.h). */
 #include "comm/watch/failure.h"
 
 #include "base/clock.h"
@@ -38,11 +39,12 @@ void tt__work_waits_for(const tt_work *work, tt__rankset *set) {
 /* ---- what became of them */
 
 /* ", while rank 0 waits for it in call 5, barrier() at train.c:10" */
-static const char *meanwhile(const tt_work *work, char *text, size_t size) {
+static const char *failure_meanwhile(const tt_work *work, char *text, size_t size) {
     char call[256];
     tt__work_text(work, call, sizeof call);
     if (work->seq)
-        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank, work->seq, call);
+        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank, work->seq,
+                 call);
     else
         snprintf(text, size, ", while rank %d waits for it in %s", work->group->native->world->rank, call);
     return text;
@@ -79,7 +81,7 @@ static tt_status check_news(const tt_work *work, int r, bool *left) {
         return TT_OK;
     *left = true;
     return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], seq,
-                    meanwhile(work, text, sizeof text));
+                    failure_meanwhile(work, text, sizeof text));
 }
 
 static tt_status check_state(const tt_work *work, int r, bool *left) {
@@ -95,9 +97,10 @@ static tt_status check_state(const tt_work *work, int r, bool *left) {
     if (!*left)
         return TT_OK;
     if (id != group->id) /* it was so long ago that the place has been taken */
-        return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r], meanwhile(work, text, sizeof text));
+        return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
+                        failure_meanwhile(work, text, sizeof text));
     return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
-                    meanwhile(work, text, sizeof text));
+                    failure_meanwhile(work, text, sizeof text));
 }
 
 /* A connection tells that a rank is gone; how it ended, its launcher. */
@@ -114,11 +117,11 @@ static tt_status check_link(tt__world *world, int r) {
     return status;
 }
 
-static tt_status fail_ended(const tt__world *world, int r, const char *doing) {
+static tt_status failure_fail_ended(const tt__world *world, int r, const char *doing) {
     char who[48], end[80];
     tt__launcher_end_of(&world->launcher, r, end, sizeof end);
-    return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", tt__process_name(world, r, who, sizeof who), *end ? " with " : "", end,
-                    doing);
+    return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", tt__process_name(world, r, who, sizeof who), *end ? " with " : "",
+                    end, doing);
 }
 
 static tt_status check_process(const tt_work *work, int r, int64_t now) {
@@ -127,7 +130,7 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
     if (!world->peers[r].local)
         return check_link(world, r);
     if (tt__process_ended(&world->peers[r]))
-        return fail_ended(world, r, meanwhile(work, text, sizeof text));
+        return failure_fail_ended(world, r, failure_meanwhile(work, text, sizeof text));
     return tt__check_stopped(world, r, now);
 }
 
@@ -145,8 +148,8 @@ static bool still_waits_for_rank(const tt_work *work, int r) {
     return tt__rankset_has(&set, r);
 }
 
-/* Rank r of a group that was made from another is gone. If the new one has seen no call yet, it may never have come to know of it, having failed in that other:
- * then that is why. Returns that error, or `status`, which is recorded. */
+/* Rank r of a group that was made from another is gone. If the new one has seen no call yet, it may never have come to
+ * know of it, having failed in that other: then that is why. Returns that error, or `status`, which is recorded. */
 static tt_status why_gone(const tt_group *group, int r, tt_status status) {
     const tt_group *top = tt__top_group(group), *origin;
     tt__world *world = group->native->world;
@@ -179,7 +182,8 @@ static bool has_left(const tt_group *group, int r) {
                (atomic_load_explicit(&area->group, memory_order_acquire) != group->id &&
                 atomic_load_explicit(&area->group, memory_order_acquire) != TT__FORMING);
     return group->native->world->messages &&
-           tt__news_of(group->native->world->messages, group->ranks[r], group->id, &news, &status, &seq, text, sizeof text) &&
+           tt__news_of(group->native->world->messages, group->ranks[r], group->id, &news, &status, &seq, text,
+                       sizeof text) &&
            news == TT__NEWS_LEFT;
 }
 
@@ -191,8 +195,8 @@ tt_status tt__check_gone(const tt_group *group, int r, bool may_leave, const cha
         return may_leave ? TT_OK : tt__fail(TT_ERR_PEER, "rank %d left the group%s", whom, doing);
     if (!world->peers[whom].local)
         return check_link(world, whom);
-    return tt__process_ended(&world->peers[whom]) ? fail_ended(world, whom, doing)
-                                          : tt__check_stopped(world, whom, tt__now_ms());
+    return tt__process_ended(&world->peers[whom]) ? failure_fail_ended(world, whom, doing)
+                                                  : tt__check_stopped(world, whom, tt__now_ms());
 }
 
 /* A receive from any source does without a rank that has left, as long as another is there. */
@@ -209,8 +213,9 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
-/* Who is lost while joining is waited for by those that have no link to it yet, and can't know; and they by those that have one, or share its memory. So these
- * look after all ranks, which have the same numbers in the first group as in the job. */
+/* Who is lost while joining is waited for by those that have no link to it yet, and can't know; and they by those that
+ * have one, or share its memory. So these look after all ranks, which have the same numbers in the first group as in
+ * the job. */
 static tt_status check_joining(const tt_work *work, int64_t now) {
     const tt_group *top = tt__top_group(work->group);
     for (int r = 0; r < top->size; r++) {

@@ -15,10 +15,11 @@ enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
 tt_work *tt__blocking_work(tt_work *work) {
     if (work->phase == TT__QUEUED && work->group->queue)
         work = work->group->queue;
-    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? tt__blocking_work(work->child) : work;
+    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? tt__blocking_work(work->child)
+                                                                                     : work;
 }
 
-static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing, int64_t timeout_ms) {
+static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missing, int64_t timeout_ms) {
     char ranks[256], call[256], name[192];
     tt__rankset job = tt__job_ranks(work->group, missing);
     tt__work_text(work, call, sizeof call);
@@ -28,8 +29,8 @@ static tt_status fail_timeout(const tt_work *work, const tt__rankset *missing, i
         tt__rankset_text(&job, ranks, sizeof ranks);
     if (work->call.op == TT_OP_SEND || work->call.op == TT_OP_RECV)
         return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s of rank %d within %lld ms", ranks,
-                        work->call.op == TT_OP_SEND ? "receive" : "send anything for", call, work->group->native->world->rank,
-                        (long long)work->call.timeout_ms);
+                        work->call.op == TT_OP_SEND ? "receive" : "send anything for", call,
+                        work->group->native->world->rank, (long long)work->call.timeout_ms);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
                     work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
                     tt__group_text(work->group, name, sizeof name));
@@ -81,7 +82,7 @@ static tt_status check_deadline(tt_work *work, const tt_work *first, const tt__r
         return TT_OK;
     if (work->algorithm && work->algorithm->expire && work->algorithm->expire(work))
         return TT_OK;
-    return fail_timeout(work, missing, first->call.timeout_ms);
+    return look_fail_timeout(work, missing, first->call.timeout_ms);
 }
 
 static tt__verdict has_failed(const tt_group *group) {

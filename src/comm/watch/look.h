@@ -12,8 +12,9 @@ typedef enum tt__verdict {
     TT__LOOK_FAILS   /* *culprit, a group, is to fail with the error that is recorded */
 } tt__verdict;
 
-/* Look after those whom the work waits for, and whether its time is up. To be asked every now and then; looks at processes and at the peers' calls at most every
- * TT__LOOK_MS. Tells those who look from outside whom this process waits for. The lock is held, and given back while other hosts are asked. */
+/* Look after those whom the work waits for, and whether its time is up. To be asked every now and then; looks at
+ * processes and at the peers' calls at most every TT__LOOK_MS. Tells those who look from outside whom this process
+ * waits for. The lock is held, and given back while other hosts are asked. */
 tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit);
 
 /* What holds the work up: itself, one before it in the queue, or a call on an inner group. */

@@ -21,7 +21,8 @@ typedef struct called {
     char text[256];
 } called;
 
-/* The smallest set of ranks that called alike, of equal ones that with the higher ranks; they are taken out of `left`. */
+/* The smallest set of ranks that called alike, of equal ones that with the higher ranks; they are taken out of
+ * `left`. */
 static tt__rankset take_rarest(const tt_group *group, const called *all, tt__rankset *left, int *first) {
     tt__rankset rarest = {0};
     int least = TT__MAX_RANKS + 1;
@@ -80,7 +81,7 @@ static bool is_first_of_its_word(const called *all, int r) {
 }
 
 /* Give those who have not arrived a moment, so that the text can tell the odd one from the many. */
-static void read_words(const tt_group *group, uint32_t seq, called *all) {
+static void mismatch_read_words(const tt_group *group, uint32_t seq, called *all) {
     enum { TRIES = 50 };
     int missing = group->size;
     for (int tries = 0; tries < TRIES && missing; tries++) {
@@ -106,7 +107,7 @@ tt_status tt__fail_words(tt_work *work) {
     called *all = calloc((size_t)group->size, sizeof *all);
     if (!all)
         return fail_unnamed(work->seq);
-    read_words(group, work->seq, all);
+    mismatch_read_words(group, work->seq, all);
     tt_status status = fail_mismatch(group, work->seq, all);
     free(all);
     return status;
@@ -114,7 +115,7 @@ tt_status tt__fail_words(tt_work *work) {
 
 /* ---- words that came with messages */
 
-static void ask(const tt_group *group, int r, uint32_t seq, int64_t deadline_ms, called *answer) {
+static void mismatch_ask(const tt_group *group, int r, uint32_t seq, int64_t deadline_ms, called *answer) {
     tt__world *world = group->native->world;
     int left = tt__left_ms(deadline_ms);
     *answer = (called){0};
@@ -131,7 +132,7 @@ static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, ca
     bool differ = false;
     const called *one = NULL;
     for (int r = 0; r < group->size; r++) {
-        ask(group, r, seq, deadline_ms, &all[r]);
+        mismatch_ask(group, r, seq, deadline_ms, &all[r]);
         if (!all[r].known)
             continue;
         differ |= one && one->word != all[r].word;

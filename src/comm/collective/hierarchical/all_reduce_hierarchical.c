@@ -2,12 +2,13 @@
  *
  * H hosts of L ranks, n bytes.
  *   n up to TT__EAGER_MAX  local reduce to one rank a host, all_reduce between those, local broadcast
- *   else                   local reduce_scatter, all_reduce of every rank's part with the same part on the other hosts, local all_gather;
+ *   else                   local reduce_scatter, all_reduce of every rank's part with the same part on the other hosts,
+ *                          local all_gather;
  *                          what does not divide by L goes with the last part
  *   steps between hosts    those of the all_reduce among H
  *   bytes between hosts    what that sends for n, a host; not L times as much
- * Only where the one summation order joins the ranks of a host first (group->native->subtrees). Averages scale the leaves before anything is joined. f16 and bf16
- * are all_reduce_hierarchical_halves.c's. */
+ * Only where the one summation order joins the ranks of a host first (group->native->subtrees). Averages scale the
+ * leaves before anything is joined. f16 and bf16 are all_reduce_hierarchical_fp16.c's. */
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/partial.h"
@@ -45,7 +46,7 @@ static tt__next reduce_leg(tt_work *work, tt_group *group, tt_op op, const shape
                              .root = op == TT_OP_REDUCE ? s->ranks - 1 : 0});
 }
 
-static tt_status begin(tt_work *work) {
+static tt_status hier_all_reduce_begin(tt_work *work) {
     const tt__partial partial = tt__partial_of(&work->call, work->group->size);
     TT__TRY(tt__machine_scratch(work, 0));
     const shape s = shape_of(work);
@@ -57,7 +58,7 @@ static tt_status begin(tt_work *work) {
 }
 
 /* The leg of a stage; every rank of the host takes the same ones. */
-static tt__next leg(tt_work *work) {
+static tt__next hier_all_reduce_leg(tt_work *work) {
     const shape s = shape_of(work);
     tt_group *local = work->group->native->local, *cross = work->group->native->cross;
     size_t even = s.part * (size_t)s.ranks, mine = s.part * (size_t)s.local, rest = s.count - even;
@@ -98,18 +99,18 @@ static int stage_after(const tt_work *work) {
     return work->stage == LEADERS ? SPREAD : work->stage + 1;
 }
 
-static tt__next next(tt_work *work) {
+static tt__next hier_all_reduce_next(tt_work *work) {
     if (work->call.dtype == TT_F16 || work->call.dtype == TT_BF16)
-        return tt__all_reduce_hierarchical_halves(work);
-    if (work->stage == BEGIN && begin(work))
+        return tt__all_reduce_hierarchical_fp16(work);
+    if (work->stage == BEGIN && hier_all_reduce_begin(work))
         return TT__NEXT_FAILED;
     if (work->stage >= END)
         return TT__NEXT_DONE;
-    tt__next step = leg(work);
+    tt__next step = hier_all_reduce_leg(work);
     if (step == TT__NEXT_CALL)
         work->stage = stage_after(work);
     return step;
 }
 
 const tt__algorithm tt__all_reduce_hierarchical = {"hierarchical", TT_OP_ALL_REDUCE, .children = true,
-                                                   .serves = tt__serves_subtrees, .next = next};
+                                                   .serves = tt__serves_subtrees, .next = hier_all_reduce_next};

@@ -1,4 +1,5 @@
-/* hierarchical, for barrier: inside the hosts, between one rank of each, and inside again, so that these tell the others.
+/* hierarchical, for barrier: inside the hosts, between one rank of each, and inside again, so that these tell the
+ * others.
  *
  *   steps between hosts   those of a barrier among the hosts */
 #include "comm/collective/hierarchical/hierarchical.h"
@@ -6,7 +7,7 @@
 
 enum stage { ARRIVE, BETWEEN, LEAVE };
 
-static tt__next next(tt_work *work) {
+static tt__next hier_barrier_next(tt_work *work) {
     const tt_call barrier = {.op = TT_OP_BARRIER};
     int stage = work->stage++;
     if (stage == BETWEEN && work->group->native->local->rank)
@@ -17,4 +18,4 @@ static tt__next next(tt_work *work) {
 }
 
 const tt__algorithm tt__barrier_hierarchical = {"hierarchical", TT_OP_BARRIER, .children = true,
-                                                .serves = tt__serves_hosts, .next = next};
+                                                .serves = tt__serves_hosts, .next = hier_barrier_next};

@@ -6,7 +6,7 @@
 
 enum stage { BETWEEN, INSIDE, END };
 
-static tt__next next(tt_work *work) {
+static tt__next hier_broadcast_next(tt_work *work) {
     tt_group *local = work->group->native->local, *cross = work->group->native->cross;
     tt_call call = {.op = TT_OP_BROADCAST, .count = work->call.count, .send = work->call.send, .recv = work->call.recv};
     int root = work->call.root, number = tt__local_of(work->group, root);
@@ -26,4 +26,4 @@ static tt__next next(tt_work *work) {
 }
 
 const tt__algorithm tt__broadcast_hierarchical = {"hierarchical", TT_OP_BROADCAST, .children = true,
-                                                  .serves = tt__serves_hosts, .next = next};
+                                                  .serves = tt__serves_hosts, .next = hier_broadcast_next};

@@ -1,4 +1,5 @@
-/* hierarchical, for gather and scatter: between hosts goes one message for each host, not for each rank. Of a host the rank with the root's number acts.
+/* hierarchical, for gather and scatter: between hosts goes one message for each host, not for each rank. Of a host the
+ * rank with the root's number acts.
  *
  * H hosts of L ranks, blocks of m bytes; ranks may be numbered in any order.
  *   gather    inside a gather to the rank that acts, between hosts one of L m to the root
@@ -7,8 +8,8 @@
  *   messages of the root  H-1; direct N-1
  *   bytes between hosts   the same as of any other algorithm
  *   copied                N m by the root */
-#include "comm/collective/message/blocks.h"
 #include "comm/collective/hierarchical/hierarchical.h"
+#include "comm/collective/message/blocks.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
@@ -21,11 +22,13 @@ typedef struct state {
     unsigned char *all;  /* (H, L): of the root */
 } state;
 
-static bool is_gather(const tt_work *work) { return work->call.op == TT_OP_GATHER; }
+static bool hier_gather_is_gather(const tt_work *work) { return work->call.op == TT_OP_GATHER; }
 
-static bool is_root(const tt_work *work) { return work->group->rank == work->call.root; }
+static bool hier_gather_is_root(const tt_work *work) { return work->group->rank == work->call.root; }
 
-static bool acts(const tt_work *work) { return work->group->native->local->rank == tt__local_of(work->group, work->call.root); }
+static bool hier_gather_acts(const tt_work *work) {
+    return work->group->native->local->rank == tt__local_of(work->group, work->call.root);
+}
 
 /* Between the root's buffer, in the order of ranks, and its blocks in the order of hosts. */
 static void order(const tt_work *work, const state *s) {
@@ -33,27 +36,27 @@ static void order(const tt_work *work, const state *s) {
     for (int i = 0; i < work->group->size; i++) {
         unsigned char *at = s->all + (size_t)i * block;
         int r = work->group->native->by_host[i];
-        if (is_gather(work))
+        if (hier_gather_is_gather(work))
             tt__copy_block(tt__recv_block(&work->call, r), at);
         else
             tt__copy_block((tt__block){at, block}, tt__send_block(&work->call, r).data);
     }
 }
 
-static tt_status plan(tt_work *work) {
+static tt_status hier_gather_plan(tt_work *work) {
     state *s = TT__STATE(state, work);
     size_t host = work->call.count * tt_dtype_size(work->call.dtype) * (size_t)work->group->native->local->size;
-    size_t all = is_root(work) ? host * (size_t)work->group->native->cross->size : 0;
-    TT__TRY(tt__machine_scratch(work, acts(work) ? host + all : 0));
+    size_t all = hier_gather_is_root(work) ? host * (size_t)work->group->native->cross->size : 0;
+    TT__TRY(tt__machine_scratch(work, hier_gather_acts(work) ? host + all : 0));
     s->host = tt__machine_memory(work);
-    s->all = is_root(work) ? s->host + host : NULL;
-    if (is_root(work) && !is_gather(work))
+    s->all = hier_gather_is_root(work) ? s->host + host : NULL;
+    if (hier_gather_is_root(work) && !hier_gather_is_gather(work))
         order(work, s);
     return TT_OK;
 }
 
-static tt__next inside(tt_work *work, const state *s) {
-    bool gather = is_gather(work);
+static tt__next hier_gather_inside(tt_work *work, const state *s) {
+    bool gather = hier_gather_is_gather(work);
     return tt__leg(work, work->group->native->local,
                    (tt_call){.op = work->call.op,
                              .root = tt__local_of(work->group, work->call.root),
@@ -62,8 +65,8 @@ static tt__next inside(tt_work *work, const state *s) {
                              .recv = gather ? s->host : work->call.recv});
 }
 
-static tt__next between(tt_work *work, const state *s) {
-    bool gather = is_gather(work);
+static tt__next hier_gather_between(tt_work *work, const state *s) {
+    bool gather = hier_gather_is_gather(work);
     return tt__leg(work, work->group->native->cross,
                    (tt_call){.op = work->call.op,
                              .root = tt__host_of(work->group, work->call.root),
@@ -72,23 +75,23 @@ static tt__next between(tt_work *work, const state *s) {
                              .recv = gather ? s->all : s->host});
 }
 
-static tt__next next(tt_work *work) {
+static tt__next hier_gather_next(tt_work *work) {
     const state *s = TT__STATE(state, work);
     int stage = work->stage++;
-    if (stage == FIRST && plan(work))
+    if (stage == FIRST && hier_gather_plan(work))
         return TT__NEXT_FAILED;
-    if (stage == FIRST && !is_gather(work) && !acts(work))
+    if (stage == FIRST && !hier_gather_is_gather(work) && !hier_gather_acts(work))
         stage = work->stage++; /* nothing comes to it from another host */
-    if (stage < END && is_gather(work) == (stage == FIRST))
-        return inside(work, s);
-    if (stage < END && acts(work))
-        return between(work, s);
-    if (is_root(work) && is_gather(work))
+    if (stage < END && hier_gather_is_gather(work) == (stage == FIRST))
+        return hier_gather_inside(work, s);
+    if (stage < END && hier_gather_acts(work))
+        return hier_gather_between(work, s);
+    if (hier_gather_is_root(work) && hier_gather_is_gather(work))
         order(work, s);
     return TT__NEXT_DONE;
 }
 
 const tt__algorithm tt__gather_hierarchical = {"hierarchical", TT_OP_GATHER, .children = true,
-                                               .serves = tt__serves_hosts, .next = next};
+                                               .serves = tt__serves_hosts, .next = hier_gather_next};
 const tt__algorithm tt__scatter_hierarchical = {"hierarchical", TT_OP_SCATTER, .children = true,
-                                                .serves = tt__serves_hosts, .next = next};
+                                                .serves = tt__serves_hosts, .next = hier_gather_next};

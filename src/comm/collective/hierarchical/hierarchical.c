@@ -4,7 +4,8 @@
 #include "comm/reduce/reduce_tree.h"
 
 bool tt__has_hosts(const tt_group *group) {
-    return group->native->local && group->native->cross && group->native->local->size > 1 && group->native->cross->size > 1;
+    return group->native->local && group->native->cross && group->native->local->size > 1 &&
+           group->native->cross->size > 1;
 }
 
 bool tt__serves_hosts(const tt_group *group, const tt_call *call) {

@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 
-static tt_status plan(tt_work *work) {
+static tt_status all_gather_direct_plan(tt_work *work) {
     tt__copy_block(tt__recv_block(&work->call, work->group->rank), work->call.send);
     return tt__rounds_plan(work, 1, 2 * (uint32_t)work->group->size);
 }
 
-static void post(tt_work *work, uint32_t round) {
+static void all_gather_direct_post(tt_work *work, uint32_t round) {
     tt__block mine = tt__recv_block(&work->call, work->group->rank);
     for (int i = 1; i < work->group->size; i++) {
         int to = tt__neighbour(work->group, i), from = tt__neighbour(work->group, -i);
@@ -25,15 +25,17 @@ static void post(tt_work *work, uint32_t round) {
     }
 }
 
-static tt__next next(tt_work *work) {
-    static const tt__rounds rounds = {.plan = plan, .post = post};
+static tt__next all_gather_direct_next(tt_work *work) {
+    static const tt__rounds rounds = {.plan = all_gather_direct_plan, .post = all_gather_direct_post};
     return tt__rounds_next(work, &rounds);
 }
 
-static bool serves(const tt_group *group, const tt_call *call) {
+static bool all_gather_direct_serves(const tt_group *group, const tt_call *call) {
     (void)call;
     return group->size <= TT__DIRECT_RANKS;
 }
 
-const tt__algorithm tt__all_gather_direct = {"direct", TT_OP_ALL_GATHER, .serves = serves, .next = next};
-const tt__algorithm tt__all_gather_v_direct = {"direct", TT_OP_ALL_GATHER_V, .serves = serves, .next = next};
+const tt__algorithm tt__all_gather_direct = {"direct", TT_OP_ALL_GATHER, .serves = all_gather_direct_serves,
+                                             .next = all_gather_direct_next};
+const tt__algorithm tt__all_gather_v_direct = {"direct", TT_OP_ALL_GATHER_V, .serves = all_gather_direct_serves,
+                                               .next = all_gather_direct_next};

@@ -1,12 +1,14 @@
-/* ring, for all_reduce: pieces travel around and grow (reduce_scatter), then the finished ones travel around once more (all_gather).
+/* ring, for all_reduce: pieces travel around and grow (reduce_scatter), then the finished ones travel around once more
+ * (all_gather).
  *
  * N ranks, n bytes in N pieces (w: of the same as partial results; 2 n for f16 and bf16, else n).
  *   steps              2 (N-1)
  *   bytes sent a rank  (N-1)/N (w + n)
  *   reduced            (N-1)/N w
- * Each rank talks to its two neighbours alone. Piece c is summed from rank c on around the ring, an order of its own for each: results differ in the
- * last bits from those of all other algorithms (they are the same on all ranks), so it is never chosen unless it is named.
- * Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009. */
+ * Each rank talks to its two neighbours alone. Piece c is summed from rank c on around the ring, an order of its own
+ * for each: results differ in the last bits from those of all other algorithms (they are the same on all ranks), so it
+ * is never chosen unless it is named. Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of
+ * workstations, 2009. */
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
@@ -21,16 +23,16 @@ typedef struct ring {
     unsigned char *landing; /* (2) pieces */
 } ring;
 
-static tt__partial partial_of(const tt_work *work) { return tt__partial_of(&work->call, work->group->size); }
+static tt__partial ring_partial_of(const tt_work *work) { return tt__partial_of(&work->call, work->group->size); }
 
 static tt__slice piece_of(const ring *a, const tt_work *work, uint32_t round, int places_back) {
     int ranks = work->group->size, piece = tt__neighbour(work->group, -(int)(round % (uint32_t)ranks) - places_back);
     return tt__slice_of(a->count, tt_dtype_size(work->call.dtype), ranks, piece);
 }
 
-static tt_status plan(tt_work *work) {
+static tt_status ring_plan(tt_work *work) {
     ring *a = TT__STATE(ring, work);
-    const tt__partial partial = partial_of(work);
+    const tt__partial partial = ring_partial_of(work);
     tt__operand operand = tt__operand_of(work);
     int ranks = work->group->size;
     bool in_place = partial.dtype == partial.from;
@@ -48,34 +50,34 @@ static tt_status plan(tt_work *work) {
 static bool growing(const ring *a, uint32_t round) { return round < a->rounds.count / 2; }
 
 /* Round s: piece rank-s goes on, piece rank-s-1 arrives. On the second way round it is one place further. */
-static void early(tt_work *work, uint32_t round) {
+static void ring_early(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
     if (!growing(a, round))
         return;
     tt__slice piece = piece_of(a, work, round, 1);
     tt__round_recv(work, round, tt__neighbour(work->group, -1), round, a->landing + (round & 1) * a->area,
-                   piece.n * partial_of(work).size);
+                   piece.n * ring_partial_of(work).size);
 }
 
-static void post(tt_work *work, uint32_t round) {
+static void ring_post(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
-    int next = tt__neighbour(work->group, 1), previous = tt__neighbour(work->group, -1);
+    int ring_next = tt__neighbour(work->group, 1), previous = tt__neighbour(work->group, -1);
     tt__slice mine = piece_of(a, work, round, 0);
     if (growing(a, round)) {
-        size_t size = partial_of(work).size;
-        tt__round_send(work, round, next, round, a->sum + mine.at * size, mine.n * size);
+        size_t size = ring_partial_of(work).size;
+        tt__round_send(work, round, ring_next, round, a->sum + mine.at * size, mine.n * size);
         return;
     }
     unsigned char *data = tt__operand_of(work).data;
     size_t size = tt_dtype_size(work->call.dtype);
     tt__slice theirs = piece_of(a, work, round, 1);
     tt__round_recv(work, round, previous, round, data + theirs.at * size, theirs.n * size);
-    tt__round_send(work, round, next, round, data + mine.at * size, mine.n * size);
+    tt__round_send(work, round, ring_next, round, data + mine.at * size, mine.n * size);
 }
 
-static void take(tt_work *work, uint32_t round) {
+static void ring_take(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
-    const tt__partial partial = partial_of(work);
+    const tt__partial partial = ring_partial_of(work);
     if (!growing(a, round))
         return;
     tt__slice piece = piece_of(a, work, round, 1);
@@ -85,9 +87,9 @@ static void take(tt_work *work, uint32_t round) {
         tt__partial_finish(&partial, tt__operand_of(work).data + piece.at * tt_dtype_size(partial.from), mine, piece.n);
 }
 
-static tt__next next(tt_work *work) {
-    static const tt__rounds rounds = {.plan = plan, .early = early, .post = post, .take = take};
+static tt__next ring_next(tt_work *work) {
+    static const tt__rounds rounds = {.plan = ring_plan, .early = ring_early, .post = ring_post, .take = ring_take};
     return tt__rounds_next(work, &rounds);
 }
 
-const tt__algorithm tt__all_reduce_ring = {"ring", TT_OP_ALL_REDUCE, .own_order = true, .next = next};
+const tt__algorithm tt__all_reduce_ring = {"ring", TT_OP_ALL_REDUCE, .own_order = true, .next = ring_next};

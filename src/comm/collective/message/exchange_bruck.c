@@ -1,8 +1,9 @@
 /* An exchange of a few bytes between all ranks by messages: new_group, split, alloc, free.
  *
- * Round k of ceil(log2 N): with d = 2^k, send the first min(d, N - d) blocks that are here to rank - d, and receive as many from rank + d behind those; block i is
- * that of rank + i (mod N). At the end blocks are put in order. Bytes per rank: (N - 1) * bytes sent and received.
- * J. Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997. */
+ * Round k of ceil(log2 N): with d = 2^k, send the first min(d, N - d) blocks that are here to rank - d, and receive as
+ * many from rank + d behind those; block i is that of rank + i (mod N). At the end blocks are put in order. Bytes per
+ * rank: (N - 1) * bytes sent and received. J. Bruck et al., Efficient algorithms for all-to-all communications in
+ * multiport message-passing systems, 1997. */
 #include "comm/collective/message/message_algorithms.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ static void put_in_order(const tt_work *work, const unsigned char *blocks) {
         memcpy((unsigned char *)work->call.recv + (size_t)((rank + i) % n) * bytes, blocks + (size_t)i * bytes, bytes);
 }
 
-static tt__next next(tt_work *work) {
+static tt__next exchange_bruck_next(tt_work *work) {
     int n = work->group->size, rank = work->group->rank, d = 1 << work->stage;
     size_t bytes = work->call.buffers;
     if (!work->stage && (tt__work_scratch(work, bytes * (size_t)n + 1) || tt__work_messages(work, 2)))
@@ -33,4 +34,4 @@ static tt__next next(tt_work *work) {
     return tt__work_wait_messages(work);
 }
 
-const tt__algorithm tt__exchange_bruck = {.name = "bruck", .op = TT_OP_NEW_GROUP, .next = next};
+const tt__algorithm tt__exchange_bruck = {.name = "bruck", .op = TT_OP_NEW_GROUP, .next = exchange_bruck_next};

@@ -1,8 +1,8 @@
 /* monitored_barrier: a barrier that names all who did not come.
  *
- * By messages, also inside a host: everybody tells rank 0 that it is here; rank 0 tells everybody who is not (nobody, it is hoped). When its time is up, rank 0
- * takes back the receives that nobody answered, and knows. It does not count as a call of the group: ranks that come too late find the words of
- * the calls before it where they were. */
+ * By messages, also inside a host: everybody tells rank 0 that it is here; rank 0 tells everybody who is not (nobody,
+ * it is hoped). When its time is up, rank 0 takes back the receives that nobody answered, and knows. It does not count
+ * as a call of the group: ranks that come too late find the words of the calls before it where they were. */
 #include "comm/collective/message/message_algorithms.h"
 
 #include "base/error.h"
@@ -69,7 +69,7 @@ static tt__next as_other(tt_work *work, uint32_t number) {
     }
 }
 
-static tt__next next(tt_work *work) {
+static tt__next monitored_next(tt_work *work) {
     tt_group *group = work->group;
     if (group->size == 1)
         return TT__NEXT_DONE;
@@ -100,4 +100,4 @@ static bool expire(tt_work *work) {
 }
 
 const tt__algorithm tt__monitored_barrier_messages = {
-    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = next, .expire = expire};
+    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = monitored_next, .expire = expire};

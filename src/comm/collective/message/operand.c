@@ -1,5 +1,5 @@
-/* The memory of machines, and coalesced calls: their buffers are packed one after the other at the beginning of the work's scratch memory, and every
- * algorithm of all_reduce runs on that. */
+/* The memory of machines, and coalesced calls: their buffers are packed one after the other at the beginning of the
+ * work's scratch memory, and every algorithm of all_reduce runs on that. */
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

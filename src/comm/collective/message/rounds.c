@@ -50,7 +50,7 @@ static tt__next wait_for(tt_work *work, uint32_t open) {
     return TT__NEXT_WAIT;
 }
 
-static void begin(tt_work *work, const tt__rounds *rounds, uint32_t round) {
+static void rounds_begin(tt_work *work, const tt__rounds *rounds, uint32_t round) {
     tt__round_state *s = state_of(work);
     if (!round && rounds->early)
         rounds->early(work, 0);
@@ -68,7 +68,7 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
             return TT__NEXT_FAILED;
         work->stage = 1;
         if (state_of(work)->count)
-            begin(work, rounds, 0);
+            rounds_begin(work, rounds, 0);
     }
     for (uint32_t round; (round = (uint32_t)work->stage - 1) < state_of(work)->count; work->stage++) {
         uint32_t open = open_messages(work, round);
@@ -79,7 +79,7 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
         if (rounds->take)
             rounds->take(work, round);
         if (round + 1 < state_of(work)->count)
-            begin(work, rounds, round + 1);
+            rounds_begin(work, rounds, round + 1);
     }
     return TT__NEXT_DONE;
 }

@@ -1,15 +1,16 @@
 /* Algorithms on messages, in rounds.
  *
- * A round is a set of sends and receives; it is over when all of them are done. What a round needs is posted in two portions: `early` what does not
- * depend on the round before, which is then still under way (so a peer's data never wait for this rank to ask for them), `post` the rest. `take`
- * uses what has come. So the order is
+ * A round is a set of sends and receives; it is over when all of them are done. What a round needs is posted in two
+ * portions: `early` what does not depend on the round before, which is then still under way (so a peer's data never
+ * wait for this rank to ask for them), `post` the rest. `take` uses what has come. So the order is, with | for "all of
+ * the round is done",
  *
- *   early(0) post(0) early(1) | take(0) post(1) early(2) | take(1) post(2) early(3) | ...        | = all of the round is done
+ *   early(0) post(0) early(1) | take(0) post(1) early(2) | take(1) post(2) early(3) | ...
  *
  * and memory that early(r+1) receives into must not be used by take(r): two areas, used in turn, are enough.
  *
- * Messages of a round may overtake each other; `step` tells those between the same two ranks apart. Messages of no bytes are sent, too: they
- * carry the word by which calls that differ are found out. */
+ * Messages of a round may overtake each other; `step` tells those between the same two ranks apart. Messages of no
+ * bytes are sent, too: they carry the word by which calls that differ are found out. */
 #ifndef TT_COMM_COLLECTIVE_ROUNDS_H
 #define TT_COMM_COLLECTIVE_ROUNDS_H
 
@@ -39,8 +40,8 @@ void tt__round_recv(tt_work *work, uint32_t round, int from, uint32_t step, void
 /* The machine. */
 tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds);
 
-/* Elements of one segment, where `streams` of them are in memory at a time: long buffers go segment by segment, so that one is reduced while the next is
- * on its way, and what was received is still in the cache. */
+/* Elements of one segment, where `streams` of them are in memory at a time: long buffers go segment by segment, so that
+ * one is reduced while the next is on its way, and what was received is still in the cache. */
 size_t tt__segment(size_t count, size_t size, int streams);
 
 /* Number of segments, at least 1. */
@@ -67,11 +68,13 @@ static inline int tt__log2_ceil(int n) {
     return k;
 }
 
-/* Memory of the machine, in the work's scratch memory: asked for once, by the plan. A coalesced call packs its buffers before it then. TT_ERR_MEMORY. */
+/* Memory of the machine, in the work's scratch memory: asked for once, by the plan. A coalesced call packs its buffers
+ * before it then. TT_ERR_MEMORY. */
 tt_status tt__machine_scratch(tt_work *work, size_t bytes);
 unsigned char *tt__machine_memory(const tt_work *work);
 
-/* The buffer that is reduced in place: the call's own, or of a coalesced one the packed ones (`data` is valid after tt__machine_scratch()). */
+/* The buffer that is reduced in place: the call's own, or of a coalesced one the packed ones (`data` is valid after
+ * tt__machine_scratch()). */
 typedef struct tt__operand {
     unsigned char *data;
     size_t count;

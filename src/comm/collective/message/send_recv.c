@@ -1,10 +1,10 @@
 /* send, recv, batch_isend_irecv: each is one message (message.h), or several that begin together.
  *
- * They go by messages also where the group shares memory, and never wait behind collectives. A message's word is its element type, so that a
- * receive of another one, as of another size, is a mismatch that both sides can name. */
+ * They go by messages also where the group shares memory, and never wait behind collectives. A message's word is its
+ * element type, so that a receive of another one, as of another size, is a mismatch that both sides can name. */
 #include "comm/collective/message/message_algorithms.h"
 
-static void post(tt_work *work, size_t i) {
+static void p2p_post(tt_work *work, size_t i) {
     const tt_group *group = work->group;
     const tt_p2p_op op = tt__p2p_op_of(&work->call, i);
     tt__message *message = &work->messages[i];
@@ -23,7 +23,7 @@ static void post(tt_work *work, size_t i) {
         tt__message_send(group->native->world->messages, message);
 }
 
-static tt__next run(tt_work *work) {
+static tt__next p2p_run(tt_work *work) {
     size_t n = work->call.op == TT_OP_BATCH_ISEND_IRECV ? work->call.buffers : 1;
     if (work->stage++) {
         if (work->call.op == TT_OP_RECV)
@@ -33,10 +33,10 @@ static tt__next run(tt_work *work) {
     if (tt__work_messages(work, n))
         return TT__NEXT_FAILED;
     for (size_t i = 0; i < n; i++)
-        post(work, i);
+        p2p_post(work, i);
     return tt__work_wait_messages(work);
 }
 
-const tt__algorithm tt__send_message = {.name = "message", .op = TT_OP_SEND, .next = run};
-const tt__algorithm tt__recv_message = {.name = "message", .op = TT_OP_RECV, .next = run};
-const tt__algorithm tt__batch_messages = {.name = "message", .op = TT_OP_BATCH_ISEND_IRECV, .next = run};
+const tt__algorithm tt__send_message = {.name = "message", .op = TT_OP_SEND, .next = p2p_run};
+const tt__algorithm tt__recv_message = {.name = "message", .op = TT_OP_RECV, .next = p2p_run};
+const tt__algorithm tt__batch_messages = {.name = "message", .op = TT_OP_BATCH_ISEND_IRECV, .next = p2p_run};

@@ -1,15 +1,17 @@
-/* Blocks on shared memory: gather, scatter, all_gather, all_gather_v, all_to_all, all_to_all_v and reduce_scatter are one
- * thing. Rank s, a source, has a block for rank d, which puts it where it belongs; in a reduce_scatter, it reduces the blocks of all sources.
+/* Blocks on shared memory: gather, scatter, all_gather, all_gather_v, all_to_all, all_to_all_v and reduce_scatter are
+ * one thing. Rank s, a source, has a block for rank d, which puts it where it belongs; in a reduce_scatter, it reduces
+ * the blocks of all sources.
  *
  * How a source's blocks travel, known to all from the call and the arrival words:
  *   INLINE    all of them, up to TT__INLINE_MAX bytes, with the arrival word
  *   IN_PLACE  the source's buffer is symmetric: read where it lies; the source waits until all have
- *   STAGED    in pieces through the source's staging memory: a piece is one lane for all ranks where all get the same, else a lane for each
+ *   STAGED    in pieces through the source's staging memory: a piece is one lane for all ranks where all get the same,
+ *             else a lane for each
  *
- * Steps of piece c: 2c+1 "my piece lies ready", 2c+2 "I have read everybody's"; after the pieces, one for all that was read in place. A source is
- * up to TT__STAGE_DEPTH pieces ahead of its slowest reader.
- * Per rank of N that gives and takes n bytes: INLINE 1 synchronisation, n copied in, n out; IN_PLACE 2, n copied; STAGED 1 a piece,
- * n copied in, n out. */
+ * Steps of piece c: 2c+1 "my piece lies ready", 2c+2 "I have read everybody's"; after the pieces, one for all that was
+ * read in place. A source is up to TT__STAGE_DEPTH pieces ahead of its slowest reader. Per rank of N that gives and
+ * takes n bytes: INLINE 1 synchronisation, n copied in, n out; IN_PLACE 2, n copied; STAGED 1 a piece, n copied in, n
+ * out. */
 #include "base/error.h"
 #include "comm/collective/shared/shared_algorithms.h"
 #include "comm/shared/placement.h"
@@ -36,8 +38,8 @@ static bool is_same(tt_op op) {
     return op == TT_OP_BROADCAST || op == TT_OP_GATHER || op == TT_OP_ALL_GATHER || op == TT_OP_ALL_GATHER_V;
 }
 
-/* What every rank of an all_to_all_v tells all others, (3, world) numbers of elements: sent, where they begin, expected. Long enough never to lie in
- * a slot's near part. */
+/* What every rank of an all_to_all_v tells all others, (3, world) numbers of elements: sent, where they begin,
+ * expected. Long enough never to lie in a slot's near part. */
 static size_t header_bytes(const tt_work *work) {
     size_t bytes = 3 * sizeof(uint64_t) * (size_t)work->group->size;
     return work->call.op != TT_OP_ALL_TO_ALL_V ? 0 : bytes < 64 ? 64 : bytes;
@@ -50,7 +52,7 @@ static const uint64_t *header_of(const tt_work *work, int s) {
 static size_t unit_bytes(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
 /* Bytes of the block from s to d. */
-static size_t block_bytes(const tt_work *work, int s, int d) {
+static size_t blocks_block_bytes(const tt_work *work, int s, int d) {
     const tt_call *call = &work->call;
     if ((has_one_source(call->op) && s != call->root) || (call->op == TT_OP_GATHER && d != call->root) ||
         (call->op == TT_OP_BROADCAST && s == d))
@@ -70,7 +72,7 @@ static size_t block_at(const tt_work *work, int s, int d) {
 }
 
 /* Where in this rank's `recv` the block from s belongs. */
-static unsigned char *place_of(const tt_work *work, int s) {
+static unsigned char *blocks_place_of(const tt_work *work, int s) {
     const tt_call *call = &work->call;
     size_t at = has_one_source(call->op) ? 0 : (size_t)s * call->count;
     if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_TO_ALL_V)
@@ -78,7 +80,8 @@ static unsigned char *place_of(const tt_work *work, int s) {
     return (unsigned char *)call->recv + at * tt_dtype_size(call->dtype);
 }
 
-/* Bytes of all that s sends to others or itself; what is the same for all counts once. `sent`: of an all_to_all_v, how many elements to each. */
+/* Bytes of all that s sends to others or itself; what is the same for all counts once. `sent`: of an all_to_all_v, how
+ * many elements to each. */
 static size_t source_bytes(const tt_work *work, int s, const uint64_t *sent) {
     const tt_call *call = &work->call;
     size_t size = tt_dtype_size(call->dtype), count = 0;
@@ -106,7 +109,7 @@ static kind kind_of(const tt_work *work, int s) {
 static const unsigned char *inline_block(const tt_work *work, int s) {
     size_t header = header_bytes(work), at = header;
     for (int d = 0; d < work->group->rank && !is_same(work->call.op); d++)
-        at += block_bytes(work, s, d);
+        at += blocks_block_bytes(work, s, d);
     return (const unsigned char *)tt__payload(work->group, s, work->seq,
                                               header + source_bytes(work, s, header_of(work, s))) +
            at;
@@ -160,7 +163,7 @@ void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room) {
 
 /* `n` bytes from byte `at` on of the block from s. The own block may lie there already. */
 static void place(const tt_work *work, int s, size_t at, const unsigned char *from, size_t n) {
-    unsigned char *to = place_of(work, s) + at;
+    unsigned char *to = blocks_place_of(work, s) + at;
     if (n && to != from)
         memcpy(to, from, n);
 }
@@ -186,7 +189,7 @@ static void take_whole_blocks(const tt_work *work) {
     const uint8_t *order = tt__peer_order(group, unit_bytes(work));
     for (int i = 0; i < group->size; i++) {
         int s = order[i];
-        size_t bytes = block_bytes(work, s, group->rank);
+        size_t bytes = blocks_block_bytes(work, s, group->rank);
         const unsigned char *from = bytes ? block_from(work, s) : NULL;
         if (from)
             place(work, s, 0, from, bytes);
@@ -213,7 +216,7 @@ static size_t in_piece(const tt_work *work, size_t bytes, uint32_t piece, size_t
 static void fill_lanes(const tt_work *work, uint32_t piece) {
     int me = work->group->rank;
     for (int d = 0; d < work->group->size; d++) {
-        size_t at, n = in_piece(work, block_bytes(work, me, d), piece, &at);
+        size_t at, n = in_piece(work, blocks_block_bytes(work, me, d), piece, &at);
         if (d == me || !n)
             continue;
         memcpy(lane(work, me, d, piece), (const unsigned char *)work->call.send + block_at(work, me, d) + at, n);
@@ -227,7 +230,7 @@ static void take_lanes(const tt_work *work, uint32_t piece) {
     const uint8_t *order = tt__peer_order(work->group, TT__STAGE_BYTES);
     for (int i = 0; i + 1 < work->group->size; i++) {
         int s = order[i];
-        size_t at, n = in_piece(work, block_bytes(work, s, me), piece, &at);
+        size_t at, n = in_piece(work, blocks_block_bytes(work, s, me), piece, &at);
         if (n && kind_of(work, s) == STAGED)
             place(work, s, at, lane(work, s, me, piece), n);
     }
@@ -273,14 +276,14 @@ static tt_status check_uneven(const tt_work *work) {
     return TT_OK;
 }
 
-static void plan(tt_work *work, state *x) {
+static void blocks_plan(tt_work *work, state *x) {
     int n = work->group->size;
     size_t largest = 0;
     for (int s = 0; s < n; s++) {
         kind how = kind_of(work, s);
         x->in_place |= how == IN_PLACE;
         for (int d = 0; d < n && how == STAGED; d++) {
-            size_t bytes = d == s ? 0 : block_bytes(work, s, d);
+            size_t bytes = d == s ? 0 : blocks_block_bytes(work, s, d);
             largest = bytes > largest ? bytes : largest;
         }
     }
@@ -288,11 +291,11 @@ static void plan(tt_work *work, state *x) {
     x->base = tt__plan_steps(work->group, 2 * x->pieces + x->in_place);
 }
 
-static tt_status start(tt_work *work, state *x) {
+static tt_status blocks_start(tt_work *work, state *x) {
     *x = (state){0};
     if (work->call.op == TT_OP_ALL_TO_ALL_V)
         TT__TRY(check_uneven(work));
-    plan(work, x);
+    blocks_plan(work, x);
     if (work->call.op != TT_OP_REDUCE_SCATTER)
         take_whole_blocks(work);
     else if (!x->pieces)
@@ -325,19 +328,19 @@ static bool has_to_wait_for_room(tt_work *work, const state *x) {
     return x->piece >= TT__STAGE_DEPTH && kind_of(work, work->group->rank) == STAGED;
 }
 
-static void fill(tt_work *work, const state *x) {
+static void blocks_fill(tt_work *work, const state *x) {
     if (kind_of(work, work->group->rank) == STAGED)
         fill_lanes(work, x->piece);
     tt__finish_step(work->group, x->base + 2 * x->piece + 1);
 }
 
-static void take(tt_work *work, state *x) {
+static void blocks_take(tt_work *work, state *x) {
     take_piece(work, x->piece);
     tt__finish_step(work->group, x->base + 2 * x->piece + 2);
     x->piece++;
 }
 
-static tt__next finish(tt_work *work, const state *x) {
+static tt__next blocks_finish(tt_work *work, const state *x) {
     uint32_t last = x->base + 2 * x->pieces + 1;
     if (!x->in_place)
         return TT__NEXT_DONE;
@@ -345,12 +348,12 @@ static tt__next finish(tt_work *work, const state *x) {
     return kind_of(work, work->group->rank) == IN_PLACE ? tt__work_wait_last(work, last) : TT__NEXT_DONE;
 }
 
-static tt__next next(tt_work *work) {
+static tt__next blocks_next(tt_work *work) {
     state *x = TT__STATE(state, work);
     for (;;)
         switch ((enum stage)work->stage) {
         case START:
-            if (start(work, x))
+            if (blocks_start(work, x))
                 return TT__NEXT_FAILED;
             break;
         case ROOM:
@@ -359,25 +362,25 @@ static tt__next next(tt_work *work) {
                 return wait_for_readers(work, x->base + 2 * (x->piece - TT__STAGE_DEPTH) + 2);
             break;
         case FILL:
-            fill(work, x);
+            blocks_fill(work, x);
             work->stage = TAKE;
             if (reads_lanes(work))
                 return wait_for_sources(work, x->base + 2 * x->piece + 1);
             break;
         case TAKE:
-            take(work, x);
+            blocks_take(work, x);
             work->stage = x->piece < x->pieces ? ROOM : FINISH;
             break;
         case FINISH:
             work->stage = DONE;
-            return finish(work, x);
+            return blocks_finish(work, x);
         case DONE:
             return TT__NEXT_DONE;
         }
 }
 
 #define BLOCKS(which, which_op) \
-    const tt__algorithm tt__##which##_blocks = {.name = "blocks", .op = which_op, .shared = true, .next = next}
+    const tt__algorithm tt__##which##_blocks = {.name = "blocks", .op = which_op, .shared = true, .next = blocks_next}
 BLOCKS(gather, TT_OP_GATHER);
 BLOCKS(scatter, TT_OP_SCATTER);
 BLOCKS(all_gather, TT_OP_ALL_GATHER);

@@ -1,14 +1,15 @@
 /* all_reduce_coalesced on shared memory: the all_reduce of all buffers' elements as if they lay one after the other.
  *
  *   up to TT__INLINE_MAX bytes in all   packed, with the arrival words
- *   all symmetric on all ranks          where each buffer lies travels with the arrival word; each rank reduces its slice in place
+ *   all symmetric on all ranks          where each buffer lies travels with the arrival word; each rank reduces its
+ *                                       slice in place
  *   else                                reduce_staged.c */
-#include "comm/collective/shared/shared_algorithms.h"
 #include "comm/collective/shared/elements.h"
+#include "comm/collective/shared/shared_algorithms.h"
 
 enum { MOST_PLACES = TT__INLINE_MAX / sizeof(uint64_t) };
 
-static size_t bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
+static size_t coalesced_bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
 /* Where the buffers lie in this rank's memory; false if they are too many or one of them is plain. */
 static bool list_places(const tt_work *work, uint64_t *places) {
@@ -36,20 +37,21 @@ static void offer_places(const tt_work *work, tt__offer *offer, const void *plac
 }
 
 void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room) {
-    if (bytes_of(work) <= TT__INLINE_MAX) {
+    if (coalesced_bytes_of(work) <= TT__INLINE_MAX) {
         tt__elements_gather(&work->call, 0, work->call.count, room);
-        *offer = (tt__offer){.payload = room, .bytes = bytes_of(work)};
+        *offer = (tt__offer){.payload = room, .bytes = coalesced_bytes_of(work)};
     } else if (list_places(work, room)) {
         offer_places(work, offer, room);
     }
 }
 
-/* Where rank r has a stretch of this rank's elements, the first of them number `from` of all: in place, or packed in its payload. */
+/* Where rank r has a stretch of this rank's elements, the first of them number `from` of all: in place, or packed in
+ * its payload. */
 static void *stretch_of(const tt_work *work, int r, const tt__stretch *stretch, size_t from, bool in_place) {
     const tt_group *group = work->group;
     size_t size = tt_dtype_size(work->call.dtype);
     if (!in_place)
-        return (unsigned char *)tt__payload(group, r, work->seq, bytes_of(work)) + from * size;
+        return (unsigned char *)tt__payload(group, r, work->seq, coalesced_bytes_of(work)) + from * size;
     if (r == group->rank)
         return stretch->at;
     const uint64_t *places = tt__payload(group, r, work->seq, work->call.buffers * sizeof *places);
@@ -74,7 +76,7 @@ static void reduce_stretches(const tt_work *work, size_t from, size_t end, bool 
     }
 }
 
-static bool fits_inline(const tt_work *work) { return bytes_of(work) <= TT__INLINE_MAX; }
+static bool fits_inline(const tt_work *work) { return coalesced_bytes_of(work) <= TT__INLINE_MAX; }
 
 static tt__next next_inline(tt_work *work) {
     reduce_stretches(work, 0, work->call.count, false);

@@ -1,4 +1,5 @@
-/* The elements that a reduction works on: of one buffer, or, for coalesced calls, of several as if they lay one after the other. */
+/* The elements that a reduction works on: of one buffer, or, for coalesced calls, of several as if they lay one after
+ * the other. */
 #ifndef TT_COMM_ELEMENTS_H
 #define TT_COMM_ELEMENTS_H
 

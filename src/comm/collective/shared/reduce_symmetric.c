@@ -1,9 +1,10 @@
-/* Reduction of symmetric buffers: each rank reduces its slice of all ranks' buffers and stores it where it belongs, into every buffer
- * or into the root's. Slices don't overlap, so ranks need no order among themselves; the result is complete when all have finished.
- * Per rank of N, with n bytes: 2 synchronisations, n bytes read, n (to a root: n / N) written, no copy. */
+/* Reduction of symmetric buffers: each rank reduces its slice of all ranks' buffers and stores it where it belongs,
+ * into every buffer or into the root's. Slices don't overlap, so ranks need no order among themselves; the result is
+ * complete when all have finished. Per rank of N, with n bytes: 2 synchronisations, n bytes read, n (to a root: n / N)
+ * written, no copy. */
 #include "comm/collective/shared/shared_algorithms.h"
 
-static void reduce_slice(const tt_work *work) {
+static void symmetric_reduce_slice(const tt_work *work) {
     const tt_group *group = work->group;
     const tt_call *call = &work->call;
     void *buffers[TT__MAX_WORLD];
@@ -21,19 +22,22 @@ static void reduce_slice(const tt_work *work) {
                                call->reduce_op);
 }
 
-static tt__next next(tt_work *work) {
+static tt__next symmetric_next(tt_work *work) {
     if (work->stage++)
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;
-    reduce_slice(work);
+    symmetric_reduce_slice(work);
     tt__finish_step(work->group, step);
     return tt__work_wait_last(work, step);
 }
 
 /* A rank by itself has no peer that would read its buffer. */
-static bool serves(const tt_work *work) { return work->symmetric || work->group->size == 1; }
+static bool symmetric_serves(const tt_work *work) { return work->symmetric || work->group->size == 1; }
 
-const tt__algorithm tt__all_reduce_symmetric = {
-    .name = "symmetric", .op = TT_OP_ALL_REDUCE, .shared = true, .serves_words = serves, .next = next};
+const tt__algorithm tt__all_reduce_symmetric = {.name = "symmetric",
+                                                .op = TT_OP_ALL_REDUCE,
+                                                .shared = true,
+                                                .serves_words = symmetric_serves,
+                                                .next = symmetric_next};
 const tt__algorithm tt__reduce_symmetric = {
-    .name = "symmetric", .op = TT_OP_REDUCE, .shared = true, .serves_words = serves, .next = next};
+    .name = "symmetric", .op = TT_OP_REDUCE, .shared = true, .serves_words = symmetric_serves, .next = symmetric_next};

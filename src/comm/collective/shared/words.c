@@ -1,4 +1,5 @@
-/* Barriers and exchanges of a few bytes, on shared memory: the arrival words, and what came with them, are all there is. */
+/* Barriers and exchanges of a few bytes, on shared memory: the arrival words, and what came with them, are all there
+ * is. */
 #include "comm/collective/shared/shared_algorithms.h"
 
 #include <string.h>

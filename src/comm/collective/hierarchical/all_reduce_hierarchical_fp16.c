@@ -1,12 +1,15 @@
-/* hierarchical, for all_reduce of f16 and bf16: hosts reduce first, as in all_reduce_hierarchical.c. Sums travel as f32 until all ranks are in them,
- * are rounded once, and only then handed out: so the bits are those of any other algorithm.
+/* hierarchical, for all_reduce of f16 and bf16: hosts reduce first, as in all_reduce_hierarchical.c. Sums travel as f32
+ * until all ranks are in them, are rounded once, and only then handed out: so the bits are those of any other
+ * algorithm.
  *
  * H hosts of L ranks, n bytes.
  *   2 n up to TT__PACK_MAX  local reduce to one rank a host, all_reduce between those, which round; local broadcast
- *   else                     local reduce_scatter, of every rank's part reduce_scatter between the hosts; what that leaves is rounded; all_gather between
+ *   else                     local reduce_scatter, of every rank's part reduce_scatter between the hosts; what that
+ *                            leaves is rounded; all_gather between
  *                            the hosts and local all_gather. The buffer is filled up so that it divides by H L
  *   steps between hosts   those of a reduce_scatter and an all_gather among H
- *   bytes between hosts   (H-1)/H (2 n + n) sent a host; flat algorithms that bring 16-bit leaves together send (H-1)/H 2 L n */
+ *   bytes between hosts   (H-1)/H (2 n + n) sent a host; flat algorithms that bring 16-bit leaves together send (H-1)/H
+ *                         2 L n */
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/partial.h"
@@ -24,11 +27,11 @@ typedef struct state {
     uint64_t count, part, smaller; /* elements: of the call; of a rank's part; of what is left of it between hosts */
 } state;
 
-static tt__partial partial_of(const tt_work *work) { return tt__partial_of(&work->call, work->group->size); }
+static tt__partial hier_fp16_partial_of(const tt_work *work) { return tt__partial_of(&work->call, work->group->size); }
 
-static tt_status plan(tt_work *work) {
+static tt_status hier_fp16_plan(tt_work *work) {
     state *s = TT__STATE(state, work);
-    const tt__partial partial = partial_of(work);
+    const tt__partial partial = hier_fp16_partial_of(work);
     const size_t ranks = (size_t)work->group->size, count = tt__operand_of(work).count;
     const size_t filled = (count + ranks - 1) / ranks * ranks;
     size_t sums = TT__ALIGN_UP(filled * sizeof *s->sums, 64);
@@ -47,17 +50,19 @@ static tt_status plan(tt_work *work) {
 }
 
 static tt__next sum(tt_work *work, tt_group *group, tt_op op, const float *send, float *recv, size_t count) {
-    const tt_call call = {.op = op, .reduce_op = partial_of(work).op, .count = count, .send = send, .recv = recv};
+    const tt_call call = {
+        .op = op, .reduce_op = hier_fp16_partial_of(work).op, .count = count, .send = send, .recv = recv};
     return tt__leg_of(work, group, TT_F32, call);
 }
 
-static tt__next move(tt_work *work, tt_group *group, tt_op op, const uint16_t *send, uint16_t *recv, size_t count) {
+static tt__next hier_fp16_move(tt_work *work, tt_group *group, tt_op op, const uint16_t *send, uint16_t *recv,
+                               size_t count) {
     return tt__leg(work, group, (tt_call){.op = op, .count = count, .send = send, .recv = recv});
 }
 
 /* Rounds what all ranks' elements are in. */
-static void finish(const tt_work *work, uint16_t *to, const float *sums, size_t count) {
-    const tt__partial partial = partial_of(work);
+static void hier_fp16_finish(const tt_work *work, uint16_t *to, const float *sums, size_t count) {
+    const tt__partial partial = hier_fp16_partial_of(work);
     tt__partial_finish(&partial, to, sums, count);
 }
 
@@ -74,8 +79,8 @@ static tt__next next_small(tt_work *work, const state *s) {
         __attribute__((fallthrough));
     case TELL:
         if (!local->rank)
-            finish(work, data, s->sums, s->count);
-        return move(work, local, TT_OP_BROADCAST, data, data, s->count);
+            hier_fp16_finish(work, data, s->sums, s->count);
+        return hier_fp16_move(work, local, TT_OP_BROADCAST, data, data, s->count);
     default:
         return TT__NEXT_DONE;
     }
@@ -90,10 +95,10 @@ static tt__next next_large(tt_work *work, const state *s) {
     case REDUCE:
         return sum(work, cross, TT_OP_REDUCE_SCATTER, s->sums + part, s->sums + mine, s->smaller);
     case GATHER:
-        finish(work, s->rounded + mine, s->sums + mine, s->smaller);
-        return move(work, cross, TT_OP_ALL_GATHER, s->rounded + mine, s->rounded + part, s->smaller);
+        hier_fp16_finish(work, s->rounded + mine, s->sums + mine, s->smaller);
+        return hier_fp16_move(work, cross, TT_OP_ALL_GATHER, s->rounded + mine, s->rounded + part, s->smaller);
     case SPREAD:
-        return move(work, local, TT_OP_ALL_GATHER, s->rounded + part, s->rounded, s->part);
+        return hier_fp16_move(work, local, TT_OP_ALL_GATHER, s->rounded + part, s->rounded, s->part);
     default:
         if (s->part * (size_t)local->size > s->count)
             memcpy(tt__operand_of(work).data, s->rounded, s->count * sizeof *s->rounded);
@@ -101,9 +106,9 @@ static tt__next next_large(tt_work *work, const state *s) {
     }
 }
 
-tt__next tt__all_reduce_hierarchical_halves(tt_work *work) {
+tt__next tt__all_reduce_hierarchical_fp16(tt_work *work) {
     const state *s = TT__STATE(state, work);
-    if (!work->stage && plan(work))
+    if (!work->stage && hier_fp16_plan(work))
         return TT__NEXT_FAILED;
     return work->stage >= WHOLE ? next_small(work, s) : next_large(work, s);
 }
