@@ -57,9 +57,8 @@ typedef struct tt__world {
     uint32_t groups_named;     /* by this process: see tt__group_name() */
     uint32_t sleepers;         /* threads of this process that sleep */
     int asking; /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
-    uint32_t
-        progress_count; /* steps of machines and rounds of messages so far: tells a waiter that something happens */
-    uint64_t circle;    /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
+    uint32_t progress_count; /* steps of machines and rounds of messages so far: tells whether something moves */
+    uint64_t circle;         /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
     int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;

@@ -35,7 +35,7 @@ typedef struct tt__engine {
     /* Advance the group's works without waiting. The group's failure, if any. */
     tt_status (*progress)(tt_group *group);
 
-    /* The owner forgets the work: it goes back to the group's spare ones, or is given up to the queue if it is not
+    /* The owner forgets the work: it goes back to the group's free ones, or is given up to the queue if it is not
      * done. */
     void (*forget)(tt_work *work);
 

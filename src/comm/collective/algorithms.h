@@ -1,6 +1,6 @@
 /* The table of algorithms, and what a call tells the other ranks of its host. */
-#ifndef TT_COMM_ALGORITHMS_H
-#define TT_COMM_ALGORITHMS_H
+#ifndef TT_COMM_COLLECTIVE_ALGORITHMS_H
+#define TT_COMM_COLLECTIVE_ALGORITHMS_H
 
 #include "comm/collective/choose.h"
 #include "comm/native_group.h"

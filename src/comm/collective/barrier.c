@@ -1,8 +1,5 @@
-/* barrier: an agreement on a call that moves nothing. And what else is little more than an agreement: an exchange of a
- * few bytes, which come with the words (new_group, split, alloc, free). */
+/* barrier: an agreement on a call that moves nothing. */
 #include "comm/collective/collective.h"
-
-#include <string.h>
 
 tt_status tt_barrier_with(const tt_barrier_args *args, size_t size) {
     TT__CALL_ARGS(tt_barrier_args, a);

@@ -1,6 +1,6 @@
 /* What the public calls share: <name>.c checks the arguments of one, and hands it to the group's engine. */
-#ifndef TT_COMM_COLLECTIVE_H
-#define TT_COMM_COLLECTIVE_H
+#ifndef TT_COMM_COLLECTIVE_COLLECTIVE_H
+#define TT_COMM_COLLECTIVE_COLLECTIVE_H
 
 #include "base/args.h"
 #include "base/error.h"

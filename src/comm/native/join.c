@@ -63,7 +63,7 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
     if (!status)
         status = tt__messages_listen(world->messages, one_host, texts[world->rank]);
     if (!status && !world->rank)
-        tt__tuning_tell(member);
+        tt__tuning_publish(member);
     if (!status)
         status = tt__texts_exchange(member->store, member->prefix, "net", world->rank, world->size, deadline_ms, SIZE,
                                     texts[0]);

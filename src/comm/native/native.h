@@ -9,8 +9,8 @@
  *   end.c                    completes works, ends groups
  *   form.c, inner_groups.c   how groups are made
  *   join.c, tuning_agree.c, world_messages.c   the process meets the others */
-#ifndef TT_COMM_NATIVE_H
-#define TT_COMM_NATIVE_H
+#ifndef TT_COMM_NATIVE_NATIVE_H
+#define TT_COMM_NATIVE_NATIVE_H
 
 #include "comm/native_group.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -112,9 +112,9 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
 
 /* ---- tuning_agree.c */
 
-/* Rank 0 tells its table of algorithms before anybody can need it: what fails later must not keep the others waiting
+/* Rank 0 publishes its table of algorithms before anybody can need it: what fails later must not keep the others waiting
  * for it. Whatever is wrong comes out in tt__tuning_agree(). */
-void tt__tuning_tell(const tt__member *member);
+void tt__tuning_publish(const tt__member *member);
 
 /* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. */
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member);

@@ -12,14 +12,14 @@ enum { KEY_SIZE = 128 };
 static const char error_mark[] = "error ";
 
 /* The table, or that there is none and why. */
-static void tell(const tt__member *member, const char *key, const char *text, tt_status status) {
+static void publish_text(const tt__member *member, const char *key, const char *text, tt_status status) {
     char error[1024];
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
     tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text));
 }
 
-/* What rank 0 told; to be freed. */
-static tt_status hear(const tt__member *member, const char *key, char **text) {
+/* What rank 0 has published; to be freed. */
+static tt_status read_text(const tt__member *member, const char *key, char **text) {
     tt_store_value value = {0};
     TT__TRY(tt_store_get(member->store, key, &value));
     char *copy = strndup(value.data, value.size);
@@ -35,11 +35,11 @@ static tt_status hear(const tt__member *member, const char *key, char **text) {
     return status;
 }
 
-void tt__tuning_tell(const tt__member *member) {
+void tt__tuning_publish(const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
     tt_status status = tt__tuning_text(member->algorithms, &text);
-    tell(member, key, text, status);
+    publish_text(member, key, text, status);
     free(text);
 }
 
@@ -58,7 +58,7 @@ tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
-    tt_status status = member->rank ? hear(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+    tt_status status = member->rank ? read_text(member, key, &text) : tt__tuning_text(member->algorithms, &text);
     if (!status)
         status = make_tuning(world);
     if (!status)

@@ -1,7 +1,7 @@
 /* A call's signature as it travels in its arrival word: hash in the upper 31 bits, below it a bit "symmetric", then the
  * sequence number. */
-#ifndef TT_COMM_SIGNATURE_H
-#define TT_COMM_SIGNATURE_H
+#ifndef TT_COMM_RECORD_SIGNATURE_H
+#define TT_COMM_RECORD_SIGNATURE_H
 
 #include <tutti/backend.h>
 

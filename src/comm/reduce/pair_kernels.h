@@ -1,6 +1,6 @@
 /* Elementwise reduction of two buffers: one table for each instruction-set level, made from pair_kernels.c. */
-#ifndef TT_COMM_PAIR_KERNELS_H
-#define TT_COMM_PAIR_KERNELS_H
+#ifndef TT_COMM_REDUCE_PAIR_KERNELS_H
+#define TT_COMM_REDUCE_PAIR_KERNELS_H
 
 #include "base/cpu.h"
 

@@ -2,8 +2,8 @@
  *
  * A leaf is a rank's own elements. A partial is a joined pair, or a leaf made ready to be joined: scaled, and f32 where
  * elements are f16 or bf16, which are rounded once, at the root of the tree. */
-#ifndef TT_COMM_REDUCE_TREE_H
-#define TT_COMM_REDUCE_TREE_H
+#ifndef TT_COMM_REDUCE_REDUCE_TREE_H
+#define TT_COMM_REDUCE_REDUCE_TREE_H
 
 #include <tutti/comm.h>
 

@@ -1,6 +1,6 @@
 /* How ranks find each other: who am I (env://, tcp://, file://), and who are the others (through the store). */
-#ifndef TT_COMM_RENDEZVOUS_H
-#define TT_COMM_RENDEZVOUS_H
+#ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
+#define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
 #include "comm/world.h"
 

@@ -6,8 +6,8 @@
  *   allocations  what tt_group_alloc() gives: symmetric memory, which peers read and write in place
  * Only its owner writes its control page and its areas; peers read. The one exception is the doorbell, which peers
  * ring. Lines that different ranks write are 128 bytes apart, since CPUs fetch cache lines in pairs. */
-#ifndef TT_COMM_TRANSPORT_SHM_H
-#define TT_COMM_TRANSPORT_SHM_H
+#ifndef TT_COMM_SHARED_SHM_H
+#define TT_COMM_SHARED_SHM_H
 
 #include "comm/record/record.h"
 #include "comm/transport/ring.h"

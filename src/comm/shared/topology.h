@@ -1,7 +1,7 @@
 /* Which memory and caches the ranks of a host share, as hwloc sees it. hwloc is loaded when somebody asks for the first
  * time, which takes some milliseconds; where there is none, nothing is known. */
-#ifndef TT_COMM_TOPOLOGY_H
-#define TT_COMM_TOPOLOGY_H
+#ifndef TT_COMM_SHARED_TOPOLOGY_H
+#define TT_COMM_SHARED_TOPOLOGY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,7 @@
  * H hosts of L ranks, n bytes.
  *   n up to TT__EAGER_MAX  local reduce to one rank a host, all_reduce between those, local broadcast
  *   else                   local reduce_scatter, all_reduce of every rank's part with the same part on the other hosts,
- *                          local all_gather;
- *                          what does not divide by L goes with the last part
+ *                          local all_gather; what does not divide by L goes with the last part
  *   steps between hosts    those of the all_reduce among H
  *   bytes between hosts    what that sends for n, a host; not L times as much
  * Only where the one summation order joins the ranks of a host first (group->native->subtrees). Averages scale the

@@ -5,8 +5,8 @@
  * H hosts of L ranks, n bytes.
  *   2 n up to TT__PACK_MAX  local reduce to one rank a host, all_reduce between those, which round; local broadcast
  *   else                     local reduce_scatter, of every rank's part reduce_scatter between the hosts; what that
- *                            leaves is rounded; all_gather between
- *                            the hosts and local all_gather. The buffer is filled up so that it divides by H L
+ *                            leaves is rounded; all_gather between the hosts and local all_gather. The buffer is filled
+ *                            up so that it divides by H L
  *   steps between hosts   those of a reduce_scatter and an all_gather among H
  *   bytes between hosts   (H-1)/H (2 n + n) sent a host; flat algorithms that bring 16-bit leaves together send (H-1)/H
  *                         2 L n */

@@ -1,8 +1,8 @@
 /* Algorithms made of calls inside hosts (group->native->local, shared memory) and between them (group->native->cross:
  * the ranks with this rank's number inside their hosts). Such a call, a leg, is a child of the work; one at a time.
  * Hosts are numbered by their first ranks, alike on all ranks. */
-#ifndef TT_COMM_COLLECTIVE_HIERARCHICAL_H
-#define TT_COMM_COLLECTIVE_HIERARCHICAL_H
+#ifndef TT_COMM_COLLECTIVE_HIERARCHICAL_HIERARCHICAL_H
+#define TT_COMM_COLLECTIVE_HIERARCHICAL_HIERARCHICAL_H
 
 #include "comm/machine.h"
 

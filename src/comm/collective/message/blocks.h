@@ -1,7 +1,7 @@
 /* Where ranks' blocks lie, in bytes: even and uneven forms of all_gather, gather, scatter and all_to_all look the same
  * to their algorithms. */
-#ifndef TT_COMM_COLLECTIVE_BLOCKS_H
-#define TT_COMM_COLLECTIVE_BLOCKS_H
+#ifndef TT_COMM_COLLECTIVE_MESSAGE_BLOCKS_H
+#define TT_COMM_COLLECTIVE_MESSAGE_BLOCKS_H
 
 #include "comm/work.h"
 

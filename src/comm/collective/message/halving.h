@@ -2,14 +2,14 @@
  * all_reduce_halving_doubling.c and reduce_scatter_halving.c.
  *
  * unit      what the balanced tree joins: p of them, the largest power of two not above N. The first N-p units are
- *           pairs of adjacent ranks, of which the even
- *           one acts, after its neighbour gave it all its elements (the "fold"); the others are single ranks.
+ *           pairs of adjacent ranks, of which the even one acts, after its neighbour gave it all its elements (the
+ *           "fold"); the others are single ranks.
  * position  a piece of the vector; there are p. Unit u ends with position bits-reversed(u).
  * level k   units u and u ^ 2^k, which hold sums over adjacent blocks of 2^k units and of the same positions, exchange
- *           halves of them: the one
- *           with bit k clear keeps the lower half. Each joins left and right as the tree does. */
-#ifndef TT_COMM_COLLECTIVE_HALVING_H
-#define TT_COMM_COLLECTIVE_HALVING_H
+ *           halves of them: the one with bit k clear keeps the lower half. Each joins left and right as the tree
+ *           does. */
+#ifndef TT_COMM_COLLECTIVE_MESSAGE_HALVING_H
+#define TT_COMM_COLLECTIVE_MESSAGE_HALVING_H
 
 #include "comm/work.h"
 

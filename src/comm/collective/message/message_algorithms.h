@@ -1,6 +1,6 @@
 /* The algorithms on messages. Each file opens with its terms, steps and bytes; docs/collectives.md compares them. */
-#ifndef TT_COMM_COLLECTIVE_MESSAGE_ALGORITHMS_H
-#define TT_COMM_COLLECTIVE_MESSAGE_ALGORITHMS_H
+#ifndef TT_COMM_COLLECTIVE_MESSAGE_MESSAGE_ALGORITHMS_H
+#define TT_COMM_COLLECTIVE_MESSAGE_MESSAGE_ALGORITHMS_H
 
 #include "comm/machine.h"
 

@@ -3,8 +3,8 @@
  *
  * To end with the same bits, leaves are scaled (averages) and widened (f16, bf16 to f32) first, then only joined, and
  * rounded once at the end. */
-#ifndef TT_COMM_COLLECTIVE_PARTIAL_H
-#define TT_COMM_COLLECTIVE_PARTIAL_H
+#ifndef TT_COMM_COLLECTIVE_MESSAGE_PARTIAL_H
+#define TT_COMM_COLLECTIVE_MESSAGE_PARTIAL_H
 
 #include <tutti/backend.h>
 

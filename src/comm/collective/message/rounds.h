@@ -11,8 +11,8 @@
  *
  * Messages of a round may overtake each other; `step` tells those between the same two ranks apart. Messages of no
  * bytes are sent, too: they carry the word by which calls that differ are found out. */
-#ifndef TT_COMM_COLLECTIVE_ROUNDS_H
-#define TT_COMM_COLLECTIVE_ROUNDS_H
+#ifndef TT_COMM_COLLECTIVE_MESSAGE_ROUNDS_H
+#define TT_COMM_COLLECTIVE_MESSAGE_ROUNDS_H
 
 #include "comm/machine.h"
 #include "comm/reduce/slice.h"

@@ -1,7 +1,7 @@
 /* The elements that a reduction works on: of one buffer, or, for coalesced calls, of several as if they lay one after
  * the other. */
-#ifndef TT_COMM_ELEMENTS_H
-#define TT_COMM_ELEMENTS_H
+#ifndef TT_COMM_COLLECTIVE_SHARED_ELEMENTS_H
+#define TT_COMM_COLLECTIVE_SHARED_ELEMENTS_H
 
 #include "comm/work.h"
 

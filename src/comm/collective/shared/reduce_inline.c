@@ -25,7 +25,7 @@ static bool inline_wants_result(const tt_work *work) {
 }
 
 /* Where this rank keeps the result until nobody reads its buffer any more. */
-static void *kept(const tt_work *work) {
+static void *result_room(const tt_work *work) {
     return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
 }
 
@@ -46,11 +46,11 @@ static tt__next inline_next(tt_work *work) {
     bool in_place = is_read_in_place(work, work->group->rank);
     if (work->stage++) {
         if (inline_wants_result(work))
-            memcpy(work->call.recv, kept(work), inline_bytes_of(work));
+            memcpy(work->call.recv, result_room(work), inline_bytes_of(work));
         return TT__NEXT_DONE;
     }
     if (inline_wants_result(work) && inline_bytes_of(work))
-        reduce(work, in_place ? kept(work) : work->call.recv);
+        reduce(work, in_place ? result_room(work) : work->call.recv);
     if (!any_read_in_place(work))
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;

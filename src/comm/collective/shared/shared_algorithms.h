@@ -1,6 +1,6 @@
 /* The algorithms on shared memory. docs/collectives.md compares them. */
-#ifndef TT_COMM_COLLECTIVE_SHARED_ALGORITHMS_H
-#define TT_COMM_COLLECTIVE_SHARED_ALGORITHMS_H
+#ifndef TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
+#define TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
 
 #include "comm/machine.h"
 #include "comm/reduce/reduce_tree.h"
