@@ -29,7 +29,10 @@ struct tt_group {
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
-    bool fast_path; /* engine->all_reduce_fast() may serve */
+
+    /* Do a whole all_reduce, if it is of the kind that can be done so; else nothing has happened. NULL: none can. */
+    bool (*all_reduce_fast)(const tt_all_reduce_args *args, tt_status *status);
+
     int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];

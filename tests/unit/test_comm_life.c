@@ -3,8 +3,8 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
-#include "comm/native_group.h"
 #include "comm/message/engine.h"
+#include "comm/native_group.h"
 
 #include <pthread.h>
 

@@ -17,10 +17,6 @@ typedef struct tt__engine {
      * is the work's, but no work at all (TT_ERR_MEMORY) is returned, with *work NULL. */
     tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
 
-    /* Of a group with a fast path: do the whole call, if it is of the kind that can be done so. Otherwise nothing has
-     * happened. */
-    bool (*all_reduce_fast)(const tt_all_reduce_args *args, tt_status *status);
-
     /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
     tt_status (*new_group)(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
     tt_status (*split)(tt_group *group, const tt_call *call, int color, int key, tt_group **out);

@@ -26,7 +26,7 @@ tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_args, a);
     tt_status status;
-    if (__builtin_expect(a->group && a->group->fast_path, 1) && a->group->engine->all_reduce_fast(a, &status))
+    if (__builtin_expect(a->group && a->group->all_reduce_fast, 1) && a->group->all_reduce_fast(a, &status))
         return status;
     if (a->work)
         *a->work = NULL;

@@ -37,6 +37,7 @@ static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
 /* A call that lies between its publication and its end. */
 typedef struct fast_call {
     tt_group *group;
+    tt__native *native;
     const tt_all_reduce_args *args;
     tt__area *own, *other; /* this rank's part of the group; of two ranks the other's */
     size_t bytes;
@@ -50,10 +51,10 @@ static inline bool is_pair(const fast_call *c) { return c->group->size == 2; }
 
 static inline void publish(fast_call *c) {
     tt_group *group = c->group;
-    c->seq = ++group->native->seq;
+    c->seq = ++c->native->seq;
     tt__slot *slot = &c->own->slots[c->seq & 1];
     if (c->in_place)
-        slot->offset = (uint64_t)((const unsigned char *)c->args->buf - group->native->bases[group->rank]);
+        slot->offset = (uint64_t)((const unsigned char *)c->args->buf - c->native->bases[group->rank]);
     else
         memcpy(tt__slot_payload(slot, c->bytes), c->args->buf, c->bytes);
     c->word |= c->seq;
@@ -63,7 +64,7 @@ static inline void publish(fast_call *c) {
 /* Whoever finds the words different before this is done looks again: tt__call_text(). */
 static inline void record_call(fast_call *c) {
     const tt_all_reduce_args *args = c->args;
-    atomic_store_explicit(&c->group->native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
+    atomic_store_explicit(&c->native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
     c->record = tt__record_begin_call(c->group, args->file, args->line, c->seq,
                                       &(tt__record_kind){.op = TT_OP_ALL_REDUCE,
                                                          .dtype = args->dtype,
@@ -148,20 +149,19 @@ static bool fast_is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT
 
 /* The kernels for two ranks. A group mostly makes the same kind of calls. */
 static inline const tt__reduce_pair *pair_of(const fast_call *c) {
-    tt_group *group = c->group;
     uint32_t kind = 1 + ((uint32_t)c->args->dtype << 8 | (uint32_t)c->args->op);
-    if (group->native->pair_kind != kind) {
-        group->native->pair = tt__reduce_pair_find(c->args->dtype, c->args->op);
-        group->native->pair_kind = kind;
+    if (c->native->pair_kind != kind) {
+        c->native->pair = tt__reduce_pair_find(c->args->dtype, c->args->op);
+        c->native->pair_kind = kind;
     }
-    return &group->native->pair;
+    return &c->native->pair;
 }
 
 static void fast_reduce_many(const fast_call *c, tt__slice slice) {
     void *buffers[MOST_RANKS];
     const tt_group *group = c->group;
     for (int r = 0; r < group->size; r++)
-        buffers[r] = c->in_place ? group->native->bases[r] + tt__slot_of(group, r, c->seq)->offset +
+        buffers[r] = c->in_place ? c->native->bases[r] + tt__slot_of(group, r, c->seq)->offset +
                                        slice.at * size_of[c->args->dtype]
                      : c->bytes <= TT__NEAR_MAX ? (void *)tt__slot_of(group, r, c->seq)->near
                                                 : (void *)tt__slot_of(group, r, c->seq)->far;
@@ -194,7 +194,7 @@ static inline void fast_reduce_slice(const fast_call *c) {
     }
     size_t at = slice.at * size_of[c->args->dtype];
     unsigned char *mine = (unsigned char *)c->args->buf + at;
-    unsigned char *theirs = group->native->bases[!group->rank] + c->other->slots[c->seq & 1].offset + at;
+    unsigned char *theirs = c->native->bases[!group->rank] + c->other->slots[c->seq & 1].offset + at;
     unsigned char *first = group->rank ? theirs : mine, *second = group->rank ? mine : theirs;
     pair_of(c)->two(first, second, first, second, slice.n, 0.5, 0.5);
 }
@@ -219,7 +219,7 @@ static inline tt_status run_in_place(const fast_call *c) {
     if (!all_agree(c))
         return go_on(*c, NULL, 0);
     fast_reduce_slice(c);
-    uint32_t step = ++c->group->native->step;
+    uint32_t step = ++c->native->step;
     tt__area_finish(c->own, step);
     wake_sleepers(c);
     if (!all_have_finished(c, step))
@@ -234,11 +234,11 @@ bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
         args->count >> MOST_COUNT_BITS || !args->buf || tt__group_has_ended(group) ||
         atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
-    fast_call c = {.group = group, .args = args, .bytes = args->count * size_of[args->dtype]};
-    c.own = group->native->areas[group->rank];
-    c.other = group->native->areas[group->rank ? 0 : group->size - 1];
+    fast_call c = {.group = group, .native = group->native, .args = args, .bytes = args->count * size_of[args->dtype]};
+    c.own = c.native->areas[group->rank];
+    c.other = c.native->areas[group->rank ? 0 : group->size - 1];
     c.word = tt__signature_bits(tt__signature_kind(TT_OP_ALL_REDUCE, args->dtype, args->op, 0), args->count);
-    if (!tt__rides(group, c.bytes) && tt__in_heap(group->native->world, args->buf, c.bytes)) {
+    if (!tt__rides(group, c.bytes) && tt__in_heap(c.native->world, args->buf, c.bytes)) {
         c.in_place = true;
         c.word |= TT__SYMMETRIC_BIT;
     } else if (c.bytes > TT__INLINE_MAX) {

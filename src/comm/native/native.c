@@ -123,7 +123,6 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
 const tt__engine tt__native_engine = {
     .name = "native",
     .submit = tt__native_submit,
-    .all_reduce_fast = tt__all_reduce_fast,
     .new_group = tt__native_new_group,
     .split = tt__native_split,
     .alloc = tt__native_alloc,

@@ -29,7 +29,7 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
 tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out);
 tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
 
-/* ---- all_reduce_fast.c: for the engine's table */
+/* ---- all_reduce_fast.c: see tt_group */
 
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
 
