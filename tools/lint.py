@@ -2,8 +2,10 @@
 """Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there
 is one.
 
-  layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture)
-  symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti uses of it
+  layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm likewise
+  circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
+  symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
+            uses of it
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
   sizes     no function above 80 lines, no file above 600
@@ -11,7 +13,7 @@ is one.
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
   settings  the manual names every environment variable TT_* that is read
 
-usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries are read)
+usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
 """
 import pathlib
 import re
@@ -43,6 +45,25 @@ ABOVE = {
     "elastic": ["store"],
     "cli": ["elastic", "parallel"],
 }
+# What each folder of src/comm may include besides itself and the headers of VOCABULARY; the top, src/comm itself, may
+# include all.
+INSIDE_COMM = {
+    "record": [],
+    "reduce": [],
+    "message": ["record", "transport"],
+    "transport": ["record", "message"],
+    "rendezvous": [],
+    "shared": ["record", "rendezvous", "transport"],
+    "watch": ["record", "shared"],
+    "collective/shared": ["reduce", "shared"],
+    "collective/message": ["reduce", "message"],
+    "collective/hierarchical": ["reduce", "collective/message"],
+    "collective": ["reduce", "collective/shared", "collective/message", "collective/hierarchical"],
+    "native": ["record", "shared", "watch", "rendezvous", "collective", "collective/shared"],
+    "backend": ["reduce", "rendezvous", "watch", "native"],
+}
+# What groups, works and operations are: the structs and tables of the whole of comm.
+VOCABULARY = {"group", "native_group", "work", "machine", "world", "op", "rankset", "split"}
 # Who may print, and who may end its process: the keeper of elastic is a process of its own.
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
@@ -89,6 +110,57 @@ def check_layers(name, text, layer):
             continue
         if other not in below:
             yield name, number, f"{layer} must not include {other}"
+
+
+def check_inside_comm(name, text, folder):
+    """`folder` is below src/comm."""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*"comm/(?:(.+)/)?([^/]+)\.h"', line)
+        if not match or match.group(1) == folder or (not match.group(1) and match.group(2) in VOCABULARY):
+            continue
+        if match.group(1) not in INSIDE_COMM[folder]:
+            yield name, number, f"comm/{folder} must not include comm/{match.group(1) or match.group(2) + '.h'}"
+
+
+def find_circles(uses):
+    """The groups of files that use each other, directly or by way of others. `uses`: file -> files."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(file):
+        number[file] = low[file] = len(number)
+        stack.append(file)
+        for other in sorted(uses.get(file, ())):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[file] = min(low[file], low[other])
+        if low[file] == number[file]:
+            at = stack.index(file)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for file in sorted(uses):
+        if file not in number:
+            visit(file)
+    return found
+
+
+def uses_from_symbols(symbols):
+    """file -> files whose definitions it refers to. `symbols`: triples of a file, a letter as nm prints it, a symbol."""
+    owner = {symbol: file for file, letter, symbol in symbols if letter in "TDBRVC"}
+    uses = {}
+    for file, letter, symbol in symbols:
+        of = uses.setdefault(file, set())
+        if letter == "U" and owner.get(symbol, file) != file:
+            of.add(owner[symbol])
+    return uses
+
+
+def check_circles(symbols):
+    for files in find_circles(uses_from_symbols(symbols)):
+        others = ", ".join(files[1:])
+        yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
 
 
 PRINTS = r"\b(v?f?printf|puts|fputs|putchar|fputc|perror|psignal)\s*\("
@@ -207,11 +279,26 @@ def of_node(symbols, prefix):
     return {name for name, node in symbols.items() if node.startswith(prefix)}
 
 
+def object_symbols(build):
+    """Of the objects of the layers, under the names of their sources, of which some are compiled several times."""
+    sources = {path: str(path)[str(path).index("/src/") + 1:].removesuffix(".o")
+               for path in sorted(build.glob("**/*.dir/src/**/*.o"))}
+    objects = [str(path) for path, source in sources.items() if (ROOT / source).exists()]
+    lines = subprocess.run(["nm", "-A", "-g", *objects], check=True, capture_output=True, text=True).stdout.splitlines()
+    for line in lines:
+        path, rest = line.split(":", 1)
+        letter, symbol = rest.split()[-2:]
+        yield sources[pathlib.Path(path)], letter, symbol
+
+
 def source_findings():
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()
         layer = path.relative_to(ROOT / "src").parts[0]
         yield from check_layers(name, text, layer)
+        inside = str(path.parent.relative_to(ROOT / "src" / layer))
+        if layer == "comm" and inside != ".":
+            yield from check_inside_comm(name, text, inside)
         yield from check_sizes(name, text)
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
@@ -249,6 +336,7 @@ def library_findings(build):
         if name == "libtutti-comm.so":
             used = of_node(dynamic_symbols(build / "lib" / "libtutti.so", "--undefined-only"), PRIVATE_NODE)
         yield from check_private(name, private, used, "libtutti")
+    yield from check_circles(list(object_symbols(build)))
 
 
 def main():

@@ -1,18 +1,20 @@
-/* tutti/backend.h: how another communication engine carries out a group's calls. For authors of back ends; programs need it not.
+/* tutti/backend.h: how another communication engine carries out a group's calls. For authors of back ends; programs
+ * need it not.
  *
  * A back end is a shared object that exports
  *
  *   const tt_backend *tutti_backend(const tt_backend_host *host)
  *
- * and links nothing of Tutti's: what it needs comes in `host`. tt_init_process_group(.backend = "mpi") loads libtutti-backend-mpi.so,
- * from $TT_BACKEND_PATH (a list with ":") or from where libtutti lies; a name with a slash in it is a path. It is loaded once and stays.
- * docs/backends.md shows how one is written, examples/backend_plugin is one.
+ * and links nothing of Tutti's: what it needs comes in `host`. tt_init_process_group(.backend = "mpi") loads
+ * libtutti-backend-mpi.so, from $TT_BACKEND_PATH (a list with ":") or from where libtutti lies; a name with a slash in
+ * it is a path. It is loaded once and stays. docs/backends.md shows how one is written, examples/backend_plugin is one.
  *
- * Tutti checks arguments, keeps the order of a group's calls, gives each a deadline and each failure a text, scales for TT_AVG and TT_PREMUL_SUM,
- * sums 16-bit floats in f32, and makes one call of several where the list of operations says so; a back end moves and adds.
+ * Tutti checks arguments, keeps the order of a group's calls, gives each a deadline and each failure a text, scales for
+ * TT_AVG and TT_PREMUL_SUM, sums 16-bit floats in f32, and makes one call of several where the list of operations says
+ * so; a back end moves and adds.
  *
- * Threads: calls on one engine come one at a time, but not always from the same thread, and calls on several engines at once; abort() alone
- * may come at any time. Buffers stay valid until the request is done. */
+ * Threads: calls on one engine come one at a time, but not always from the same thread, and calls on several engines at
+ * once; abort() alone may come at any time. Buffers stay valid until the request is done. */
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
@@ -52,7 +54,8 @@ typedef enum tt_op {
 /* "all_reduce"; "?" outside the enum. */
 TT_API const char *tt_op_name(tt_op op);
 
-/* One call of this rank, arguments checked. Buffers are as tutti/comm.h says of the op; one that works in place on `buf` has it as send and recv. */
+/* One call of this rank, arguments checked. Buffers are as tutti/comm.h says of the op; one that works in place on
+ * `buf` has it as send and recv. */
 typedef struct tt_call {
     tt_op op;
     tt_dtype dtype;
@@ -61,12 +64,14 @@ typedef struct tt_call {
     int tag;  /* of a send or receive: >= 0 the program's; < 0 Tutti's own, which never meet those of the program */
     double factor; /* of TT_PREMUL_SUM */
 
-    /* Elements: as in comm.h; of uneven ones this rank's own. Of an allocation its bytes; of what is freed its serial number. */
+    /* Elements: as in comm.h; of uneven ones this rank's own. Of an allocation its bytes; of what is freed its serial
+     * number. */
     int64_t count;
     const void *send;
     void *recv;
 
-    /* (world_size) elements each; the first two of all_to_all_v, the others also of all_gather_v. Never NULL where the op has them. */
+    /* (world_size) elements each; the first two of all_to_all_v, the others also of all_gather_v. Never NULL where the
+     * op has them. */
     const int64_t *send_counts, *send_offsets;
     const int64_t *recv_counts, *recv_offsets;
     void *const *bufs;    /* of all_reduce_coalesced, with recv_counts: (buffers) */
@@ -81,7 +86,8 @@ typedef struct tt_call {
 typedef struct tt_backend_host {
     uint32_t abi; /* TT_BACKEND_ABI */
 
-    /* Record an error of the calling thread, as the library does, and return `status`: what was expected, what came, what to do. */
+    /* Record an error of the calling thread, as the library does, and return `status`: what was expected, what came,
+     * what to do. */
     tt_status (*fail)(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
     void (*log)(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
     const char *(*last_error)(void);
@@ -103,8 +109,8 @@ typedef struct tt_backend_host {
 typedef struct tt_backend_member {
     int rank, world_size;
 
-    /* To meet through, under a prefix of its own, until open() returns. NULL: the engine finds its ranks itself (.finds_ranks), or a world
-     * of one. */
+    /* To meet through, under a prefix of its own, until open() returns. NULL: the engine finds its ranks itself
+     * (.finds_ranks), or a world of one. */
     tt_store *store;
     int64_t timeout_ms; /* of joining */
 } tt_backend_member;
@@ -121,37 +127,41 @@ typedef struct tt_backend {
     /* Leave, and release the engine. Never waits for peers; requests that are under way are given up. */
     void (*close)(void *engine);
 
-    /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has no all_to_all"; a barrier
-     * and an all-reduce are mandatory. *request is handed to test() until it says done or fails; then it is gone. `call` and its arrays
-     * are gone when begin() returns, buffers stay until the request is. Counts are 0 in uneven calls and messages at most. Collectives are begun
-     * in the same order on all ranks, and one after the other if `serial`; sends and receives at any time. */
+    /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has
+     * no all_to_all"; a barrier and an all-reduce are mandatory. *request is handed to test() until it says done or
+     * fails; then it is gone. `call` and its arrays are gone when begin() returns, buffers stay until the request is.
+     * Counts are 0 in uneven calls and messages at most. Collectives are begun in the same order on all ranks, and one
+     * after the other if `serial`; sends and receives at any time. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
-    /* Advance; *done := whether the request is complete. *source: of a receive, who sent. An error ends the request, and the group. */
+    /* Advance; *done := whether the request is complete. *source: of a receive, who sent. An error ends the request,
+     * and the group. */
     tt_status (*test)(void *engine, void *request, bool *done, int *source);
 
     /* ---- optional */
 
-    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces. NULL: f32, f64, i8, u8, i16, i32 and i64; of the
-     * reduce ops SUM, PRODUCT, MIN, MAX, and BAND, BOR, BXOR of integers; data that are only moved may have any type. The rest Tutti makes of these
-     * (bools of u8, which are then 0 or 1), if the engine has those; else it is TT_ERR_UNSUPPORTED. */
+    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces. NULL: f32, f64, i8,
+     * u8, i16, i32 and i64; of the reduce ops SUM, PRODUCT, MIN, MAX, and BAND, BOR, BXOR of integers; data that are
+     * only moved may have any type. The rest Tutti makes of these (bools of u8, which are then 0 or 1), if the engine
+     * has those; else it is TT_ERR_UNSUPPORTED. */
     bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op);
 
-    /* A group of `count` ranks of `engine`, in this order. Collective over the engine: all ranks call it at the same time (Tutti sees to that), so it
-     * may wait for them. Those that are to be together pass the same list; the lists of others have none of their ranks; a rank that is in none
-     * passes an empty one and gets *sub = NULL. NULL: Tutti opens a second engine through the store instead; without a store
-     * tt_new_group() is TT_ERR_UNSUPPORTED. */
+    /* A group of `count` ranks of `engine`, in this order. Collective over the engine: all ranks call it at the same
+     * time (Tutti sees to that), so it may wait for them. Those that are to be together pass the same list; the lists
+     * of others have none of their ranks; a rank that is in none passes an empty one and gets *sub = NULL. NULL: Tutti
+     * opens a second engine through the store instead; without a store tt_new_group() is TT_ERR_UNSUPPORTED. */
     tt_status (*new_group)(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
 
-    /* Wait for progress, at most `ms`, instead of being polled. NULL: Tutti yields, then sleeps ever longer, up to 1 ms. */
+    /* Wait for progress, at most `ms`, instead of being polled. NULL: Tutti yields, then sleeps ever longer, up to 1
+     * ms. */
     void (*wait)(void *engine, void *request, int64_t ms);
 
-    /* Make every call that is under way fail soon: test() says so. NULL: they are given up where they are, and nothing the engine still does
-     * may touch their buffers after close(). */
+    /* Make every call that is under way fail soon: test() says so. NULL: they are given up where they are, and nothing
+     * the engine still does may touch their buffers after close(). */
     void (*abort)(void *engine);
 
-    /* Move what may move without a request of its own, such as a message that was sent already. Called again and again while this rank waits for others to
-     * come to a call. NULL: nothing needs it. */
+    /* Move what may move without a request of its own, such as a message that was sent already. Called again and again
+     * while this rank waits for others to come to a call. NULL: nothing needs it. */
     void (*progress)(void *engine);
 
     bool serial;      /* at most one collective at a time, begun when the one before is done */

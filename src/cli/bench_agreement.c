@@ -5,8 +5,8 @@
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "comm/record.h"
-#include "comm/signature.h"
+#include "comm/record/record.h"
+#include "comm/record/signature.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -173,7 +173,7 @@ static int list_algorithms(const char *op) {
 /* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours
  * to look into. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
-    const tt__recorder *recorder = group->world ? &tt__world_control(group->world)->recorder : NULL;
+    const tt__recorder *recorder = group->native ? &tt__world_control(group->native->world)->recorder : NULL;
     tt__record record = {0};
     uint32_t last = 0;
     for (uint32_t i = 0; recorder && i < TT__RECORDS; i++) {

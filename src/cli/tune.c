@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/spawn.h"
 #include "comm/group.h"
-#include "comm/reduce_tree.h"
+#include "comm/reduce/reduce_tree.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ const tt__command tt__cmd_tune = {
 
 /* The world's table, with one more line at its top: every call of this op by this algorithm. */
 static void force(tt_group *group, const tt__tuning *usual, const tt__algorithm *algorithm) {
-    tt__tuning *tuning = group->world->tuning;
+    tt__tuning *tuning = group->native->world->tuning;
     *tuning = *usual;
     tuning->count = usual->count < TT__RULES ? usual->count + 1 : TT__RULES;
     memmove(tuning->rules + 1, usual->rules, (tuning->count - 1) * sizeof *tuning->rules);
@@ -127,7 +127,7 @@ static tt_status measure_op(tt_group *group, const tt__bench_call *call, const t
     for (int i = 0; i < times->sizes && !status; i++)
         status = measure_size(&b, call, usual, times, i);
     tt__bench_buffers_release(&b);
-    *group->world->tuning = *usual;
+    *group->native->world->tuning = *usual;
     return status;
 }
 
@@ -171,7 +171,7 @@ static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text
     tt__tuning *usual = malloc(sizeof *usual);
     tt_status status = usual ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
     if (usual)
-        *usual = *group->world->tuning;
+        *usual = *group->native->world->tuning;
     for (int i = 0; tt__bench_call_at(i) && !status; i++) {
         const tt__bench_call *call = tt__bench_call_at(i);
         tt__tune_times times = {.ranks = group->size, .hosts = (int)tt__hosts_of(group)};
@@ -247,7 +247,7 @@ static tt_status tune(tt_group *group, const settings *s) {
     if (!find_path(s, path))
         return tt__fail(TT_ERR_INVALID,
                         "expected --out, TT_TUNING, XDG_CONFIG_HOME or HOME: where shall the table go?");
-    if (group->shared)
+    if (group->native->shared)
         return tt__fail(TT_ERR_STATE,
                         "these ranks share memory: nothing to choose. --transport tcp measures what they would do "
                         "over TCP");

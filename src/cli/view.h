@@ -2,7 +2,7 @@
 #ifndef TT_CLI_VIEW_H
 #define TT_CLI_VIEW_H
 
-#include "comm/record.h"
+#include "comm/record/record.h"
 #include "elastic/snapshot.h"
 
 /* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */

@@ -1,8 +1,10 @@
-/* A child that a rank forks has a copy of its groups, but not its threads, and shares its sockets and memory: one byte of the child's would break the
- * parent's calls. So groups remember in which process they were made, and all the child can do with one is to end its copy. */
+/* A child that a rank forks has a copy of its groups, but not its threads, and shares its sockets and memory: one byte
+ * of the child's would break the parent's calls. So groups remember in which process they were made, and all the child
+ * can do with one is to end its copy. */
 #include "base/error.h"
 #include "comm/group.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 uint32_t tt__forks;

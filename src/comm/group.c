@@ -2,6 +2,7 @@
 #include "comm/group.h"
 
 #include "base/error.h"
+#include "comm/work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,165 +30,19 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
     return group;
 }
 
-static void free_work(tt_work *work) {
-    free(work->messages);
-    free(work->scratch);
-    free(work->lists);
-    free(work);
-}
-
 void tt__group_free(tt_group *group) {
     if (!group)
         return;
-    while (group->spare) {
-        tt_work *work = group->spare;
-        group->spare = work->next;
-        free_work(work);
-    }
+    tt__works_free(group->free_works);
     while (group->allocations) {
         tt__allocation *allocation = group->allocations;
         group->allocations = allocation->next;
         free(allocation);
     }
-    tt__group_free(group->local);
-    tt__group_free(group->cross);
-    free(group->alone.scratch);
-    free(group->alone.messages);
-    free(group->alone.lists);
     free(group->offsets);
-    free(group->by_host);
-    free(group->areas);
-    free(group->bases);
     free(group->ranks);
     group->freed = true;
     if (!group->owned)
-        free(group);
-}
-
-/* ---- works */
-
-/* The call's arrays, into memory of the work's own. */
-static tt_status copy_lists(tt_work *work) {
-    tt_call *call = &work->call;
-    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
-    struct list {
-        void *place; /* of the pointer */
-        size_t bytes;
-    } lists[] = {{&call->bufs, call->buffers * sizeof *call->bufs}, {&call->ops, call->buffers * sizeof *call->ops},
-                 {&call->send_counts, n * sizeof(int64_t)},         {&call->send_offsets, n * sizeof(int64_t)},
-                 {&call->recv_counts, n * sizeof(int64_t)},         {&call->recv_offsets, n * sizeof(int64_t)}};
-    enum { LISTS = sizeof lists / sizeof *lists };
-    const void *given[LISTS];
-    size_t bytes = 0;
-    for (int i = 0; i < LISTS; i++) {
-        memcpy(&given[i], lists[i].place, sizeof given[i]);
-        bytes += given[i] ? lists[i].bytes : 0;
-    }
-    if (bytes > work->lists_bytes) {
-        void *room = realloc(work->lists, bytes);
-        if (!room)
-            return tt__fail(TT_ERR_MEMORY, "no memory for the lists of %s", tt_op_name(call->op));
-        work->lists = room;
-        work->lists_bytes = bytes;
-    }
-    unsigned char *to = work->lists;
-    for (int i = 0; i < LISTS; i++) {
-        if (!given[i] || !lists[i].bytes)
-            continue;
-        memcpy(to, given[i], lists[i].bytes);
-        memcpy(lists[i].place, &(void *){to}, sizeof(void *));
-        to += lists[i].bytes;
-    }
-    return TT_OK;
-}
-
-tt_work *tt__work_take(tt_group *group, const tt_call *call) {
-    tt_work *work = group->spare;
-    if (work)
-        group->spare = work->next;
-    else if (!(work = calloc(1, sizeof *work)))
-        return tt__fail_null(TT_ERR_MEMORY, "no memory for a work");
-    tt_work kept = *work;
-    *work = (tt_work){.group = group,
-                      .call = *call,
-                      .source = -1,
-                      .messages = kept.messages,
-                      .message_count = kept.message_count,
-                      .scratch = kept.scratch,
-                      .scratch_bytes = kept.scratch_bytes,
-                      .lists = kept.lists,
-                      .lists_bytes = kept.lists_bytes};
-    if (copy_lists(work)) {
-        tt__work_give_back(work);
-        return NULL;
-    }
-    return work;
-}
-
-void tt__work_give_back(tt_work *work) {
-    tt_group *group = work->group;
-    if (group->freed) {
-        free_work(work);
-        return;
-    }
-    work->next = group->spare;
-    group->spare = work;
-}
-
-tt_status tt_work_wait(tt_work *work) {
-    if (!work)
-        return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
-    if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return tt__is_inherited(work->group) ? tt__fail_inherited(work->group) : work->group->engine->wait(work);
-    return work->status ? tt__work_error(work) : TT_OK;
-}
-
-tt_status tt__work_error(const tt_work *work) {
-    const tt_group *group = work->group;
-    if (work->refused)
-        return tt__fail(work->status, "%s", (const char *)work->scratch);
-    if (work->status == group->failed)
-        return tt__fail(work->status, "%s", group->failure_text);
-    if (work->status == TT_ERR_STATE)
-        return tt__fail(TT_ERR_STATE, "the group was destroyed before the work was done");
-    return tt__fail(work->status, "%s failed: %s", tt_op_name(work->call.op), tt_status_text(work->status));
-}
-
-tt_status tt_work_wait_all(tt_work *const *works, int64_t count) {
-    tt_status first = TT_OK;
-    if (count < 0)
-        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: expected 0 or more works, got %lld", (long long)count);
-    if (!works && count)
-        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: the list of %lld works is NULL", (long long)count);
-    for (int64_t i = 0; i < count; i++) {
-        tt_status status = works[i] && !first ? tt_work_wait(works[i]) : TT_OK;
-        first = first ? first : status;
-    }
-    return first;
-}
-
-bool tt_work_is_completed(tt_work *work) {
-    if (!work)
-        return false;
-    if (!atomic_load_explicit(&work->done, memory_order_acquire) && !tt__is_inherited(work->group))
-        work->group->engine->progress(work->group);
-    return atomic_load_explicit(&work->done, memory_order_acquire);
-}
-
-int tt_work_source_rank(const tt_work *work) {
-    return work && atomic_load_explicit(&work->done, memory_order_acquire) ? work->source : -1;
-}
-
-void tt_work_free(tt_work *work) {
-    if (!work)
-        return;
-    tt_group *group = work->group;
-    if (!group->freed) {
-        group->engine->forget(work);
-        return;
-    }
-    free_work(work);
-    if (--group->owned == 0)
         free(group);
 }
 

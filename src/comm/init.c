@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/native/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
     return status;
 }
 
-/* The same rank may join several groups through one store, one after the other, and again after a restart: each time under another prefix. */
+/* The same rank may join several groups through one store, one after the other, and again after a restart: each time
+ * under another prefix. */
 static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t size) {
     const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
     char key[128];
@@ -52,7 +53,7 @@ static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t s
     return TT_OK;
 }
 
-static tt_status join(tt_group **out, tt_store *store, tt__member *member) {
+static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) {
     if (!store)
         return tt__native_join(out, member);
     int64_t before = tt_store_timeout_ms(store);
@@ -150,7 +151,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     tt__set_report_rank(meeting.rank);
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));
-    tt_status status = join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
+    tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
     tt_store_free(own);
     if (!status && own)
         status = tt_barrier(*full.out); /* now the address is free for the next group */

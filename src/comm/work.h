@@ -1,33 +1,44 @@
 /* Works and algorithms.
  *
- * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen before it is called again.
- * The same machine serves synchronous calls (the caller waits between its steps), asynchronous ones (whoever makes progress calls it), shared memory and
- * messages. It never blocks, and never holds anything that must be released if it is not called again (scratch memory belongs to the work).
+ * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen
+ * before it is called again. The same machine serves synchronous calls (the caller waits between its steps),
+ * asynchronous ones (whoever makes progress calls it), shared memory and messages. It never blocks, and never holds
+ * anything that must be released if it is not called again (scratch memory belongs to the work).
  *
  *   QUEUED     not yet told to others: an earlier work of the group is not agreed on, or not through with the slots
  *   PUBLISHED  shared memory: told; not all ranks have come
- *   RUNNING    agreed (shared memory: all words agree and the algorithm is chosen from all words; messages: at once, words travel in the keys)
+ *   RUNNING    agreed (shared memory: all words agree and the algorithm is chosen from all words; messages: at once,
+ *              words travel in the keys)
  *   DONE       complete: status valid
  *
- * Who completes a work, exactly once: tt__work_complete(), called with the world's lock held (or by the one thread that runs a synchronous call
- * alone), when its machine is through, or when its group fails, is aborted or is destroyed. Nobody else sets `done`. */
+ * Who completes a work, exactly once: tt__work_complete() (native/end.c), called with the world's lock held (or by the
+ * one thread that runs a synchronous call alone), when its machine is through, or when its group fails, is aborted or
+ * is destroyed. Nobody else sets `done`. */
 #ifndef TT_COMM_WORK_H
 #define TT_COMM_WORK_H
 
 #include "comm/message/message.h"
-#include "comm/record.h"
+#include "comm/record/record.h"
 
 #include <tutti/backend.h>
 
-/* REFUSED: the call failed, with an error that it has recorded and whose text begins its scratch memory, but the group lives on. */
-typedef enum tt__next { TT__NEXT_DONE, TT__NEXT_WAIT, TT__NEXT_FAILED, TT__NEXT_REFUSED } tt__next;
+/* What next() says. */
+typedef enum tt__next {
+    TT__NEXT_DONE,
+    TT__NEXT_WAIT,         /* for what it has written to work->wait */
+    TT__NEXT_CALL,         /* make work->child_call, a call on an inner group, and wait for its end */
+    TT__NEXT_LOST_MESSAGE, /* a message failed: whoever runs the machine finds out why */
+    TT__NEXT_FAILED,       /* it has recorded an error, with which the group fails */
+    TT__NEXT_REFUSED       /* likewise, and the text begins its scratch memory, but the group lives on */
+} tt__next;
 
 /* What a group's shared memory needs to know of a call before it is told to others. */
 typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */
 
-    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is plain. */
+    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is
+     * plain. */
     const void *symmetric;
     size_t extent;
 } tt__offer;
@@ -37,7 +48,7 @@ typedef struct tt__algorithm {
     tt_op op;
     bool shared;    /* runs on shared memory (after ARRIVAL), else on messages */
     bool own_order; /* sums in another order than the documented one: never chosen by itself */
-    bool children;  /* makes calls on group->local or ->cross: later works of the group wait until it is done */
+    bool children;  /* makes calls on inner groups: later works of the group wait until it is done */
     bool (*serves)(const tt_group *group, const tt_call *call); /* NULL: any call of its op */
     bool (*serves_words)(const tt_work *work); /* shared memory: may look at all ranks' words, too. NULL: any */
     tt__next (*next)(tt_work *work);
@@ -53,19 +64,28 @@ typedef struct tt__wait {
     /* MESSAGES: until work->pending is `target` or less. CHILD: until work->child->done */
 } tt__wait;
 
-typedef enum tt__phase { TT__QUEUED, TT__PUBLISHED, TT__RUNNING, TT__DONE } tt__phase;
+typedef enum tt__work_phase { TT__QUEUED, TT__PUBLISHED, TT__RUNNING, TT__DONE } tt__work_phase;
+
+/* A call that a machine makes on an inner group. */
+typedef struct tt__child_call {
+    tt_group *group;
+    tt_call call;
+} tt__child_call;
 
 struct tt_work {
-    tt_work *next; /* in the group's queue, or among its spare works */
+    tt_work *next; /* in the group's queue, or among its free works */
     tt_group *group;
     tt_call call;
     tt_work *parent; /* whose child it is, or NULL */
     const tt__algorithm *algorithm;
+    const tt__algorithm
+        *packed_as; /* of a coalesced call on messages: the all_reduce that its packed buffers go through */
     uint32_t seq, word;
-    tt__phase phase;
+    tt__work_phase phase;
     int stage;      /* the machine's own, 0 at first */
+    uint32_t steps; /* how often next() was called */
     bool symmetric; /* all ranks' buffers are */
-    bool children;  /* its algorithm makes calls on group->local or ->cross */
+    bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
     _Atomic bool done;
@@ -86,31 +106,44 @@ struct tt_work {
     size_t scratch_bytes;
     void *lists; /* copies of the call's arrays, likewise */
     size_t lists_bytes;
-    uint64_t state[16]; /* the machine's own variables: a struct that fits */
-    tt_work *child;     /* a call on group->local or ->cross that this one waits for */
+    uint64_t state[16];        /* the machine's own variables: a struct that fits */
+    tt__child_call child_call; /* set by next() before TT__NEXT_CALL */
+    tt_work *child;            /* that call, which this work waits for */
 };
 
-/* ---- for machines */
+/* Operation i of a send, a receive, or a batch of them. */
+static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
+    if (call->op == TT_OP_BATCH_ISEND_IRECV)
+        return call->ops[i];
+    return (tt_p2p_op){.is_recv = call->op == TT_OP_RECV,
+                       .send = call->send,
+                       .recv = call->recv,
+                       .count = call->count,
+                       .dtype = call->dtype,
+                       .peer = call->root,
+                       .tag = call->tag};
+}
 
-#define TT__STATE(type, work) ((type *)(void *)(work)->state)
+/* ---- work.c */
 
-/* On messages. `slot`: index into work->messages, made room for by tt__work_messages(work, n) while none is under way (may fail: TT_ERR_MEMORY). Ranks are
- * the group's. The key is the work's seq and word; `step` is the algorithm's own numbering (same on both sides, unique per pair and direction
- * within the call). */
-tt_status tt__work_messages(tt_work *work, size_t n);
-void tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
-void tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);
-tt__next tt__work_wait_messages(tt_work *work); /* return this from next() */
+/* A work for `call`, whose lists are copied: a free one or a new one; NULL: no memory. Not queued anywhere. Its owner
+ * gives it back. */
+tt_work *tt__work_take(tt_group *group, const tt_call *call);
+void tt__work_give_back(tt_work *work);
 
+/* Free works of a group that ends. */
+void tt__works_free(tt_work *list);
+
+/* Into the group's queue, or, of sends and receives, among its unordered works. */
+void tt__work_enqueue(tt_work *work);
+
+/* Take works that are done out of the group's lists; those that nobody owns can be used again. */
+void tt__works_unlink(tt_group *group);
+
+/* The error of a work that is done and failed, recorded again. */
+tt_status tt__work_error(const tt_work *work);
+
+/* Room for at least so many bytes in work->scratch. TT_ERR_MEMORY. */
 tt_status tt__work_scratch(tt_work *work, size_t bytes);
-
-/* On children: begin a call on `group`, then return tt__work_wait_child(). */
-tt_status tt__work_begin_child(tt_work *work, tt_group *group, const tt_call *call);
-tt__next tt__work_wait_child(tt_work *work);
-
-/* On shared memory: ranks next..end-1 have finished `step`, or all have; the last of them: this rank's part is done with it. */
-tt__next tt__work_wait_ranks(tt_work *work, uint32_t step, int next, int end);
-tt__next tt__work_wait_steps(tt_work *work, uint32_t step);
-tt__next tt__work_wait_last(tt_work *work, uint32_t step);
 
 #endif

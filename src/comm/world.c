@@ -2,13 +2,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/native_group.h"
+#include "comm/shared/doorbell.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher *launcher) {
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms,
+                         const tt__launcher_store *launcher) {
     tt__world *world = calloc(1, sizeof *world);
     tt__peer *peers = calloc((size_t)size, sizeof *peers);
     *out = NULL;
@@ -36,11 +38,12 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
 
 tt_status tt__world_make_memory(tt__world *world, int ranks) {
     tt__peer *self = &world->peers[world->rank];
-    TT__TRY(tt__shm_heap_bytes(ranks, &world->heap.limit));
-    TT__TRY(tt__shm_create(&self->shm, &world->memory_fd, world->rank, world->size, world->heap.limit));
+    size_t limit;
+    TT__TRY(tt__shm_heap_bytes(ranks, &limit));
+    TT__TRY(tt__shm_create(&self->shm, &world->memory_fd, world->rank, world->size, limit));
     self->control = tt__shm_control(&self->shm);
     self->local = true;
-    return tt__heap_init(world);
+    return tt__heap_init(&world->heap, &self->shm, limit);
 }
 
 void tt__world_own(tt__world *world) {
@@ -66,8 +69,8 @@ void tt__world_end(tt__world *world) {
         tt__progress_detach(&tt__world_control(world)->recorder);
     while (world->retired) {
         tt_group *group = world->retired;
-        world->retired = group->next_group;
-        tt__group_free(group);
+        world->retired = group->native->next_group;
+        tt__native_group_free(group);
     }
     for (int r = 0; r < world->size; r++) {
         tt__peer *peer = &world->peers[r];
@@ -84,25 +87,12 @@ void tt__world_end(tt__world *world) {
     if (world->watched >= 0)
         close(world->watched);
     free(world->hostnames);
-    tt__heap_end(world);
+    tt__heap_end(&world->heap);
     if (!world->forked)
         pthread_mutex_destroy(&world->lock); /* a forked child's may be locked for ever */
     free(world->tuning);
     free(world->peers);
     free(world);
-}
-
-bool tt__world_progress(tt__world *world) {
-    bool left = false;
-    if (world->messages && tt__messages_progress(world->messages))
-        world->moves++;
-    for (tt_group *group = world->groups, *next; group; group = next) {
-        next = group->next_group;
-        if (group->differs || atomic_load_explicit(&group->works, memory_order_relaxed))
-            tt__group_advance(group);
-        left |= atomic_load_explicit(&group->works, memory_order_relaxed) != 0;
-    }
-    return left;
 }
 
 void tt__world_wake(tt__world *world) {
@@ -113,4 +103,51 @@ void tt__world_wake(tt__world *world) {
         tt__doorbell_ring(self);
     if (world->threaded)
         tt__messages_wake(world->messages);
+}
+
+/* ---- memory */
+
+/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A
+ * failed group's may still be written by a late one. */
+static bool group_is_over(const tt_group *group) {
+    if (group->failed)
+        return false;
+    for (int r = 0; r < group->size; r++) {
+        const tt__area *area = group->native->areas[r];
+        uint32_t state = area ? atomic_load_explicit(&area->state, memory_order_acquire) : TT__LEFT;
+        uint32_t id = area ? atomic_load_explicit(&area->group, memory_order_acquire) : 0;
+        if (area && state == TT__MEMBER && (id == group->id || id == TT__FORMING))
+            return false;
+    }
+    return true;
+}
+
+/* Give back what destroyed groups had. */
+static void free_retired(tt__world *world) {
+    for (tt_group **at = &world->retired; *at;) {
+        tt_group *group = *at;
+        if (!group_is_over(group)) {
+            at = &group->native->next_group;
+            continue;
+        }
+        *at = group->native->next_group;
+        while (group->allocations) {
+            tt__allocation *allocation = group->allocations;
+            group->allocations = allocation->next;
+            tt__heap_give_back(&world->heap, allocation->extent, true);
+            free(allocation);
+        }
+        tt__heap_give_back(&world->heap, group->native->area_extent, false);
+        group->native->area_extent = NULL;
+        tt__native_group_free(group);
+    }
+}
+
+tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out) {
+    free_retired(world);
+    return tt__heap_take(&world->heap, bytes, limited, out);
+}
+
+void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited) {
+    tt__heap_give_back(&world->heap, extent, limited);
 }

@@ -1,15 +1,16 @@
-/* A process's membership in a job: who its ranks are, their memory, the links to them. Groups stand on it; the first makes it, the last ends it.
+/* A process's membership in a job: who its ranks are, their memory, the links to them. Groups stand on it; the first
+ * makes it, the last ends it.
  *
- * Locking. `lock` guards the message engine, every group's queue of works, the lists of groups, the heap, and what is known of peers' processes. A
- * synchronous collective of a group whose queue is empty, on shared memory alone, takes no lock: nobody else touches a group without works. Everybody
- * else takes it, and gives it back while waiting. */
+ * Locking. `lock` guards the message engine, every group's queue of works, the lists of groups, the heap, and what is
+ * known of peers' processes. A synchronous collective of a group whose queue is empty, on shared memory alone, takes no
+ * lock: nobody else touches a group without works. Everybody else takes it, and gives it back while waiting. */
 #ifndef TT_COMM_WORLD_H
 #define TT_COMM_WORLD_H
 
-#include "comm/collective/choose.h"
 #include "comm/message/message.h"
 #include "comm/rankset.h"
-#include "comm/transport/shm.h"
+#include "comm/shared/heap.h"
+#include "comm/shared/shm.h"
 
 #include <pthread.h>
 
@@ -25,50 +26,39 @@ typedef struct tt__peer {
     char hostname[72];
 } tt__peer;
 
-/* A range of the heap. The list covers the heap without gaps, in order. */
-typedef struct tt__extent {
-    struct tt__extent *next;
-    size_t offset, bytes; /* in the rank's memory */
-    bool used;
-} tt__extent;
-
-/* This process's memory behind the control page. */
-typedef struct tt__heap {
-    tt__extent *extents;
-    size_t limit, allocated; /* of what tt_group_alloc() gives */
-} tt__heap;
-
 /* The launcher's store, where it writes how each worker ended. */
-typedef struct tt__launcher {
+typedef struct tt__launcher_store {
     char host[256];
     int port; /* 0: no launcher */
-} tt__launcher;
+} tt__launcher_store;
 
 typedef struct tt__world {
     int rank, size;
-    int hosts;     /* how many; 0: not yet known */
-    bool threaded; /* there are TCP links, so also a thread */
-    bool joining;  /* this rank is through, others may not be */
-    pid_t owner;   /* the process that joined */
-    bool forked;   /* this is a child's copy: see tt__world_own() */
-    int references; /* groups that are not yet released, but for those that only wait for their memory to be free (`retired`) */
+    int hosts;      /* how many; 0: not yet known */
+    bool threaded;  /* there are TCP links, so also a thread */
+    bool joining;   /* this rank is through, others may not be */
+    pid_t owner;    /* the process that joined */
+    bool forked;    /* this is a child's copy: see tt__world_own() */
+    int references; /* groups that are not yet released; those that only wait for their memory to be free don't count */
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
-    tt__launcher launcher;
+    tt__launcher_store launcher;
     int memory_fd;
     tt__heap heap;
-    tt__messages *messages; /* NULL until needed */
-    const char **hostnames; /* (size), for the messages' texts */
-    int listener; /* where local ranks call while joining; open until the others know why it failed, if it does; or -1 */
+    const struct tt__engine *engine;           /* of its groups */
+    bool (*progress)(struct tt__world *world); /* tt__world_progress(), for the thread that serves messages */
+    tt__messages *messages;                    /* NULL until needed */
+    const char **hostnames;                    /* (size), for the messages' texts */
+    int listener; /* where local ranks call while joining; or -1. Open until all know why it failed, if it does */
     int watched;  /* the launcher's socket, which learns by its end that this process is gone; -1: none */
-    struct tt_group *groups;  /* all of this process, linked by ->next_group */
-    struct tt_group *retired; /* destroyed ones whose memory peers may still read */
-    tt__tuning *tuning;       /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
-    uint32_t groups_named;    /* by this process: see tt__group_name() */
-    uint32_t sleepers;        /* threads of this process that sleep */
-    int asking;      /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
-    uint32_t moves;  /* how often a machine took a step: tells a waiting caller that something happens */
-    uint64_t circle; /* of ranks that wait for each other, as last seen; and since when: deadlock.c */
+    struct tt_group *groups;   /* all of this process, linked by ->next_group */
+    struct tt_group *retired;  /* destroyed ones whose memory peers may still read */
+    struct tt__tuning *tuning; /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
+    uint32_t groups_named;     /* by this process: see tt__group_name() */
+    uint32_t sleepers;         /* threads of this process that sleep */
+    int asking; /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
+    uint32_t progress_count; /* steps of machines and rounds of messages so far: tells whether something moves */
+    uint64_t circle;         /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
     int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;
@@ -80,7 +70,7 @@ static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world-
 static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
 
 /* A world of `size`, of which only this process is known. */
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher *launcher);
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher_store *launcher);
 
 /* Own memory, shared by `ranks` ranks of this host. */
 tt_status tt__world_make_memory(tt__world *world, int ranks);
@@ -88,40 +78,33 @@ tt_status tt__world_make_memory(tt__world *world, int ranks);
 /* The end of the membership: when the last group is released, or joining failed. */
 void tt__world_end(tt__world *world);
 
-/* Before anything is ended. In a child that the process forked, the world is a copy, made maybe while a thread that the child does not have held the lock;
- * from here on links and shared memory are left alone, for they are the parent's. */
+/* Before anything is ended. In a child that the process forked, the world is a copy, made maybe while a thread that the
+ * child does not have held the lock; from here on links and shared memory are left alone, for they are the parent's. */
 void tt__world_own(tt__world *world);
 
-/* Wait until no thread of this process asks other ranks: it has given the lock back amid its walk through the groups. The lock is held. */
+/* Wait until no thread of this process asks other ranks: it has given the lock back amid its walk through the groups.
+ * The lock is held. */
 void tt__world_settle(tt__world *world);
-
-/* Advance every group's works and messages, without waiting. The lock is held. Returns whether any work is not done. */
-bool tt__world_progress(tt__world *world);
-
-/* Make the message engine, if there is none yet. */
-tt_status tt__world_messages(tt__world *world);
 
 /* Wake this process's own threads that sleep: some work of theirs is done, or a group failed. */
 void tt__world_wake(tt__world *world);
 
-/* ---- heap.c. The lock is held. */
+/* Take `bytes` (whole pages) of this process's memory, after giving back what destroyed groups had; `limited`: as a
+ * tt_group_alloc(), which counts. The lock is held. */
+tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
+void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
 
-/* Take `bytes` (whole pages) of this process's memory; their pages are not there yet. `limited`: as a tt_group_alloc(), which counts. */
-tt_status tt__heap_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
-void tt__heap_give_back(tt__world *world, tt__extent *extent, bool limited);
-tt_status tt__heap_init(tt__world *world);
-void tt__heap_end(tt__world *world);
-
-/* Where in the own memory `bytes` at `p` lie, if they lie in the heap. */
+/* Whether `bytes` at `p` lie in the own heap. */
 static inline bool tt__in_heap(const tt__world *world, const void *p, size_t bytes) {
     const tt__shm *own = &world->peers[world->rank].shm;
     uintptr_t base = (uintptr_t)own->base, at = (uintptr_t)p;
     return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
 }
 
-/* ---- rendezvous/launcher.c */
+/* ---- rendezvous/launcher_store.c */
 
-/* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "". Returns `text`. */
-const char *tt__launcher_end_of(const tt__launcher *launcher, int r, char *text, size_t size);
+/* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "".
+ * Returns `text`. */
+const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size);
 
 #endif

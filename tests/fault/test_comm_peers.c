@@ -3,7 +3,7 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
-#include "comm/transport/connect.h"
+#include "comm/shared/shm_connect.h"
 
 enum { HEARTBEAT_MS = 1500, LARGE = 3000000 };
 

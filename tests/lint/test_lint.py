@@ -34,6 +34,33 @@ class Layers(unittest.TestCase):
             self.assertEqual(sees_both, layer in ("parallel", "cli"), layer)
 
 
+class InsideComm(unittest.TestCase):
+    def test_floors(self):
+        text = '#include "comm/work.h"\n#include "comm/watch/look.h"\n#include "comm/shared/shm.h"\n#include "comm/new.h"\n'
+        self.assertEqual(lines(lint.check_inside_comm("x", text, "watch")), [4])
+        self.assertEqual(lines(lint.check_inside_comm("x", text, "reduce")), [2, 3, 4])
+        self.assertEqual(lines(lint.check_inside_comm("x", text, "collective/shared")), [2, 4])
+
+    def test_floors_have_no_way_back(self):
+        message = {"message", "transport"}  # a link and what it carries, which are told apart by an op table
+        uses = {folder: set(below) - message for folder, below in lint.INSIDE_COMM.items()}
+        self.assertEqual(lint.find_circles(uses), [])
+
+
+class Circles(unittest.TestCase):
+    def test_two_and_more_are_found_and_trees_are_not(self):
+        uses = {"a": {"b", "d"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a", "e"}, "g": set()}
+        self.assertEqual(sorted(lint.find_circles(uses)), [["a", "b", "c"], ["d", "e"]])
+        self.assertEqual(lint.find_circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}), [])
+
+    def test_symbols_tell_who_uses_whom(self):
+        symbols = [("a.c", "T", "f"), ("a.c", "U", "g"), ("b.c", "T", "g"), ("b.c", "U", "table"), ("c.c", "D", "table"),
+                   ("c.c", "U", "f"), ("d.c", "U", "f"), ("d.c", "U", "malloc"), ("d.c", "T", "h")]
+        found = list(lint.check_circles(symbols))
+        self.assertEqual([name for name, _, _ in found], ["a.c"])
+        self.assertIn("b.c, c.c", found[0][2])
+
+
 class Quiet(unittest.TestCase):
     def test_printing_and_ending_are_found(self):
         text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'

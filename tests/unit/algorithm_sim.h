@@ -4,10 +4,10 @@
 #define TESTS_UNIT_ALGORITHM_SIM_H
 
 #include "comm/collective/algorithms.h"
-#include "comm/collective/message_algorithms.h"
-#include "comm/collective/p2p.h"
-#include "comm/group.h"
-#include "comm/reduce_tree.h"
+#include "comm/collective/hierarchical/hierarchical.h"
+#include "comm/collective/message/message_algorithms.h"
+#include "comm/native_group.h"
+#include "comm/reduce/reduce_tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,6 +42,7 @@ static struct {
     tt__peer peers[MAX_RANKS];
     int all[MAX_RANKS];
     tt_group groups[MAX_RANKS], local[MAX_RANKS], cross[MAX_RANKS];
+    tt__native native[MAX_RANKS], local_native[MAX_RANKS], cross_native[MAX_RANKS];
     int by_host[MAX_RANKS], place[MAX_RANKS];
     int local_ranks[MAX_RANKS][MAX_RANKS], cross_ranks[MAX_RANKS][MAX_RANKS];
     tt_work *works[MAX_WORKS]; /* not done */
@@ -144,8 +145,6 @@ tt_status __wrap_tt__work_messages(tt_work *work, size_t n);
 void __wrap_tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
 void __wrap_tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);
 tt_status __wrap_tt__work_scratch(tt_work *work, size_t bytes);
-tt_status __wrap_tt__work_begin_child(tt_work *work, tt_group *group, const tt_call *call);
-tt__next __wrap_tt__work_wait_child(tt_work *work);
 
 tt_status __wrap_tt__work_messages(tt_work *work, size_t n) {
     work->messages = calloc(n + 1, sizeof *work->messages);
@@ -173,21 +172,11 @@ static tt_work *begin(tt_group *group, const tt_call *call, const tt__algorithm 
     work->group = group;
     work->call = *call;
     work->algorithm = algorithm ? algorithm : tt__choose_by(&tuning, group, call);
-    work->seq = ++group->seq;
+    work->packed_as = tt__choose_packed(work);
+    work->seq = ++group->native->seq;
     work->wait = (tt__wait){.what = TT__MESSAGES};
     sim.works[sim.work_count++] = work;
     return work;
-}
-
-tt_status __wrap_tt__work_begin_child(tt_work *work, tt_group *group, const tt_call *call) {
-    work->child = begin(group, call, NULL);
-    work->child->parent = work;
-    return TT_OK;
-}
-
-tt__next __wrap_tt__work_wait_child(tt_work *work) {
-    work->wait = (tt__wait){.what = TT__CHILD};
-    return TT__NEXT_WAIT;
 }
 
 static bool is_ready(const tt_work *work) {
@@ -207,7 +196,12 @@ static void step(int i) {
         work->child = NULL;
     }
     tt__next next = work->algorithm->next(work);
-    assert_int_not_equal(next, TT__NEXT_FAILED);
+    assert_true(next == TT__NEXT_DONE || next == TT__NEXT_WAIT || next == TT__NEXT_CALL);
+    if (next == TT__NEXT_CALL) {
+        work->child = begin(work->child_call.group, &work->child_call.call, NULL);
+        work->child->parent = work;
+        work->wait = (tt__wait){.what = TT__CHILD};
+    }
     if (next == TT__NEXT_DONE) {
         assert_int_equal(atomic_load(&work->pending), 0);
         work->done = true;
@@ -263,9 +257,11 @@ static void run(const char *what) {
 
 /* ---- worlds */
 
-static void make_group(tt_group *group, int rank, int size, int *ranks, uint32_t id) {
+static void make_group(tt_group *group, tt__native *native, int rank, int size, int *ranks, uint32_t id) {
     memset(group, 0, sizeof *group);
-    group->rank = rank, group->size = size, group->ranks = ranks, group->id = id, group->world = &sim.world;
+    memset(native, 0, sizeof *native);
+    group->native = native;
+    group->rank = rank, group->size = size, group->ranks = ranks, group->id = id, group->native->world = &sim.world;
 }
 
 /* `hosts` hosts, numbered block by block, or in turn. */
@@ -283,7 +279,7 @@ static void make_world(int ranks, int hosts, bool in_turn) {
         sim.peers[r].host = in_turn ? r % hosts : r / each;
         sim.place[r] = in_turn ? r % hosts * each + r / hosts : r;
         sim.by_host[sim.place[r]] = r;
-        make_group(&sim.groups[r], r, ranks, sim.all, 1);
+        make_group(&sim.groups[r], &sim.native[r], r, ranks, sim.all, 1);
     }
     for (int r = 0; r < ranks && hosts > 1; r++) {
         int host = sim.peers[r].host, number = in_turn ? r / hosts : r % each;
@@ -291,13 +287,13 @@ static void make_world(int ranks, int hosts, bool in_turn) {
             sim.local_ranks[r][i] = in_turn ? i * hosts + host : host * each + i;
         for (int h = 0; h < hosts; h++)
             sim.cross_ranks[r][h] = in_turn ? number * hosts + h : h * each + number;
-        make_group(&sim.local[r], number, each, sim.local_ranks[r], 100 + (uint32_t)host);
-        make_group(&sim.cross[r], host, hosts, sim.cross_ranks[r], 300 + (uint32_t)number);
-        sim.groups[r].local = &sim.local[r];
-        sim.groups[r].cross = &sim.cross[r];
-        sim.groups[r].by_host = sim.by_host;
-        sim.groups[r].place = sim.place;
-        sim.groups[r].subtrees = !in_turn && (each & (each - 1)) == 0;
+        make_group(&sim.local[r], &sim.local_native[r], number, each, sim.local_ranks[r], 100 + (uint32_t)host);
+        make_group(&sim.cross[r], &sim.cross_native[r], host, hosts, sim.cross_ranks[r], 300 + (uint32_t)number);
+        sim.native[r].local = &sim.local[r];
+        sim.native[r].cross = &sim.cross[r];
+        sim.native[r].by_host = sim.by_host;
+        sim.native[r].place = sim.place;
+        sim.native[r].subtrees = !in_turn && (each & (each - 1)) == 0;
     }
 }
 

@@ -4,7 +4,7 @@
 #include "support/ranks.h"
 
 #include "comm/group.h"
-#include "comm/reduce_tree.h"
+#include "comm/reduce/reduce_tree.h"
 
 enum { SYMMETRIC, PLAIN, MIXED, KINDS };
 

@@ -3,7 +3,7 @@
 #include "support/hosts.h"
 #include "support/ranks.h"
 
-#include "comm/group.h"
+#include "comm/native_group.h"
 
 enum { N = 300000 };
 
@@ -74,11 +74,11 @@ static void be_child(const belongings *b) {
 
 static void have_child(const belongings *b) {
     int ended;
-    tt__world_lock(b->group->world);
+    tt__world_lock(b->group->native->world);
     pid_t child = fork();
     if (!child)
         be_child(b);
-    tt__world_unlock(b->group->world);
+    tt__world_unlock(b->group->native->world);
     CHECK(child > 0 && waitpid(child, &ended, 0) == child);
     CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
 }

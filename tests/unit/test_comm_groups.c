@@ -2,7 +2,7 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
-#include "comm/group.h"
+#include "comm/native_group.h"
 
 #include <pthread.h>
 
@@ -148,7 +148,7 @@ static int many_body(tt_store *store, int rank, int world, void *arg) {
         tt_destroy_process_group(sub);
     }
     CHECK_OK(tt_barrier(group));
-    CHECK(group->world->heap.allocated < 20 * 100000); /* of those whose peers have not left yet */
+    CHECK(group->native->world->heap.allocated < 20 * 100000); /* of those whose peers have not left yet */
     tt_destroy_process_group(group);
     return 0;
 }

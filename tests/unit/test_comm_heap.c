@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#include "comm/group.h"
+#include "comm/native_group.h"
 
 enum { SLOTS = 12, ROUNDS = 300 };
 
@@ -14,7 +14,7 @@ static uint32_t next_random(uint32_t *state) {
 
 /* The place in the own heap, compared over all ranks by an exact maximum and minimum. */
 static void check_same_place(tt_group *group, const void *p) {
-    int64_t offset = (const unsigned char *)p - group->bases[group->rank], low = offset, high = offset;
+    int64_t offset = (const unsigned char *)p - group->native->bases[group->rank], low = offset, high = offset;
     CHECK_OK(tt_all_reduce(group, &low, 1, TT_I64, TT_MIN));
     CHECK_OK(tt_all_reduce(group, &high, 1, TT_I64, TT_MAX));
     CHECK(low == high);
@@ -50,7 +50,7 @@ static int random_body(tt_store *store, int rank, int world, void *arg) {
     }
     for (int slot = 0; slot < SLOTS; slot++)
         CHECK_OK(tt_group_free(group, at[slot]));
-    const tt__heap *heap = &group->world->heap; /* the group's area, and all the rest */
+    const tt__heap *heap = &group->native->world->heap; /* the group's area, and all the rest */
     CHECK(heap->extents->used && heap->extents->next && !heap->extents->next->next && !heap->extents->next->used);
     CHECK(!heap->allocated && !group->allocations);
     CHECK(tt_group_free(group, &random) == TT_ERR_INVALID);

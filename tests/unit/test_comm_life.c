@@ -3,8 +3,8 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
-#include "comm/group.h"
 #include "comm/message/state.h"
+#include "comm/native_group.h"
 
 #include <pthread.h>
 
@@ -43,11 +43,11 @@ static void meet(tt_store *store, const char *where, int world) {
 static void age(tt_group *group) {
     if (!group)
         return;
-    group->seq = UINT32_MAX - 3; /* the second all_reduce is call 0 */
-    group->step = UINT32_MAX - 11;
-    memset(group->begun, 0, sizeof group->begun);
-    if (group->areas[group->rank])
-        atomic_store(&group->areas[group->rank]->step, group->step);
+    group->native->seq = UINT32_MAX - 3; /* the second all_reduce is call 0 */
+    group->native->step = UINT32_MAX - 11;
+    memset(group->native->begun, 0, sizeof group->native->begun);
+    if (group->native->areas[group->rank])
+        atomic_store(&group->native->areas[group->rank]->step, group->native->step);
 }
 
 /* So many calls later no record is left of the first. */
@@ -64,9 +64,9 @@ static int old_body(tt_store *store, int rank, int world, void *arg) {
     float *x = calloc(N, sizeof *x), tokens[TAGS];
     CHECK(x);
     age(group);
-    age(group->local);
-    age(group->cross);
-    forget_calls(group->world);
+    age(group->native->local);
+    age(group->native->cross);
+    forget_calls(group->native->world);
     meet(store, "old", world);
     for (int round = 0; round < ROUNDS; round++) {
         tt_work *works[TAGS];
@@ -118,7 +118,7 @@ static int unheard_body(tt_store *store, int rank, int world, void *arg) {
         tt_work_free(work);
         tt_destroy_process_group(group);
     }
-    const tt__link *link = world_group->world->messages->links[!rank];
+    const tt__link *link = world_group->native->world->messages->links[!rank];
     CHECK(link->arrival_count == 0 && link->ready_count == 0);
     tt_destroy_process_group(world_group);
     return 0;
@@ -133,7 +133,7 @@ static void what_nobody_heard_goes_with_its_group(void **state) {
 static int names_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join_by(store, rank, world, arg), *early, *late[3];
     CHECK_OK(tt_group_split(&early, group, 0, 0));
-    group->world->groups_named = 0xffffe;
+    group->native->world->groups_named = 0xffffe;
     for (int i = 0; i < 3; i++) {
         CHECK_OK(tt_group_split(&late[i], group, 0, 0));
         CHECK(late[i]->id != group->id && late[i]->id != early->id && (!i || late[i]->id != late[i - 1]->id));
@@ -276,7 +276,7 @@ static void every_call_has_a_deadline(void **state) {
 /* ---- forked children */
 
 static void *hold_lock(void *arg) {
-    tt__world *world = ((tt_group **)arg)[0]->world;
+    tt__world *world = ((tt_group **)arg)[0]->native->world;
     tt__world_lock(world);
     *(_Atomic bool *)((void **)arg)[1] = true;
     usleep(300000);
@@ -405,7 +405,7 @@ static void *let_go(void *arg) {
 static bool is_listed(const tt__world *world, const tt_group *group) {
     const tt_group *at = world->groups;
     while (at && at != group)
-        at = at->next_group;
+        at = at->native->next_group;
     return at;
 }
 
@@ -417,7 +417,7 @@ static void no_group_goes_while_others_are_asked(void **state) {
     assert_int_equal(tt_init_process_group(&all, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1),
                      TT_OK);
     assert_int_equal(tt_group_split(&held, all, 0, 0), TT_OK);
-    tt__world *world = all->world;
+    tt__world *world = all->native->world;
     tt__group_hold(held);
     tt_destroy_process_group(held);
     tt__world_lock(world);

@@ -5,7 +5,7 @@
 #include "support/ranks.h"
 
 #include "base/half.h"
-#include "comm/group.h"
+#include "comm/native/native.h"
 
 enum { SYMMETRIC, PLAIN, MIXED, KINDS };
 enum { GUARD = 64, GUARD_BYTE = 0xa5, ROOM = 16 << 10 };
@@ -104,7 +104,8 @@ static place take_place(tt_store *store, int rank, int world) {
     CHECK_OK(tt_group_alloc((void **)&p.symmetric, p.group, ROOM));
     CHECK((p.plain = malloc(ROOM)) != NULL);
     CHECK_OK(tt_barrier(p.group));
-    p.group->spin = p.group->at_once = true;
+    p.group->native->spin = true;
+    p.group->all_reduce_fast = tt__all_reduce_fast;
     return p;
 }
 

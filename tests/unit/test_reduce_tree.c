@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "comm/pair_kernels.h"
-#include "comm/reduce_tree.h"
+#include "comm/reduce/pair_kernels.h"
+#include "comm/reduce/reduce_tree.h"
 
 enum { MAX_COUNT = 2600, MAX_RANKS = 1024 };
 

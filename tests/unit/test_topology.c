@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-#include "comm/topology.h"
+#include "comm/shared/topology.h"
 
 static void synthetic(tt__topology *topology, const char *machine) {
     assert_int_equal(setenv("HWLOC_SYNTHETIC", machine, 1), 0);

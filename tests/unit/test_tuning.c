@@ -1,6 +1,6 @@
 /* The table of algorithms: what its lines mean, what is wrong with others, and where it comes from. */
 #include "comm/collective/algorithms.h"
-#include "comm/collective/message_algorithms.h"
+#include "comm/collective/message/message_algorithms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,12 +12,13 @@
 #include <cmocka.h>
 
 static tt__world world;
+static tt__native native = {.world = &world};
 static tt__peer peers[1024];
 static int ranks[1024];
 
 /* A group of `size` ranks on `hosts` hosts, not on shared memory. */
 static tt_group group_of(int size, int hosts) {
-    tt_group group = {.size = size, .ranks = ranks, .world = &world};
+    tt_group group = {.size = size, .ranks = ranks, .native = &native};
     world.peers = peers;
     for (int r = 0; r < size; r++) {
         ranks[r] = r;

@@ -1,15 +1,19 @@
 /* A group whose calls another engine carries out: what the parts of that offer each other.
  *
- * A task is what a call becomes for the engine: parts, each one call of the engine's (several for a coalesced all-reduce or a batch). What the engine
- * lacks of types and reduce ops is made up for around a part: its input is converted to memory of the part's own, its output back (plugin_convert.c).
+ * A task is what a call becomes for the engine: parts, each one call of the engine's (several for a coalesced
+ * all-reduce or a batch). What the engine lacks of types and reduce ops is made up for around a part: its input is
+ * converted to memory of the part's own, its output back (plugin_convert.c).
  *
- * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine says `serial`, one after
- * the other; sends and receives at once. A collective begins with the ranks' agreement on it (plugin_control.c). They advance in whatever call comes next on the
- * group. */
+ * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine
+ * says `serial`, one after the other; sends and receives at once. A collective begins with the ranks' agreement on it
+ * (plugin_control.c). They advance in whatever call comes next on the group. */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
 #include "comm/group.h"
+#include "comm/op.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/work.h"
 
 #include <pthread.h>
 
@@ -59,6 +63,9 @@ typedef struct tt__plugin {
     _Atomic bool aborted;
 } tt__plugin;
 
+/* A work's own variable is its task; NULL: it is done. */
+static inline tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
+
 static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->plugin; }
 
 extern const tt__engine tt__plugin_engine;
@@ -78,7 +85,8 @@ void tt__part_finish(const tt__part *part);
 
 enum { TT__CHECKS_MAX = 3 };
 
-/* What comes before the engine's call: the ranks' agreement, and questions that it leaves open. Appends to `parts`, counts in *n. */
+/* What comes before the engine's call: the ranks' agreement, and questions that it leaves open. Appends to `parts`,
+ * counts in *n. */
 tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" */
@@ -99,23 +107,18 @@ void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
 
-/* The work's task; NULL: it is done. */
-tt__task *tt__task_of(const tt_work *work);
-
-/* A send or receive, which waits for no other call. */
-bool tt__plugin_is_loose(tt_op op);
-
 /* ---- plugin_control.c */
 
 /* Is a group of so many ranks to have a control group? The same on all. */
 bool tt__control_wanted(int ranks);
 
-/* Make the control group, through the member's store; or through one that is met by the engine's means, without which the group does if it can't be
- * reached. Collective. */
+/* Make the control group, through the member's store; or through one that is met by the engine's means, without which
+ * the group does if it can't be reached. Collective. */
 tt_status tt__control_open(tt_group *group, const tt__member *member);
 tt_status tt__control_meet(tt_group *group, const tt__member *member);
 
-/* That of a group of some ranks, for tt_new_group() or split(); NULL if `group` has none, or this rank is in no new one. Collective. */
+/* That of a group of some ranks, for tt_new_group() or split(); NULL if `group` has none, or this rank is in no new
+ * one. Collective. */
 tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ranks, int color, int key,
                             tt_group **control);
 
@@ -131,13 +134,14 @@ void tt__control_forget(tt__part *part);
 /* Look after those whom calls that are under way wait for, every now and then. An error ends the group. */
 tt_status tt__control_watch(tt_group *group);
 
-/* The engine failed in this call, with the thread's last error. If that is so because a rank is gone, it is the last error from here on. */
+/* The engine failed in this call, with the thread's last error. If that is so because a rank is gone, it is the last
+ * error from here on. */
 void tt__control_explain(tt_work *work);
 
 /* ---- plugin_group.c */
 
-/* Make a program's first group. member->store is NULL if the engine found its ranks itself, and in a world of one; own_store: it is handed over,
- * also on failure. */
+/* Make a program's first group. member->store is NULL if the engine found its ranks itself, and in a world of one;
+ * own_store: it is handed over, also on failure. */
 tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store);
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);

@@ -1,5 +1,6 @@
-/* What comes before an engine's call: the ranks' agreement, by the control group; of all_to_all_v also whether each pair agrees on what goes between
- * them, which only those two know. That is asked by the engine's own means: one all_to_all of counts, one all_reduce of what came of it. */
+/* What comes before an engine's call: the ranks' agreement, by the control group; of all_to_all_v also whether each
+ * pair agrees on what goes between them, which only those two know. That is asked by the engine's own means: one
+ * all_to_all of counts, one all_reduce of what came of it. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 
@@ -8,26 +9,24 @@
 #include <string.h>
 
 /* "f32 x 512, sum, root 1" */
-static void arguments_text(const tt_call *call, char *text, size_t size) {
+static void agree_arguments_text(const tt_call *call, char *text, size_t size) {
     tt_op op = call->op;
-    bool reduces = op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER;
-    bool has_root = op == TT_OP_REDUCE || op == TT_OP_BROADCAST || op == TT_OP_GATHER || op == TT_OP_SCATTER;
     size_t n = (size_t)snprintf(text, size, "%s", tt_dtype_name(call->dtype));
-    if (op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL_V || op == TT_OP_ALL_REDUCE_COALESCED)
+    if (tt__op_is(op, TT__OP_UNEVEN))
         snprintf(text + n, size - n, ", uneven");
     else
         n += (size_t)snprintf(text + n, size - n, " x %llu", (unsigned long long)call->count);
-    if (reduces)
+    if (tt__op_is(op, TT__OP_REDUCES) && !tt__op_is(op, TT__OP_UNEVEN))
         n += (size_t)snprintf(text + n, size - n, ", %s", tt_reduce_op_name(call->reduce_op));
-    if (has_root)
+    if (tt__op_is(op, TT__OP_ROOT))
         snprintf(text + n, size - n, ", root %d", call->root);
 }
 
 const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
     const char *slash = call->file ? strrchr(call->file, '/') : NULL, *file = slash ? slash + 1 : call->file;
     char arguments[96] = "", site[16] = "";
-    if (call->op != TT_OP_BARRIER && call->op != TT_OP_MONITORED_BARRIER && call->op != TT_OP_BATCH_ISEND_IRECV)
-        arguments_text(call, arguments, sizeof arguments);
+    if (tt__op_is(call->op, TT__OP_ELEMENTS))
+        agree_arguments_text(call, arguments, sizeof arguments);
     if (call->line)
         snprintf(site, sizeof site, ":%d", call->line);
     snprintf(text, size, "%s(%s) %s %s%s", tt_op_name(call->op), arguments, call->line ? "at" : "in", file ? file : "?",
@@ -55,8 +54,8 @@ static tt_status compare_verdicts(const tt_group *group, const tt_call *whole, c
                     group->ranks[pair / group->size], group->ranks[pair % group->size]);
 }
 
-static tt_status ask(tt__part *part, tt_op op, tt_dtype dtype, size_t count, size_t own, size_t all,
-                     const tt_call *call) {
+static tt_status agree_ask(tt__part *part, tt_op op, tt_dtype dtype, size_t count, size_t own, size_t all,
+                           const tt_call *call) {
     unsigned char *memory = calloc(1, own + all);
     if (!memory)
         return tt__fail(TT_ERR_MEMORY, "no memory to compare the ranks' calls");
@@ -83,12 +82,12 @@ tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, c
     if (call->op != TT_OP_ALL_TO_ALL_V || !plugin->table->begin[TT_OP_ALL_TO_ALL])
         return TT_OK;
     part = &parts[(*n)++];
-    TT__TRY(ask(part, TT_OP_ALL_TO_ALL, TT_I64, 1, size * 8, size * 8, call));
+    TT__TRY(agree_ask(part, TT_OP_ALL_TO_ALL, TT_I64, 1, size * 8, size * 8, call));
     for (size_t r = 0; r < size; r++)
         ((int64_t *)part->memory)[r] = call->send_counts[r];
     part->check = compare_counts;
     part = &parts[(*n)++];
-    TT__TRY(ask(part, TT_OP_ALL_REDUCE, TT_I64, 1, 8, 0, call));
+    TT__TRY(agree_ask(part, TT_OP_ALL_REDUCE, TT_I64, 1, 8, 0, call));
     part->call.recv = part->memory;
     part->call.reduce_op = TT_MAX;
     part->check = compare_verdicts;

@@ -1,15 +1,18 @@
-/* The group that stands behind a plug-in's: native, of the same ranks. It moves no data; it knows what other engines don't.
+/* The group that stands behind a plug-in's: native, of the same ranks. It moves no data; it knows what other engines
+ * don't.
  *
- * Before an engine's collective the ranks agree on the call there, as native calls do: who calls something else, stays away, leaves, hangs in a deadlock is
- * named (engines don't ask: gloo ends the process of a rank that gets more than it expects, MPICH may hand out wrong sums). While the engine
- * works, processes and links are watched, so that a rank that dies or freezes is named. A failure or abort is told to all ranks.
+ * Before an engine's collective the ranks agree on the call there, as native calls do: who calls something else, stays
+ * away, leaves, hangs in a deadlock is named (engines don't ask: gloo ends the process of a rank that gets more than it
+ * expects, MPICH may hand out wrong sums). While the engine works, processes and links are watched, so that a rank that
+ * dies or freezes is named. A failure or abort is told to all ranks.
  *
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/backend/plugin.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/native/native.h"
+#include "comm/watch/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +32,8 @@ bool tt__control_wanted(int ranks) {
     return ranks > 1 && ranks <= TT__MAX_RANKS && !(check && !strcmp(check, "0"));
 }
 
-static void begin(tt_group *group, tt_group *control) {
-    control->only_agrees = true;
+static void control_begin(tt_group *group, tt_group *control) {
+    control->native->only_agrees = true;
     tt__plugin_of(group)->control = control;
 }
 
@@ -44,7 +47,7 @@ tt_status tt__control_open(tt_group *group, const tt__member *member) {
     tt_status status = tt__native_join(&control, &own);
     tt_store_set_timeout_ms(member->store, before);
     if (!status)
-        begin(group, control);
+        control_begin(group, control);
     return status;
 }
 
@@ -63,10 +66,10 @@ static tt_status combine(tt_group *group, void *buf, size_t count, tt_reduce_op 
                           .recv = buf,
                           .timeout_ms = timeout_ms,
                           .file = "tt_init_process_group"};
-    return tt__plugin_submit(group, &call, NULL);
+    return group->engine->submit(group, &call, NULL);
 }
 
-static tt_status serve(tt_store **store, place *at, const tt__card *card, int64_t timeout_ms) {
+static tt_status control_serve(tt_store **store, place *at, const tt__card *card, int64_t timeout_ms) {
     TT__TRY(tt_tcp_store(store, "localhost", 0, .is_server = true, .timeout_ms = timeout_ms));
     snprintf(at->host_id, sizeof at->host_id, "%s", card->host_id);
     snprintf(at->hostname, sizeof at->hostname, "%s", card->hostname);
@@ -101,7 +104,7 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member) {
     if (own.timeout_ms > PATIENCE_MS)
         own.timeout_ms = PATIENCE_MS;
     TT__TRY(tt__card_make(&card, member->world, member->transport, NULL));
-    if (member->rank == 0 && serve(&served, &at, &card, own.timeout_ms))
+    if (member->rank == 0 && control_serve(&served, &at, &card, own.timeout_ms))
         tt__log(TT_LOG_WARNING, "back end %s: %s", plugin->table->name, tt_last_error());
     tt_status status = combine(group, &at, sizeof at, TT_MAX, member->timeout_ms);
     if (!status && meet(group, &own, &at, &card, served))
@@ -129,7 +132,7 @@ tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ran
     tt_status status = call->op == TT_OP_NEW_GROUP ? tt__native_new_group(whole, call, ranks, call->count, control)
                                                    : tt__native_split(whole, call, color, key, control);
     if (*control)
-        (*control)->only_agrees = true;
+        (*control)->native->only_agrees = true;
     return status;
 }
 
@@ -139,12 +142,12 @@ void tt__control_fail(const tt_group *group) {
     tt_group *control = tt__plugin_of(group)->control;
     if (!control)
         return;
-    tt__world_lock(control->world);
+    tt__world_lock(control->native->world);
     if (!control->failed) {
         tt__fail(group->failed, "%s", group->failure_text);
         tt__group_fail(control);
     }
-    tt__world_unlock(control->world);
+    tt__world_unlock(control->native->world);
 }
 
 void tt__control_leave(tt_group *group) {
@@ -166,9 +169,9 @@ tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
     const tt__plugin *plugin = tt__plugin_of(group);
     tt_work *agreement = part->agreement;
     tt_status status = TT_OK;
-    tt__world_lock(plugin->control->world);
-    tt__world_progress(plugin->control->world);
-    tt__world_unlock(plugin->control->world);
+    tt__world_lock(plugin->control->native->world);
+    tt__world_progress(plugin->control->native->world);
+    tt__world_unlock(plugin->control->native->world);
     *done = atomic_load_explicit(&agreement->done, memory_order_acquire);
     if (!*done) {
         if (plugin->table->progress)
@@ -204,31 +207,32 @@ static bool waits_for(const tt_group *group, const tt__task *task, int r, bool e
 }
 
 /* ", while rank 0 waits for it in all_reduce(f32 x 512, sum) at train.c:88" */
-static const char *meanwhile(const tt_work *work, char *text, size_t size) {
+static const char *control_meanwhile(const tt_work *work, char *text, size_t size) {
     char call[256];
     snprintf(text, size, ", while rank %d waits for it in %s", work->group->ranks[work->group->rank],
              tt__plugin_call_text(&work->call, call, sizeof call));
     return text;
 }
 
-/* Whom the engine waits for in this call: has one of them failed, or is it gone? What is gone may be so because it is through. */
+/* Whom the engine waits for in this call: has one of them failed, or is it gone? What is gone may be so because it is
+ * through. */
 static tt_status look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
     const tt_group *group = work->group;
     const tt_group *control = tt__plugin_of(group)->control;
-    bool collective = !tt__plugin_is_loose(work->call.op);
+    bool collective = !tt__op_is(work->call.op, TT__OP_P2P);
     tt_status status = TT_OK;
     char doing[400];
-    meanwhile(work, doing, sizeof doing);
-    tt__world_lock(control->world);
-    tt__world_progress(control->world);
+    control_meanwhile(work, doing, sizeof doing);
+    tt__world_lock(control->native->world);
+    tt__world_progress(control->native->world);
     for (int r = 0; r < group->size && !status; r++)
         status = r == group->rank ? TT_OK : tt__check_failed(control, r);
     *said = status;
     for (int r = 0; r < group->size && !status; r++)
         if (waits_for(group, task, r, engine_failed))
             status = tt__check_gone(control, r, collective && !engine_failed, doing);
-    control->world->last_check_ms = tt__now_ms();
-    tt__world_unlock(control->world);
+    control->native->world->last_check_ms = tt__now_ms();
+    tt__world_unlock(control->native->world);
     return status;
 }
 
@@ -259,11 +263,11 @@ static bool is_slow(const tt_work *work, int64_t now) {
 tt_status tt__control_watch(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     int64_t now = tt__now_ms();
-    tt_work *first = group->queue ? group->queue : group->loose;
+    tt_work *first = group->queue ? group->queue : group->unordered;
     if (!plugin->control || now - plugin->looked_ms < LOOK_MS || !is_slow(first, now))
         return TT_OK;
     plugin->looked_ms = now;
-    tt_work *lists[] = {group->queue, group->loose};
+    tt_work *lists[] = {group->queue, group->unordered};
     for (int i = 0; i < 2; i++)
         for (tt_work *work = lists[i]; work; work = work->next)
             if (tt__task_of(work) && tt__task_of(work)->begun)

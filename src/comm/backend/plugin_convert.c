@@ -1,25 +1,22 @@
-/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
+/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32,
+ * bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
-#include "comm/reduce_tree.h"
+#include "comm/reduce/reduce_tree.h"
 
 #include <stdlib.h>
 
-static bool is_reduction(tt_op op) {
-    return op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE || op == TT_OP_REDUCE_SCATTER;
-}
-
-static bool is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
+static bool convert_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
 /* What an engine without a supports() function takes (tutti/backend.h). */
 static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
     if (table->supports)
         return table->supports(op, dtype, reduce_op);
-    if (!is_reduction(op))
+    if (!tt__op_is(op, TT__OP_REDUCES))
         return true;
     if (dtype == TT_F16 || dtype == TT_BF16 || dtype == TT_BOOL)
         return false;
-    return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !is_float(dtype);
+    return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !convert_is_float(dtype);
 }
 
 /* What a reduction is for the engine: another type, another op. */
@@ -39,9 +36,9 @@ static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s", table->name, tt_op_name(op));
     if (takes(table, op, dtype, reduce_op))
         return TT_OK;
-    if (is_reduction(op) && takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
+    if (tt__op_is(op, TT__OP_REDUCES) && takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
         return TT_OK;
-    if (is_reduction(op))
+    if (tt__op_is(op, TT__OP_REDUCES))
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s", table->name, tt_op_name(op),
                         tt_dtype_name(dtype), tt_reduce_op_name(reduce_op));
     return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s", table->name, tt_op_name(op),
@@ -114,7 +111,7 @@ static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_
 
 tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call) {
     *part = (tt__part){.call = *call, .source = -1};
-    if (!is_reduction(call->op))
+    if (!tt__op_is(call->op, TT__OP_REDUCES))
         return TT_OK;
     if (takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
         return part_from_overlap(part, group, call);

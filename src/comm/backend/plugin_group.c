@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "comm/backend/host.h"
+#include "comm/native/native.h"
+#include "comm/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +61,7 @@ static void free_allocations(tt_group *group) {
         free(one->at);
 }
 
-static void release(tt_group *group) {
+static void plugin_release(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt__control_leave(group);
     if (plugin->engine && !tt__is_inherited(group))
@@ -114,7 +116,8 @@ static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     return status;
 }
 
-/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with it. */
+/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with
+ * it. */
 static tt_status let_store_go(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
@@ -141,7 +144,7 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
     if (!status)
         status = let_store_go(group);
     if (status)
-        release(group);
+        plugin_release(group);
     else
         *out = group;
     return status;
@@ -151,12 +154,12 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
 
 /* What a rank says when groups are made of a group. */
 typedef struct entry {
-    int64_t color, key;
+    tt__choice choice;
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
 /* Everybody's entry, in the order of ranks; then all have come. */
-static tt_status exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
+static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
     tt_call gather = {.op = TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
                       .count = sizeof *mine / 8,
@@ -166,20 +169,6 @@ static tt_status exchange(tt_group *group, const tt_call *call, const entry *min
                       .file = call->file,
                       .line = call->line};
     return tt__plugin_submit(group, &gather, NULL);
-}
-
-/* The ranks of one color, by key, then by rank. Returns how many. */
-static int collect(const tt_group *group, const entry *all, int64_t color, int *members) {
-    int n = 0;
-    for (int r = 0; r < group->size; r++) {
-        if (all[r].color != color)
-            continue;
-        int at = n++;
-        for (; at > 0 && all[members[at - 1]].key > all[r].key; at--)
-            members[at] = members[at - 1];
-        members[at] = r;
-    }
-    return n;
 }
 
 /* The subgroup of `members` (ranks of `group`) that this rank is in, without engine. */
@@ -201,7 +190,7 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
     tt_group *made = make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
     if (made && !prefix[0]) {
-        release(made);
+        plugin_release(made);
         return tt__fail_null(TT_ERR_UNSUPPORTED, "groups of groups of groups: back end %s has no room for another name",
                              plugin->table->name);
     }
@@ -209,8 +198,8 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
 }
 
 /* All ranks are here. n == 0: this one is in no new group, but the engine may need it. `control` is handed over. */
-static tt_status form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
-                      tt_group **out) {
+static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
+                             tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     const tt_backend *table = plugin->table;
     void *engine = NULL;
@@ -231,7 +220,7 @@ static tt_status form(tt_group *group, const int *members, int n, int64_t timeou
     if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
         status = tt_barrier(group, .timeout_ms = timeout_ms);
     if (status && made) {
-        release(made);
+        plugin_release(made);
         made = NULL;
     }
     *out = made;
@@ -265,15 +254,16 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
     else if (!all || !members)
         status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
     plugin->subgroups++;
-    if (!status && tt__control_split(group, call, ranks, (int)mine->color, (int)mine->key, &control))
+    if (!status && tt__control_split(group, call, ranks, mine->choice.color, mine->choice.key, &control))
         status = tt__plugin_fail(group);
     if (!status)
-        status = exchange(group, call, mine, all);
+        status = plugin_exchange(group, call, mine, all);
     if (!status)
         status = fail_lists(group, all);
     if (!status) {
-        int n = mine->color < 0 ? 0 : collect(group, all, mine->color, members);
-        status = form(group, members, n, call->timeout_ms, control, out);
+        int n =
+            mine->choice.color < 0 ? 0 : tt__split_members(all, sizeof *all, group->size, mine->choice.color, members);
+        status = plugin_form(group, members, n, call->timeout_ms, control, out);
     } else {
         tt_destroy_process_group(control);
     }
@@ -283,16 +273,16 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
 }
 
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    return divide(group, call, NULL, &(entry){.color = color, .key = key}, out);
+    return divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
 }
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
-    entry mine = {.color = -1};
+    entry mine = {.choice = {.color = -1}};
     for (size_t i = 0; i < count; i++) {
         mine.list = (mine.list ^ (uint64_t)(ranks[i] + 1)) * UINT64_C(0x9e3779b97f4a7c15);
         if (ranks[i] == group->rank) {
-            mine.color = 0;
-            mine.key = (int64_t)i;
+            mine.choice.color = 0;
+            mine.choice.key = (int32_t)i;
         }
     }
     return divide(group, call, ranks, &mine, out);
@@ -360,5 +350,5 @@ const tt__engine tt__plugin_engine = {
     .forget = tt__plugin_forget,
     .abort = abort_group,
     .retire = retire,
-    .release = release,
+    .release = plugin_release,
 };

@@ -32,7 +32,8 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
-/* Beside the library; or, where it is linked into a program, in the tree that the program was installed in (bin) or built in (tests/unit). */
+/* Beside the library; or, where it is linked into a program, in the tree that the program was installed in (bin) or
+ * built in (tests/unit). */
 static void list_folders(folders text) {
     const char *given = getenv("TT_BACKEND_PATH");
     Dl_info self;

@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have ended, or when the group fails or
- * is destroyed. */
+ * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have
+ * ended, or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
@@ -17,10 +17,8 @@ enum {
     AGREEMENT_MS = 3000 /* how much later than the call's own an agreement's timeout may come */
 };
 
-bool tt__plugin_is_loose(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV || op == TT_OP_BATCH_ISEND_IRECV; }
+static bool is_p2p(tt_op op) { return tt__op_is(op, TT__OP_P2P); }
 
-/* The work's own variable is its task. */
-tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
 static void set_task(tt_work *work, const tt__task *task) { work->state[0] = (uintptr_t)task; }
 
 /* ---- tasks */
@@ -49,7 +47,7 @@ static tt_call nth_call(const tt_call *call, size_t i) {
 /* Nothing is to be moved. Messages and uneven calls tell something even if they are empty. */
 static bool is_empty(const tt_call *call) {
     return !call->count && call->op != TT_OP_BARRIER && call->op != TT_OP_ALL_GATHER_V &&
-           call->op != TT_OP_ALL_TO_ALL_V && !tt__plugin_is_loose(call->op);
+           call->op != TT_OP_ALL_TO_ALL_V && !is_p2p(call->op);
 }
 
 static tt__task *make_task(const tt_group *group, const tt_call *call) {
@@ -58,8 +56,7 @@ static tt__task *make_task(const tt_group *group, const tt_call *call) {
     tt__task *task = calloc(1, sizeof *task + (n + TT__CHECKS_MAX) * sizeof task->parts[0]);
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
-    tt_status status =
-        tt__plugin_is_loose(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
+    tt_status status = is_p2p(call->op) ? TT_OK : tt__plugin_checks(task->parts, &task->count, group, call);
     for (size_t i = 0; i < n && !status; i++) {
         tt_call one = nth_call(call, i);
         if (!is_empty(&one))
@@ -83,7 +80,7 @@ void tt__task_free(tt__task *task) {
 /* May part i be begun: is what must come before it through? */
 static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
     const tt__part *before = i ? &task->parts[i - 1] : NULL;
-    if (!before || before->state == TT__PART_ENDED || tt__plugin_is_loose(before->call.op))
+    if (!before || before->state == TT__PART_ENDED || is_p2p(before->call.op))
         return true;
     return !before->agrees && !before->check && !tt__plugin_of(group)->table->serial;
 }
@@ -165,7 +162,7 @@ static void note_refusal(tt_work *work) {
 }
 
 /* Move one work as far as it goes. */
-static tt_status advance(tt_work *work) {
+static tt_status task_advance(tt_work *work) {
     tt__task *task = tt__task_of(work);
     bool done = false;
     if (work->phase == TT__DONE)
@@ -186,33 +183,11 @@ static tt_status advance(tt_work *work) {
 }
 
 /* The next collective may begin: all ranks begin them in the same order. */
-static bool lets_next_begin(const tt_work *work) {
+static bool task_lets_next_begin(const tt_work *work) {
     if (work->phase == TT__DONE)
         return true;
     const tt__task *task = tt__task_of(work);
     return task->begun == task->count && !tt__plugin_of(work->group)->table->serial;
-}
-
-/* Take done works out of a list. Returns the last that stays. */
-static tt_work *unlink_done(tt_work **list) {
-    tt_work *last = NULL;
-    for (tt_work **at = list; *at;) {
-        tt_work *work = *at;
-        if (work->phase == TT__DONE) {
-            *at = work->next;
-            if (!work->owned)
-                tt__work_give_back(work);
-        } else {
-            last = work;
-            at = &work->next;
-        }
-    }
-    return last;
-}
-
-static void unlink_all_done(tt_group *group) {
-    group->queue_end = unlink_done(&group->queue);
-    unlink_done(&group->loose);
 }
 
 static tt_status fail_if_aborted(tt_group *group) {
@@ -228,12 +203,12 @@ static tt_status fail_if_aborted(tt_group *group) {
 /* All works, those of collectives in order. */
 static tt_status advance_all(tt_group *group) {
     for (tt_work *work = group->queue; work; work = work->next) {
-        TT__TRY(advance(work));
-        if (!lets_next_begin(work))
+        TT__TRY(task_advance(work));
+        if (!task_lets_next_begin(work))
             break;
     }
-    for (tt_work *work = group->loose; work; work = work->next)
-        TT__TRY(advance(work));
+    for (tt_work *work = group->unordered; work; work = work->next)
+        TT__TRY(task_advance(work));
     return TT_OK;
 }
 
@@ -247,7 +222,7 @@ static tt_status progress(tt_group *group) {
         status = tt__control_watch(group);
     if (status)
         return tt__plugin_fail(group);
-    unlink_all_done(group);
+    tt__works_unlink(group);
     return TT_OK;
 }
 
@@ -303,11 +278,11 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
 
 void tt__plugin_end_works(tt_group *group, tt_status status) {
     tt__plugin *plugin = tt__plugin_of(group);
-    if ((group->queue || group->loose) && plugin->table->abort && !tt__is_inherited(group))
+    if ((group->queue || group->unordered) && plugin->table->abort && !tt__is_inherited(group))
         plugin->table->abort(plugin->engine);
     end_list(group->queue, plugin, status);
-    end_list(group->loose, plugin, status);
-    unlink_all_done(group);
+    end_list(group->unordered, plugin, status);
+    tt__works_unlink(group);
 }
 
 tt_status tt__plugin_fail(tt_group *group) {
@@ -341,9 +316,9 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
         nanosleep(&(struct timespec){.tv_nsec = waited < 10 ? 50000 : 1000000}, NULL);
 }
 
-static tt_status fail_timeout(tt_work *work) {
+static tt_status task_fail_timeout(tt_work *work) {
     char text[256];
-    bool agreed = tt__plugin_of(work->group)->control && !tt__plugin_is_loose(work->call.op);
+    bool agreed = tt__plugin_of(work->group)->control && !is_p2p(work->call.op);
     tt__fail(TT_ERR_TIMEOUT,
              "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: %s",
              tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
@@ -355,7 +330,7 @@ static tt_status fail_timeout(tt_work *work) {
 
 /* The ranks' agreement on this work, or on one before it, is not complete: it has the better text. */
 static bool agrees_first(const tt_work *work) {
-    const tt_work *first = tt__plugin_is_loose(work->call.op) || !work->group->queue ? work : work->group->queue;
+    const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
     const tt__task *task = tt__task_of(first);
     return task && task->begun && task->parts[task->begun - 1].agreement;
 }
@@ -363,7 +338,7 @@ static bool agrees_first(const tt_work *work) {
 /* Nothing moved: wait a little for the work, unless its time is over. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
     if (tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0))
-        return fail_timeout(work);
+        return task_fail_timeout(work);
     pause_a_moment(work, since_ms);
     return TT_OK;
 }
@@ -397,22 +372,8 @@ tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
 
 /* ---- calls */
 
-static void enqueue(tt_group *group, tt_work *work) {
-    atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
-    work->next = NULL;
-    if (tt__plugin_is_loose(work->call.op)) {
-        work->next = group->loose;
-        group->loose = work;
-    } else if (group->queue_end) {
-        group->queue_end->next = work;
-        group->queue_end = work;
-    } else {
-        group->queue = group->queue_end = work;
-    }
-}
-
 /* A work with its task, begun if it is its turn. */
-static tt_work *begin(tt_group *group, const tt_call *call) {
+static tt_work *task_begin(tt_group *group, const tt_call *call) {
     tt_work *work = tt__work_take(group, call);
     tt__task *task = work ? make_task(group, &work->call) : NULL;
     if (!task) {
@@ -423,12 +384,12 @@ static tt_work *begin(tt_group *group, const tt_call *call) {
     set_task(work, task);
     work->deadline_ms = tt__deadline_ms(call->timeout_ms);
     work->owned = true;
-    enqueue(group, work);
+    tt__work_enqueue(work);
     progress(group);
     return work;
 }
 
-static tt_status wait_and_forget(tt_work *work) {
+static tt_status task_wait_and_forget(tt_work *work) {
     tt_status status = wait_done(work);
     work->owned = false;
     tt__work_give_back(work);
@@ -440,13 +401,13 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
         *out = NULL;
     TT__TRY(progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
-    if (!out && !tt__plugin_is_loose(call->op))
+    if (!out && !is_p2p(call->op))
         TT__TRY(drain(group, call->timeout_ms));
-    tt_work *work = begin(group, call);
+    tt_work *work = task_begin(group, call);
     if (!work)
         return tt_last_status();
     if (!out || work->refused)
-        return wait_and_forget(work);
+        return task_wait_and_forget(work);
     group->owned++;
     *out = work;
     return TT_OK;

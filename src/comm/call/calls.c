@@ -12,11 +12,20 @@ static tt_status submit_one(tt_group *group, tt_call *call, tt_work **work) {
     return tt__submit_checked(group, call, work);
 }
 
-/* all_reduce_at_once.c is a short way for the commonest calls. */
+/* On shared memory
+ *
+ *   symmetric on all ranks, and more
+ *   than TT__RIDE_MAX bytes           reduce_symmetric.c  2 synchronisations, no copy
+ *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank
+ *                                     reduces all
+ *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
+ *
+ * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs
+ * more there than reducing everything everywhere. native/all_reduce_fast.c is a short way through the first two. */
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_args, a);
     tt_status status;
-    if (__builtin_expect(tt__all_reduce_at_once(a, &status), 1))
+    if (__builtin_expect(a->group && a->group->all_reduce_fast, 1) && a->group->all_reduce_fast(a, &status))
         return status;
     TT__TRY(tt__check_group(a->group, a->work));
     tt_call call = tt__all_reduce_call(a);

@@ -2,8 +2,8 @@
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
-#include "comm/collective/p2p.h"
-#include "comm/reduce_tree.h"
+#include "comm/op.h"
+#include "comm/reduce/reduce_tree.h"
 
 tt_status tt__check_group(tt_group *group, tt_work **work) {
     if (work)
@@ -16,7 +16,7 @@ static tt_status check_types(const tt_group *group, const tt_call *call, const c
         return tt__fail(TT_ERR_INVALID, "%s: expected an element type, got %d", name, (int)call->dtype);
     if ((unsigned)call->reduce_op > TT_PREMUL_SUM)
         return tt__fail(TT_ERR_INVALID, "%s: expected a reduce op, got %d", name, (int)call->reduce_op);
-    if (!tt__is_p2p(call->op) && (call->root < 0 || call->root >= group->size))
+    if (!tt__op_is(call->op, TT__OP_P2P) && (call->root < 0 || call->root >= group->size))
         return tt__fail(TT_ERR_INVALID, "%s: expected a root from 0 to %d, got %d", name, group->size - 1, call->root);
     return TT_OK;
 }

@@ -2,6 +2,7 @@
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
+#include "comm/rankset.h"
 
 static tt_call call_of(const tt_group *group, tt_op op, int64_t timeout_ms, const char *file, int line) {
     return (tt_call){.op = op, .timeout_ms = tt__timeout_of(group, timeout_ms), .file = file, .line = line};

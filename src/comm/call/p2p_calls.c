@@ -1,7 +1,7 @@
 /* Sends and receives, one by one or in batches. */
 #include "comm/call/call.h"
 
-#include "comm/collective/p2p.h"
+#include "comm/op.h"
 
 static tt_status check_message(tt_group *group, const tt_call *call, const void *buf) {
     bool is_recv = call->op == TT_OP_RECV, any = is_recv && call->root == TT_ANY_SOURCE;

@@ -1,7 +1,10 @@
-/* Choosing an algorithm on messages, and the table that is built in. */
-#include "comm/collective/choose.h"
-
+/* Choosing an algorithm, and the table that is built in. */
 #include "comm/collective/algorithms.h"
+
+#include "base/error.h"
+#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/shared/shared_algorithms.h"
+#include "comm/op.h"
 
 enum { MAX_HOSTS = 1024 };
 
@@ -60,10 +63,10 @@ const char *tt__tuning_default(void) { return default_table; }
 uint32_t tt__hosts_of(const tt_group *group) {
     uint64_t seen[MAX_HOSTS / 64] = {0};
     uint32_t hosts = 0;
-    if (group->shared || !group->world || !group->world->peers)
+    if (group->native->shared || !group->native->world->peers)
         return 1;
     for (int r = 0; r < group->size; r++) {
-        unsigned host = (unsigned)group->world->peers[group->ranks[r]].host % MAX_HOSTS;
+        unsigned host = (unsigned)group->native->world->peers[group->ranks[r]].host % MAX_HOSTS;
         hosts += !(seen[host / 64] >> host % 64 & 1);
         seen[host / 64] |= UINT64_C(1) << host % 64;
     }
@@ -71,7 +74,7 @@ uint32_t tt__hosts_of(const tt_group *group) {
 }
 
 /* The same on all ranks, whatever they pass. */
-static uint64_t bytes_of(const tt_group *group, const tt_call *call) {
+static uint64_t choose_bytes_of(const tt_group *group, const tt_call *call) {
     uint64_t size = tt_dtype_size(call->dtype), total = 0;
     if (call->op == TT_OP_ALL_TO_ALL_V)
         return 0;
@@ -82,32 +85,82 @@ static uint64_t bytes_of(const tt_group *group, const tt_call *call) {
     return total * size / (uint64_t)group->size;
 }
 
-static bool serves(const tt__algorithm *algorithm, const tt_group *group, const tt_call *call) {
+static bool choose_serves(const tt__algorithm *algorithm, const tt_group *group, const tt_call *call) {
     return algorithm->op == call->op && !algorithm->shared && (!algorithm->serves || algorithm->serves(group, call));
 }
 
 static bool within(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
 
-/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are written for. */
+/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are
+ * written for. */
 static const tt__algorithm *first_of(const tt_group *group, const tt_call *call) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
-        if (!tt__algorithms[i]->own_order && serves(tt__algorithms[i], group, call))
+        if (!tt__algorithms[i]->own_order && choose_serves(tt__algorithms[i], group, call))
             return tt__algorithms[i];
     return NULL;
 }
 
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
-    return rule->algorithm->op == call->op && bytes_of(group, call) <= rule->bytes &&
+    return rule->algorithm->op == call->op && choose_bytes_of(group, call) <= rule->bytes &&
            within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, tt__hosts_of(group));
 }
 
 const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {
     for (size_t i = 0; group->size > 1 && tuning && i < tuning->count; i++)
-        if (tt__rule_fits(&tuning->rules[i], group, call) && serves(tuning->rules[i].algorithm, group, call))
+        if (tt__rule_fits(&tuning->rules[i], group, call) && choose_serves(tuning->rules[i].algorithm, group, call))
             return tuning->rules[i].algorithm;
     return first_of(group, call);
 }
 
-const tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call) {
-    return tt__choose_by(group->world->tuning, group, call);
+/* By the world's table. */
+static const tt__algorithm *choose_on_messages(const tt_group *group, const tt_call *call) {
+    return tt__choose_by(group->native->world->tuning, group, call);
+}
+
+/* ---- for works */
+
+/* Of all exchanges the table has one op. */
+static tt_op table_op(tt_op op) { return tt__op_is(op, TT__OP_EXCHANGE) ? TT_OP_NEW_GROUP : op; }
+
+static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
+    return algorithm->op == table_op(work->call.op) &&
+           algorithm->shared == (work->group->native->shared && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES)) &&
+           !algorithm->own_order && (!algorithm->serves || algorithm->serves(work->group, &work->call)) &&
+           (!algorithm->serves_words || algorithm->serves_words(work));
+}
+
+/* On shared memory the first that serves is the best; a table may name another. */
+static const tt__algorithm *named(const tt_work *work) {
+    const tt__tuning *tuning = work->group->native->world->tuning;
+    for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
+        if (tt__rule_fits(&tuning->rules[i], work->group, &work->call) && serves_work(tuning->rules[i].algorithm, work))
+            return tuning->rules[i].algorithm;
+    return NULL;
+}
+
+static const tt__algorithm *choose_barrier(const tt_group *group) {
+    return group->native->shared ? &tt__barrier_words
+                                 : choose_on_messages(group, &(tt_call){.op = TT_OP_BARRIER, .dtype = TT_U8});
+}
+
+const tt__algorithm *tt__choose(const tt_work *work) {
+    if (__builtin_expect(tt__only_agrees(work) && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES), 0))
+        return choose_barrier(work->group);
+    const tt__algorithm *chosen =
+        work->group->native->shared ? named(work) : choose_on_messages(work->group, &work->call);
+    for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
+        if (serves_work(tt__algorithms[i], work))
+            chosen = tt__algorithms[i];
+    if (chosen)
+        return chosen;
+    return tt__fail_null(TT_ERR_UNSUPPORTED, "%s has no algorithm %s yet", tt_op_name(work->call.op),
+                         work->group->native->shared ? "on shared memory" : "between hosts");
+}
+
+const tt__algorithm *tt__choose_packed(const tt_work *work) {
+    tt_call whole = work->call;
+    if (work->call.op != TT_OP_ALL_REDUCE_COALESCED || work->algorithm->shared)
+        return NULL;
+    whole.op = TT_OP_ALL_REDUCE;
+    return choose_on_messages(work->group, &whole);
 }

@@ -8,13 +8,16 @@
  *   all_reduce   *      2-     *      hierarchical    two hosts or more
  *   all_reduce   *      *      *      slices
  *
- * ranks, hosts: a number, "A-B", "A-", or "*". bytes: of the call at most so many (K, M, G), or "*": of the buffer that is reduced or broadcast; of one block where
- * every rank has its own (of uneven ones the average; of all_to_all_v 0, since no rank knows all). A line whose algorithm does not serve the
- * call (hierarchical on one host) is passed over; so algorithms on shared memory and on messages may both be named. An algorithm with an order of its own (ring of all_reduce) is used only by a line that names it.
+ * ranks, hosts: a number, "A-B", "A-", or "*". bytes: of the call at most so many (K, M, G), or "*": of the buffer that
+ * is reduced or broadcast; of one block where every rank has its own (of uneven ones the average; of all_to_all_v 0,
+ * since no rank knows all). A line whose algorithm does not serve the call (hierarchical on one host) is passed over;
+ * so algorithms on shared memory and on messages may both be named. An algorithm with an order of its own (ring of
+ * all_reduce) is used only by a line that names it.
  *
- * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the one built in; before its lines come
- * those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for all ranks, hosts and bytes. Where all ranks are on one host no
- * file is read, for a quick start: there only the latter count. */
+ * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the
+ * one built in; before its lines come those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for
+ * all ranks, hosts and bytes. Where all ranks are on one host no file is read, for a quick start: there only the latter
+ * count. */
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
@@ -39,9 +42,9 @@ typedef struct tt__tuning {
     tt__rule rules[TT__RULES];
 } tt__tuning;
 
-/* Rank 0: the table's text, forced algorithms first. `algorithms`: the option, or NULL. *text is the caller's, to be freed. Errors:
- * TT_ERR_INVALID an algorithm that does not exist (the text lists those that do), a line that is not understood (file, line,
- * what was expected); TT_ERR_IO $TT_TUNING can't be read. */
+/* Rank 0: the table's text, forced algorithms first. `algorithms`: the option, or NULL. *text is the caller's, to be
+ * freed. Errors: TT_ERR_INVALID an algorithm that does not exist (the text lists those that do), a line that is not
+ * understood (file, line, what was expected); TT_ERR_IO $TT_TUNING can't be read. */
 tt_status tt__tuning_text(const char *algorithms, char **text);
 
 /* Where the user's table lies; false if neither $XDG_CONFIG_HOME nor $HOME is set. */
@@ -58,9 +61,6 @@ bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *c
 
 /* The algorithm for a call; NULL: messages don't serve this op. Without a table the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
-
-/* By the world's table. */
-const struct tt__algorithm *tt__choose_on_messages(const tt_group *group, const tt_call *call);
 
 /* How many hosts a group's ranks are on. */
 uint32_t tt__hosts_of(const tt_group *group);

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "comm/collective/algorithms.h"
+#include "comm/op.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,18 +15,6 @@
 enum { COLUMNS = 5, LINE_MAX_BYTES = 256, TABLE_MAX_BYTES = 64 << 10 };
 
 /* ---- one line */
-
-static bool op_named(const char *name, tt_op *op) {
-    for (int i = 0; i < TT_OPS; i++)
-        if (!strcmp(tt_op_name((tt_op)i), name)) {
-            *op = (tt_op)i;
-            return true;
-        }
-    return false;
-}
-
-/* Collectives; sends, receives and what makes groups go one way. */
-static bool has_choice(tt_op op) { return op <= TT_OP_ALL_TO_ALL_V || op == TT_OP_ALL_REDUCE_COALESCED; }
 
 static const tt__algorithm *algorithm_named(tt_op op, const char *name) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
@@ -47,14 +36,14 @@ static tt_status find_algorithm(const char *op_name, const char *name, const tt_
     tt_op op;
     char names[256];
     *algorithm = NULL;
-    if (!op_named(op_name, &op))
+    if (!tt__op_named(op_name, &op))
         return tt__fail(TT_ERR_INVALID, "expected an operation (all_reduce, broadcast, ...), got \"%s\"", op_name);
-    if (has_choice(op))
+    if (tt__op_is(op, TT__OP_CHOICE))
         *algorithm = algorithm_named(op, name);
     if (*algorithm)
         return TT_OK;
     list_algorithms(op, names, sizeof names);
-    if (!has_choice(op))
+    if (!tt__op_is(op, TT__OP_CHOICE))
         return tt__fail(TT_ERR_INVALID, "%s has no algorithms to choose from", op_name);
     return tt__fail(TT_ERR_INVALID, "%s has no algorithm \"%s\"; expected %s", op_name, name, names);
 }
@@ -207,7 +196,8 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     return status;
 }
 
-/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any more. */
+/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any
+ * more. */
 static tt_status put_checked_table(tt__bytes *text) {
     char source[PATH_MAX] = "";
     tt__bytes table = {0};

@@ -1,7 +1,6 @@
 /* Meeting through the store. Each rank sets one key, its card, and reads everybody's: three round trips. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <fcntl.h>
@@ -61,7 +60,7 @@ tt_status tt__card_make(tt__card *card, int world, const char *transport, const 
     return TT_OK;
 }
 
-static void key_of(const char *prefix, const char *kind, int rank, char key[KEY_SIZE]) {
+static void cards_key_of(const char *prefix, const char *kind, int rank, char key[KEY_SIZE]) {
     snprintf(key, KEY_SIZE, "%s/%s/%d", prefix, kind, rank);
 }
 
@@ -85,7 +84,8 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
                     VERSION, text);
 }
 
-/* After a timeout: which ranks have not left a card? TT_OK: all have, by now; or somebody else gave up at the same time, and theirs say so. */
+/* After a timeout: which ranks have not left a card? TT_OK: all have, by now; or somebody else gave up at the same
+ * time, and theirs say so. */
 static tt_status check_missing(tt_store *store, const char *const *keys, int world, int64_t waited_ms) {
     char cause[512], ranks[256];
     tt__rankset missing = {0};
@@ -144,7 +144,7 @@ tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *ki
     tt_status status =
         names && keys && values ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);
     for (int r = 0; !status && r < world; r++) {
-        key_of(prefix, kind, r, names[r]);
+        cards_key_of(prefix, kind, r, names[r]);
         keys[r] = names[r];
     }
     if (!status)
@@ -161,7 +161,7 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
     tt_status status = TT_OK;
     for (int r = 0; r < world && !status; r++) {
         char key[KEY_SIZE];
-        key_of(prefix, kind, r, key);
+        cards_key_of(prefix, kind, r, key);
         status = tt_store_compare_set(store, key, "", 0, TT__GIVEN_UP, strlen(TT__GIVEN_UP), NULL);
     }
 }

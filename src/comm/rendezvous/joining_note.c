@@ -1,5 +1,6 @@
-/* Why joining failed, for the others: a rank that gives up because of another closes its connections, and whoever sees only that would blame
- * it. So the first to know leaves a note in the store, where the rest look before they name anyone. */
+/* Why joining failed, for the others: a rank that gives up because of another closes its connections, and whoever sees
+ * only that would blame it. So the first to know leaves a note in the store, where the rest look before they name
+ * anyone. */
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
 
@@ -7,7 +8,7 @@
 
 enum { NOTE_MS = 2000, NOTE_SIZE = 512 };
 
-static const char *key_of(const char *prefix, int rank, char key[256]) {
+static const char *note_key_of(const char *prefix, int rank, char key[256]) {
     snprintf(key, 256, "%s/failed/%d", prefix, rank);
     return key;
 }
@@ -16,7 +17,7 @@ static const char *key_of(const char *prefix, int rank, char key[256]) {
 static bool find_note(tt_store *store, const char *prefix, int rank, int world, char text[NOTE_SIZE], int *by) {
     char name[256];
     for (int r = 0; r < world; r++) {
-        const char *key = key_of(prefix, r, name);
+        const char *key = note_key_of(prefix, r, name);
         bool there = false;
         tt_store_value value;
         if (r == rank)
@@ -41,7 +42,7 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     size_t size = (size_t)snprintf(own, sizeof own, "%s", tt_last_error());
     tt_store_set_timeout_ms(store, NOTE_MS);
     bool found = (status == TT_ERR_PEER || status == TT_ERR_NET) && find_note(store, prefix, rank, world, others, &by);
-    if (!found && !tt_store_set(store, key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1))
+    if (!found && !tt_store_set(store, note_key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1))
         tt__texts_give_up(store, prefix, "net", world);
     tt_store_set_timeout_ms(store, before);
     return found ? tt__fail(TT_ERR_PEER, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);

@@ -1,8 +1,8 @@
 /* How ranks find each other: who am I (env://, tcp://, file://), and who are the others (through the store). */
-#ifndef TT_COMM_RENDEZVOUS_H
-#define TT_COMM_RENDEZVOUS_H
+#ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
+#define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
-#include "comm/transport/shm.h"
+#include "comm/world.h"
 
 #include <tutti/comm.h>
 
@@ -15,7 +15,8 @@ typedef struct tt__meeting {
     char path[1024]; /* the store is this file; empty: it is served at host and port */
 } tt__meeting;
 
-/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the address is not needed. */
+/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the
+ * address is not needed. */
 tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store);
 
 /* From "tcp://host:port[?rank=R&world_size=N]". */
@@ -43,14 +44,16 @@ typedef struct tt__card {
     char socket[64];   /* abstract Unix address */
     char nonce[33];    /* whoever knows it has read the store */
     char transport[8]; /* "auto", "shm", "tcp" */
-    char algorithms
-        [1025]; /* as tt_init_process_group() has them, without white space; one character more than it allows; rank 0's hold for all */
+    /* As tt_init_process_group() has them, without white space; rank 0's hold for all. One character more than it
+     * allows. */
+    char algorithms[1025];
 } tt__card;
 
 /* What this process would write, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
-/* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'. TT_ERR_TIMEOUT names the missing ranks. */
+/* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'.
+ * TT_ERR_TIMEOUT names the missing ranks. */
 tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
                              int64_t deadline_ms, size_t size, char *texts);
 
@@ -64,9 +67,20 @@ tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int 
 /* What stands in place of a text under "net" that will never come. */
 #define TT__GIVEN_UP "given up"
 
-/* Joining failed, with the thread's last error: tell the others why, unless one of them knew before, and let nobody wait for texts under "net". To be
- * called before anything is closed, so that whoever sees that finds the reason. Returns the status; the error is recorded, that of the other instead if this
- * rank knows only that it hung up. */
+/* Joining failed, with the thread's last error: tell the others why, unless one of them knew before, and let nobody
+ * wait for texts under "net". To be called before anything is closed, so that whoever sees that finds the reason.
+ * Returns the status; the error is recorded, that of the other instead if this rank knows only that it hung up. */
 tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
+
+/* Who the ranks are: what tt__native_join() needs to know beside the store. */
+typedef struct tt__member {
+    int rank, world;
+    int64_t timeout_ms, heartbeat_ms;
+    tt_store *store;             /* to meet through; not needed for a world of one */
+    char prefix[96];             /* of the keys */
+    const char *transport;       /* as tt_init_process_group() has it; never NULL */
+    const char *algorithms;      /* likewise, or NULL */
+    tt__launcher_store launcher; /* whose ranks these are */
+} tt__member;
 
 #endif

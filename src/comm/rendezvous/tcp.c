@@ -13,7 +13,7 @@ static tt_status bad_url(const char *url, const char *what) {
 }
 
 /* "host:port" or "[address]:port". */
-static tt_status parse_address(const char *url, const char *address, tt__meeting *meeting) {
+static tt_status tcp_parse_address(const char *url, const char *address, tt__meeting *meeting) {
     char port_text[16];
     size_t length = strcspn(address, "?");
     const char *colon = memrchr(address, ':', length);
@@ -39,7 +39,7 @@ static tt_status parse_address(const char *url, const char *address, tt__meeting
 
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world) {
     *meeting = (tt__meeting){0};
-    TT__TRY(parse_address(url, url + strlen("tcp://"), meeting));
+    TT__TRY(tcp_parse_address(url, url + strlen("tcp://"), meeting));
     TT__TRY(tt__meeting_ranks(meeting, url, FORM, rank, world));
     if (!meeting->port && meeting->world > 1)
         return bad_url(url, "and port 0 works for a world of one only");

@@ -1,0 +1,50 @@
+/* Who carries out a group's calls: the native engine (native.c) or a plug-in (plugin.c). What is public checks
+ * arguments, fills a tt_call (collective/<name>.c) and comes here; from here on engines share nothing but tt_group's
+ * first part and tt_work. */
+#ifndef TT_COMM_BACKEND_GROUP_ENGINE_H
+#define TT_COMM_BACKEND_GROUP_ENGINE_H
+
+#include <tutti/backend.h>
+
+/* Arguments are checked, the group is usable; errors are recorded. The thread is the one that uses the group, but for
+ * abort(). */
+typedef struct tt__engine {
+    const char *name;
+
+    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
+     * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
+     * Else *work := the call's work, which is the caller's until tt_work_free(); an error that the call meets at once
+     * is the work's, but no work at all (TT_ERR_MEMORY) is returned, with *work NULL. */
+    tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
+
+    /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
+    tt_status (*new_group)(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+    tt_status (*split)(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
+
+    /* call->count: bytes. */
+    tt_status (*alloc)(tt_group *group, const tt_call *call, void **out);
+    tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
+
+    /* Until the work is done or its deadline has passed; then its status, recorded. */
+    tt_status (*wait)(tt_work *work);
+
+    /* Advance the group's works without waiting. The group's failure, if any. */
+    tt_status (*progress)(tt_group *group);
+
+    /* The owner forgets the work: it goes back to the group's free ones, or is given up to the queue if it is not
+     * done. */
+    void (*forget)(tt_work *work);
+
+    /* From any thread. `reason` is not NULL. */
+    void (*abort)(tt_group *group, const char *reason);
+
+    /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
+     * included. retire() comes once, when the owner destroys the group; release() when nobody holds its memory any
+     * more. */
+    void (*retire)(tt_group *group);
+    void (*release)(tt_group *group);
+} tt__engine;
+
+extern const tt__engine tt__native_engine;
+
+#endif

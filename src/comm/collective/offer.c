@@ -1,0 +1,75 @@
+/* What a call on shared memory tells the other ranks with its arrival word. */
+#include "comm/collective/algorithms.h"
+
+#include "comm/collective/shared/shared_algorithms.h"
+#include "comm/op.h"
+
+#include <string.h>
+
+/* Before the others' words are known: what a table names for such a call, should they allow it. */
+static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
+    const tt__tuning *tuning = work->group->native->world->tuning;
+    for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
+        if (tuning->rules[i].algorithm->shared && tt__rule_fits(&tuning->rules[i], work->group, &work->call))
+            return tuning->rules[i].algorithm;
+    return NULL;
+}
+
+/* Small data ride with the word; of larger ones the peers learn where they lie. */
+static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
+    if (bytes <= TT__INLINE_MAX)
+        *offer = (tt__offer){.payload = data, .bytes = bytes};
+    else
+        *offer = (tt__offer){.symmetric = data, .extent = bytes};
+}
+
+/* Small symmetric buffers ride only where that spares more than it costs, see all_reduce.c, or where a name says so.
+ * Peers see from the word which it was. */
+static bool reads_in_place(const tt_work *work, size_t bytes) {
+    const tt__algorithm *wanted = wanted_on_shared_memory(work);
+    if (wanted && bytes <= TT__INLINE_MAX)
+        return strcmp(wanted->name, "inline") != 0;
+    return !tt__rides(work->group, bytes) && work->group->native->spin;
+}
+
+static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer) {
+    const tt_group *group = work->group;
+    if (reads_in_place(work, bytes) && tt__in_heap(group->native->world, work->call.send, bytes))
+        *offer = (tt__offer){.symmetric = work->call.send, .extent = bytes};
+    else
+        offer_data(work->call.send, bytes, offer);
+}
+
+void tt__offer_of(const tt_work *work, tt__offer *offer, void *room) {
+    const tt_call *call = &work->call;
+    size_t bytes = call->count * tt_dtype_size(call->dtype);
+    if (__builtin_expect(tt__only_agrees(work), 0))
+        return;
+    switch (call->op) {
+    case TT_OP_ALL_REDUCE:
+    case TT_OP_REDUCE:
+        offer_reduction(work, bytes, offer);
+        break;
+    case TT_OP_BROADCAST:
+    case TT_OP_ALL_GATHER:
+    case TT_OP_GATHER:
+    case TT_OP_SCATTER:
+    case TT_OP_ALL_GATHER_V:
+    case TT_OP_ALL_TO_ALL:
+    case TT_OP_ALL_TO_ALL_V:
+    case TT_OP_REDUCE_SCATTER:
+        tt__blocks_offer(work, offer, room);
+        break;
+    case TT_OP_ALL_REDUCE_COALESCED:
+        tt__coalesced_offer(work, offer, room);
+        break;
+    case TT_OP_NEW_GROUP:
+    case TT_OP_SPLIT:
+    case TT_OP_ALLOC:
+    case TT_OP_FREE:
+        offer_data(call->send, call->buffers, offer);
+        break;
+    default:
+        break;
+    }
+}

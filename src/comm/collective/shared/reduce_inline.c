@@ -1,0 +1,66 @@
+/* Reduction of small buffers on shared memory: each rank's elements came with its arrival word, so nothing more is to
+ * be waited for. Every rank that wants the result reduces all of them itself, in the same order and with the same code,
+ * so all get the same bits. Per rank: 1 synchronisation, (ranks - 1) * bytes read from peers.
+ *
+ * Some ranks may have said where their symmetric buffers lie instead. They are read there, so their owners may not
+ * write the result before all have read: they keep it in their slot, which has no payload then, until all have finished
+ * the one step. */
+#include "comm/collective/shared/shared_algorithms.h"
+
+#include <string.h>
+
+static size_t inline_bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
+
+static bool is_read_in_place(const tt_work *work, int r) { return tt__is_symmetric(work->group, r, work->seq); }
+
+static bool any_read_in_place(const tt_work *work) {
+    for (int r = 0; r < work->group->size; r++)
+        if (is_read_in_place(work, r))
+            return true;
+    return false;
+}
+
+static bool inline_wants_result(const tt_work *work) {
+    return work->call.op == TT_OP_ALL_REDUCE || work->call.root == work->group->rank;
+}
+
+/* Where this rank keeps the result until nobody reads its buffer any more. */
+static void *result_room(const tt_work *work) {
+    return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
+}
+
+static void reduce(const tt_work *work, void *result) {
+    const tt_group *group = work->group;
+    const tt_call *call = &work->call;
+    const void *src[TT__MAX_WORLD];
+    double factors[TT__MAX_WORLD];
+    for (int r = 0; r < group->size; r++) {
+        src[r] = is_read_in_place(work, r) ? tt__symmetric(group, r, work->seq)
+                                           : tt__payload(group, r, work->seq, inline_bytes_of(work));
+        factors[r] = tt__factor(group, r, work->seq);
+    }
+    tt__reduce_tree_scaled(&result, 1, src, factors, group->size, call->count, call->dtype, call->reduce_op);
+}
+
+static tt__next inline_next(tt_work *work) {
+    bool in_place = is_read_in_place(work, work->group->rank);
+    if (work->stage++) {
+        if (inline_wants_result(work))
+            memcpy(work->call.recv, result_room(work), inline_bytes_of(work));
+        return TT__NEXT_DONE;
+    }
+    if (inline_wants_result(work) && inline_bytes_of(work))
+        reduce(work, in_place ? result_room(work) : work->call.recv);
+    if (!any_read_in_place(work))
+        return TT__NEXT_DONE;
+    uint32_t step = tt__plan_steps(work->group, 1) + 1;
+    tt__finish_step(work->group, step);
+    return in_place ? tt__work_wait_steps(work, step) : TT__NEXT_DONE;
+}
+
+static bool inline_serves(const tt_work *work) { return inline_bytes_of(work) <= TT__INLINE_MAX && !work->symmetric; }
+
+const tt__algorithm tt__all_reduce_inline = {
+    .name = "inline", .op = TT_OP_ALL_REDUCE, .shared = true, .serves_words = inline_serves, .next = inline_next};
+const tt__algorithm tt__reduce_inline = {
+    .name = "inline", .op = TT_OP_REDUCE, .shared = true, .serves_words = inline_serves, .next = inline_next};

@@ -1,0 +1,26 @@
+/* The algorithms on shared memory. docs/collectives.md compares them. */
+#ifndef TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
+#define TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
+
+#include "comm/machine.h"
+#include "comm/reduce/reduce_tree.h"
+#include "comm/reduce/slice.h"
+#include "comm/shared/arrival.h"
+
+/* Elements to be reduced that ride with the arrival word even where they lie in symmetric memory. */
+static inline bool tt__rides(const tt_group *group, size_t bytes) {
+    return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
+}
+
+/* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
+void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
+void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room);
+
+extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
+extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
+extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;
+extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
+    tt__all_gather_blocks, tt__all_gather_v_blocks, tt__all_to_all_blocks, tt__all_to_all_v_blocks;
+extern const tt__algorithm tt__barrier_words, tt__exchange_words;
+
+#endif

@@ -1,0 +1,102 @@
+/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They are asked twice:
+ * first, before any page is taken, whether there is room for all; then whether all have their pages. */
+#include "comm/native/native.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Tell the others how far I am, and learn whether all are as far. */
+static tt_status compare_status(tt_group *group, const tt_call *call, int32_t status) {
+    int32_t all[TT__MAX_RANKS];
+    tt__rankset failed = {0};
+    char ranks[256];
+    TT__TRY(tt__exchange(group, call, &status, sizeof status, all));
+    for (int r = 0; r < group->size; r++)
+        if (all[r])
+            tt__rankset_add(&failed, group->ranks[r]);
+    if (status || !tt__rankset_count(&failed))
+        return (tt_status)status;
+    return tt__fail(
+        TT_ERR_MEMORY,
+        "%s could not allocate %llu bytes of symmetric memory (TT_SYMMETRIC_HEAP sets how much there may be)",
+        tt__rankset_text(&failed, ranks, sizeof ranks), (unsigned long long)call->count);
+}
+
+static int local_ranks(const tt__world *world) {
+    int n = 0;
+    for (int r = 0; r < world->size; r++)
+        n += world->peers[r].local;
+    return n;
+}
+
+static tt_status allocation_take(tt_group *group, size_t bytes, tt__allocation **out) {
+    tt__world *world = group->native->world;
+    tt__allocation *allocation = calloc(1, sizeof *allocation);
+    if (!allocation)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the list of allocations");
+    tt_status status = tt__shm_check_free(bytes, local_ranks(world));
+    tt__world_lock(world);
+    if (!status)
+        status = tt__world_take(world, bytes, true, &allocation->extent);
+    tt__world_unlock(world);
+    if (status) {
+        free(allocation);
+        return status;
+    }
+    allocation->at = world->peers[world->rank].shm.base + allocation->extent->offset;
+    *out = allocation;
+    return TT_OK;
+}
+
+static void allocation_give_back(tt_group *group, tt__allocation *allocation) {
+    if (!allocation)
+        return;
+    tt__world_lock(group->native->world);
+    tt__world_give_back(group->native->world, allocation->extent, true);
+    tt__world_unlock(group->native->world);
+    free(allocation);
+}
+
+tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out) {
+    tt__allocation *allocation = NULL;
+    tt__world *world = group->native->world;
+    uint64_t bytes = call->count;
+    size_t pages = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : TT__ALIGN_UP(bytes ? bytes : 1, TT__PAGE);
+    tt_status status = compare_status(group, call, (int32_t)allocation_take(group, pages, &allocation));
+    if (!status) {
+        status = tt__shm_commit(&world->peers[world->rank].shm, world->memory_fd, allocation->extent->offset, pages);
+        status = compare_status(group, call, (int32_t)status);
+    }
+    if (status) {
+        allocation_give_back(group, allocation);
+        return status;
+    }
+    allocation->serial = ++group->native->serial;
+    allocation->next = group->allocations;
+    group->allocations = allocation;
+    *out = allocation->at;
+    return TT_OK;
+}
+
+static tt__allocation **allocation_find(tt_group *group, const void *ptr) {
+    tt__allocation **at = &group->allocations;
+    while (*at && (*at)->at != ptr)
+        at = &(*at)->next;
+    return at;
+}
+
+tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr) {
+    tt_call full = *call;
+    tt__allocation **at = allocation_find(group, ptr), *allocation = *at;
+    if (ptr && !allocation)
+        return tt__fail(TT_ERR_INVALID, "free: %p is no allocation of this group's tt_group_alloc()", ptr);
+    full.count = allocation ? allocation->serial : UINT64_MAX;
+    TT__TRY(tt__exchange(group, &full, NULL, 0, NULL));
+    if (allocation) {
+        *at = allocation->next;
+        allocation_give_back(group, allocation);
+    }
+    return TT_OK;
+}

@@ -1,0 +1,144 @@
+/* The end of works and of groups. A rank that leaves or fails says so in its area, and to other hosts by a message. */
+#include "comm/native/native.h"
+
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/shared/arrival.h"
+#include "comm/shared/doorbell.h"
+
+#include <stdio.h>
+
+/* ---- one work */
+
+static void cancel_messages(tt_work *work) {
+    for (size_t i = 0; i < work->message_used && !work->group->native->world->forked; i++)
+        if (!work->messages[i].done)
+            tt__message_cancel(work->group->native->world->messages, &work->messages[i], TT_ERR_ABORTED);
+}
+
+/* A child that its parent does not wait for any more. */
+static void orphan_child(tt_work *child) {
+    child->parent = NULL;
+    child->record = NULL;
+    if (child->phase == TT__DONE)
+        tt__work_give_back(child);
+}
+
+void tt__work_complete(tt_work *work, tt_status status) {
+    if (status)
+        cancel_messages(work);
+    if (work->child)
+        orphan_child(work->child);
+    work->child = NULL;
+    work->status = status;
+    work->phase = TT__DONE;
+    if (work->record && !work->parent && !work->group->native->world->forked)
+        tt__record_done(work->record, work->record_number, status ? TT__CALL_FAILED : TT__CALL_DONE, true);
+    atomic_fetch_sub_explicit(&work->group->works, 1, memory_order_release);
+    atomic_store_explicit(&work->done, true, memory_order_release);
+}
+
+/* ---- the group */
+
+/* The last call published. On shared memory a thread without the lock may be at its next one: its words tell. */
+static uint32_t last_call(const tt_group *group) {
+    const tt__area *self = group->native->areas[group->rank];
+    if (!group->native->shared)
+        return group->native->seq;
+    uint32_t even = (uint32_t)atomic_load_explicit(&self->slots[0].word, memory_order_acquire),
+             odd = (uint32_t)atomic_load_explicit(&self->slots[1].word, memory_order_acquire);
+    return (int32_t)(even - odd) > 0 ? even : odd;
+}
+
+static void end_announce(tt_group *group, tt_status status, const char *text) {
+    tt__world *world = group->native->world;
+    tt__area *self = group->native->areas[group->rank];
+    if (group->native->announced || world->forked)
+        return;
+    group->native->announced = true;
+    if (world->threaded && !group->native->parent)
+        tt__news_send(world->messages, group->id, group->ranks, group->size,
+                      status == TT_ERR_ABORTED ? TT__NEWS_ABORTED
+                      : status                 ? TT__NEWS_FAILED
+                                               : TT__NEWS_LEFT,
+                      status, last_call(group), text);
+    if (!self)
+        return;
+    if (status) {
+        snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
+        self->failure = status;
+    }
+    self->left_seq = last_call(group);
+    atomic_store_explicit(&self->state, status ? TT__FAILED : TT__LEFT, memory_order_release);
+    tt__ring_peers(group);
+}
+
+static void fail_works(tt_group *group, tt_status status) {
+    for (tt_work *work = group->queue; work; work = work->next)
+        if (work->phase != TT__DONE)
+            tt__work_complete(work, status);
+    for (tt_work *work = group->unordered; work; work = work->next)
+        if (work->phase != TT__DONE)
+            tt__work_complete(work, status);
+    tt__works_unlink(group);
+}
+
+/* These name the culprit already; for anything else it is this rank. */
+static bool is_about_another(tt_status status) {
+    return status == TT_ERR_PEER || status == TT_ERR_TIMEOUT || status == TT_ERR_MISMATCH || status == TT_ERR_ABORTED;
+}
+
+tt_status tt__group_fail(tt_group *group) {
+    tt_status status = tt_last_status();
+    char text[sizeof group->failure_text];
+    if (group->failed)
+        return group->failed;
+    tt__group_note_failure(group);
+    if (is_about_another(status))
+        snprintf(text, sizeof text, "%s", group->failure_text);
+    else
+        snprintf(text, sizeof text, "rank %d failed: %.*s", group->native->world->rank, (int)sizeof text - 40,
+                 group->failure_text);
+    end_announce(group, status, text);
+    if (group->native->local)
+        tt__group_fail(group->native->local);
+    if (group->native->cross)
+        tt__group_fail(group->native->cross);
+    fail_works(group, status);
+    if (group->native->parent)
+        tt__group_fail(group->native->parent);
+    else if (status == TT_ERR_PEER)
+        tt__error_file_write(group->failure_text, true);
+    tt__world_wake(group->native->world);
+    return status;
+}
+
+static void retire_one(tt_group *group) {
+    if (group->failed)
+        return;
+    end_announce(group, TT_OK, "");
+    fail_works(group, TT_ERR_STATE);
+}
+
+void tt__native_retire(tt_group *group) {
+    tt__world_own(group->native->world);
+    tt__world_lock(group->native->world);
+    tt__world_settle(group->native->world); /* a thread of ours may be about to say why some group failed */
+    retire_one(group);
+    if (group->native->local)
+        retire_one(group->native->local);
+    if (group->native->cross)
+        retire_one(group->native->cross);
+    tt__world_unlock(group->native->world);
+}
+
+void tt__native_abort(tt_group *group, const char *reason) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt__world_own(group->native->world);
+    tt__world_lock(group->native->world);
+    tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->native->world->rank, reason);
+    tt__group_fail(group);
+    tt__world_unlock(group->native->world);
+    tt__error_restore(&saved);
+}

@@ -1,0 +1,117 @@
+/* Joining a job: who is on which host, who shares memory with whom, who is reached over the network. */
+#include "comm/native/native.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/shared/shm_connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool same_host(const tt__card *a, const tt__card *b) {
+    return !strcmp(a->host_id, b->host_id) && strcmp(a->transport, "tcp") != 0;
+}
+
+/* Number the hosts in the order of their first ranks. With .transport = "tcp" every rank is by itself. */
+static void assign_hosts(tt__world *world, const tt__card *cards) {
+    world->hosts = 0;
+    for (int r = 0; r < world->size; r++) {
+        tt__peer *peer = &world->peers[r];
+        int first = 0;
+        while (first < r && !same_host(&cards[first], &cards[r]))
+            first++;
+        peer->host = first < r ? world->peers[first].host : world->hosts++;
+        snprintf(peer->hostname, sizeof peer->hostname, "%s", cards[r].hostname);
+    }
+    for (int r = 0; r < world->size; r++)
+        world->peers[r].local = world->peers[r].host == world->peers[world->rank].host;
+}
+
+static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
+    const tt__card *mine = &cards[world->rank];
+    int ranks[TT__MAX_RANKS] = {0};
+    for (int r = 0; r < world->size; r++) {
+        if (strcmp(cards[r].transport, mine->transport) != 0)
+            return tt__fail(TT_ERR_MISMATCH, "rank %d asks for the transport \"%s\", rank %d for \"%s\"", r,
+                            cards[r].transport, world->rank, mine->transport);
+        if (!world->peers[r].local && !strcmp(mine->transport, "shm"))
+            return tt__fail(
+                TT_ERR_UNSUPPORTED,
+                "rank %d on host %s (%s) and rank %d on host %s (%s) can't share memory, which .transport = "
+                "\"shm\" asks for",
+                world->rank, mine->hostname, mine->host_id, r, cards[r].hostname, cards[r].host_id);
+        if (++ranks[world->peers[r].host] > TT__MAX_WORLD)
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "more than %d ranks on host %s, which is what its shared memory is laid out for",
+                            TT__MAX_WORLD, cards[r].hostname);
+    }
+    return TT_OK;
+}
+
+/* The ranks of other hosts: everybody says how it is reached, then all pairs meet. */
+static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host, int64_t deadline_ms) {
+    enum { SIZE = TT__ADDRESSES_SIZE };
+    char(*texts)[SIZE] = calloc((size_t)world->size, sizeof *texts);
+    const char **addresses = calloc((size_t)world->size, sizeof *addresses);
+    tt_status status = TT_OK;
+    if (!texts || !addresses)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for the addresses of %d ranks", world->size);
+    if (!status)
+        status = tt__world_messages(world);
+    if (!status)
+        status = tt__messages_listen(world->messages, one_host, texts[world->rank]);
+    if (!status && !world->rank)
+        tt__tuning_publish(member);
+    if (!status)
+        status = tt__texts_exchange(member->store, member->prefix, "net", world->rank, world->size, deadline_ms, SIZE,
+                                    texts[0]);
+    for (int r = 0; !status && r < world->size; r++) {
+        if (!strcmp(texts[r], TT__GIVEN_UP))
+            status = tt__fail(TT_ERR_PEER, "rank %d did not join", r);
+        addresses[r] = world->peers[r].local ? NULL : texts[r];
+    }
+    if (!status)
+        status = tt__messages_open(world->messages, addresses, deadline_ms);
+    tt__world_lock(world); /* the thread is there already */
+    world->threaded = !status && tt__messages_threaded(world->messages);
+    tt__world_unlock(world);
+    free(texts);
+    free(addresses);
+    return status;
+}
+
+static bool all_on_one_host(const tt__world *world, const tt__card *cards) {
+    for (int r = 1; r < world->size; r++)
+        if (strcmp(cards[r].host_id, cards[0].host_id) != 0)
+            return false;
+    return true;
+}
+
+tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms) {
+    tt__card *cards = calloc((size_t)world->size, sizeof *cards), *mine = cards + world->rank;
+    if (!cards)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
+    tt_status status = tt__card_make(mine, world->size, member->transport, world->rank ? NULL : member->algorithms);
+    if (!status)
+        status = tt__listen(&world->listener, world->size, mine);
+    if (!status)
+        status = tt__cards_exchange(member->store, member->prefix, world->rank, world->size, deadline_ms, cards);
+    if (!status) {
+        assign_hosts(world, cards);
+        status = check_hosts(world, cards);
+    }
+    if (!status)
+        status = tt__connect_all(world, world->listener, cards, deadline_ms);
+    if (!status && world->hosts > 1)
+        status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
+    else if (!status)
+        status = tt__tuning_force(world, cards[0].algorithms);
+    if (!status) {
+        close(world->listener);
+        world->listener = -1;
+    }
+    free(cards);
+    return status;
+}

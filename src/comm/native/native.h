@@ -1,0 +1,131 @@
+/* The native engine: its groups' calls on shared memory and on messages. A file uses what stands below it here:
+ *
+ *   native.c                 the engine's table, joining
+ *   subgroup.c, alloc.c      groups of a group's ranks, symmetric memory
+ *   all_reduce_fast.c        the commonest call, from its publication to its end in one function
+ *   submit.c                 a call: alone, or as a work in the queue
+ *   wait.c                   waiting for a work
+ *   driver.c                 runs works' machines
+ *   end.c                    completes works, ends groups
+ *   form.c, inner_groups.c   how groups are made
+ *   join.c, tuning_agree.c, world_messages.c   the process meets the others */
+#ifndef TT_COMM_NATIVE_NATIVE_H
+#define TT_COMM_NATIVE_NATIVE_H
+
+#include "comm/native_group.h"
+#include "comm/rendezvous/rendezvous.h"
+
+extern const tt__engine tt__native_engine;
+
+/* ---- native.c */
+
+/* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
+tt_status tt__native_join(tt_group **out, const tt__member *member);
+
+/* ---- subgroup.c, alloc.c */
+
+tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
+tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out);
+tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
+
+/* ---- all_reduce_fast.c: see tt_group */
+
+bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
+
+/* ---- submit.c */
+
+tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work);
+tt_status tt__native_wait(tt_work *work);
+tt_status tt__native_progress(tt_group *group);
+void tt__native_forget(tt_work *work);
+
+/* Go on with a synchronous call that runs alone and was published, as `seq` with `word`, outside of a work; if
+ * `algorithm` is given, all is agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint32_t seq, uint64_t word,
+                           const tt__algorithm *algorithm, uint32_t step);
+
+/* A synchronous call in which every rank gives `bytes` (at most 48) of its own, and reads everybody's: all (size,
+ * bytes). */
+tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, size_t bytes, void *all);
+
+/* ---- wait.c */
+
+/* Wait for what the work, which runs alone, waits for. On an error the group has failed. */
+tt_status tt__wait_alone(tt_work *work);
+
+/* Wait until the work, which is queued, is done. The lock is held, and released while waiting. */
+void tt__wait_done(tt_work *work);
+
+/* For whoever polls a queued work instead of waiting for it: look after those whom it waits for, and whether its time
+ * is up. To be called every now and then, and when the work is done. Takes the lock. */
+void tt__look_after(tt_work *work);
+
+/* ---- driver.c. The lock is held, but for the driver of a call that runs alone. */
+
+typedef enum tt__run { TT__RUN_WAITS, TT__RUN_DONE, TT__RUN_REFUSED, TT__RUN_FAILED } tt__run;
+
+/* Run the work's machine as far as it goes without waiting. FAILED: the group is to fail, with the error that is
+ * recorded. */
+tt__run tt__work_run(tt_work *work);
+
+/* Tell the others of a work on shared memory, which waits for their arrival then. */
+void tt__work_publish(tt_work *work);
+
+/* Advance the group's works. */
+void tt__group_advance(tt_group *group);
+
+/* Advance every group's works and messages, without waiting. Returns whether any work is not done. */
+bool tt__world_progress(tt__world *world);
+
+/* ---- end.c. The lock is held. */
+
+/* The work is done. `status` TT_OK, or an error whose text is the group's (failed) or, else, the thread's last
+ * error. */
+void tt__work_complete(tt_work *work, tt_status status);
+
+/* The thread's last error ends the group: say so to the others, end all its works. Returns the error's status. */
+tt_status tt__group_fail(tt_group *group);
+
+/* These two take the lock. */
+void tt__native_retire(tt_group *group);
+void tt__native_abort(tt_group *group, const char *reason);
+
+/* ---- form.c */
+
+/* A group with room for `room` ranks and an area of its own, to be told to the others. Then either it begins: who they
+ * are (of the job), where their areas lie (in the memory of each), how the group is named; or it is discarded. NULL: no
+ * memory. */
+tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms);
+void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets);
+void tt__native_discard(tt_group *group);
+
+/* ---- inner_groups.c */
+
+/* Sets local, cross and subtrees of the group, where they are useful. */
+tt_status tt__make_inner_groups(tt_group *group);
+
+/* ---- join.c */
+
+/* Meet all others: sets world->peers, and the links to other hosts. */
+tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms);
+
+/* ---- tuning_agree.c */
+
+/* Rank 0 publishes its table of algorithms before anybody can need it: what fails later must not keep the others waiting
+ * for it. Whatever is wrong comes out in tt__tuning_agree(). */
+void tt__tuning_publish(const tt__member *member);
+
+/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. */
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
+
+/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all:
+ * world->tuning. TT_ERR_INVALID, on all, likewise. */
+tt_status tt__tuning_force(tt__world *world, const char *algorithms);
+
+/* ---- world_messages.c */
+
+/* Make the message engine, if there is none yet. */
+tt_status tt__world_messages(tt__world *world);
+
+#endif

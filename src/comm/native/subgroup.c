@@ -1,0 +1,113 @@
+/* Groups of a group's ranks.
+ *
+ * Every rank says in one exchange which new group it is to be in (a color, or none), and how it is ordered there (a
+ * key); where its area for that group lies, and a name that it has given to no other group. Each new group takes its
+ * first rank's. tt_new_group() is a split with one color, its list's order the key. */
+#include "comm/native/native.h"
+
+#include "base/args.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/split.h"
+
+#include <stdio.h>
+
+typedef struct entry {
+    tt__choice choice;
+    uint64_t offset; /* of the area, in the rank's memory */
+    uint32_t name;
+    int32_t status; /* why it has no area */
+} entry;
+
+/* This process's rank, and how many groups it has named: unique among the job's groups that live. 0 is the first
+ * group's. */
+static uint32_t new_name(tt__world *world) {
+    uint32_t name;
+    do
+        name = (uint32_t)world->rank << 20 | (++world->groups_named & 0xfffff);
+    while (!name || tt__find_group(world, name));
+    return name;
+}
+
+static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine, tt_group **made) {
+    tt__world *world = group->native->world;
+    *mine = (entry){.choice = {color, key}};
+    if (color < 0)
+        return TT_OK;
+    *made = tt__native_prepare(world, group->size, timeout_ms);
+    if (!*made)
+        return tt_last_status();
+    mine->offset = (*made)->native->area_extent->offset;
+    tt__world_lock(world);
+    mine->name = new_name(world);
+    tt__world_unlock(world);
+    return TT_OK;
+}
+
+/* If a rank has no area, it tells the others why, and there is no group. One that has none either keeps its own error,
+ * which is recorded. */
+static tt_status check_all(tt_group *group, const tt_call *call, const entry *all) {
+    tt_status own = (tt_status)all[group->rank].status;
+    char why[256] = "";
+    int r = 0;
+    while (r < group->size && !all[r].status)
+        r++;
+    if (r == group->size)
+        return TT_OK;
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (r == group->rank)
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, saved.text);
+    TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, why, sizeof why, TT_U8, r,
+                                      .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line)));
+    if (!own)
+        return tt__fail((tt_status)all[r].status, "rank %d: %s", group->ranks[r],
+                        *why ? why
+                             : "no memory for the new group"); /* where it moves nothing: group->native->only_agrees */
+    tt__error_restore(&saved);
+    return own;
+}
+
+static void subgroup_form(const tt_group *group, tt_group *made, const entry *all, int color) {
+    int members[TT__MAX_RANKS] = {0}, ranks[TT__MAX_RANKS];
+    uint64_t offsets[TT__MAX_RANKS];
+    int n = tt__split_members(all, sizeof *all, group->size, color, members);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = group->ranks[members[i]];
+        offsets[i] = all[members[i]].offset;
+    }
+    tt__native_begin(made, all[members[0]].name, ranks, n, offsets);
+}
+
+tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
+    entry mine, all[TT__MAX_RANKS];
+    tt_group *made = NULL;
+    mine.status = (int32_t)prepare(group, color, key, call->timeout_ms, &mine, &made);
+    tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
+    if (!status)
+        status = check_all(group, call, all);
+    if (!status && made) {
+        made->native->is_made = true;
+        made->native->origin = group->id;
+        subgroup_form(group, made, all, color);
+        char name[192];
+        tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
+    }
+    if (status)
+        tt__native_discard(made);
+    *out = status ? NULL : made;
+    return status;
+}
+
+tt_status tt__native_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
+    tt_call listed = *call;
+    int64_t list[TT__MAX_RANKS]; /* for the record */
+    int key = -1;
+    for (size_t i = 0; i < count; i++) {
+        list[i] = ranks[i];
+        if (ranks[i] == group->rank)
+            key = (int)i;
+    }
+    listed.recv_counts = list;
+    return tt__native_split(group, &listed, key < 0 ? -1 : 0, key, out);
+}

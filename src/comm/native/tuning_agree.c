@@ -1,0 +1,69 @@
+/* Rank 0's table of algorithms becomes everybody's, through the store. */
+#include "comm/native/native.h"
+
+#include "base/error.h"
+#include "comm/collective/choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_SIZE = 128 };
+static const char error_mark[] = "error ";
+
+/* The table, or that there is none and why. */
+static void publish_text(const tt__member *member, const char *key, const char *text, tt_status status) {
+    char error[1024];
+    int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
+    /* Where this fails, those who wait for the key run into their timeout. */
+    tt_ignore(tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text)));
+}
+
+/* What rank 0 has published; to be freed. */
+static tt_status read_text(const tt__member *member, const char *key, char **text) {
+    tt_store_value value = {0};
+    TT__TRY(tt_store_get(member->store, key, &value));
+    char *copy = strndup(value.data, value.size);
+    tt_store_value_free(&value);
+    if (!copy)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (strncmp(copy, error_mark, strlen(error_mark)) != 0) {
+        *text = copy;
+        return TT_OK;
+    }
+    tt_status status = tt__fail(TT_ERR_INVALID, "rank 0: %s", copy + strlen(error_mark));
+    free(copy);
+    return status;
+}
+
+void tt__tuning_publish(const tt__member *member) {
+    char key[KEY_SIZE], *text = NULL;
+    snprintf(key, sizeof key, "%s/tuning", member->prefix);
+    tt_status status = tt__tuning_text(member->algorithms, &text);
+    publish_text(member, key, text, status);
+    free(text);
+}
+
+static tt_status make_tuning(tt__world *world) {
+    world->tuning = calloc(1, sizeof *world->tuning);
+    return world->tuning ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+}
+
+tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
+    if (!*algorithms)
+        return TT_OK;
+    TT__TRY(make_tuning(world));
+    return tt__tuning_forced(world->tuning, algorithms);
+}
+
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
+    char key[KEY_SIZE], *text = NULL;
+    snprintf(key, sizeof key, "%s/tuning", member->prefix);
+    tt_status status = member->rank ? read_text(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+    if (!status)
+        status = make_tuning(world);
+    if (!status)
+        status = tt__tuning_parse(world->tuning, text, "rank 0's table of algorithms");
+    free(text);
+    return status;
+}

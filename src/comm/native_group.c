@@ -1,0 +1,79 @@
+#include "comm/native_group.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms) {
+    tt_group *group = tt__group_make(world->engine, 0, room, NULL, timeout_ms);
+    tt__native *native = group ? calloc(1, sizeof *native) : NULL;
+    if (!native) {
+        tt__group_free(group);
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", room);
+    }
+    group->native = native;
+    native->world = world;
+    native->sync_work = (tt_work){.group = group, .source = -1};
+    native->areas = calloc((size_t)room, sizeof *native->areas);
+    native->bases = calloc((size_t)room, sizeof *native->bases);
+    if (native->areas && native->bases)
+        return group;
+    tt__native_group_free(group);
+    return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", room);
+}
+
+void tt__native_group_free(tt_group *group) {
+    if (!group)
+        return;
+    tt__native *native = group->native;
+    tt__native_group_free(native->local);
+    tt__native_group_free(native->cross);
+    free(native->sync_work.scratch);
+    free(native->sync_work.messages);
+    free(native->sync_work.lists);
+    free(native->by_host);
+    free(native->areas);
+    free(native->bases);
+    free(native);
+    group->native = NULL;
+    tt__group_free(group);
+}
+
+tt_group *tt__find_group(const tt__world *world, uint32_t id) {
+    tt_group *group = world->groups;
+    while (group && group->id != id)
+        group = group->native->next_group;
+    return group;
+}
+
+tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set) {
+    tt__rankset job = {0};
+    for (int r = 0; r < group->size; r++)
+        if (tt__rankset_has(set, r))
+            tt__rankset_add(&job, group->ranks[r]);
+    return job;
+}
+
+int tt__rank_in_group(const tt_group *group, int job_rank) {
+    for (int r = 0; r < group->size; r++)
+        if (group->ranks[r] == job_rank)
+            return r;
+    return -1;
+}
+
+const char *tt__group_list(const tt_group *group, char *text, size_t size) {
+    tt__rankset job = {0};
+    for (int r = 0; r < group->size; r++)
+        tt__rankset_add(&job, group->ranks[r]);
+    return tt__rankset_list(&job, text, size);
+}
+
+const char *tt__group_text(const tt_group *group, char *text, size_t size) {
+    char list[160];
+    if (group->size == group->native->world->size)
+        snprintf(text, size, "the group");
+    else
+        snprintf(text, size, "the group of ranks %s", tt__group_list(group, list, sizeof list));
+    return text;
+}

@@ -1,0 +1,85 @@
+/* The native engine's part of a group. */
+#ifndef TT_COMM_NATIVE_GROUP_H
+#define TT_COMM_NATIVE_GROUP_H
+
+#include "comm/group.h"
+#include "comm/reduce/reduce_tree.h"
+#include "comm/work.h"
+#include "comm/world.h"
+
+/* A call that began on messages; of an inner group's, also the number of the call that it is part of. */
+typedef struct tt__begun {
+    uint32_t seq, word, top_seq;
+} tt__begun;
+
+enum { TT__BEGUN = 64 };
+
+typedef struct tt__native {
+    tt__world *world;
+    tt_group *next_group;    /* of the process */
+    bool shared;             /* all its ranks share memory: shared-memory algorithms; else messages */
+    tt__area **areas;        /* (size): rank r's area of this group; NULL if it is on another host */
+    unsigned char **bases;   /* (size): rank r's memory, likewise */
+    tt__extent *area_extent; /* where the own area lies */
+    uint32_t serial;         /* allocations so far */
+    bool is_made;            /* by tt_new_group() or tt_group_split(), from the group of this id: */
+    uint32_t origin;
+
+    /* Inner groups, on which algorithms make calls; of groups over several hosts, where useful. */
+    tt_group *parent; /* of an inner group */
+    tt_group *local;  /* the ranks of this host */
+    tt_group *cross;  /* the ranks with this local number on all hosts; only if all hosts have as many ranks */
+    int *by_host;     /* (size): with `cross`, the ranks host by host (by first rank), those of a host by number */
+    int *place;       /* (size): rank r is by_host[place[r]] */
+    bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
+
+    uint32_t seq;     /* calls published so far */
+    uint32_t step;    /* pieces of work planned so far, by all calls that were agreed on */
+    bool only_agrees; /* it stands behind another engine's group (backend/plugin_control.c): collectives move nothing */
+    bool spin;        /* ranks and CPUs are such that a short busy wait pays */
+    bool wake_pending;            /* something was published, and those asleep for it are not woken yet */
+    uint8_t order[TT__MAX_WORLD]; /* tt__peer_order() */
+    bool order_known, order_by_place;
+    _Atomic uintptr_t user; /* the thread that used it last; 0: none yet */
+    tt_work sync_work;      /* of a synchronous call that finds the queue empty, on shared memory */
+
+    tt__begun begun[TT__BEGUN]; /* the last calls on messages, by seq % TT__BEGUN */
+    uint32_t mismatch_seq;      /* another rank called something else as this number; 0: not known of any */
+    bool asking;                /* a thread asks the peers why they differ, and then fails the group */
+    uint32_t monitored;         /* monitored barriers so far */
+    bool announced;             /* this process has told the others that it left or failed */
+
+    /* all_reduce_fast.c's kernels for two ranks, and the calls they are for; 0: none yet */
+    tt__reduce_pair pair;
+    uint32_t pair_kind;
+} tt__native;
+
+/* The group that `group` is part of, itself if it is no inner one. */
+static inline tt_group *tt__top_group(const tt_group *group) {
+    return group->native->parent ? group->native->parent : (tt_group *)(uintptr_t)group;
+}
+
+static inline bool tt__is_local(const tt_group *group, int r) {
+    return group->native->world->peers[group->ranks[r]].local;
+}
+
+/* A group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
+ * memory. */
+tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);
+
+/* Free the group and its inner ones; their extents of the heap are the caller's to give back before. NULL is
+ * allowed. */
+void tt__native_group_free(tt_group *group);
+
+/* The process's group of this id, inner ones included; NULL if there is none. The lock is held. */
+tt_group *tt__find_group(const tt__world *world, uint32_t id);
+
+/* The job's ranks of a set of the group's; the group's rank of one of the job, -1 if it is not in it. */
+tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
+int tt__rank_in_group(const tt_group *group, int job_rank);
+
+/* "0-3, 8": the group's ranks; "the group", "the group of ranks 0-3". `text` is returned. */
+const char *tt__group_list(const tt_group *group, char *text, size_t size);
+const char *tt__group_text(const tt_group *group, char *text, size_t size);
+
+#endif

@@ -1,0 +1,145 @@
+#include "comm/record/call_record.h"
+
+#include "comm/op.h"
+#include "comm/record/signature.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- signatures */
+
+/* Each step is a bijection of 64 bits. */
+static inline uint64_t mix_bits(uint64_t h) {
+    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    return h ^ (h >> 32);
+}
+
+/* Of calls whose ranks pass different numbers, what must be the same all the same. Recorded as their tag. */
+static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
+    uint64_t h = call->buffers;
+    if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_REDUCE_COALESCED)
+        for (size_t i = 0; i < (call->op == TT_OP_ALL_GATHER_V ? (size_t)group->size : call->buffers); i++)
+            h = mix_bits(h ^ (uint64_t)call->recv_counts[i]) + i;
+    return (uint32_t)h;
+}
+
+/* As in the record, where root and tag stand for more. */
+static inline uint64_t call_signature(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root, uint64_t count,
+                                      int tag) {
+    if (__builtin_expect(tt__op_is(op, TT__OP_UNEVEN), 0))
+        count = (uint32_t)tag;
+    if (__builtin_expect(tt__op_is(op, TT__OP_EXCHANGE), 0))
+        count = mix_bits(count) ^ (uint32_t)tag;
+    return tt__signature_bits(tt__signature_kind(op, dtype, reduce_op, root), count);
+}
+
+static inline int record_tag(const tt_group *group, const tt_call *call) {
+    return __builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN), 0) ? (int)hash_of_lists(group, call) : call->tag;
+}
+
+/* A part of another call differs where that does, even if the parts are alike. */
+uint64_t tt__signature(const tt_work *work) {
+    const tt_call *call = &work->call;
+    uint64_t bits =
+        call_signature(call->op, call->dtype, call->reduce_op, call->root, call->count, record_tag(work->group, call));
+    if (__builtin_expect(work->parent != NULL, 0))
+        bits ^= mix_bits((uint64_t)work->parent->word << 32 | work->parent->seq) & TT__SIGNATURE_MASK;
+    return bits;
+}
+
+/* ---- records */
+
+/* What the record has no room for. */
+static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *group, const tt_call *call) {
+    size_t n = (size_t)group->size;
+    tt__lists lists = {.first = call->recv_counts, .firsts = n};
+    if (call->op == TT_OP_ALL_TO_ALL_V)
+        lists = (tt__lists){call->send_counts, call->recv_counts, n, n};
+    else if (call->op == TT_OP_ALL_REDUCE_COALESCED)
+        lists.firsts = call->buffers;
+    else if (call->op == TT_OP_NEW_GROUP) /* its ranks */
+        lists.firsts = call->recv_counts ? (size_t)call->count : 0;
+    tt__record_keep_lists(recorder, number, &lists);
+}
+
+tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
+    const tt__record_kind kind = {.op = call->op,
+                                  .dtype = call->dtype,
+                                  .reduce_op = call->reduce_op,
+                                  .flags = flags,
+                                  .root = call->root,
+                                  .tag = record_tag(group, call),
+                                  .count = call->count};
+    tt__record *record = tt__record_begin_call(group, call->file, call->line, seq, &kind);
+    if (__builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN) || call->op == TT_OP_NEW_GROUP, 0))
+        keep_lists(&tt__world_control(group->native->world)->recorder,
+                   atomic_load_explicit(&record->number, memory_order_relaxed), group, call);
+    return record;
+}
+
+/* ---- texts */
+
+/* With what its lists may differ in. */
+static void whole_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+    char lists[192];
+    tt__record_text(recorder, record, text, size);
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s", tt__record_lists_text(recorder, record, lists, sizeof lists));
+}
+
+static void number_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
+    const tt__recorder *recorder = &group->native->world->peers[group->ranks[r]].control->recorder;
+    tt__record record;
+    if (tt__record_read(recorder, number, &record))
+        whole_text(recorder, &record, text, size);
+    else
+        snprintf(text, size, "a call of long ago");
+}
+
+static bool slot_has_record(const tt_group *group, int r, uint32_t seq) {
+    tt__record record;
+    return tt__record_read(&group->native->world->peers[group->ranks[r]].control->recorder,
+                           group->native->areas[r]->slots[seq & 1].record, &record) &&
+           record.seq == seq && record.group == group->id;
+}
+
+/* A word may be told a moment before its record is written. A call on an inner group has none of its own. */
+void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size) {
+    for (int i = 0; i < 20 && !slot_has_record(group, r, seq); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    number_text(group, r, group->native->areas[r]->slots[seq & 1].record, text, size);
+}
+
+void tt__work_text(const tt_work *work, char *text, size_t size) {
+    number_text(work->group, work->group->rank, work->record_number, text, size);
+}
+
+bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
+                   uint32_t *word) {
+    const tt__control *control = world->peers[r].control;
+    tt__record record;
+    for (uint32_t i = 0; control && i < TT__RECORDS; i++) {
+        uint32_t number = atomic_load_explicit(&control->recorder.records[i].number, memory_order_relaxed);
+        if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
+            record.seq != seq || record.op == TT_OP_SEND || record.op == TT_OP_RECV)
+            continue;
+        whole_text(&control->recorder, &record, text, size);
+        *word = (uint32_t)(call_signature((tt_op)record.op, (tt_dtype)record.dtype, (tt_reduce_op)record.reduce_op,
+                                          record.root, record.count, record.tag) >>
+                           32);
+        return true;
+    }
+    return false;
+}
+
+bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size) {
+    const tt__control *control = world->peers[r].control;
+    tt__record record;
+    if (!control || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
+        !tt__op_is((tt_op)record.op, TT__OP_P2P))
+        return false;
+    tt__record_text(&control->recorder, &record, text, size);
+    return true;
+}

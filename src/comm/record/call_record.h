@@ -1,0 +1,53 @@
+/* What the flight recorder says of a group's calls: their records, their signatures and their texts. */
+#ifndef TT_COMM_RECORD_CALL_RECORD_H
+#define TT_COMM_RECORD_CALL_RECORD_H
+
+#include "comm/native_group.h"
+
+/* The signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with messages; of
+ * a child, its parent's is part. */
+uint64_t tt__signature(const tt_work *work);
+
+/* What a record says of a call beside where and when it was made. */
+typedef struct tt__record_kind {
+    tt_op op;
+    tt_dtype dtype;
+    tt_reduce_op reduce_op;
+    int flags, root, tag;
+    uint64_t count;
+} tt__record_kind;
+
+/* Begin a record in the process's flight recorder, with all but its lists; then tt__record_ready(). */
+static inline tt__record *tt__record_begin_call(const tt_group *group, const char *file, int line, uint32_t seq,
+                                                const tt__record_kind *kind) {
+    tt__record *record = tt__record_begin(&tt__world_control(group->native->world)->recorder, file, line);
+    record->seq = seq;
+    record->group = group->id;
+    record->op = (uint8_t)kind->op;
+    record->dtype = (uint8_t)kind->dtype;
+    record->reduce_op = (uint8_t)kind->reduce_op;
+    record->flags = (uint8_t)kind->flags;
+    record->root = kind->root;
+    record->count = kind->count;
+    record->tag = kind->tag;
+    record->algorithm = 0;
+    return record;
+}
+
+/* A record of the call, with its lists. */
+tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
+
+/* "all_reduce(f32 x 512, sum) at train.c:88" as rank r published it; of this process's own work. */
+void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
+void tt__work_text(const tt_work *work, char *text, size_t size);
+
+/* What rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word, from
+ * its flight recorder. False: it did not come so far, or it is too long ago. */
+bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
+                   uint32_t *word);
+
+/* What rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in `group`.
+ * False: too long ago. */
+bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size);
+
+#endif

@@ -1,0 +1,216 @@
+#include "comm/record/record.h"
+
+#include "comm/op.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
+
+void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
+    static _Atomic uint32_t recorders;
+    recorder->rank = rank;
+    recorder->world = world;
+    recorder->pid = (int64_t)getpid();
+    recorder->serial = atomic_fetch_add(&recorders, 1) + 1;
+    tt__ticks_init();
+    recorder->begin = tt__moment_now();
+    snprintf(recorder->program, sizeof recorder->program, "%s", program_invocation_short_name);
+    if (gethostname(recorder->hostname, sizeof recorder->hostname - 1))
+        snprintf(recorder->hostname, sizeof recorder->hostname, "?");
+    memcpy(recorder->files[0], "?", 2); /* where there is no name */
+    recorder->magic = TT__RECORDER_MAGIC;
+}
+
+/* ---- writing */
+
+static bool owns(tt__record_block *block, uintptr_t thread) {
+    uintptr_t nobody = 0;
+    return atomic_compare_exchange_strong(&block->owner, &nobody, thread) || nobody == thread;
+}
+
+uint32_t tt__record_refill(tt__recorder *recorder) {
+    tt__record_block *mine = tt__record_block_of(tt__this_thread());
+    if (!owns(mine, tt__this_thread()))
+        return atomic_fetch_add_explicit(&recorder->calls, 1, memory_order_acq_rel) + 1;
+    uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_acq_rel);
+    atomic_store_explicit(&mine->serial, recorder->serial, memory_order_relaxed);
+    atomic_store_explicit(&mine->next, first + 1, memory_order_relaxed);
+    atomic_store_explicit(&mine->left, TT__RECORD_BLOCK - 1, memory_order_relaxed);
+    return first + 1;
+}
+
+/* What is too long keeps its end, which tells files apart. */
+static void copy_name(char name[TT__FILE_SIZE], const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n = strlen(base);
+    bool cut = n > TT__FILE_SIZE - 1;
+    snprintf(name, TT__FILE_SIZE, "%s%s", cut ? "..." : "",
+             cut ? base + n - (TT__FILE_SIZE - 1 - strlen("...")) : base);
+}
+
+/* Open addressing, a few tries; slot 0 is for those that find no room. A slot is claimed, then named, then given its
+ * key, so that whoever finds a key finds the name; a second thread that brings the same name at the same time may name
+ * another slot. */
+uint8_t tt__record_file_add(tt__recorder *recorder, const char *file) {
+    enum { CLAIMED = 1, TRIES = 16 };
+    uint32_t slot = tt__record_file_slot(file);
+    for (int i = 0; file && i < TRIES; i++, slot = (slot + 1) % TT__FILES) {
+        uintptr_t key = atomic_load_explicit(&recorder->file_keys[slot], memory_order_acquire);
+        if (slot == 0)
+            continue;
+        if (key == (uintptr_t)file)
+            return (uint8_t)slot;
+        if (key || !atomic_compare_exchange_strong(&recorder->file_keys[slot], &key, CLAIMED))
+            continue;
+        copy_name(recorder->files[slot], file);
+        atomic_store_explicit(&recorder->file_keys[slot], (uintptr_t)file, memory_order_release);
+        return (uint8_t)slot;
+    }
+    return 0;
+}
+
+void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
+    tt__waiting *waiting = &recorder->waiting;
+    uint32_t version = atomic_load_explicit(&waiting->version, memory_order_relaxed);
+    atomic_store_explicit(&waiting->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    waiting->group = what->group;
+    waiting->seq = what->seq;
+    waiting->whom = what->whom;
+    waiting->record = what->record;
+    waiting->word = what->word;
+    waiting->since = what->since;
+    waiting->several_threads = what->several_threads;
+    atomic_store_explicit(&waiting->version, version + 2, memory_order_release);
+}
+
+/* "0-3, 8"; what does not fit ends with "...". */
+static void list_ranks(const int *ranks, int size, char *text, size_t room) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0, last; i < size; i = last + 1) {
+        char part[32];
+        for (last = i; last + 1 < size && ranks[last + 1] == ranks[last] + 1;)
+            last++;
+        int n = snprintf(part, sizeof part, last > i ? "%s%d-%d" : "%s%d", i ? ", " : "", ranks[i], ranks[last]);
+        if (used + (size_t)n + sizeof ", ..." > room) {
+            snprintf(text + used, room - used, ", ...");
+            return;
+        }
+        memcpy(text + used, part, (size_t)n + 1);
+        used += (size_t)n;
+    }
+}
+
+void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size) {
+    uint32_t used = atomic_load_explicit(&recorder->groups_used, memory_order_relaxed);
+    tt__group_name *name = &recorder->groups[used < TT__GROUPS_NAMED ? used : 1 + (used - 1) % (TT__GROUPS_NAMED - 1)];
+    name->size = size;
+    list_ranks(ranks, size, name->ranks, sizeof name->ranks);
+    atomic_store_explicit(&name->id, id, memory_order_release);
+    atomic_store_explicit(&recorder->groups_used, used + 1, memory_order_release);
+}
+
+/* ---- reading */
+
+bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy) {
+    const tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
+    uint16_t state = atomic_load_explicit(&record->state, memory_order_acquire);
+    uint32_t before = atomic_load_explicit(&record->number, memory_order_acquire);
+    if (state == TT__CALL_NONE || before != number)
+        return false;
+    memcpy((void *)copy, (const void *)record, sizeof *copy);
+    atomic_store_explicit(&copy->state, state, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&record->number, memory_order_relaxed) == number;
+}
+
+bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
+    for (int i = 0; i < 100; i++) {
+        uint32_t before = atomic_load_explicit(&recorder->waiting.version, memory_order_acquire);
+        memcpy((void *)copy, (const void *)&recorder->waiting, sizeof *copy);
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 0 && atomic_load_explicit(&recorder->waiting.version, memory_order_relaxed) == before)
+            return copy->since != 0;
+    }
+    return false;
+}
+
+uint64_t tt__record_bytes(const tt__record *record) {
+    return record->op < TT_OPS && tt__op_is((tt_op)record->op, TT__OP_ELEMENTS)
+               ? record->count * tt_dtype_size((tt_dtype)record->dtype)
+               : 0;
+}
+
+/* What stands between the brackets. */
+static void record_arguments_text(const tt__record *record, char *text, size_t size) {
+    const char *dtype = tt_dtype_name((tt_dtype)record->dtype),
+               *op = tt_reduce_op_name((tt_reduce_op)record->reduce_op);
+    char data[64];
+    snprintf(data, sizeof data, "%s x %" PRIu64, dtype, record->count);
+    switch ((tt_op)record->op) {
+    case TT_OP_ALL_REDUCE:
+    case TT_OP_ALL_REDUCE_COALESCED:
+    case TT_OP_REDUCE_SCATTER:
+        snprintf(text, size, "%s, %s", data, op);
+        return;
+    case TT_OP_REDUCE:
+        snprintf(text, size, "%s, %s, root %d", data, op, record->root);
+        return;
+    case TT_OP_BROADCAST:
+    case TT_OP_GATHER:
+    case TT_OP_SCATTER:
+        snprintf(text, size, "%s, root %d", data, record->root);
+        return;
+    case TT_OP_ALL_GATHER:
+    case TT_OP_ALL_GATHER_V:
+    case TT_OP_ALL_TO_ALL:
+    case TT_OP_ALL_TO_ALL_V:
+        snprintf(text, size, "%s", data);
+        return;
+    case TT_OP_SEND:
+        snprintf(text, size, "%s, to %d, tag %d", data, record->root, record->tag);
+        return;
+    case TT_OP_RECV:
+        if (record->root < 0)
+            snprintf(text, size, "%s, from any, tag %d", data, record->tag);
+        else
+            snprintf(text, size, "%s, from %d, tag %d", data, record->root, record->tag);
+        return;
+    case TT_OP_BATCH_ISEND_IRECV:
+        snprintf(text, size, "%" PRIu64 " operations", record->count);
+        return;
+    case TT_OP_ALLOC:
+        snprintf(text, size, "%" PRIu64 " bytes", record->count);
+        return;
+    case TT_OP_FREE:
+        if (record->count == UINT64_MAX)
+            snprintf(text, size, "NULL");
+        else
+            snprintf(text, size, "allocation %" PRIu64, record->count);
+        return;
+    default: /* barriers, groups */
+        text[0] = '\0';
+    }
+}
+
+const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+    char arguments[128];
+    record_arguments_text(record, arguments, sizeof arguments);
+    int n = snprintf(text, size, "%s(%s) %s %.*s", tt_op_name((tt_op)record->op), arguments, record->line ? "at" : "in",
+                     TT__FILE_SIZE - 1, recorder->files[record->file]);
+    if (record->line && n >= 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, ":%d", record->line);
+    return text;
+}
+
+const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id) {
+    for (int i = 0; i < TT__GROUPS_NAMED; i++)
+        if (atomic_load_explicit(&recorder->groups[i].id, memory_order_acquire) == id && recorder->groups[i].size)
+            return recorder->groups[i].ranks;
+    return "?";
+}

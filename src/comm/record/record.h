@@ -1,0 +1,263 @@
+/* The flight recorder: what this process called lately, in shared memory that its peers and the launcher can read, also
+ * when it hangs or is dead.
+ *
+ * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
+ * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
+#ifndef TT_COMM_RECORD_RECORD_H
+#define TT_COMM_RECORD_RECORD_H
+
+#include "base/ticks.h"
+
+#include <tutti/backend.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum {
+    TT__RECORDS = 1024,
+    TT__FILES = 256,
+    TT__FILE_SIZE = 48,
+    TT__GROUPS_NAMED = 64,
+    TT__LISTS = 64,
+    TT__LISTED = 27
+};
+
+/* What became of a call. */
+typedef enum tt__call_state {
+    TT__CALL_NONE,   /* never used, or being written */
+    TT__CALL_QUEUED, /* asynchronous, not yet told to others */
+    TT__CALL_BEGUN,
+    TT__CALL_DONE,
+    TT__CALL_FAILED
+} tt__call_state;
+
+/* One call; a cache line. Its owner writes; `state` last, with release. A reader takes it if `state` is not NONE and
+ * `number` is the same before and after. */
+typedef struct tt__record {
+    _Alignas(64) _Atomic uint32_t
+        number;     /* calls of this process before this one, plus 1 (wraps): its index is (number - 1) % TT__RECORDS */
+    uint32_t seq;   /* in its group */
+    uint32_t group; /* id */
+    uint8_t op, dtype, reduce_op, flags; /* tt_op, tt_dtype, tt_reduce_op, TT__RECORD_... */
+    int32_t root;                        /* or peer */
+    int32_t line;
+    uint64_t count;
+    uint64_t begin, end; /* ticks; end 0: not done, or done so fast that nobody looked: tt__record_done() */
+    uint8_t algorithm;   /* number in the table of algorithms, 0 = none */
+    uint8_t file;        /* index in files[] */
+    _Atomic uint16_t state;
+    int32_t tag;
+} tt__record;
+
+_Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
+
+enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
+
+/* What a call's ranks may differ in beside its record: counts of uneven sizes, or the ranks of a new group. Only the
+ * latest calls have one. */
+typedef struct tt__record_list {
+    _Atomic uint32_t number; /* of the record; 0 while it is being written */
+    uint32_t first, n;       /* values of the first list; of both */
+    uint64_t total;          /* of all, also of those that are not kept */
+    uint64_t values[TT__LISTED];
+} tt__record_list;
+
+/* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even
+ * and unchanged. */
+typedef struct tt__waiting {
+    _Atomic uint32_t version;
+    uint32_t group, seq;  /* which call; seq 0: a receive */
+    int32_t whom;         /* the first rank of the job that has not come; -1: any */
+    uint64_t since;       /* ticks */
+    uint32_t record;      /* number of the call's record */
+    uint32_t word;        /* of the call's signature */
+    bool several_threads; /* of the process use groups: it may make other calls meanwhile */
+} tt__waiting;
+
+/* What the program says of its training (tt_publish_progress()). Read as a whole when `version` is even and unchanged; 0: nothing was said. */
+typedef struct tt__progress {
+    _Atomic uint32_t version;
+    int64_t epoch, epochs, step, steps; /* 0: not known */
+    double loss;                        /* NAN: not known */
+    int64_t samples;                    /* of this rank, since the first call */
+    int64_t at_ns;                      /* CLOCK_MONOTONIC: of the last call */
+    int64_t base_samples, base_ns;      /* a call some seconds ago, from which rates are counted */
+} tt__progress;
+
+/* Where a group's ranks are named. */
+typedef struct tt__group_name {
+    _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
+    int32_t size;
+    char ranks[56]; /* "0-3, 8", of the job; cut with "..." */
+} tt__group_name;
+
+typedef struct tt__recorder {
+    uint64_t magic; /* TT__RECORDER_MAGIC */
+    int32_t rank, world;
+    int64_t pid;
+    uint32_t serial;  /* differs between the recorders that a process makes */
+    tt__moment begin; /* when it was made: with any later moment of this host it turns ticks into ns */
+    /* This host's realtime minus that of rank 0's host, measured over the connection; 0 where not. */
+    _Atomic int64_t offset_ns;
+    char program[64], hostname[64];
+    /* Numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps. */
+    _Alignas(128) _Atomic uint32_t calls;
+    tt__waiting waiting;
+    _Alignas(128) tt__progress progress;
+    /* The owner's pointers, by which it finds names again. */
+    _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES];
+    char files[TT__FILES][TT__FILE_SIZE];
+    _Atomic uint32_t groups_used;
+    tt__group_name groups[TT__GROUPS_NAMED];
+    _Alignas(128) tt__record records[TT__RECORDS];
+    tt__record_list lists[TT__LISTS];
+} tt__recorder;
+
+#define TT__RECORDER_MAGIC UINT64_C(0x3372636552745454) /* "TTtRecr3" */
+
+/* Name the process. The memory is zeroed. */
+void tt__recorder_init(tt__recorder *recorder, int rank, int world);
+
+/* ---- writing */
+
+enum { TT__RECORD_BLOCK = 16, TT__RECORD_OWNERS = 256 };
+
+/* The numbers that a thread may give out without a locked counter, which would wait for all stores before it, those to
+ * lines that peers read among them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded
+ * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same pointer. */
+typedef struct tt__record_block {
+    _Alignas(64) _Atomic uintptr_t owner; /* 0: nobody yet; never changes again */
+    _Atomic uint32_t serial, next, left;  /* the owner's alone */
+} tt__record_block;
+
+extern tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
+
+/* The calling thread; not 0. */
+static inline uintptr_t tt__this_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
+
+static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
+    return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+}
+
+/* A number for a thread that has none left; and more for later, if its place is not another thread's. */
+uint32_t tt__record_refill(tt__recorder *recorder);
+
+static inline uint32_t tt__record_number(tt__recorder *recorder) {
+    uintptr_t thread = tt__this_thread();
+    tt__record_block *mine = tt__record_block_of(thread);
+    uint32_t next = atomic_load_explicit(&mine->next, memory_order_relaxed);
+    uint32_t left = atomic_load_explicit(&mine->left, memory_order_relaxed);
+    uint32_t behind = atomic_load_explicit(&recorder->calls, memory_order_relaxed) - next;
+    if (__builtin_expect(atomic_load_explicit(&mine->owner, memory_order_relaxed) != thread ||
+                             atomic_load_explicit(&mine->serial, memory_order_relaxed) != recorder->serial || !left ||
+                             behind > TT__RECORDS / 2,
+                         0))
+        return tt__record_refill(recorder);
+    atomic_store_explicit(&mine->next, next + 1, memory_order_relaxed);
+    atomic_store_explicit(&mine->left, left - 1, memory_order_relaxed);
+    return next + 1;
+}
+
+uint8_t tt__record_file_add(tt__recorder *recorder, const char *file);
+
+static inline uint32_t tt__record_file_slot(const char *file) {
+    return (uint32_t)(((uintptr_t)file * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+}
+
+/* The index in files[] of `file`, which must stay as long as the process: a string literal. */
+static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) {
+    uint32_t slot = tt__record_file_slot(file);
+    if (__builtin_expect(
+            atomic_load_explicit(&recorder->file_keys[slot], memory_order_acquire) == (uintptr_t)file && file, 1))
+        return (uint8_t)slot;
+    return tt__record_file_add(recorder, file);
+}
+
+/* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then
+ * tt__record_ready(). Threads that use different groups may call it at once. */
+static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line) {
+    uint32_t number = tt__record_number(recorder);
+    tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
+    atomic_store_explicit(&record->state, TT__CALL_NONE, memory_order_relaxed);
+    atomic_store_explicit(&record->number, number, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    record->file = tt__record_file(recorder, file);
+    record->line = line;
+    record->end = 0;
+    record->begin = tt__ticks();
+    return record;
+}
+
+/* It is filled in: readers may take it. `state`: QUEUED or BEGUN. */
+static inline void tt__record_ready(tt__record *record, tt__call_state state) {
+    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+}
+
+/* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look
+ * at the clock; a call that never waited for more than a moment leaves it, and readers infer its end from the others'
+ * records. */
+static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
+    if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
+        return; /* so many calls ago that its place has another */
+    if (looked)
+        record->end = tt__ticks();
+    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+}
+
+/* One list or two. */
+typedef struct tt__lists {
+    const int64_t *first, *second;
+    size_t firsts, seconds;
+} tt__lists;
+
+/* Keep them beside record `number`. */
+void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
+
+/* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
+void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
+
+/* Log, at info, whom the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0: never):
+ * once for each wait. */
+void tt__recorder_log_wait(const tt__recorder *recorder);
+
+/* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
+ * forgotten. One thread at a time. */
+void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
+
+/* What the program publishes of its training is written here from now on, and what it has published so far; until
+ * tt__progress_detach(). */
+void tt__progress_attach(tt__recorder *recorder);
+void tt__progress_detach(const tt__recorder *recorder);
+
+/* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one:
+ * `tutti top` finds it there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1:
+ * no launcher. Never waits long. */
+int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t offset);
+
+/* ---- reading, by any process */
+
+/* Copy record `number`; false if it is not there any more, or not yet. */
+bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
+
+/* Copy what is waited for; false if for nobody. */
+bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
+
+/* Copy what the program says of its training; false if nothing. */
+bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
+
+/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while no call comes. */
+double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
+
+/* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */
+uint64_t tt__record_bytes(const tt__record *record);
+
+/* Text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
+const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+
+/* "0-3, 8" of the group; "?" if it is not known. */
+const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
+
+/* What was kept beside a record, as " with counts 3, 4, 3"; "" if nothing is. Returns `text`. */
+const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+
+#endif

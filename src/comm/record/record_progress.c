@@ -1,0 +1,105 @@
+/* What a program says of its training, for those who look from outside. */
+#include "base/args.h"
+#include "base/clock.h"
+#include "comm/record/record.h"
+
+#include <tutti/comm.h>
+
+#include <pthread.h>
+
+enum { WINDOW_NS = 1000000000 };
+
+static struct {
+    tt__progress said;
+    int64_t next_samples, next_ns; /* the base of the next window */
+    tt__recorder *recorder;        /* where it is shown; NULL: nowhere yet */
+} own;
+
+/* A forked child shares its parent's recorder, which is none of its business. */
+static void forget_recorder(void) { own.recorder = NULL; }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_recorder); }
+
+static void show(void) {
+    tt__progress *shown = &own.recorder->progress;
+    const tt__progress *said = &own.said;
+    uint32_t version = atomic_load_explicit(&shown->version, memory_order_relaxed);
+    atomic_store_explicit(&shown->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    shown->epoch = said->epoch;
+    shown->epochs = said->epochs;
+    shown->step = said->step;
+    shown->steps = said->steps;
+    shown->loss = said->loss;
+    shown->samples = said->samples;
+    shown->at_ns = said->at_ns;
+    shown->base_samples = said->base_samples;
+    shown->base_ns = said->base_ns;
+    atomic_store_explicit(&shown->version, version + 2, memory_order_release);
+}
+
+void tt__progress_attach(tt__recorder *recorder) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    own.recorder = recorder;
+    if (own.said.at_ns)
+        show();
+}
+
+void tt__progress_detach(const tt__recorder *recorder) {
+    if (own.recorder == recorder)
+        own.recorder = NULL;
+}
+
+/* Rates are those of one to two windows; of slow steps, of the last one. */
+static void count_samples(int64_t samples) {
+    int64_t now = tt__now_ns();
+    tt__progress *said = &own.said;
+    said->samples += samples;
+    if (!said->at_ns) {
+        said->base_ns = own.next_ns = now;
+        said->base_samples = own.next_samples = said->samples;
+    } else if (now - own.next_ns >= WINDOW_NS) {
+        said->base_ns = own.next_ns;
+        said->base_samples = own.next_samples;
+        own.next_ns = now;
+        own.next_samples = said->samples;
+    }
+    said->at_ns = now;
+}
+
+static int64_t natural(int64_t number) { return number > 0 ? number : 0; }
+
+void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size) {
+    tt_publish_progress_args full;
+    TT__ARGS_COPY(full, args, size);
+    own.said.epoch = natural(full.epoch);
+    own.said.epochs = natural(full.epochs);
+    own.said.step = natural(full.step);
+    own.said.steps = natural(full.steps);
+    own.said.loss = full.loss;
+    count_samples(natural(full.samples));
+    if (own.recorder)
+        show();
+}
+
+/* ---- reading */
+
+bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
+    for (int i = 0; i < 100; i++) {
+        uint32_t before = atomic_load_explicit(&recorder->progress.version, memory_order_acquire);
+        memcpy((void *)copy, (const void *)&recorder->progress, sizeof *copy);
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 0 && atomic_load_explicit(&recorder->progress.version, memory_order_relaxed) == before)
+            return before != 0;
+    }
+    return false;
+}
+
+double tt__progress_rate(const tt__progress *progress, int64_t now_ns) {
+    int64_t measured = progress->at_ns - progress->base_ns, silent = now_ns - progress->at_ns;
+    int64_t samples = progress->samples - progress->base_samples;
+    if (measured <= 0 || samples <= 0)
+        return 0;
+    return (double)samples * 1e9 / (double)(silent > measured ? silent : measured);
+}

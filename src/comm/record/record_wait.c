@@ -1,0 +1,45 @@
+/* The log line of a wait that takes long. */
+#include "base/error.h"
+#include "comm/record/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const double NOTICE_S = 5;
+
+/* TT_WAIT_NOTICE, in seconds; 0: never. What is no number is the default. */
+static int64_t notice_ns(void) {
+    static _Atomic int64_t known = -1;
+    int64_t ns = atomic_load_explicit(&known, memory_order_relaxed);
+    if (ns >= 0)
+        return ns;
+    const char *text = getenv("TT_WAIT_NOTICE");
+    char *end = NULL;
+    double s = text && *text ? strtod(text, &end) : NOTICE_S;
+    if ((end && *end) || !(s >= 0 && s <= 86400))
+        s = NOTICE_S;
+    ns = (int64_t)(s * 1e9);
+    atomic_store_explicit(&known, ns, memory_order_relaxed);
+    return ns;
+}
+
+void tt__recorder_log_wait(const tt__recorder *recorder) {
+    static _Atomic uint64_t logged; /* since when the wait that was logged last took */
+    tt__waiting waiting;
+    tt__record record;
+    char call[256] = "a call", whom[32] = "any rank";
+    if (!notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
+        atomic_load_explicit(&logged, memory_order_relaxed) == waiting.since)
+        return;
+    tt__moment now = tt__moment_now();
+    tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
+    int64_t ns = now.monotonic_ns - tt__ticks_ns(&line, waiting.since);
+    if (ns < notice_ns())
+        return;
+    atomic_store_explicit(&logged, waiting.since, memory_order_relaxed);
+    if (waiting.whom >= 0)
+        snprintf(whom, sizeof whom, "rank %d", (int)waiting.whom);
+    if (tt__record_read(recorder, waiting.record, &record))
+        tt__record_text(recorder, &record, call, sizeof call);
+    tt__log(TT_LOG_INFO, "waiting for %s: %.3g s in %s", whom, (double)ns / 1e9, call);
+}

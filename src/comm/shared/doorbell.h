@@ -1,0 +1,47 @@
+/* Sleeping until peers have news, and waking those who sleep.
+ *
+ * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps
+ * for it. With a full fence between the two on both sides, one of them sees the other. Only the rank that is waited for
+ * rings, so that N ranks are not woken N times in a barrier; a sleeper that has works under way elsewhere is woken by
+ * anyone's news.
+ *
+ * A fence waits until all stores before it have reached the peers, which is most of what a small call costs. So waiters
+ * announce their sleep long before it (native/wait.c) and until the wait is over. Who publishes, and then sees no
+ * announcement, published so long before the sleeper looks for the last time that it need not fence
+ * (all_reduce_fast.c); who sees one, rings. */
+#ifndef TT_COMM_SHARED_DOORBELL_H
+#define TT_COMM_SHARED_DOORBELL_H
+
+#include "comm/native_group.h"
+
+/* Wake every thread of a process that sleeps. */
+void tt__doorbell_ring(tt__control *control);
+
+/* Sleep until the own doorbell, which stood at `bell`, is rung, or `ms` (below 1000) have passed. */
+void tt__doorbell_sleep(tt__control *control, uint32_t bell, int64_t ms);
+static inline uint32_t tt__doorbell_count(const tt__control *control) {
+    return atomic_load_explicit(&control->doorbell, memory_order_acquire);
+}
+
+/* Wake those who sleep for what this rank published. Waiting does it, too. */
+void tt__ring_peers(const tt_group *group);
+static inline void tt__wake_peers(tt_group *group) {
+    if (!group->native->wake_pending)
+        return;
+    group->native->wake_pending = false;
+    tt__ring_peers(group);
+}
+
+/* Wake whoever of the group has announced to sleep, for whomever. */
+void tt__wake_all(tt_group *group);
+
+/* News of rank r of the group shall wake this one, until the announcement is withdrawn. */
+void tt__announce_sleep(const tt_group *group, int r);
+void tt__withdraw_sleep(const tt_group *group);
+
+/* From here on, news in any group with works wake this process; until the last of its threads is through. The lock is
+ * held. */
+void tt__sleep_begin(tt__world *world);
+void tt__sleep_end(tt__world *world);
+
+#endif

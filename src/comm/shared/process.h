@@ -1,0 +1,17 @@
+/* What became of the processes behind the ranks of this host. The lock is held. */
+#ifndef TT_COMM_SHARED_PROCESS_H
+#define TT_COMM_SHARED_PROCESS_H
+
+#include "comm/world.h"
+
+/* Has the process of a rank with a socket ended? */
+bool tt__process_ended(const tt__peer *peer);
+
+/* Has rank r of the job, of this host, been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. To be asked
+ * every now and then; whoever asks keeps world->last_check_ms. */
+tt_status tt__check_stopped(tt__world *world, int r, int64_t now_ms);
+
+/* "rank 3 (pid 1234)"; the pid only where it means something to this process. Returns `text`. */
+const char *tt__process_name(const tt__world *world, int r, char *text, size_t size);
+
+#endif

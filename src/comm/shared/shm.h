@@ -1,0 +1,119 @@
+/* Shared memory between the ranks of one host.
+ *
+ * Every rank owns one memfd, which all ranks of its host map whole. It begins with the control page of the process; all
+ * the rest is its heap, of which come
+ *   areas        one for each group that the process is in: what it tells the group's other ranks, and staging memory
+ *   allocations  what tt_group_alloc() gives: symmetric memory, which peers read and write in place
+ * Only its owner writes its control page and its areas; peers read. The one exception is the doorbell, which peers
+ * ring. Lines that different ranks write are 128 bytes apart, since CPUs fetch cache lines in pairs. */
+#ifndef TT_COMM_SHARED_SHM_H
+#define TT_COMM_SHARED_SHM_H
+
+#include "comm/message/transport/ring.h"
+#include "comm/record/record.h"
+
+#include <tutti/base.h>
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum {
+    TT__MAX_WORLD = 64,    /* ranks of a host, so of a group in shared memory */
+    TT__INLINE_MAX = 4096, /* bytes that travel with the arrival word */
+    TT__NEAR_MAX = 32,     /* those that do so in its own cache line */
+    TT__RIDE_MAX = 1024,   /* bytes of all peers together up to which reading copies of them beats meeting twice */
+    TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */
+    TT__STAGE_DEPTH = 3,         /* pieces on their way at a time */
+    TT__PAGE = 4096,
+    TT__CPU_MASK_WORDS = 16 /* the first 1024 CPUs */
+};
+
+/* The arrival of one call. `word`: low 32 bits sequence number, bit 32 "symmetric", upper 31 bits hash of the
+ * signature. What precedes it in the program is visible to whoever reads it. */
+typedef struct tt__slot {
+    _Alignas(128) _Atomic uint64_t word;
+    uint64_t offset; /* of the buffer in the rank's memory, if symmetric */
+    double factor;   /* of TT_PREMUL_SUM */
+    uint64_t unused;
+    unsigned char near[TT__NEAR_MAX]; /* data that fits here travels in the word's own cache line */
+    unsigned char far[TT__INLINE_MAX];
+    uint32_t record; /* number of the call's record: told after the word, so not in a line that peers wait for */
+} tt__slot;
+
+/* What became of the rank as a member of the group. */
+enum { TT__MEMBER, TT__LEFT, TT__FAILED };
+
+/* A rank's part of one group. */
+typedef struct tt__area {
+    _Alignas(128) _Atomic uint32_t step; /* pieces of work finished since the group began: see tt__plan_steps() */
+    _Alignas(128) _Atomic uint32_t
+        waits_for; /* 0; 1 + the rank of the group whose news the owner sleeps for; or TT__ANYONE */
+    _Alignas(128) _Atomic uint32_t state; /* TT__MEMBER, ... */
+    _Atomic uint32_t group;               /* id: another one says that the group is long gone and its place taken */
+    uint32_t left_seq;                    /* calls made when it left or failed */
+    tt_status failure;                    /* if TT__FAILED */
+    char failure_text[760];
+    tt__slot slots[2];
+    _Alignas(4096) unsigned char stage_in[TT__STAGE_DEPTH][TT__STAGE_BYTES];
+    unsigned char stage_out[TT__STAGE_DEPTH][TT__STAGE_BYTES / 2];
+} tt__area;
+
+#define TT__ANYONE UINT32_MAX
+
+/* A group's id while its ranks still learn it. */
+#define TT__FORMING UINT32_MAX
+
+/* What a process tells its host's other ranks, whatever the group. */
+typedef struct tt__control {
+    uint64_t magic;
+    uint64_t cpu_mask[TT__CPU_MASK_WORDS]; /* CPUs the rank may run on */
+    uint32_t cpu_quota;                    /* CPUs' worth of time it may use */
+    int32_t rank;
+
+    _Alignas(128) _Atomic uint32_t doorbell; /* futex; rung by whoever has news for the owner */
+    _Atomic uint32_t sleepers;               /* threads of the owner that sleep on it */
+
+    tt__ring_board rings; /* for messages between ranks of the host */
+    tt__recorder recorder;
+} tt__control;
+
+/* Offsets in a rank's memory. The first group's area begins the heap. */
+#define TT__ALIGN_UP(n, to) (((n) + ((size_t)(to)-1)) & ~((size_t)(to)-1))
+#define TT__HEAP_AT TT__ALIGN_UP(sizeof(tt__control), (size_t)2 << 20)
+#define TT__AREA_BYTES TT__ALIGN_UP(sizeof(tt__area), TT__PAGE)
+/* What is written of an area without asking: all but the staging memory. */
+#define TT__AREA_COMMITTED offsetof(tt__area, stage_in)
+
+/* A rank's memory, mapped here. */
+typedef struct tt__shm {
+    unsigned char *base; /* NULL: not mapped */
+    size_t size;
+} tt__shm;
+
+/* Make this rank's memory with room for a heap of `heap_bytes`, map it, and write the control page. *fd is the caller's
+ * to close; it is sealed against shrinking and growing, so that no peer can make another fault. */
+tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes);
+
+/* Map a peer's memory, checking that it is what it should be. The descriptor stays the caller's. */
+tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank);
+
+void tt__shm_unmap(tt__shm *shm);
+
+/* How large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the
+ * memory of this machine. Areas of groups come on top. */
+tt_status tt__shm_heap_bytes(int ranks, size_t *bytes);
+
+/* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */
+tt_status tt__shm_check_free(size_t bytes, int ranks);
+
+/* Commit pages of the own memory, or give them back; the range is whole pages. tt__shm_commit() fails with
+ * TT_ERR_MEMORY rather than let a later access fault. */
+tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);
+void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes);
+
+/* Wake every thread of the process that sleeps. */
+void tt__doorbell_ring(tt__control *control);
+
+static inline tt__control *tt__shm_control(const tt__shm *shm) { return (tt__control *)(void *)shm->base; }
+
+#endif

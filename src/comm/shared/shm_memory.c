@@ -1,0 +1,181 @@
+/* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash,
+ * and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
+#include "base/cgroup.h"
+#include "base/cores.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "comm/shared/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+static const uint64_t MAGIC = UINT64_C(0x3269747475745454); /* "TTtutti2" */
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* "64M" as bytes. */
+static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
+    static const char suffixes[] = "KMGT";
+    char digits[32];
+    size_t n = strlen(text);
+    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
+    n -= suffix != NULL;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    int64_t value = 0;
+    snprintf(digits, sizeof digits, "%.*s", (int)(n < sizeof digits ? n : 0), text);
+    if (tt__parse_i64(what, digits, TT__PAGE >> (shift < 12 ? shift : 12), (INT64_C(1) << 46) >> shift, &value))
+        return tt__fail(TT_ERR_INVALID, "%s: expected bytes from 4096 to 64T, such as 64M or 2G, got \"%.100s\"", what,
+                        text);
+    *bytes = (size_t)value << shift;
+    return TT_OK;
+}
+
+/* All ranks' heaps together take at most half of a process's 128 TiB of addresses, or of what `ulimit -v` leaves. */
+static size_t addresses(void) {
+    const size_t half = (size_t)64 << 40;
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : smaller(half, limit.rlim_cur / 2);
+}
+
+tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
+    const char *text = getenv("TT_SYMMETRIC_HEAP");
+    struct sysinfo info;
+    if (text && *text)
+        TT__TRY(parse_size("TT_SYMMETRIC_HEAP", text, bytes));
+    else if (sysinfo(&info))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
+    else
+        *bytes = smaller((size_t)info.totalram * info.mem_unit, addresses() / (size_t)ranks);
+    *bytes &= ~(size_t)(TT__PAGE - 1);
+    return TT_OK;
+}
+
+static tt_status map(tt__shm *shm, int fd, size_t size) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (at == MAP_FAILED)
+        return tt__fail_errno(TT_ERR_MEMORY, errno,
+                              "can't reserve %zu bytes of address space for the symmetric heap (TT_SYMMETRIC_HEAP sets "
+                              "a smaller one)",
+                              size);
+    madvise(at, size, MADV_DONTDUMP); /* a core file would be as large as the reservation */
+    shm->base = at;
+    shm->size = size;
+    return TT_OK;
+}
+
+static void describe(tt__control *control, int rank, int world) {
+    cpu_set_t cpus;
+    tt__recorder_init(&control->recorder, rank, world);
+    control->magic = MAGIC;
+    control->rank = rank;
+    control->cpu_quota = (uint32_t)tt__cores();
+    if (!sched_getaffinity(0, sizeof cpus, &cpus))
+        for (int cpu = 0; cpu < 64 * TT__CPU_MASK_WORDS && cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &cpus))
+                control->cpu_mask[cpu / 64] |= UINT64_C(1) << (cpu % 64);
+}
+
+/* Room for areas, beside what is allocated. */
+enum { SPARE_AREAS = 64 };
+
+tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes) {
+    size_t size = TT__HEAP_AT + SPARE_AREAS * TT__AREA_BYTES + heap_bytes;
+    int memory = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (memory < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make shared memory (memfd_create)");
+    tt_status status = TT_OK;
+    if (ftruncate(memory, (off_t)size) || fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+        status = tt__fail_errno(TT_ERR_MEMORY, errno, "can't size shared memory to %zu bytes", size);
+    if (!status)
+        status = map(shm, memory, size);
+    if (!status)
+        status = tt__shm_commit(shm, memory, 0, TT__ALIGN_UP(sizeof(tt__control), TT__PAGE));
+    if (status) {
+        tt__shm_unmap(shm);
+        close(memory);
+        return status;
+    }
+    describe(tt__shm_control(shm), rank, world);
+    *fd = memory;
+    return TT_OK;
+}
+
+tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank) {
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (fstat(fd, &info) || seals < 0 || !(seals & F_SEAL_SHRINK) ||
+        (size_t)info.st_size < TT__HEAP_AT + TT__AREA_BYTES)
+        return tt__fail(TT_ERR_PROTOCOL, "what rank %d handed over is not a sealed shared memory of Tutti", rank);
+    TT__TRY(map(shm, fd, (size_t)info.st_size));
+    const tt__control *control = tt__shm_control(shm);
+    if (control->magic == MAGIC && control->rank == rank)
+        return TT_OK;
+    tt__shm_unmap(shm);
+    return tt__fail(TT_ERR_PROTOCOL, "the shared memory of rank %d is not laid out as this version of Tutti does",
+                    rank);
+}
+
+void tt__shm_unmap(tt__shm *shm) {
+    if (shm->base)
+        munmap(shm->base, shm->size);
+    shm->base = NULL;
+}
+
+/* Memory the machine can still give, in bytes; SIZE_MAX if it doesn't say. */
+static size_t available_bytes(void) {
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+    unsigned long long kib = 0;
+    size_t bytes = SIZE_MAX;
+    if (!file)
+        return bytes;
+    while (bytes == SIZE_MAX && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            bytes = (size_t)kib << 10;
+    fclose(file);
+    return bytes;
+}
+
+/* Above this size the free memory is looked at first: the kernel would rather kill a process than refuse. */
+static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
+
+tt_status tt__shm_check_free(size_t bytes, int ranks) {
+    if (bytes < LARGE)
+        return TT_OK;
+    size_t machine = available_bytes(), group = tt__cgroup_memory_left(""), available = smaller(machine, group);
+    if (bytes <= available / (size_t)ranks)
+        return TT_OK;
+    return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: %s %zu bytes free", bytes, ranks,
+                    group < machine ? "the memory limit of this control group (container) leaves" : "this machine has",
+                    available);
+}
+
+tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes) {
+    /* Hints that an old kernel may lack. Pages that are touched through the mapping may be huge ones; those of
+     * fallocate() may not. */
+    if (bytes >= HUGE_PAGE)
+        madvise(shm->base + offset, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+    madvise(shm->base + offset, bytes, MADV_POPULATE_WRITE);
+#endif
+    int failed;
+    do
+        failed = fallocate(fd, 0, (off_t)offset, (off_t)bytes);
+    while (failed && errno == EINTR);
+    return failed ? tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory: %s", bytes, strerror(errno)) : TT_OK;
+}
+
+void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes) {
+    if (madvise(shm->base + offset, bytes, MADV_REMOVE))
+        tt__log(TT_LOG_WARNING, "could not give back %zu bytes of shared memory: %s", bytes, strerror(errno));
+}

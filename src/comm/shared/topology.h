@@ -1,0 +1,40 @@
+/* Which memory and caches the ranks of a host share, as hwloc sees it. hwloc is loaded when somebody asks for the first
+ * time, which takes some milliseconds; where there is none, nothing is known. */
+#ifndef TT_COMM_SHARED_TOPOLOGY_H
+#define TT_COMM_SHARED_TOPOLOGY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TT__TOPOLOGY_CPUS = 1024, TT__TOPOLOGY_MASK_WORDS = TT__TOPOLOGY_CPUS / 64, TT__NOWHERE = -1 };
+
+/* NUMA node and last-level cache of each CPU, by hwloc's logical numbers; TT__NOWHERE where unknown. */
+typedef struct tt__topology {
+    int nodes, caches;
+    int16_t node_of[TT__TOPOLOGY_CPUS], cache_of[TT__TOPOLOGY_CPUS];
+} tt__topology;
+
+/* Where a rank runs; TT__NOWHERE: on several, or unknown. */
+typedef struct tt__place {
+    int node, cache;
+} tt__place;
+
+/* Ask hwloc; false and a topology of nowhere if it can't be loaded or says nothing. It obeys hwloc's own variables
+ * (HWLOC_SYNTHETIC). */
+bool tt__topology_read(tt__topology *topology);
+
+/* This machine's, read once. */
+const tt__topology *tt__topology_get(void);
+
+/* The place of a rank that may use the CPUs in `mask` (TT__TOPOLOGY_MASK_WORDS). */
+tt__place tt__topology_place(const tt__topology *topology, const uint64_t *mask);
+
+/* The order in which rank `me` of n turns to the ranks: neighbours of its cache first, then of its node, and never two
+ * ranks to the same one at a time if all keep step; itself last. places (n), order (n). */
+void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order);
+
+/* "ranks 0-3 on NUMA node 0, cache 0; ranks 4-7 on NUMA node 0, cache 1". */
+void tt__topology_text(const tt__place *places, int n, char *text, size_t size);
+
+#endif

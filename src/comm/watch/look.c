@@ -1,0 +1,120 @@
+#include "comm/watch/look.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/record/call_record.h"
+#include "comm/shared/arrival.h"
+#include "comm/watch/deadlock.h"
+#include "comm/watch/failure.h"
+#include "comm/watch/mismatch.h"
+
+#include <stdio.h>
+
+enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
+
+tt_work *tt__blocking_work(tt_work *work) {
+    if (work->phase == TT__QUEUED && work->group->queue)
+        work = work->group->queue;
+    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? tt__blocking_work(work->child)
+                                                                                     : work;
+}
+
+static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missing, int64_t timeout_ms) {
+    char ranks[256], call[256], name[192];
+    tt__rankset job = tt__job_ranks(work->group, missing);
+    tt__work_text(work, call, sizeof call);
+    if (!tt__rankset_count(&job))
+        snprintf(ranks, sizeof ranks, "rank %d", work->group->native->world->rank);
+    else
+        tt__rankset_text(&job, ranks, sizeof ranks);
+    if (work->call.op == TT_OP_SEND || work->call.op == TT_OP_RECV)
+        return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s of rank %d within %lld ms", ranks,
+                        work->call.op == TT_OP_SEND ? "receive" : "send anything for", call,
+                        work->group->native->world->rank, (long long)work->call.timeout_ms);
+    return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
+                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
+                    tt__group_text(work->group, name, sizeof name));
+}
+
+/* For those who look from outside: whom this process waits for. */
+static void note_waiting(const tt_work *work, const tt__rankset *missing) {
+    int whom = tt__rankset_next(missing, 0);
+    tt__world *world = work->group->native->world;
+    tt__recorder *recorder = &tt__world_control(world)->recorder;
+    const tt_work *top = work;
+    if (whom < 0)
+        return;
+    whom = work->group->ranks[whom];
+    while (top->parent)
+        top = top->parent;
+    bool several_threads = !tt__one_thread(world);
+    if (several_threads && world->hosts > 1)
+        whom = TT_ANY_SOURCE; /* all that other hosts learn */
+    tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
+                                               .seq = top->seq,
+                                               .whom = whom,
+                                               .since = top->record ? top->record->begin : tt__ticks(),
+                                               .record = top->record_number,
+                                               .word = top->word,
+                                               .several_threads = several_threads});
+    tt__recorder_log_wait(recorder);
+    if (world->threaded)
+        tt__announce_waiting(world->messages);
+}
+
+void tt__note_going_on(tt__world *world) {
+    tt__recorder *recorder = &tt__world_control(world)->recorder;
+    if (!recorder->waiting.since)
+        return;
+    tt__recorder_wait(recorder, &(tt__waiting){.since = 0});
+    if (world->threaded)
+        tt__announce_waiting(world->messages);
+}
+
+/* Nobody whom the work waits for is lost; but do the ranks differ, or wait for each other? */
+static tt_status check_calls(const tt_work *work, const tt__rankset *missing) {
+    note_waiting(work, missing);
+    tt__compare_calls(work);
+    return tt__check_deadlock(work->group->native->world);
+}
+
+static tt_status check_deadline(tt_work *work, const tt_work *first, const tt__rankset *missing, int64_t now) {
+    if (now < first->deadline_ms + (tt__rankset_count(missing) ? 0 : GRACE_MS))
+        return TT_OK;
+    if (work->algorithm && work->algorithm->expire && work->algorithm->expire(work))
+        return TT_OK;
+    return look_fail_timeout(work, missing, first->call.timeout_ms);
+}
+
+static tt__verdict has_failed(const tt_group *group) {
+    tt__fail(group->failed, "%s", group->failure_text);
+    return TT__LOOK_FAILED;
+}
+
+/* Errors before readiness is looked at again: a rank that did its part and then left is none. */
+tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
+    tt_group *group = waiter->group;
+    if (group->failed)
+        return has_failed(group);
+    tt_work *work = tt__blocking_work(waiter);
+    const tt_work *first = work->deadline_ms < waiter->deadline_ms ? work : waiter;
+    int64_t now = tt__now_ms();
+    bool processes = now - waiter->looked_ms >= TT__LOOK_MS;
+    bool differs = work->phase == TT__PUBLISHED && tt__disagrees(work->group, work->wait.target);
+    tt__rankset missing = {0};
+    *culprit = work->group;
+    tt_status status = differs ? tt__fail_words(work) : TT_OK;
+    if (!status)
+        status = tt__check_peers(work, processes);
+    if (processes)
+        group->native->world->last_check_ms = waiter->looked_ms = now;
+    tt__work_waits_for(work, &missing);
+    if (processes && !status) {
+        status = check_calls(work, &missing);
+        if (group->failed)
+            return has_failed(group);
+    }
+    if (!status)
+        status = check_deadline(work, first, &missing, now);
+    return status ? TT__LOOK_FAILS : TT__LOOK_FINE;
+}

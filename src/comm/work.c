@@ -1,0 +1,208 @@
+/* Works of all engines: their memory, their lists, and what callers do with one. */
+#include "comm/work.h"
+
+#include "base/error.h"
+#include "comm/group.h"
+#include "comm/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void free_work(tt_work *work) {
+    free(work->messages);
+    free(work->scratch);
+    free(work->lists);
+    free(work);
+}
+
+void tt__works_free(tt_work *list) {
+    while (list) {
+        tt_work *work = list;
+        list = work->next;
+        free_work(work);
+    }
+}
+
+/* The call's arrays, into memory of the work's own. */
+static tt_status copy_lists(tt_work *work) {
+    tt_call *call = &work->call;
+    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
+    struct list {
+        void *place; /* of the pointer */
+        size_t bytes;
+    } lists[] = {{&call->bufs, call->buffers * sizeof *call->bufs}, {&call->ops, call->buffers * sizeof *call->ops},
+                 {&call->send_counts, n * sizeof(int64_t)},          {&call->send_offsets, n * sizeof(int64_t)},
+                 {&call->recv_counts, n * sizeof(int64_t)},          {&call->recv_offsets, n * sizeof(int64_t)}};
+    enum { LISTS = sizeof lists / sizeof *lists };
+    const void *given[LISTS];
+    size_t bytes = 0;
+    for (int i = 0; i < LISTS; i++) {
+        memcpy(&given[i], lists[i].place, sizeof given[i]);
+        bytes += given[i] ? lists[i].bytes : 0;
+    }
+    if (bytes > work->lists_bytes) {
+        void *room = realloc(work->lists, bytes);
+        if (!room)
+            return tt__fail(TT_ERR_MEMORY, "no memory for the lists of %s", tt_op_name(call->op));
+        work->lists = room;
+        work->lists_bytes = bytes;
+    }
+    unsigned char *to = work->lists;
+    for (int i = 0; i < LISTS; i++) {
+        if (!given[i] || !lists[i].bytes)
+            continue;
+        memcpy(to, given[i], lists[i].bytes);
+        memcpy(lists[i].place, &(void *){to}, sizeof(void *));
+        to += lists[i].bytes;
+    }
+    return TT_OK;
+}
+
+tt_work *tt__work_take(tt_group *group, const tt_call *call) {
+    tt_work *work = group->free_works;
+    if (work)
+        group->free_works = work->next;
+    else if (!(work = calloc(1, sizeof *work)))
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for a work");
+    tt_work room = *work;
+    *work = (tt_work){.group = group,
+                      .call = *call,
+                      .source = -1,
+                      .messages = room.messages,
+                      .message_count = room.message_count,
+                      .scratch = room.scratch,
+                      .scratch_bytes = room.scratch_bytes,
+                      .lists = room.lists,
+                      .lists_bytes = room.lists_bytes};
+    if (copy_lists(work)) {
+        tt__work_give_back(work);
+        return NULL;
+    }
+    return work;
+}
+
+void tt__work_give_back(tt_work *work) {
+    tt_group *group = work->group;
+    if (group->freed) {
+        free_work(work);
+        return;
+    }
+    work->next = group->free_works;
+    group->free_works = work;
+}
+
+tt_status tt__work_scratch(tt_work *work, size_t bytes) {
+    if (bytes <= work->scratch_bytes)
+        return TT_OK;
+    void *scratch = NULL;
+    if (posix_memalign(&scratch, 64, bytes))
+        return tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes that %s needs", bytes, tt_op_name(work->call.op));
+    free(work->scratch);
+    work->scratch = scratch;
+    work->scratch_bytes = bytes;
+    return TT_OK;
+}
+
+/* ---- lists */
+
+void tt__work_enqueue(tt_work *work) {
+    tt_group *group = work->group;
+    atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
+    work->next = NULL;
+    if (tt__op_is(work->call.op, TT__OP_P2P)) {
+        work->next = group->unordered;
+        group->unordered = work;
+        return;
+    }
+    if (group->queue_end)
+        group->queue_end->next = work;
+    else
+        group->queue = work;
+    group->queue_end = work;
+}
+
+/* Nobody waits for it and nobody owns it: it can be used again. */
+static void recycle(tt_work *work) {
+    if (!work->owned && !work->parent)
+        tt__work_give_back(work);
+}
+
+/* Take done works out of a list. Returns the last that stays. */
+static tt_work *unlink_done(tt_work **list) {
+    tt_work *last = NULL;
+    for (tt_work **at = list; *at;) {
+        tt_work *work = *at;
+        if (work->phase == TT__DONE) {
+            *at = work->next;
+            recycle(work);
+        } else {
+            last = work;
+            at = &work->next;
+        }
+    }
+    return last;
+}
+
+void tt__works_unlink(tt_group *group) {
+    group->queue_end = unlink_done(&group->queue);
+    unlink_done(&group->unordered);
+}
+
+/* ---- for callers */
+
+tt_status tt_work_wait(tt_work *work) {
+    if (!work)
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
+    if (!atomic_load_explicit(&work->done, memory_order_acquire))
+        return tt__is_inherited(work->group) ? tt__fail_inherited(work->group) : work->group->engine->wait(work);
+    return work->status ? tt__work_error(work) : TT_OK;
+}
+
+tt_status tt__work_error(const tt_work *work) {
+    const tt_group *group = work->group;
+    if (work->refused)
+        return tt__fail(work->status, "%s", (const char *)work->scratch);
+    if (work->status == group->failed)
+        return tt__fail(work->status, "%s", group->failure_text);
+    if (work->status == TT_ERR_STATE)
+        return tt__fail(TT_ERR_STATE, "the group was destroyed before the work was done");
+    return tt__fail(work->status, "%s failed: %s", tt_op_name(work->call.op), tt_status_text(work->status));
+}
+
+tt_status tt_work_wait_all(tt_work *const *works, int64_t count) {
+    tt_status first = TT_OK;
+    if (count < 0)
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: expected 0 or more works, got %lld", (long long)count);
+    if (!works && count)
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait_all: the list of %lld works is NULL", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        tt_status status = works[i] && !first ? tt_work_wait(works[i]) : TT_OK;
+        first = first ? first : status;
+    }
+    return first;
+}
+
+bool tt_work_is_completed(tt_work *work) {
+    if (!work)
+        return false;
+    if (!atomic_load_explicit(&work->done, memory_order_acquire) && !tt__is_inherited(work->group))
+        work->group->engine->progress(work->group);
+    return atomic_load_explicit(&work->done, memory_order_acquire);
+}
+
+int tt_work_source_rank(const tt_work *work) {
+    return work && atomic_load_explicit(&work->done, memory_order_acquire) ? work->source : -1;
+}
+
+void tt_work_free(tt_work *work) {
+    if (!work)
+        return;
+    tt_group *group = work->group;
+    if (!group->freed) {
+        group->engine->forget(work);
+        return;
+    }
+    free_work(work);
+    if (--group->owned == 0)
+        free(group);
+}
