@@ -50,10 +50,11 @@ ABOVE = {
 INSIDE_COMM = {
     "record": [],
     "reduce": [],
-    "message": ["record", "transport"],
-    "transport": ["record", "message"],
+    "message/transport": ["record"],
+    "message": ["record", "message/transport", "message/joining"],
+    "message/joining": ["record", "message", "message/transport"],
     "rendezvous": [],
-    "shared": ["record", "rendezvous", "transport"],
+    "shared": ["record", "rendezvous", "message/transport"],
     "watch": ["record", "shared"],
     "collective/shared": ["reduce", "shared"],
     "collective/message": ["reduce", "message"],
@@ -61,6 +62,7 @@ INSIDE_COMM = {
     "collective": ["reduce", "collective/shared", "collective/message", "collective/hierarchical"],
     "native": ["record", "shared", "watch", "rendezvous", "collective", "collective/shared"],
     "backend": ["reduce", "rendezvous", "watch", "native"],
+    "call": ["reduce", "collective"],
 }
 # What groups, works and operations are: the structs and tables of the whole of comm.
 VOCABULARY = {"group", "native_group", "work", "machine", "world", "op", "rankset", "split"}

@@ -55,12 +55,6 @@ tt_module *tt_module_new(const tt_module_class *cls, void *user) {
     return module;
 }
 
-tt_module *tt__module_unwrapped(const tt_module *module) {
-    while (module && module->wrapped)
-        module = module->wrapped;
-    return (tt_module *)(uintptr_t)module;
-}
-
 const tt_module_class *tt__module_class(const tt_module *module) { return module ? module->identity : NULL; }
 
 const char *tt_module_class_name(const tt_module *module) { return module ? module->cls.name : "?"; }

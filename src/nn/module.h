@@ -54,7 +54,11 @@ struct tt_module {
 };
 
 /* `module`, or, of a wrapper, what is inside all wrappings. */
-tt_module *tt__module_unwrapped(const tt_module *module);
+static inline tt_module *tt__module_unwrapped(const tt_module *module) {
+    while (module && module->wrapped)
+        module = module->wrapped;
+    return (tt_module *)(uintptr_t)module;
+}
 
 /* Call `visit` for each module of the tree, wrappers and wrapped ones too, parents first; stops at the first
  * failure. */

@@ -2,15 +2,6 @@
 
 #include "base/error.h"
 
-tt_tensor *tt__contiguous_begin(const char *who, const tt_tensor *x) {
-    return x->contiguous ? (tt_tensor *)x : tt__clone_contiguous(who, x);
-}
-
-void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x) {
-    if (copy != x)
-        tt__abandon(copy);
-}
-
 tt__operands tt__operands_begin(const char *who, tt_tensor *y, int n, const tt_tensor *const *in) {
     tt__operands o = {.who = who, .n = n, .given_y = y};
     if (!tt__same_device(who, n, in) || !TT__SAME_DEVICE(who, y, in[0])) {

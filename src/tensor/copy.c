@@ -30,6 +30,17 @@ tt_status tt__tensor_write(tt_tensor *x, const void *host) {
     return TT_OK;
 }
 
+/* ---- contiguous stand-ins ---- */
+
+tt_tensor *tt__contiguous_begin(const char *who, const tt_tensor *x) {
+    return x->contiguous ? (tt_tensor *)x : tt__clone_contiguous(who, x);
+}
+
+void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x) {
+    if (copy != x)
+        tt__abandon(copy);
+}
+
 /* ---- y := x ---- */
 
 /* Both can be reached by one device's kernels. */

@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-#include <stdio.h>
-
 tt_dtype tt_tensor_dtype(const tt_tensor *x) { return x ? x->dtype : TT_F32; }
 
 const tt_device *tt_tensor_device(const tt_tensor *x) { return x ? tt__device_of(x) : NULL; }
@@ -47,15 +45,4 @@ int64_t *tt_tensor_i64(const tt_tensor *x) {
     if (x && x->dtype != TT_I64)
         return tt__fail_null(TT_ERR_DTYPE, "tt_tensor_i64: expected i64, got %s", TT__DESCRIBE(x));
     return host_data("tt_tensor_i64", x);
-}
-
-const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
-    if (!size)
-        return out;
-    int n = snprintf(out, size, "%s", x ? tt_dtype_name(x->dtype) : "NULL");
-    if (x && (size_t)n + 1 < size) {
-        out[n++] = ' ';
-        tt__shape_text(&x->shape, out + n, size - (size_t)n);
-    }
-    return out;
 }
