@@ -21,7 +21,7 @@ typedef struct tt_metadata {
     const char *value;
 } tt_metadata;
 
-/* Write tensors (any layout; they are borrowed) under their names. Order, padding and "format":"pt" as the reference
+/* Write tensors (any layout, any device; borrowed) under their names. Order, padding and "format":"pt" as the reference
  * writer's; `metadata` (n pairs) is added.
  * Errors: TT_ERR_INVALID a duplicate name or key or one that is no UTF-8; TT_ERR_IO, with the path. */
 TT_API TT_NODISCARD tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors,

@@ -27,13 +27,14 @@ typedef struct tt_loader tt_loader;
  * given), corrupt gzip stream, bytes left over. */
 TT_API TT_NODISCARD tt_status tt_idx_read(tt_tensor **out, const char *path);
 
-/* Write a contiguous tensor as IDX (u8, i32, f32, f64), gzip-compressed if `path` ends in ".gz". Atomic. */
+/* Write a contiguous tensor on the host as IDX (u8, i32, f32, f64), gzip-compressed if `path` ends in ".gz". Atomic. */
 TT_API TT_NODISCARD tt_status tt_idx_write(const tt_tensor *x, const char *path);
 
 /* ---- built-in data sets: N examples, each with inputs x and, if the set has any, a target y ---- */
 
 /* inputs (N, ...), targets (N) or (N, ...) or NULL: both are taken over (freed with the data set; also on failure).
- * TT_ERR_SHAPE if their lengths differ. PyTorch: TensorDataset. */
+ * TT_ERR_SHAPE if their lengths differ, TT_ERR_UNSUPPORTED if they lie on a device that pointers don't reach. PyTorch:
+ * TensorDataset. */
 TT_API tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets);
 
 /* Images (N,H,W) u8 and labels (N) u8 from two IDX files: x (1,H,W) u8, y a scalar i64. TT_ERR_FORMAT if lengths differ

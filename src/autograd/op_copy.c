@@ -17,7 +17,9 @@ tt_tensor *tt_clone(tt_tensor *x) {
 }
 
 tt_tensor *tt_contiguous(tt_tensor *x) {
-    if (!x || !tt__tensor_check("tt_contiguous", x) || x->contiguous)
+    if (!x || !tt__tensor_check("tt_contiguous", x))
+        return NULL;
+    if (x->contiguous)
         return x;
     tt_tensor *y = tt__clone_contiguous("tt_contiguous", x);
     return tt__recorded(&contiguous_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static tt_status save_all(tt_node *node, int saves, const tt__to_save *save) {
     for (int i = 0; i < saves; i++)
@@ -23,12 +24,18 @@ tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *
     return done ? y : tt__abandon(y);
 }
 
+/* Errors of kernels and of memory don't know for whom; those of the operations underneath begin with it already. */
+static const char *without_name(const char *who, const char *text) {
+    size_t n = strlen(who);
+    return !strncmp(text, who, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 tt_tensor *tt__made(const char *who, tt_tensor *y, tt_status status) {
     if (!status)
         return y;
     char text[TT__ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", tt_last_error());
-    tt__tensor_fail(status, "%s: %s", who, text);
+    tt__tensor_fail(status, "%s: %s", who, without_name(who, text));
     return tt__abandon(y);
 }
 
@@ -81,6 +88,5 @@ static bool check_target_shapes(const char *who, const char *name, const tt_tens
 
 bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target) {
     return TT__CHECK_FLOATS(who, {name, x}) && tt__tensor_check(who, target) &&
-           check_target_shapes(who, name, x, target) &&
-           !tt__check_range(who, "target", target, 0, x->shape.dim[1] - 1);
+           check_target_shapes(who, name, x, target) && !tt__check_range(who, "target", target, 0, x->shape.dim[1] - 1);
 }

@@ -6,6 +6,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
+#include "tensor/device.h"
 
 typedef struct item {
     const char *name;
@@ -127,10 +128,10 @@ static tt_status make_header(const char *path, const item *items, size_t count, 
 
 /* ---- the file ---- */
 
-/* A tensor of another layout is copied. */
+/* A tensor of another layout, or on another device, is copied. */
 static tt_status write_tensor(tt__atomic_file *file, const item *it) {
     tt_tensor *x = it->tensor;
-    if (tt_is_contiguous(x))
+    if (tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)))
         return tt__atomic_write(file, tt_tensor_data(x), tensor_bytes(x));
     tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x)));
     tt_status status = copy ? tt_copy(copy, x) : tt_last_status();

@@ -108,6 +108,9 @@ static tt_status type_of(const tt_tensor *x, const char *path, tt__idx_type *typ
     if ((unsigned)x->dtype >= sizeof types / sizeof *types || !types[x->dtype])
         return tt__fail(TT_ERR_DTYPE, "tt_idx_write: %s: expected u8, i32, f32 or f64, got %s", path, TT__DESCRIBE(x));
     *type = types[x->dtype];
+    if (!tt__device_is_host(tt__device_of(x)))
+        return tt__fail(TT_ERR_UNSUPPORTED, "tt_idx_write: %s: expected a tensor on the host, got %s on \"%s\"", path,
+                        TT__DESCRIBE(x), tt__device_of(x)->name);
     if (!x->contiguous)
         return tt__fail(TT_ERR_SHAPE, "tt_idx_write: %s: expected a contiguous tensor, got a view %s", path,
                         TT__DESCRIBE(x));

@@ -77,6 +77,9 @@ static void table_destroy(void *user) {
     free(t);
 }
 
+/* Examples are copied by plain pointers. */
+static bool is_here(const tt_tensor *x) { return !x || tt__device_is_host(tt__device_of(x)); }
+
 static tt_status check(const tt_tensor *inputs, const tt_tensor *targets) {
     static const char who[] = "tt_tensor_dataset";
     if (!inputs)
@@ -87,6 +90,12 @@ static tt_status check(const tt_tensor *inputs, const tt_tensor *targets) {
     if (targets && inputs->shape.dim[0] != targets->shape.dim[0])
         return tt__fail(TT_ERR_SHAPE, "%s: expected as many targets as inputs, got inputs %s, targets %s", who,
                         TT__DESCRIBE(inputs), TT__DESCRIBE(targets));
+    if (!is_here(inputs) || !is_here(targets))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: expected tensors on the host, got inputs %s on \"%s\", targets %s on \"%s\"; "
+                        "tt_to_device() moves, batches too",
+                        who, TT__DESCRIBE(inputs), tt_device_name(tt_tensor_device(inputs)), TT__DESCRIBE(targets),
+                        tt_device_name(tt_tensor_device(targets)));
     return TT_OK;
 }
 

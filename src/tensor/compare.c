@@ -24,7 +24,13 @@ static tt_tensor *brought_here(const tt_tensor *x) {
     return tt__device_is_host(tt__device_of(x)) ? (tt_tensor *)x : tt__to_device("tt_equal", x, &tt__cpu_device);
 }
 
+static bool both_live(const tt_tensor *a, const tt_tensor *b) {
+    return (!a || tt__tensor_check("tt_equal", a)) && (!b || tt__tensor_check("tt_equal", b));
+}
+
 bool tt_equal(const tt_tensor *a, const tt_tensor *b) {
+    if (!both_live(a, b))
+        return false;
     if (!a || !b || a->dtype != b->dtype || !tt__shape_equal(&a->shape, &b->shape))
         return a == b;
     tt_tensor *x = brought_here(a), *y = x ? brought_here(b) : NULL;

@@ -77,6 +77,8 @@ static tt_status fill_elsewhere(tt_tensor *x, const distribution *d) {
 static tt_status fill(tt_tensor *x, const distribution *d) {
     if (!x)
         return tt__tensor_first_error(d->who);
+    if (!tt__tensor_check(d->who, x))
+        return TT_ERR_STATE;
     if (x->dtype != TT_F32 && x->dtype != TT_F64) {
         tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s; tt_to() converts", d->who, TT__DESCRIBE(x));
         return TT_ERR_DTYPE;

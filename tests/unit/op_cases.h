@@ -18,18 +18,14 @@ static tt_tensor *f_relu(tt_tensor *const *in) { return tt_relu(in[0]); }
 static tt_tensor *f_log_softmax(tt_tensor *const *in) { return tt_log_softmax(in[0], -1); }
 static tt_tensor *f_log_softmax_0(tt_tensor *const *in) { return tt_log_softmax(in[0], 0); }
 static tt_tensor *f_log_softmax_1(tt_tensor *const *in) { return tt_log_softmax(in[0], 1); }
-static tt_tensor *targets(int64_t n, int64_t classes) {
-    tt_tensor *t = tt_arange(n);
-    for (int64_t i = 0; i < n; i++)
-        tt_tensor_i64(t)[i] = i * 3 % classes;
-    return t;
+static tt_tensor *targets(const tt_tensor *x) {
+    tt_tensor *t = tt_arange(tt_tensor_size(x, 0));
+    for (int64_t i = 0; i < tt_tensor_size(x, 0); i++)
+        tt_tensor_i64(t)[i] = i * 3 % tt_tensor_size(x, 1);
+    return tt_to_device(t, tt_tensor_device(x));
 }
-static tt_tensor *f_nll(tt_tensor *const *in) {
-    return tt_nll_loss(in[0], targets(tt_tensor_size(in[0], 0), tt_tensor_size(in[0], 1)));
-}
-static tt_tensor *f_ce(tt_tensor *const *in) {
-    return tt_cross_entropy(in[0], targets(tt_tensor_size(in[0], 0), tt_tensor_size(in[0], 1)));
-}
+static tt_tensor *f_nll(tt_tensor *const *in) { return tt_nll_loss(in[0], targets(in[0])); }
+static tt_tensor *f_ce(tt_tensor *const *in) { return tt_cross_entropy(in[0], targets(in[0])); }
 static tt_tensor *f_mse(tt_tensor *const *in) { return tt_mse_loss(in[0], in[1]); }
 static tt_tensor *f_view(tt_tensor *const *in) { return tt_view(tt_contiguous(in[0]), TT_SHAPE(2, -1)); }
 static tt_tensor *f_reshape(tt_tensor *const *in) { return tt_reshape(in[0], TT_SHAPE(-1)); }
@@ -79,5 +75,34 @@ static const gradcheck_case op_cases[] = {
 };
 
 enum { OP_CASES = sizeof op_cases / sizeof *op_cases };
+
+/* Images, (N, C, H, W), for those that know nothing of dimensions or of which it is one. */
+static const gradcheck_case image_cases[] = {
+    {"add", f_add, 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 4, 5}}}},
+    {"add to channels", f_add, 2, {{4, {2, 3, 4, 5}}, {4, {1, 3, 1, 1}}}},
+    {"add to columns", f_add, 2, {{4, {2, 3, 4, 5}}, {1, {5}}}},
+    {"sub", f_sub, 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 4, 5}}}},
+    {"sub from channels", f_sub, 2, {{3, {3, 1, 1}}, {4, {2, 3, 4, 5}}}},
+    {"mul", f_mul, 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 4, 5}}}},
+    {"mul channels", f_mul, 2, {{4, {2, 3, 4, 5}}, {4, {1, 3, 1, 1}}}},
+    {"mul by itself", f_square, 1, {{4, {2, 3, 4, 5}}}},
+    {"scale", f_scale, 1, {{4, {2, 3, 4, 5}}}},
+    {"relu", f_relu, 1, {{4, {2, 3, 4, 5}}}},
+    {"log_softmax of channels", f_log_softmax_1, 1, {{4, {2, 3, 4, 5}}}},
+    {"log_softmax of columns", f_log_softmax, 1, {{4, {2, 3, 4, 5}}}},
+    {"clone", f_clone, 1, {{4, {2, 3, 4, 5}}}},
+    {"to", f_to, 1, {{4, {2, 3, 4, 5}}}},
+    /* from here on the result has another shape */
+    {"mean", f_mean, 1, {{4, {2, 3, 4, 5}}}},
+    {"sum", f_sum, 1, {{4, {2, 3, 4, 5}}}},
+    {"linear", f_linear, 3, {{4, {2, 3, 4, 5}}, {2, {6, 5}}, {1, {6}}}},
+    {"mse_loss", f_mse, 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 4, 5}}}},
+    {"reshape", f_reshape, 1, {{4, {2, 3, 4, 5}}}},
+    {"flatten", f_flatten, 1, {{4, {2, 3, 4, 5}}}},
+    {"transpose", f_transpose, 1, {{4, {2, 3, 4, 5}}}},
+    {"narrow", f_narrow, 1, {{4, {2, 5, 4, 5}}}},
+};
+
+enum { IMAGE_CASES = sizeof image_cases / sizeof *image_cases, IMAGE_CASES_LIKE_INPUT = 14 };
 
 #endif

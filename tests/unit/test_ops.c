@@ -1,4 +1,5 @@
-/* Every operator: gradients against finite differences, f32 against f64, values that are known, wrong inputs. */
+/* Every operator: gradients against finite differences, element types and devices against each other, in all layouts;
+ * values that are known, wrong inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,24 +15,108 @@
 
 /* ---- gradients ---- */
 
+/* All cases in all modes; images in the layouts that images have. */
+static void each_case(void (*check)(const gradcheck_case *c, gradcheck_mode mode)) {
+    for (int i = 0; i < OP_CASES; i++)
+        for (int mode = 0; mode < GRADCHECK_MODES; mode++)
+            check(&op_cases[i], (gradcheck_mode)mode);
+    for (int i = 0; i < IMAGE_CASES; i++) {
+        check(&image_cases[i], GRADCHECK_LEAF);
+        check(&image_cases[i], GRADCHECK_CHANNELS_LAST);
+    }
+}
+
+static void below(double worst, double limit, const gradcheck_case *c, gradcheck_mode mode, const char *what) {
+    if (!(worst <= limit))
+        fail_msg("%s, mode %d: %s by %g (%s)", c->name, (int)mode, what, worst, tt_last_error());
+}
+
+static void check_gradient(const gradcheck_case *c, gradcheck_mode mode) {
+    below(gradcheck_worst(c, mode), 1e-8, c, mode, "the gradient is off");
+}
+
 static void gradients_match_finite_differences(void **state) {
     (void)state;
-    for (int i = 0; i < OP_CASES; i++)
-        for (int mode = 0; mode < GRADCHECK_MODES; mode++) {
-            double worst = gradcheck_worst(&op_cases[i], (gradcheck_mode)mode);
-            if (!(worst < 1e-8))
-                fail_msg("%s, mode %d: gradient is off by %g (%s)", op_cases[i].name, mode, worst, tt_last_error());
-        }
+    each_case(check_gradient);
+}
+
+static void check_f32(const gradcheck_case *c, gradcheck_mode mode) {
+    below(gradcheck_f32_worst(c, mode), 2e-6, c, mode, "f32 differs from f64");
 }
 
 static void f32_matches_f64(void **state) {
     (void)state;
-    for (int i = 0; i < OP_CASES; i++)
-        for (int mode = 0; mode < GRADCHECK_MODES; mode++) {
-            double worst = gradcheck_f32_worst(&op_cases[i], (gradcheck_mode)mode);
-            if (!(worst < 2e-6))
-                fail_msg("%s, mode %d: f32 differs by %g (%s)", op_cases[i].name, mode, worst, tt_last_error());
+    each_case(check_f32);
+}
+
+/* ---- devices: the plain loops are the oracle of the fast ones ---- */
+
+static const gradcheck_kind cpu_f32 = {"cpu", TT_F32, TT_F32}, cpu_f64 = {"cpu", TT_F64, TT_F32};
+static const gradcheck_kind plain_f32 = {"reference", TT_F32, TT_F32}, plain_f64 = {"reference", TT_F64, TT_F32};
+
+static void check_devices(const gradcheck_case *c, gradcheck_mode mode) {
+    below(gradcheck_compare(c, mode, &cpu_f32, &plain_f32), 1e-6, c, mode,
+          "f32 of the cpu differs from the reference's");
+    below(gradcheck_compare(c, mode, &cpu_f64, &plain_f64), 1e-15, c, mode,
+          "f64 of the cpu differs from the reference's");
+}
+
+static void the_cpu_matches_the_reference(void **state) {
+    (void)state;
+    each_case(check_devices);
+}
+
+/* Inputs are rounded to the small type in both; what remains is rounding between operators. */
+static void check_small_type(const gradcheck_case *c, gradcheck_mode mode, const char *device, tt_dtype dtype,
+                             double limit, const char *what) {
+    const gradcheck_kind small = {device, dtype, dtype}, wide = {"reference", TT_F32, dtype};
+    below(gradcheck_compare(c, mode, &small, &wide), limit, c, mode, what);
+}
+
+static void check_small_types(const gradcheck_case *c, gradcheck_mode mode) {
+    check_small_type(c, mode, "reference", TT_F16, 2e-3, "f16 differs from f32");
+    check_small_type(c, mode, "cpu", TT_F16, 2e-3, "f16 differs from f32");
+    check_small_type(c, mode, "reference", TT_BF16, 1.6e-2, "bf16 differs from f32");
+    check_small_type(c, mode, "cpu", TT_BF16, 1.6e-2, "bf16 differs from f32");
+}
+
+static void f16_and_bf16_match_f32(void **state) {
+    (void)state;
+    each_case(check_small_types);
+}
+
+/* A result lies in memory as the image it was made from. */
+static void results_keep_the_order_of_memory(void **state) {
+    (void)state;
+    for (int i = 0; i < IMAGE_CASES_LIKE_INPUT; i++) {
+        TT_AUTO_SCOPE;
+        const gradcheck_case *c = &image_cases[i];
+        tt_tensor *in[GRADCHECK_INPUTS] = {NULL}, *image = NULL;
+        for (int k = 0; k < c->n; k++) {
+            in[k] = gradcheck_leaf(c, k, TT_F32, GRADCHECK_CHANNELS_LAST);
+            image = tt_tensor_numel(in[k]) == 2 * 3 * 4 * 5 ? in[k] : image;
         }
+        tt_tensor *y = c->f(in);
+        if (!y || tt_is_contiguous(y) || !gradcheck_same_order(y, image))
+            fail_msg("%s: the result lies otherwise than its input (%s)", c->name, tt_last_error());
+    }
+}
+
+/* Whatever layout gradients come in. */
+static void gradients_lie_as_their_leaves(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_requires_grad_(tt_to_memory_format(tt_rand(S(2, 3, 4, 5), NULL), TT_CHANNELS_LAST), true);
+    tt_tensor *w = tt_requires_grad_(tt_rand(S(2, 3, 4, 5), NULL), true), *g = tt_rand(S(2, 3, 4, 5), NULL);
+    for (int pass = 0; pass < 2; pass++) { /* the second adds */
+        assert_int_equal(tt_backward(tt_add(tt_contiguous(x), w), .gradient = g), TT_OK);
+        assert_int_equal(tt_backward(tt_add(x, w), .gradient = tt_to_memory_format(g, TT_CHANNELS_LAST)), TT_OK);
+        assert_true(gradcheck_same_order(tt_grad(x), x) && gradcheck_same_order(tt_grad(w), w));
+        assert_true(tt_equal(tt_grad(x), tt_grad(w)));
+    }
+    tt_zero_grad(x);
+    assert_int_equal(tt_backward(x, .gradient = g), TT_OK); /* a leaf itself */
+    assert_true(gradcheck_same_order(tt_grad(x), x) && tt_equal(tt_grad(x), g));
 }
 
 /* ---- PyTorch ---- */
@@ -293,6 +378,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_finite_differences),
         cmocka_unit_test(f32_matches_f64),
+        cmocka_unit_test(the_cpu_matches_the_reference),
+        cmocka_unit_test(f16_and_bf16_match_f32),
+        cmocka_unit_test(results_keep_the_order_of_memory),
+        cmocka_unit_test(gradients_lie_as_their_leaves),
         cmocka_unit_test(f32_matches_pytorch),
         cmocka_unit_test(the_checker_finds_a_wrong_gradient),
         cmocka_unit_test(special_values),
