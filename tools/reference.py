@@ -110,10 +110,10 @@ def macro_name(directive):
 
 
 def is_shown(macro, body):
-    """Internals, include guards and what decorates declarations are nobody's to use."""
+    """Internals, include guards, what decorates declarations, and guards of a function's arguments are nobody's to use."""
     plumbing = re.sub(r"^#\s*define\s+\w+(\([^)]*\))?", "", body).strip()
     return (re.match(r"(tt|TT)_[A-Za-z]", macro) and not macro.endswith("_H") and plumbing
-            and not re.match(r"__attribute__|extern\b", plumbing))
+            and not re.match(rf"__attribute__|extern\b|\({macro}\)", plumbing))
 
 
 def without_comments(code):
