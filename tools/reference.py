@@ -123,6 +123,8 @@ def without_comments(code):
 def declared_names(code):
     """The functions and types that a declaration is about."""
     bare = without_comments(code)
+    if re.match(r"\s*struct\s+\w+\s*;", bare):
+        return []
     if re.match(r"\s*typedef\b", bare):
         found = re.search(r"\(\*\s*(\w+)\)\s*\(", bare) or re.search(r"(\w+)\s*\([^()]*\)\s*;\s*$", bare)
         found = re.search(r"}\s*(\w+)\s*;\s*$", bare) or found or re.search(r"(\w+)\s*;\s*$", bare)

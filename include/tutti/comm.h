@@ -97,7 +97,6 @@ typedef struct tt_init_process_group_args {
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))
-#define TT_INIT_PROCESS_GROUP_ARGS_INIT TT_ARGS_INIT
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that
@@ -564,6 +563,7 @@ TT_API void tt_publish_progress_with(const tt_publish_progress_args *args, size_
 
 /* Zeros to begin with where the functions are called themselves: base.h. */
 #define TT_PUBLISH_PROGRESS_ARGS_INIT TT_ARGS_INIT
+#define TT_INIT_PROCESS_GROUP_ARGS_INIT TT_ARGS_INIT
 #define TT_NEW_GROUP_ARGS_INIT TT_ARGS_INIT
 #define TT_GROUP_SPLIT_ARGS_INIT TT_ARGS_INIT
 #define TT_GROUP_ALLOC_ARGS_INIT TT_ARGS_INIT
