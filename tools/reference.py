@@ -110,10 +110,10 @@ def macro_name(directive):
 
 
 def is_shown(macro, body):
-    """Internals, include guards and what decorates declarations are nobody's to use."""
+    """Internals, include guards, what decorates declarations, and guards of a function's arguments are nobody's to use."""
     plumbing = re.sub(r"^#\s*define\s+\w+(\([^)]*\))?", "", body).strip()
     return (re.match(r"(tt|TT)_[A-Za-z]", macro) and not macro.endswith("_H") and plumbing
-            and not re.match(r"__attribute__|extern\b", plumbing))
+            and not re.match(rf"__attribute__|extern\b|\({macro}\)", plumbing))
 
 
 def without_comments(code):
@@ -123,6 +123,8 @@ def without_comments(code):
 def declared_names(code):
     """The functions and types that a declaration is about."""
     bare = without_comments(code)
+    if re.match(r"\s*struct\s+\w+\s*;", bare):
+        return []
     if re.match(r"\s*typedef\b", bare):
         found = re.search(r"\(\*\s*(\w+)\)\s*\(", bare) or re.search(r"(\w+)\s*\([^()]*\)\s*;\s*$", bare)
         found = re.search(r"}\s*(\w+)\s*;\s*$", bare) or found or re.search(r"(\w+)\s*;\s*$", bare)

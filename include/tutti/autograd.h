@@ -1,11 +1,13 @@
 /* tutti/autograd.h: operators with gradients, records, backward.
  *
- * An operator one of whose inputs requires a gradient is recorded: a node, which knows the nodes and leaves its inputs came from, and what its backward needs. A record
- * lives as long as a result made with it, at most until the scope ends in which it was recorded. tt_backward() walks the records from a result to the leaves; they are then
- * spent, unless they are retained. Records of one thread may be walked by another, one pass at a time for each record.
+ * An operator one of whose inputs requires a gradient is recorded: a node, which knows the nodes and leaves its inputs
+ * came from, and what its backward needs. A record lives as long as a result made with it, at most until the scope ends
+ * in which it was recorded. tt_backward() walks the records from a result to the leaves; they are then spent, unless
+ * they are retained. Records of one thread may be walked by another, one pass at a time for each record.
  *
- * Operators compute on the device and in the element type of their inputs, which must agree (TT_ERR_DTYPE, TT_ERR_INVALID). Where backward needs
- * a tensor that was overwritten after the call was recorded it fails (TT_ERR_STATE) and names operator and tensor. See tensor.h for errors and ownership. */
+ * Operators compute on the device and in the element type of their inputs, which must agree (TT_ERR_DTYPE,
+ * TT_ERR_INVALID). Where backward needs a tensor that was overwritten after the call was recorded it fails
+ * (TT_ERR_STATE) and names operator and tensor. See tensor.h for errors and ownership. */
 #ifndef TUTTI_AUTOGRAD_H
 #define TUTTI_AUTOGRAD_H
 
@@ -15,21 +17,24 @@ TT_BEGIN_DECLS
 
 /* ---- leaves ---- */
 
-/* Make x (floats, made by no recorded operator) a leaf that collects a gradient, or no longer. Returns x; NULL and an error otherwise. */
+/* Make x (floats, made by no recorded operator) a leaf that collects a gradient, or no longer. Returns x; NULL and an
+ * error otherwise. */
 TT_API tt_tensor *tt_requires_grad_(tt_tensor *x, bool requires_grad);
 TT_API bool tt_requires_grad(const tt_tensor *x);
 
-/* The gradient of a leaf: a tensor of x's shape that belongs to x, or NULL if none was computed since it was made or zeroed. */
+/* The gradient of a leaf: a tensor of x's shape that belongs to x, or NULL if none was computed since it was made or
+ * zeroed. */
 TT_API tt_tensor *tt_grad(const tt_tensor *x);
 
-/* Forget the gradient: tt_grad is NULL until the next backward (PyTorch: zero_grad(set_to_none=True)). Its memory is reused. */
+/* Forget the gradient: tt_grad is NULL until the next backward (PyTorch: zero_grad(set_to_none=True)). Its memory is
+ * reused. */
 TT_API void tt_zero_grad(tt_tensor *x);
 
-/* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. A failing hook ends the pass, with
- * its status. It must not end a scope that was open when the pass began, and can't begin a pass. PyTorch: register_post_accumulate_grad_hook. Hooks stay until x is
- * freed; `user` is borrowed. */
+/* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. A failing hook ends the
+ * pass, with its status. It must not end a scope that was open when the pass began, and can't begin a pass. PyTorch:
+ * register_post_accumulate_grad_hook. Hooks stay until x is freed; `user` is borrowed. */
 typedef tt_status (*tt_grad_hook)(tt_tensor *x, void *user);
-TT_API tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook, void *user);
+TT_API TT_NODISCARD tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook, void *user);
 
 /* ---- backward ---- */
 
@@ -37,43 +42,53 @@ TT_API tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hoo
 typedef struct tt_deferred_backward tt_deferred_backward;
 
 typedef struct tt_backward_args {
-    tt_tensor *y;             /* required */
-    const tt_tensor *gradient; /* of y: its shape, dtype and device; borrowed. NULL: y has one element, and its gradient is 1 */
-    bool retain_graph;         /* the records can be walked again */
+    tt_tensor *y; /* required */
+    TT_OPTIONS;
+    /* of y: its shape, dtype and device; borrowed. NULL: y has one element, and its gradient is 1 */
+    const tt_tensor *gradient;
+    bool retain_graph; /* the records can be walked again */
 
-    /* Only these leaves (input_count of them) get gradients, and only what leads to them is computed. NULL: all that y depends on. PyTorch: backward(inputs=). */
+    /* Only these leaves (input_count of them) get gradients, and only what leads to them is computed. NULL: all that y
+     * depends on. PyTorch: backward(inputs=). */
     tt_tensor *const *inputs;
     int64_t input_count;
 
-    /* Not NULL: compute now what leads to `inputs` (may be none), and leave the gradients of all other leaves to tt_backward_deferred(*deferred), for which the records are kept. Each
-     * record is walked twice, but nothing is computed twice: the two halves of a zero-bubble pipeline's backward (Qi et al., 2023). *deferred is the caller's. */
+    /* Not NULL: compute now what leads to `inputs` (may be none), and leave the gradients of all other leaves to
+     * tt_backward_deferred(*deferred), for which the records are kept. Each record is walked twice, but nothing is
+     * computed twice: the two halves of a zero-bubble pipeline's backward (Qi et al., 2023). *deferred is the
+     * caller's. */
     tt_deferred_backward **deferred;
     char tt_end; /* not an option: see base.h */
 } tt_backward_args;
 
-/* Gradients of y with respect to leaves, added to their tt_grad. When it returns, hooks and end-of-pass callbacks (gradient averaging) have run. It may be called from inside an
- * operator's backward (recomputation), not from a hook.
+/* Gradients of y with respect to leaves, added to their tt_grad. When it returns, hooks and end-of-pass callbacks
+ * (gradient averaging) have run. It may be called from inside an operator's backward (recomputation), not from a hook.
  *   tt_backward(loss)     tt_backward(y, .gradient = dy, .retain_graph = true)
- * Errors: y NULL: the first error of the scope, which is then cleared; TT_ERR_SHAPE y has not one element and no gradient was given, or that has another shape;
- * TT_ERR_DTYPE likewise; TT_ERR_STATE nothing in it requires a gradient, a record is spent, or what one needs was overwritten; what a hook or operator returned. After a failure inside the pass the
- * records it would have walked are spent and gradients are undefined. */
-TT_API tt_status tt_backward_with(const tt_backward_args *args, size_t size);
+ * Errors: y NULL: the first error of the scope, which is then cleared; TT_ERR_SHAPE y has not one element and no
+ * gradient was given, or that has another shape; TT_ERR_DTYPE likewise; TT_ERR_STATE nothing in it requires a gradient,
+ * a record is spent, or what one needs was overwritten; what a hook or operator returned. After a failure inside the
+ * pass the records it would have walked are spent and gradients are undefined. */
+TT_API TT_NODISCARD tt_status tt_backward_with(const tt_backward_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_backward(...) tt_backward_with(&(tt_backward_args){.y = __VA_ARGS__, .tt_end = 0}, offsetof(tt_backward_args, tt_end))
+#define tt_backward(...) tt_backward_with(TT_ARGS(tt_backward_args, .y = __VA_ARGS__))
 #endif
+#define TT_BACKWARD_ARGS_INIT TT_ARGS_INIT
 
-/* The rest of a pass: gradients of the leaves that were left out, from any thread; hooks run as each becomes final. Once. free: with or without it; NULL is allowed. */
-TT_API tt_status tt_backward_deferred(tt_deferred_backward *deferred);
+/* The rest of a pass: gradients of the leaves that were left out, from any thread; hooks run as each becomes final.
+ * Once. free: with or without it; NULL is allowed. */
+TT_API TT_NODISCARD tt_status tt_backward_deferred(tt_deferred_backward *deferred);
 TT_API void tt_deferred_backward_free(tt_deferred_backward *deferred);
 
-/* The leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed). Returns how many there are; 0 for what has no record, -1
- * and TT_ERR_MEMORY. PyTorch's DDP looks for unused parameters so. */
+/* The leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
+ * Returns how many there are; 0 for what has no record, -1 and TT_ERR_MEMORY. PyTorch's DDP looks for unused parameters
+ * so. */
 TT_API int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room);
 
 /* x's data without its history; shares storage. */
 TT_API tt_tensor *tt_detach(tt_tensor *x);
 
-/* Between begin and end nothing is recorded in this thread; they nest. tt_enable_grad_begin() does the reverse, inside of the former. PyTorch: no_grad, enable_grad. */
+/* Between begin and end nothing is recorded in this thread; they nest. tt_enable_grad_begin() does the reverse, inside
+ * of the former. PyTorch: no_grad, enable_grad. */
 TT_API bool tt_no_grad_begin(void);
 TT_API bool tt_enable_grad_begin(void);
 TT_API void tt_no_grad_end(bool before); /* what begin returned */
@@ -89,15 +104,18 @@ TT_API void tt_no_grad_cleanup(const bool *before);
 /* A recorded call of one, while its forward or backward runs. */
 typedef struct tt_node tt_node;
 
-/* Forward and backward together. Both run with nothing being recorded and inside a scope of their own. PyTorch: torch.autograd.Function. */
+/* Forward and backward together. Both run with nothing being recorded and inside a scope of their own. PyTorch:
+ * torch.autograd.Function. */
 typedef struct tt_function {
     size_t size;      /* sizeof(tt_function): TT_FUNCTION(.name = ...) sets it */
     const char *name; /* "my_swish", for errors; all is borrowed for as long as records of it live */
 
-    /* Make outputs from inputs: out[0..outputs) are NULL before, and tensors made here or views after. What backward needs is kept by tt_node_save() and tt_node_state(). */
+    /* Make outputs from inputs: out[0..outputs) are NULL before, and tensors made here or views after. What backward
+     * needs is kept by tt_node_save() and tt_node_state(). */
     tt_status (*forward)(tt_node *node, tt_tensor *const *in, tt_tensor **out);
 
-    /* From tt_node_grad() make the inputs' gradients, and give them by tt_node_give(). NULL: the outputs require none. */
+    /* From tt_node_grad() make the inputs' gradients, and give them by tt_node_give(). NULL: the outputs require
+     * none. */
     tt_status (*backward)(tt_node *node);
 
     void (*destroy)(void *state); /* optional: what state points to goes with the record */
@@ -106,31 +124,36 @@ typedef struct tt_function {
 } tt_function;
 #define TT_FUNCTION(...) ((tt_function){.size = sizeof(tt_function), __VA_ARGS__})
 
-/* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out: (outputs). */
-TT_API tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int n, tt_tensor **out);
+/* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
+ * (outputs). */
+TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int n,
+                                            tt_tensor **out);
 
-/* The same for one output, as an expression: NULL if an input is NULL. `arg` (may be NULL) is for forward: tt_node_arg().
+/* The same for one output, as an expression: NULL if an input is NULL. `arg` (may be NULL) is for forward:
+ * tt_node_arg().
  *   tt_tensor *y = tt_apply(&swish, &beta, x); */
 TT_API tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int n);
 #ifndef __cplusplus
-#define tt_apply(function, arg, ...)                              \
+#define tt_apply(function, arg, ...)                               \
     tt_apply_with((function), (arg), (tt_tensor *[]){__VA_ARGS__}, \
                   (int)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)))
 #endif
 
-/* In forward: the argument of the call; keep x for backward under a name for errors (numbers 0, 1, ... in the order of the calls). */
+/* In forward: the argument of the call; keep x for backward under a name for errors (numbers 0, 1, ... in the order of
+ * the calls). */
 TT_API const void *tt_node_arg(const tt_node *node);
-TT_API tt_status tt_node_save(tt_node *node, tt_tensor *x, const char *name);
+TT_API TT_NODISCARD tt_status tt_node_save(tt_node *node, tt_tensor *x, const char *name);
 
 /* In both: state_bytes that are the record's. */
 TT_API void *tt_node_state(tt_node *node);
 
-/* In backward: what was saved as number i (borrowed; NULL and TT_ERR_STATE if it was overwritten since); the gradient of an output, NULL: it got none, which means zeros (borrowed); does an input
- * want a gradient; here it is (borrowed or made here; of the input's shape and dtype), once for each input at most. */
+/* In backward: what was saved as number i (borrowed; NULL and TT_ERR_STATE if it was overwritten since); the gradient
+ * of an output, NULL: it got none, which means zeros (borrowed); does an input want a gradient; here it is (borrowed or
+ * made here; of the input's shape and dtype), once for each input at most. */
 TT_API tt_tensor *tt_node_saved(tt_node *node, int i);
 TT_API tt_tensor *tt_node_grad(tt_node *node, int output);
 TT_API bool tt_node_wants(const tt_node *node, int input);
-TT_API tt_status tt_node_give(tt_node *node, int input, tt_tensor *gradient);
+TT_API TT_NODISCARD tt_status tt_node_give(tt_node *node, int input, tt_tensor *gradient);
 
 /* ---- operators; B batch, C channels, K outputs, V classes ---- */
 
@@ -158,7 +181,8 @@ TT_API tt_tensor *tt_relu(tt_tensor *x);
 /* x - log sum exp x along dim (negative counts from the end). */
 TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
 
-/* log_prob (B,V), target i64 (B) in 0..V-1 -> mean of -log_prob[b][target[b]]. TT_ERR_INVALID names a target out of range. */
+/* log_prob (B,V), target i64 (B) in 0..V-1 -> mean of -log_prob[b][target[b]]. TT_ERR_INVALID names a target out of
+ * range. */
 TT_API tt_tensor *tt_nll_loss(tt_tensor *log_prob, tt_tensor *target);
 
 /* logits (B,V), target i64 (B): nll_loss(log_softmax(logits, 1), target), in one step. */

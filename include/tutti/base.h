@@ -69,6 +69,27 @@
 #define TT_ARGS(type, ...) &(type){__VA_ARGS__, .tt_end = 0}, offsetof(type, tt_end)
 #endif
 
+/* Macros pass raw buffers through TT_BUFFER. It gives the pointer itself; for a pointer to a tensor, whose struct a
+ * call would read or overwrite, it gives a struct instead, whose name is what the compiler then prints:
+ * tt_tensor_data() gives a tensor's elements, and tutti/parallel.h has collectives on tensors. TT_BUFFERS: the same for
+ * lists of buffers. */
+#ifndef __cplusplus
+struct tt_tensor;
+struct tt_a_tensor_is_no_buffer_see_parallel_h {
+    int unused;
+};
+#define TT_BUFFER(buffer) \
+    _Generic((buffer),                                                                    \
+        struct tt_tensor *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},          \
+        const struct tt_tensor *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},    \
+        default: (buffer))
+#define TT_BUFFERS(buffers) \
+    _Generic((buffers),                                                                   \
+        struct tt_tensor **: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},         \
+        struct tt_tensor *const *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},   \
+        default: (buffers))
+#endif
+
 TT_BEGIN_DECLS
 
 /* Every status: name, one line of text. */

@@ -29,26 +29,6 @@
 #include <tutti/base.h>
 #include <tutti/store.h>
 
-/* The macros below pass buffers through TT_BUFFER. It gives the pointer itself; for a pointer to a tensor, whose struct
- * a call would overwrite, it gives a struct instead, whose name is what the compiler then prints. The type's name is
- * all that this header knows of tensors. Collectives on tensors are in tutti/parallel.h. */
-#ifndef __cplusplus
-struct tt_tensor;
-struct tt_a_tensor_is_no_buffer_see_parallel_h {
-    int unused;
-};
-#define TT_BUFFER(buffer) \
-    _Generic((buffer),                                                                    \
-        struct tt_tensor *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},          \
-        const struct tt_tensor *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},    \
-        default: (buffer))
-#define TT_BUFFERS(buffers) \
-    _Generic((buffers),                                                                   \
-        struct tt_tensor **: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},         \
-        struct tt_tensor *const *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},   \
-        default: (buffers))
-#endif
-
 TT_BEGIN_DECLS
 
 typedef struct tt_group tt_group;
@@ -117,7 +97,6 @@ typedef struct tt_init_process_group_args {
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))
-#define TT_INIT_PROCESS_GROUP_ARGS_INIT TT_ARGS_INIT
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that
@@ -485,8 +464,8 @@ TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_ire
 /* ---- what people see of a training run */
 
 typedef struct tt_publish_progress_args {
-    int64_t step;    /* required: steps done in this epoch */
-    double loss;     /* required: of the last step; NAN: not known */
+    int64_t step; /* required: steps done in this epoch */
+    double loss;  /* required: of the last step; NAN: not known */
     TT_OPTIONS;
     int64_t steps;   /* in an epoch; 0: not known */
     int64_t epoch;   /* the one under way, counted from 1; 0: there are none */
@@ -495,10 +474,12 @@ typedef struct tt_publish_progress_args {
     char tt_end;
 } tt_publish_progress_args;
 
-/* Publish how far this rank's training is: `tutti top` shows it, and `tutti run` on a terminal. For every step: it costs some ten nanoseconds,
- * never waits and never fails; negative numbers count as not given. It needs neither a launcher nor a group; what is published is
- * seen as soon as the process has a group. One thread at a time, and none while another thread makes or destroys a group.
- *   tt_publish_progress(step + 1, loss, .steps = steps, .epoch = epoch + 1, .epochs = epochs, .samples = batch_size); */
+/* Publish how far this rank's training is: `tutti top` shows it, and `tutti run` on a terminal. For every step: it
+ * costs some ten nanoseconds, never waits and never fails; negative numbers count as not given. It needs neither a
+ * launcher nor a group; what is published is seen as soon as the process has a group. One thread at a time, and none
+ * while another thread makes or destroys a group.
+ *   tt_publish_progress(step + 1, loss, .steps = steps, .epoch = epoch + 1, .epochs = epochs, .samples =
+ *   batch_size); */
 TT_API void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size);
 
 /* The macros, and PyTorch's names for asynchronous sends and receives. These give their work by the first argument:
@@ -582,6 +563,7 @@ TT_API void tt_publish_progress_with(const tt_publish_progress_args *args, size_
 
 /* Zeros to begin with where the functions are called themselves: base.h. */
 #define TT_PUBLISH_PROGRESS_ARGS_INIT TT_ARGS_INIT
+#define TT_INIT_PROCESS_GROUP_ARGS_INIT TT_ARGS_INIT
 #define TT_NEW_GROUP_ARGS_INIT TT_ARGS_INIT
 #define TT_GROUP_SPLIT_ARGS_INIT TT_ARGS_INIT
 #define TT_GROUP_ALLOC_ARGS_INIT TT_ARGS_INIT

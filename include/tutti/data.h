@@ -147,6 +147,9 @@ TT_API tt_tensor_spec tt_dataset_y(const tt_dataset *dataset);
 /* Write one example to raw memory as large as the specs say, u8 as it is; `y` may be NULL for a set without targets.
  * For data sets made of others, and for looking. TT_ERR_INVALID: an index outside 0 .. size-1. */
 TT_API TT_NODISCARD tt_status tt_dataset_get(tt_dataset *dataset, int64_t index, void *x, void *y);
+#ifndef __cplusplus
+#define tt_dataset_get(dataset, index, x, y) (tt_dataset_get)(dataset, index, TT_BUFFER(x), TT_BUFFER(y))
+#endif
 
 /* Tensors of all inputs and targets of a set that lies in memory (borrowed; of a subset: views). NULL for any other,
  * and where there are no targets. */

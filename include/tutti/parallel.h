@@ -22,6 +22,7 @@ typedef struct tt_tensor_all_reduce_args {
     tt_group *group;
     tt_tensor *x;
     tt_reduce_op op;
+    TT_OPTIONS;
     double factor; /* this rank's, of TT_PREMUL_SUM */
     TT_CALL_OPTIONS;
 } tt_tensor_all_reduce_args;
@@ -35,7 +36,8 @@ typedef struct tt_tensor_reduce_args {
     tt_tensor *x;
     tt_reduce_op op;
     int root;
-    double factor;
+    TT_OPTIONS;
+    double factor; /* this rank's, of TT_PREMUL_SUM */
     TT_CALL_OPTIONS;
 } tt_tensor_reduce_args;
 
@@ -47,6 +49,7 @@ typedef struct tt_tensor_broadcast_args {
     tt_group *group;
     tt_tensor *x;
     int root;
+    TT_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_tensor_broadcast_args;
 
@@ -54,55 +57,101 @@ typedef struct tt_tensor_broadcast_args {
  *   tt_tensor_broadcast(group, x, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size);
 
+/* All ranks' x, one after the other, into `out`: x is (D, ...), `out` (world_size * D, ...) or (world_size, D, ...). */
+
+typedef struct tt_tensor_all_gather_args {
+    tt_group *group;
+    const tt_tensor *x;
+    tt_tensor *out;
+    TT_OPTIONS;
+    TT_CALL_OPTIONS;
+} tt_tensor_all_gather_args;
+
+/* On every rank. PyTorch: all_gather_into_tensor.
+ *   tt_tensor_all_gather(group, x, out) */
+TT_API TT_NODISCARD tt_status tt_tensor_all_gather_with(const tt_tensor_all_gather_args *args, size_t size);
+
 typedef struct tt_tensor_gather_args {
     tt_group *group;
     const tt_tensor *x;
     tt_tensor *out;
-    int root; /* of tt_tensor_gather */
+    int root;
+    TT_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_tensor_gather_args;
 
-/* All ranks' x, one after the other, into `out`, on every rank / on `root` (elsewhere `out` may be NULL). x is
- * (D, ...), `out` (world_size * D, ...) or (world_size, D, ...). PyTorch: all_gather_into_tensor, gather.
- *   tt_tensor_all_gather(group, x, out)      tt_tensor_gather(group, x, out, 0) */
-TT_API TT_NODISCARD tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t size);
+/* On `root`; elsewhere `out` may be NULL. PyTorch: gather.
+ *   tt_tensor_gather(group, x, out, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size);
+
+/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). */
 
 typedef struct tt_tensor_scatter_args {
     tt_group *group;
     const tt_tensor *x;
     tt_tensor *out;
-    int root;        /* of tt_tensor_scatter */
-    tt_reduce_op op; /* of tt_tensor_reduce_scatter */
-    double factor;
+    int root;
+    TT_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_tensor_scatter_args;
 
-/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). scatter: of the
- * root's x (elsewhere x may be NULL). reduce_scatter: of all ranks' x, reduced. PyTorch: scatter,
- * reduce_scatter_tensor.
- *   tt_tensor_scatter(group, x, out, 0)      tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
+/* Of the root's x; elsewhere x may be NULL. PyTorch: scatter.
+ *   tt_tensor_scatter(group, x, out, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
-TT_API TT_NODISCARD tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size);
+
+typedef struct tt_tensor_reduce_scatter_args {
+    tt_group *group;
+    const tt_tensor *x;
+    tt_tensor *out;
+    tt_reduce_op op;
+    TT_OPTIONS;
+    double factor; /* this rank's, of TT_PREMUL_SUM */
+    TT_CALL_OPTIONS;
+} tt_tensor_reduce_scatter_args;
+
+/* Of all ranks' x, reduced. PyTorch: reduce_scatter_tensor.
+ *   tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
+TT_API TT_NODISCARD tt_status tt_tensor_reduce_scatter_with(const tt_tensor_reduce_scatter_args *args, size_t size);
+
+typedef struct tt_tensor_all_to_all_args {
+    tt_group *group;
+    const tt_tensor *x;
+    tt_tensor *out;
+    TT_OPTIONS;
+    TT_CALL_OPTIONS;
+} tt_tensor_all_to_all_args;
 
 /* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a
  * multiple of world_size. PyTorch: all_to_all_single.
  *   tt_tensor_all_to_all(group, x, out) */
-TT_API TT_NODISCARD tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_tensor_all_to_all_with(const tt_tensor_all_to_all_args *args, size_t size);
 
-typedef struct tt_tensor_p2p_args {
+typedef struct tt_tensor_send_args {
     tt_group *group;
-    tt_tensor *x; /* only read by a send */
-    int peer;     /* of a receive also TT_ANY_SOURCE */
-    int tag;      /* >= 0 */
-    int *source;  /* receive without .work: receives the sender's rank */
+    const tt_tensor *x;
+    int peer;
+    TT_OPTIONS;
+    int tag; /* >= 0 */
     TT_CALL_OPTIONS;
-} tt_tensor_p2p_args;
+} tt_tensor_send_args;
 
-/* Send x to rank `peer` / receive into it.
- *   tt_tensor_send(group, x, 1, .tag = 7)      tt_tensor_recv(group, x, TT_ANY_SOURCE, .source = &from) */
-TT_API TT_NODISCARD tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size);
-TT_API TT_NODISCARD tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size);
+/* Send x to rank `peer`.
+ *   tt_tensor_send(group, x, 1, .tag = 7) */
+TT_API TT_NODISCARD tt_status tt_tensor_send_with(const tt_tensor_send_args *args, size_t size);
+
+typedef struct tt_tensor_recv_args {
+    tt_group *group;
+    tt_tensor *x;
+    int peer; /* or TT_ANY_SOURCE */
+    TT_OPTIONS;
+    int tag;     /* >= 0 */
+    int *source; /* without .work: receives the sender's rank */
+    TT_CALL_OPTIONS;
+} tt_tensor_recv_args;
+
+/* Receive into x from rank `peer`.
+ *   tt_tensor_recv(group, x, TT_ANY_SOURCE, .source = &from) */
+TT_API TT_NODISCARD tt_status tt_tensor_recv_with(const tt_tensor_recv_args *args, size_t size);
 
 /* ---- distributed data-parallel training ---- */
 
@@ -110,7 +159,7 @@ typedef struct tt_ddp_args {
     tt_module *module; /* required: kept until the wrapper is freed */
     tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
     TT_OPTIONS;
-    size_t bucket_cap_bytes;   /* see tt_reducer_create() */
+    size_t bucket_cap_bytes;   /* see tt_reducer_new() */
     bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
     char tt_end;               /* not an option: see base.h */
 } tt_ddp_args;
@@ -138,44 +187,41 @@ TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 #define TT_TENSOR_ALL_REDUCE_ARGS_INIT TT_ARGS_INIT
 #define TT_TENSOR_REDUCE_ARGS_INIT TT_ARGS_INIT
 #define TT_TENSOR_BROADCAST_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_ALL_GATHER_ARGS_INIT TT_ARGS_INIT
 #define TT_TENSOR_GATHER_ARGS_INIT TT_ARGS_INIT
 #define TT_TENSOR_SCATTER_ARGS_INIT TT_ARGS_INIT
-#define TT_TENSOR_P2P_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_REDUCE_SCATTER_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_ALL_TO_ALL_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_SEND_ARGS_INIT TT_ARGS_INIT
+#define TT_TENSOR_RECV_ARGS_INIT TT_ARGS_INIT
 #define TT_DDP_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_ddp(module_, ...) \
-    tt_ddp_with(&(tt_ddp_args){.module = (module_), .group = __VA_ARGS__, .tt_end = 0}, offsetof(tt_ddp_args, tt_end))
-
-/* The call site, and where the options end. */
-#define TT__TENSOR_CALL(type, ...) \
-    &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
+#define tt_ddp(module_, ...) tt_ddp_with(TT_ARGS(tt_ddp_args, .module = (module_), .group = __VA_ARGS__))
 
 #define tt_tensor_all_reduce(group_, x_, ...) \
-    tt_tensor_all_reduce_with(                \
-        TT__TENSOR_CALL(tt_tensor_all_reduce_args, .group = (group_), .x = (x_), .op = __VA_ARGS__))
+    tt_tensor_all_reduce_with(TT_CALL(tt_tensor_all_reduce_args, .group = (group_), .x = (x_), .op = __VA_ARGS__))
 #define tt_tensor_reduce(group_, x_, op_, ...) \
     tt_tensor_reduce_with(                     \
-        TT__TENSOR_CALL(tt_tensor_reduce_args, .group = (group_), .x = (x_), .op = (op_), .root = __VA_ARGS__))
+        TT_CALL(tt_tensor_reduce_args, .group = (group_), .x = (x_), .op = (op_), .root = __VA_ARGS__))
 #define tt_tensor_broadcast(group_, x_, ...) \
-    tt_tensor_broadcast_with(                \
-        TT__TENSOR_CALL(tt_tensor_broadcast_args, .group = (group_), .x = (x_), .root = __VA_ARGS__))
+    tt_tensor_broadcast_with(TT_CALL(tt_tensor_broadcast_args, .group = (group_), .x = (x_), .root = __VA_ARGS__))
 #define tt_tensor_all_gather(group_, x_, ...) \
-    tt_tensor_all_gather_with(TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
+    tt_tensor_all_gather_with(TT_CALL(tt_tensor_all_gather_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
 #define tt_tensor_gather(group_, x_, out_, ...) \
     tt_tensor_gather_with(                      \
-        TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
+        TT_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
 #define tt_tensor_scatter(group_, x_, out_, ...) \
     tt_tensor_scatter_with(                      \
-        TT__TENSOR_CALL(tt_tensor_scatter_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
+        TT_CALL(tt_tensor_scatter_args, .group = (group_), .x = (x_), .out = (out_), .root = __VA_ARGS__))
 #define tt_tensor_reduce_scatter(group_, x_, out_, ...) \
     tt_tensor_reduce_scatter_with(                      \
-        TT__TENSOR_CALL(tt_tensor_scatter_args, .group = (group_), .x = (x_), .out = (out_), .op = __VA_ARGS__))
+        TT_CALL(tt_tensor_reduce_scatter_args, .group = (group_), .x = (x_), .out = (out_), .op = __VA_ARGS__))
 #define tt_tensor_all_to_all(group_, x_, ...) \
-    tt_tensor_all_to_all_with(TT__TENSOR_CALL(tt_tensor_gather_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
+    tt_tensor_all_to_all_with(TT_CALL(tt_tensor_all_to_all_args, .group = (group_), .x = (x_), .out = __VA_ARGS__))
 #define tt_tensor_send(group_, x_, ...) \
-    tt_tensor_send_with(TT__TENSOR_CALL(tt_tensor_p2p_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
+    tt_tensor_send_with(TT_CALL(tt_tensor_send_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
 #define tt_tensor_recv(group_, x_, ...) \
-    tt_tensor_recv_with(TT__TENSOR_CALL(tt_tensor_p2p_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
+    tt_tensor_recv_with(TT_CALL(tt_tensor_recv_args, .group = (group_), .x = (x_), .peer = __VA_ARGS__))
 #endif
 
 TT_END_DECLS

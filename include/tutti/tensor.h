@@ -1,20 +1,25 @@
 /* tutti/tensor.h: tensors, devices, scopes, threads, random numbers.
  *
- * A tensor is a dtype, a shape of at most TT_MAX_DIMS dimensions, strides, and storage on a device, which views share. New ones are row-major, as PyTorch's; results of
- * operators keep the order of memory of what they were made from, whatever it is.
+ * A tensor is a dtype, a shape of at most TT_MAX_DIMS dimensions, strides, and storage on a device, which views share.
+ * New ones are row-major, as PyTorch's; results of operators keep the order of memory of what they were made from,
+ * whatever it is.
  *
- * Ownership. With a scope open in the thread, a tensor made by any call lives until that scope ends; tt_keep() lets it live on,
- * then the caller frees it with tt_tensor_free(). With no scope open the caller owns each tensor. Storage lives as long
- * as any tensor that uses it. Memory of ended scopes is recycled: a steady-state training step allocates nothing.
+ * Ownership. With a scope open in the thread, a tensor made by any call lives until that scope ends; tt_keep() lets it
+ * live on, then the caller frees it with tt_tensor_free(). With no scope open the caller owns each tensor. Storage
+ * lives as long as any tensor that uses it. Memory of ended scopes is recycled: a steady-state training step allocates
+ * nothing.
  *
- * Errors in expressions. A call that returns a tensor returns NULL on failure and records an error with its own name and the
- * shapes that came. NULL as an input tensor gives NULL and records nothing, so that the first error stays: an expression needs one check, at
- * its end; tt_backward(NULL) and tt_item(NULL) return the first error of the scope (with none open: the thread's last error).
+ * Errors in expressions. A call that returns a tensor returns NULL on failure and records an error with its own name
+ * and the shapes that came. NULL as an input tensor gives NULL and records nothing, so that the first error stays: an
+ * expression needs one check, at its end; tt_backward(NULL) and tt_item(NULL) return the first error of the scope (with
+ * none open: the thread's last error).
  *
- * Threads. The scopes a thread is in, and its first error, are its own. A tensor may be read from several threads, written from one, and kept or freed by any.
+ * Threads. The scopes a thread is in, and its first error, are its own. A tensor may be read from several threads,
+ * written from one, and kept or freed by any.
  *
- * Misuse. A tensor that was freed, or whose scope ended, is recognised where it can be (TT_ERR_STATE): always under TT_DEBUG=1, which keeps what was freed, and by the
- * address sanitizer; else until its memory is used again. Where many tensors live outside of scopes the log warns once. */
+ * Misuse. A tensor that was freed, or whose scope ended, is recognised where it can be (TT_ERR_STATE): always under
+ * TT_DEBUG=1, which keeps what was freed, and by the address sanitizer; else until its memory is used again. Where many
+ * tensors live outside of scopes the log warns once. */
 #ifndef TUTTI_TENSOR_H
 #define TUTTI_TENSOR_H
 
@@ -44,8 +49,9 @@ typedef struct tt_shape {
 
 /* ---- devices ---- */
 
-/* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with), and what else was loaded. Lives as long
- * as the process. NULL with TT_ERR_NOT_FOUND, which lists the names, for another one. Thread-safe. */
+/* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with),
+ * and what else was loaded. Lives as long as the process. NULL with TT_ERR_NOT_FOUND, which lists the names, for
+ * another one. Thread-safe. */
 TT_API const tt_device *tt_device_get(const char *name);
 
 /* "cpu"; "?" for NULL. */
@@ -53,18 +59,21 @@ TT_API const char *tt_device_name(const tt_device *device);
 
 /* ---- scopes ---- */
 
-/* Open a scope / end it, and with it every scope begun inside it. Ending a scope that is not open does nothing. The id is what
- * begin returned. What was recorded in a scope (autograd.h) is forgotten when it ends. */
+/* Open a scope / end it, and with it every scope begun inside it. Ending a scope that is not open does nothing. The id
+ * is what begin returned. What was recorded in a scope (autograd.h) is forgotten when it ends. */
 TT_API int tt_scope_begin(void);
 TT_API void tt_scope_end(int id);
 
-/* A scope as an object, for what doesn't nest: a pipeline holds a graph for each batch under way, and ends the oldest first. It is the caller's; NULL: no memory.
- * enter: what this thread makes from now on belongs to it, until leave, or until a scope is opened inside. One thread at a time may be in it, at once: TT_ERR_STATE
- * otherwise. leave: from anywhere in the thread's stack of scopes; TT_ERR_STATE if this thread is not in it. A block scope that ends leaves those entered inside it.
- * free: ends it, with its tensors and records, from any thread, while no other thread is in it (else an error is recorded and nothing happens). NULL is allowed. */
+/* A scope as an object, for what doesn't nest: a pipeline holds a graph for each batch under way, and ends the oldest
+ * first. It is the caller's; NULL: no memory.
+ * enter: what this thread makes from now on belongs to it, until leave, or until a scope is opened inside. One thread
+ * at a time may be in it, at once: TT_ERR_STATE otherwise. leave: from anywhere in the thread's stack of scopes;
+ * TT_ERR_STATE if this thread is not in it. A block scope that ends leaves those entered inside it.
+ * free: ends it, with its tensors and records, from any thread, while no other thread is in it (else an error is
+ * recorded and nothing happens). NULL is allowed. */
 TT_API tt_scope *tt_scope_new(void);
-TT_API tt_status tt_scope_enter(tt_scope *scope);
-TT_API tt_status tt_scope_leave(tt_scope *scope);
+TT_API TT_NODISCARD tt_status tt_scope_enter(tt_scope *scope);
+TT_API TT_NODISCARD tt_status tt_scope_leave(tt_scope *scope);
 TT_API void tt_scope_free(tt_scope *scope);
 
 /* Opens a scope that ends when the enclosing block is left, however. gcc and clang. */
@@ -77,14 +86,16 @@ TT_API void tt_scope_cleanup(const int *id);
  * caller's, too; a tensor that belongs to a module or a data set stays theirs. NULL gives NULL. */
 TT_API tt_tensor *tt_keep(tt_tensor *x);
 
-/* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor that belongs to
- * a scope, a module or a data set must not be freed: that is recorded as an error and nothing happens. */
+/* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor
+ * that belongs to a scope, a module or a data set must not be freed: that is recorded as an error and nothing
+ * happens. */
 TT_API void tt_tensor_free(tt_tensor *x);
 
 /* ---- making ---- */
 
-/* Uninitialised / zeros / ones / all `value` (converted to dtype). Errors: TT_ERR_SHAPE negative size or overflow, TT_ERR_DTYPE
- * for what is no element type, TT_ERR_INVALID a value that the integer type does not hold, TT_ERR_MEMORY. */
+/* Uninitialised / zeros / ones / all `value` (converted to dtype). Errors: TT_ERR_SHAPE negative size or overflow,
+ * TT_ERR_DTYPE for what is no element type, TT_ERR_INVALID a value that the integer type does not hold,
+ * TT_ERR_MEMORY. */
 TT_API tt_tensor *tt_empty(tt_shape shape, tt_dtype dtype);
 TT_API tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype);
 TT_API tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype);
@@ -101,10 +112,15 @@ TT_API tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype)
 
 /* A tensor over memory of the caller's, which must outlive every tensor that uses it. PyTorch: from_blob. */
 TT_API tt_tensor *tt_from_blob(void *data, tt_shape shape, tt_dtype dtype);
+#ifndef __cplusplus
+#define tt_from_data(data, shape, dtype) (tt_from_data)(TT_BUFFER(data), shape, dtype)
+#define tt_from_blob(data, shape, dtype) (tt_from_blob)(TT_BUFFER(data), shape, dtype)
+#endif
 
 /* ---- looking ---- */
 
-/* dtype, dimensions, size of dimension d (negative counts from the end; 0 outside), elements, shape, stride in elements. For NULL: 0. */
+/* dtype, dimensions, size of dimension d (negative counts from the end; 0 outside), elements, shape, stride in
+ * elements. For NULL: 0. */
 TT_API tt_dtype tt_tensor_dtype(const tt_tensor *x);
 TT_API int tt_tensor_dim(const tt_tensor *x);
 TT_API int64_t tt_tensor_size(const tt_tensor *x, int d);
@@ -116,21 +132,23 @@ TT_API bool tt_is_contiguous(const tt_tensor *x);
 /* Where it lies. NULL for NULL. */
 TT_API const tt_device *tt_tensor_device(const tt_tensor *x);
 
-/* First element; for a contiguous tensor the numel elements in row-major order. NULL for NULL. Valid while x is. NULL and TT_ERR_UNSUPPORTED if x lies on a device
- * whose memory pointers don't reach. What is written through the pointer is not seen by records (autograd.h): don't overwrite what backward still needs. */
+/* First element; for a contiguous tensor the numel elements in row-major order. NULL for NULL. Valid while x is. NULL
+ * and TT_ERR_UNSUPPORTED if x lies on a device whose memory pointers don't reach. What is written through the pointer
+ * is not seen by records (autograd.h): don't overwrite what backward still needs. */
 TT_API void *tt_tensor_data(const tt_tensor *x);
 TT_API float *tt_tensor_f32(const tt_tensor *x);   /* NULL and an error if x is not f32 */
 TT_API int64_t *tt_tensor_i64(const tt_tensor *x); /* NULL and an error if x is not i64 */
 
 /* The one element of x as a double. x NULL: the scope's first error. TT_ERR_SHAPE if x has not exactly one element. */
-TT_API tt_status tt_item(const tt_tensor *x, double *value);
+TT_API TT_NODISCARD tt_status tt_item(const tt_tensor *x, double *value);
 
 /* "f32 (20, 10)" into `out` (at most `size` bytes with the NUL); returns out. For messages. */
 TT_API const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size);
 
 /* ---- views and copies: same elements; gradients are recorded for floats ---- */
 
-/* Same storage, other shape; one size may be -1. view needs a layout that allows it (TT_ERR_SHAPE otherwise), reshape copies if it must. */
+/* Same storage, other shape; one size may be -1. view needs a layout that allows it (TT_ERR_SHAPE otherwise), reshape
+ * copies if it must. */
 TT_API tt_tensor *tt_view(tt_tensor *x, tt_shape shape);
 TT_API tt_tensor *tt_reshape(tt_tensor *x, tt_shape shape);
 
@@ -146,38 +164,42 @@ TT_API tt_tensor *tt_narrow(tt_tensor *x, int dim, int64_t start, int64_t length
 /* x itself if contiguous (there is no second tensor to free then), else a contiguous copy. */
 TT_API tt_tensor *tt_contiguous(tt_tensor *x);
 
-/* x with its dimensions in another order of memory: contiguous (NCHW) or channels last (N, H, W, C in memory; 4 dimensions). x itself where it lies so already. PyTorch:
- * contiguous(memory_format=). */
+/* x with its dimensions in another order of memory: contiguous (NCHW) or channels last (N, H, W, C in memory; 4
+ * dimensions). x itself where it lies so already. PyTorch: contiguous(memory_format=). */
 typedef enum tt_memory_format { TT_CONTIGUOUS, TT_CHANNELS_LAST } tt_memory_format;
 TT_API tt_tensor *tt_to_memory_format(tt_tensor *x, tt_memory_format format);
 
-/* A copy, in x's order of memory / one converted to dtype / one on another device, or x itself if it is there. Conversions to integers cut, floats out of
- * range give the ends of the range; between integers they wrap. */
+/* A copy, in x's order of memory / one converted to dtype / one on another device, or x itself if it is there.
+ * Conversions to integers cut, floats out of range give the ends of the range; between integers they wrap. */
 TT_API tt_tensor *tt_clone(tt_tensor *x);
 TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
 TT_API tt_tensor *tt_to_device(tt_tensor *x, const tt_device *device);
 
-/* dst's elements := src's (same shape, same dtype, any devices), in place, not recorded. Both may be views of one storage. Backward over a record that needs what stood in dst is
- * an error (TT_ERR_STATE). NULL: as tt_item(). */
-TT_API tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
+/* dst's elements := src's (same shape, same dtype, any devices), in place, not recorded. Both may be views of one
+ * storage. Backward over a record that needs what stood in dst is an error (TT_ERR_STATE). NULL: as tt_item(). */
+TT_API TT_NODISCARD tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
 
 /* Equal dtype, shape and bits. */
 TT_API bool tt_equal(const tt_tensor *a, const tt_tensor *b);
 
-/* Index of the largest element along dim, as i64, the first of equals; NaN counts as largest. PyTorch: argmax(x, dim). */
+/* Index of the largest element along dim, as i64, the first of equals; NaN counts as largest. PyTorch: argmax(x,
+ * dim). */
 TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
 
 /* ---- threads ---- */
 
-/* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else the CPUs this process may use, divided by the
- * ranks of its group that run on the same host. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as OpenMP's
- * threads don't survive a fork (TT_ERR_STATE for more). PyTorch: torch.set_num_threads. Thread-safe. */
-TT_API tt_status tt_set_num_threads(int threads);
+/* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else
+ * the CPUs this process may use, divided by the ranks of its group that run on the same host. Our own kernels give the
+ * same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as OpenMP's threads don't survive a fork
+ * (TT_ERR_STATE for more). PyTorch: torch.set_num_threads. Thread-safe. */
+TT_API TT_NODISCARD tt_status tt_set_num_threads(int threads);
 TT_API int tt_get_num_threads(void);
 
-/* ---- random numbers: PyTorch's CPU generator (mt19937), the same bits for the same seed as torch on an AVX2 machine ---- */
+/* ---- random numbers: PyTorch's CPU generator (mt19937), the same bits for the same seed as torch on an AVX2 machine
+ * ---- */
 
-/* The thread's default generator; tt_manual_seed(s) seeds it. Without a seed it starts from the operating system's entropy. */
+/* The thread's default generator; tt_manual_seed(s) seeds it. Without a seed it starts from the operating system's
+ * entropy. */
 TT_API tt_generator *tt_default_generator(void);
 TT_API void tt_manual_seed(uint64_t seed);
 
@@ -190,9 +212,10 @@ TT_API void tt_generator_seed(tt_generator *generator, uint64_t seed);
 TT_API uint32_t tt_generator_random(tt_generator *generator);
 TT_API uint64_t tt_generator_random64(tt_generator *generator);
 
-/* Fill x (f32 or f64) in place. generator NULL = the default one. Not recorded. PyTorch: Tensor.uniform_, Tensor.normal_. */
-TT_API tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
-TT_API tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator);
+/* Fill x (f32 or f64) in place. generator NULL = the default one. Not recorded. PyTorch: Tensor.uniform_,
+ * Tensor.normal_. */
+TT_API TT_NODISCARD tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
+TT_API TT_NODISCARD tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator);
 
 /* f32 of uniform [0,1) / standard normal. PyTorch: rand, randn. */
 TT_API tt_tensor *tt_rand(tt_shape shape, tt_generator *generator);

@@ -61,7 +61,6 @@ static tt_status stage_end(stage *s, tt_status status) {
     return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->x)) : TT_OK;
 }
 
-
 /* ---- shapes ---- */
 
 /* Is `all` (n * D, ...) or (n, D, ...), for `part` (D, ...)? */
@@ -169,9 +168,9 @@ static tt_status stage_both(stage *s, const char *who, const tt_tensor *sent, tt
     return status;
 }
 
-tt_status tt_tensor_all_gather_with(const tt_tensor_gather_args *args, size_t size) {
+tt_status tt_tensor_all_gather_with(const tt_tensor_all_gather_args *args, size_t size) {
     static const char who[] = "tt_tensor_all_gather";
-    tt_tensor_gather_args a;
+    tt_tensor_all_gather_args a;
     TT__ARGS_COPY(a, args, size);
     if (!a.x || !a.out)
         return tt__tensor_first_error(who);
@@ -221,9 +220,9 @@ tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size
     return stage_end(&s, status);
 }
 
-tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size_t size) {
+tt_status tt_tensor_reduce_scatter_with(const tt_tensor_reduce_scatter_args *args, size_t size) {
     static const char who[] = "tt_tensor_reduce_scatter";
-    tt_tensor_scatter_args a;
+    tt_tensor_reduce_scatter_args a;
     TT__ARGS_COPY(a, args, size);
     if (!a.x || !a.out)
         return tt__tensor_first_error(who);
@@ -231,15 +230,16 @@ tt_status tt_tensor_reduce_scatter_with(const tt_tensor_scatter_args *args, size
     stage s;
     tt_status status = stage_both(&s, who, a.x, a.out, a.work);
     if (!status)
-        status = tt_reduce_scatter_with(TT_ARGS(
-            tt_reduce_scatter_args, .group = a.group, .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-            .count = tt_tensor_numel(a.out), .dtype = tt_tensor_dtype(a.out), .op = a.op, .factor = a.factor, CALL_OF(a)));
+        status = tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, .group = a.group,
+                                                .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
+                                                .count = tt_tensor_numel(a.out), .dtype = tt_tensor_dtype(a.out),
+                                                .op = a.op, .factor = a.factor, CALL_OF(a)));
     return stage_end(&s, status);
 }
 
-tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t size) {
+tt_status tt_tensor_all_to_all_with(const tt_tensor_all_to_all_args *args, size_t size) {
     static const char who[] = "tt_tensor_all_to_all";
-    tt_tensor_gather_args a;
+    tt_tensor_all_to_all_args a;
     TT__ARGS_COPY(a, args, size);
     if (!a.x || !a.out)
         return tt__tensor_first_error(who);
@@ -250,30 +250,30 @@ tt_status tt_tensor_all_to_all_with(const tt_tensor_gather_args *args, size_t si
     if (!status)
         status = tt_all_to_all_with(TT_ARGS(
             tt_all_to_all_args, .group = a.group, .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-            .count = tt_tensor_numel(a.x) / (size_t)(ranks > 0 ? ranks : 1), .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
+            .count = tt_tensor_numel(a.x) / (ranks > 0 ? ranks : 1), .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
     return stage_end(&s, status);
 }
 
 /* ---- point to point ---- */
 
-tt_status tt_tensor_send_with(const tt_tensor_p2p_args *args, size_t size) {
+tt_status tt_tensor_send_with(const tt_tensor_send_args *args, size_t size) {
     static const char who[] = "tt_tensor_send";
-    tt_tensor_p2p_args a;
+    tt_tensor_send_args a;
     TT__ARGS_COPY(a, args, size);
     if (!a.x)
         return tt__tensor_first_error(who);
     stage s;
     tt_status status = stage_both(&s, who, a.x, NULL, a.work);
     if (!status)
-        status =
-            tt_send_with(TT_ARGS(tt_send_args, .group = a.group, .buf = tt_tensor_data(s.sent), .count = tt_tensor_numel(a.x),
-                                 .dtype = tt_tensor_dtype(a.x), .peer = a.peer, .tag = a.tag, CALL_OF(a)));
+        status = tt_send_with(TT_ARGS(tt_send_args, .group = a.group, .buf = tt_tensor_data(s.sent),
+                                      .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .peer = a.peer,
+                                      .tag = a.tag, CALL_OF(a)));
     return stage_end(&s, status);
 }
 
-tt_status tt_tensor_recv_with(const tt_tensor_p2p_args *args, size_t size) {
+tt_status tt_tensor_recv_with(const tt_tensor_recv_args *args, size_t size) {
     static const char who[] = "tt_tensor_recv";
-    tt_tensor_p2p_args a;
+    tt_tensor_recv_args a;
     TT__ARGS_COPY(a, args, size);
     if (!a.x)
         return tt__tensor_first_error(who);

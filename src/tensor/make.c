@@ -49,7 +49,7 @@ tt_tensor *tt_arange(int64_t n) {
     return x;
 }
 
-tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype) {
+tt_tensor *(tt_from_data)(const void *data, tt_shape shape, tt_dtype dtype) {
     if (!data && tt__shape_numel(&shape) > 0)
         return tt__tensor_fail(TT_ERR_INVALID, "tt_from_data: data is NULL");
     tt_tensor *x = tt__tensor_new("tt_from_data", shape, dtype);

@@ -108,7 +108,7 @@ tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *str
     return y;
 }
 
-tt_tensor *tt_from_blob(void *data, tt_shape shape, tt_dtype dtype) {
+tt_tensor *(tt_from_blob)(void *data, tt_shape shape, tt_dtype dtype) {
     tt_tensor *x = tensor_shell("tt_from_blob", shape, dtype);
     if (!x)
         return NULL;

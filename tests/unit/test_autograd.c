@@ -228,7 +228,8 @@ static void hooks_run_when_a_gradient_is_final(void **state) {
     assert_true(t.grad[0] == 4 && t.grad[1] == 12);
     assert_int_equal(t.ended, 1);
     assert_int_equal(t.pass, TT_OK);
-    tt_register_post_accumulate_grad_hook(first, note, NULL); /* never called: removed before */
+    assert_int_equal(tt_register_post_accumulate_grad_hook(first, note, NULL),
+                     TT_OK); /* never called: removed before */
     tt__leaf_remove_hook(first, note, NULL);
     tt__leaf_remove_hook(first, note, &t);
     tt__leaf_remove_hook(first, note, &t);
@@ -244,8 +245,8 @@ static void a_linear_layer_settles_its_bias_before_its_weight(void **state) {
     TT_AUTO_SCOPE;
     trace t = {0};
     tt_tensor *w = tt_requires_grad_(tt_ones(TT_SHAPE(2, 3), TT_F32), true), *b = leaf(0);
-    tt_register_post_accumulate_grad_hook(w, note, &t);
-    tt_register_post_accumulate_grad_hook(b, note, &t);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(w, note, &t), TT_OK);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(b, note, &t), TT_OK);
     assert_int_equal(tt_backward(tt_sum(tt_linear(tt_ones(TT_SHAPE(4, 3), TT_F32), w, b))), TT_OK);
     assert_ptr_equal(t.seen[0], b);
     assert_ptr_equal(t.seen[1], w);
@@ -256,8 +257,8 @@ static void a_failing_hook_ends_the_pass(void **state) {
     TT_AUTO_SCOPE;
     trace t = {.result = TT_ERR_PEER};
     tt_tensor *early = leaf(1), *late = leaf(1);
-    tt_register_post_accumulate_grad_hook(late, note, &t);
-    tt_register_post_accumulate_grad_hook(early, note, &t);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(late, note, &t), TT_OK);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(early, note, &t), TT_OK);
     tt_tensor *loss = tt_sum(tt_mul(tt_scale(early, 1), late));
     assert_int_equal(tt_backward(loss), TT_ERR_PEER);
     assert_int_equal(t.n, 1);
@@ -281,7 +282,7 @@ static void a_hook_records_nothing_and_starts_no_pass(void **state) {
     TT_AUTO_SCOPE;
     bool recorded = true;
     tt_tensor *x = leaf(1);
-    tt_register_post_accumulate_grad_hook(x, hook_that_computes, &recorded);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(x, hook_that_computes, &recorded), TT_OK);
     assert_int_equal(tt_backward(tt_sum(x)), TT_ERR_STATE);
     assert_false(recorded);
     tt_clear_error();

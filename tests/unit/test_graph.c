@@ -109,7 +109,7 @@ static void a_gradient_is_given(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = leaf(3), *y = tt_mul(x, x);
-    tt_tensor *dy = tt_from_data((float[]){1, 10}, S(2), TT_F32);
+    tt_tensor *dy = tt_from_data(((float[]){1, 10}), S(2), TT_F32);
     assert_int_equal(tt_backward(y, .gradient = dy, .retain_graph = true), TT_OK);
     assert_true(grad0(x) == 6 && tt_tensor_f32(tt_grad(x))[1] == 60);
     assert_int_equal(tt_backward(y, .gradient = dy), TT_OK);
@@ -158,7 +158,7 @@ static void weights_come_later(void **state) {
         tt_zero_grad(all[i]);
     }
     int finals = 0;
-    tt_register_post_accumulate_grad_hook(w, count_hook, &finals);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(w, count_hook, &finals), TT_OK);
     tt_tensor *y = tt_linear(tt_relu(tt_linear(x, w, b)), v, NULL), *inputs[] = {x};
     tt_deferred_backward *later = NULL;
     assert_int_equal(tt_backward(y, .gradient = dy, .inputs = inputs, .input_count = 1, .deferred = &later), TT_OK);
@@ -348,7 +348,7 @@ static void a_recomputed_segment_gives_the_same_bits(void **state) {
     segment s = {tt_requires_grad_(drawn(S(4, 5), 2), true), tt_requires_grad_(drawn(S(5, 4), 3), true)};
     tt_tensor *all[] = {x, s.w, s.v}, *want[3];
     int finals = 0;
-    tt_register_post_accumulate_grad_hook(s.w, count_hook, &finals);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(s.w, count_hook, &finals), TT_OK);
     assert_int_equal(tt_backward(tt_sum(tt_mul(segment_run(&s, tt_relu(x)), x))), TT_OK);
     for (int i = 0; i < 3; i++) {
         want[i] = tt_clone(tt_grad(all[i]));

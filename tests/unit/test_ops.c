@@ -235,8 +235,8 @@ static void argmax_is_the_first_of_the_largest(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = f32(S(3, 3), (float[]){1, 5, 5, 7, NAN, 9, -1, -2, -1});
-    assert_true(tt_equal(tt_argmax(x, 1), tt_from_data((int64_t[]){1, 1, 0}, S(3), TT_I64)));
-    assert_true(tt_equal(tt_argmax(x, 0), tt_from_data((int64_t[]){1, 1, 1}, S(3), TT_I64)));
+    assert_true(tt_equal(tt_argmax(x, 1), tt_from_data(((int64_t[]){1, 1, 0}), S(3), TT_I64)));
+    assert_true(tt_equal(tt_argmax(x, 0), tt_from_data(((int64_t[]){1, 1, 1}), S(3), TT_I64)));
     assert_true(tt_equal(tt_argmax(tt_transpose(x, 0, 1), -1), tt_argmax(x, 0)));
     for (int dtype = TT_F32; dtype <= TT_U8; dtype++)
         assert_true(tt_equal(tt_argmax(tt_to(tt_arange(4), (tt_dtype)dtype), 0), tt_full(TT_SCALAR, TT_I64, 3)));
@@ -323,9 +323,9 @@ static void targets_out_of_range(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_zeros(S(2, 3), TT_F32);
-    expect(tt_cross_entropy(x, tt_from_data((int64_t[]){2, 3}, S(2), TT_I64)), TT_ERR_INVALID, "tt_cross_entropy",
+    expect(tt_cross_entropy(x, tt_from_data(((int64_t[]){2, 3}), S(2), TT_I64)), TT_ERR_INVALID, "tt_cross_entropy",
            "expected targets in 0..2, got target[1] = 3");
-    expect(tt_nll_loss(x, tt_from_data((int64_t[]){-1, 0}, S(2), TT_I64)), TT_ERR_INVALID, "tt_nll_loss",
+    expect(tt_nll_loss(x, tt_from_data(((int64_t[]){-1, 0}), S(2), TT_I64)), TT_ERR_INVALID, "tt_nll_loss",
            "target[0] = -1");
 }
 

@@ -241,10 +241,10 @@ static void strided_parameters(void **state) {
     TT_AUTO_SCOPE;
     tt_tensor *base = tt_ones(TT_SHAPE(2, 3), TT_F32), *x = tt_requires_grad_(tt_transpose(base, 0, 1), true);
     tt_optimizer *sgd = tt_sgd(list_of(&x, 1), 1);
-    tt_tensor *g = tt_from_data((float[]){1, 2, 3, 4, 5, 6}, TT_SHAPE(3, 2), TT_F32);
+    tt_tensor *g = tt_from_data(((float[]){1, 2, 3, 4, 5, 6}), TT_SHAPE(3, 2), TT_F32);
     assert_int_equal(tt_backward(tt_sum(tt_mul(x, g))), TT_OK);
     assert_int_equal(tt_optimizer_step(sgd), TT_OK);
-    assert_true(tt_equal(base, tt_from_data((float[]){0, -2, -4, -1, -3, -5}, TT_SHAPE(2, 3), TT_F32)));
+    assert_true(tt_equal(base, tt_from_data(((float[]){0, -2, -4, -1, -3, -5}), TT_SHAPE(2, 3), TT_F32)));
     tt_optimizer_free(sgd);
 }
 

@@ -258,7 +258,7 @@ static void wrong_states_of_groups_are_refused(void **state) {
     tt_optimizer *adam = two_groups(x);
     train(adam, 2);
     tt_tensor *half = tt_full(TT_SCALAR, TT_F64, 0.5), *two = tt_full(TT_SHAPE(2), TT_F64, 2);
-    tt_tensor *numbers = tt_from_data((int64_t[]){0, 2}, TT_SHAPE(2), TT_I64), *three = tt_full(TT_SCALAR, TT_F32, 3);
+    tt_tensor *numbers = tt_from_data(((int64_t[]){0, 2}), TT_SHAPE(2), TT_I64), *three = tt_full(TT_SCALAR, TT_F32, 3);
     tt_tensor *avg = tt_ones(TT_SHAPE(3), TT_F32), *less = tt_full(TT_SCALAR, TT_F64, -1);
     refuse(adam, 1, (const char *[]){"param_groups.2.lr"}, &half, TT_ERR_NOT_FOUND, "\"param_groups.2.lr\"");
     refuse(adam, 1, (const char *[]){"param_groups.x"}, &half, TT_ERR_NOT_FOUND, "unexpected entry \"param_groups.x\"");

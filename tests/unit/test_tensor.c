@@ -21,7 +21,7 @@ static tt_tensor *counting(tt_shape shape) {
 static void making_and_looking(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = tt_from_data((float[]){1, 2, 3, 4, 5, 6}, TT_SHAPE(2, 3), TT_F32);
+    tt_tensor *x = tt_from_data(((float[]){1, 2, 3, 4, 5, 6}), TT_SHAPE(2, 3), TT_F32);
     assert_int_equal(tt_tensor_dim(x), 2);
     assert_int_equal(tt_tensor_size(x, -1), 3);
     assert_int_equal(tt_tensor_size(x, 2), 0);
@@ -368,7 +368,7 @@ static void impossible_shapes(void **state) {
 static void conversions(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = tt_from_data((double[]){-1.75, 2.5, 1e300, -1e300}, TT_SHAPE(4), TT_F64);
+    tt_tensor *x = tt_from_data(((double[]){-1.75, 2.5, 1e300, -1e300}), TT_SHAPE(4), TT_F64);
     const int64_t *i = tt_tensor_i64(tt_to(x, TT_I64));
     assert_true(i[0] == -1 && i[1] == 2 && i[2] == INT64_MAX && i[3] == INT64_MIN);
     tt_tensor *big = tt_full(TT_SCALAR, TT_I64, 16777217);

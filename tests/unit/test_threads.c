@@ -82,14 +82,15 @@ static tt_tensor *f_entropy(tt_tensor *a, tt_tensor *b) {
 static const struct {
     const char *name;
     operation run;
-} operations[] = {{"add", tt_add},        {"sub", tt_sub},     {"mul", tt_mul},          {"add rows", f_rows},
-                  {"scale", f_scale},     {"relu", f_relu},    {"sum", f_sum},           {"mean", f_mean},
-                  {"mse", tt_mse_loss},   {"softmax", f_softmax}, {"entropy", f_entropy}};
+} operations[] = {{"add", tt_add},      {"sub", tt_sub},        {"mul", tt_mul},       {"add rows", f_rows},
+                  {"scale", f_scale},   {"relu", f_relu},       {"sum", f_sum},        {"mean", f_mean},
+                  {"mse", tt_mse_loss}, {"softmax", f_softmax}, {"entropy", f_entropy}};
 
 /* Result and gradients of an operation, one after the other. */
 static int64_t all_bits(operation run, float *out) {
     TT_AUTO_SCOPE;
-    tt_tensor *a = tt_requires_grad_(drawn(S(1500, 700), 1), true), *b = tt_requires_grad_(drawn(S(1500, 700), 2), true);
+    tt_tensor *a = tt_requires_grad_(drawn(S(1500, 700), 1), true),
+              *b = tt_requires_grad_(drawn(S(1500, 700), 2), true);
     tt_tensor *y = run(a, b), *results[3] = {y, NULL, NULL};
     tt_tensor *dy = drawn(tt_tensor_shape(y), 3);
     assert_int_equal(tt_backward(y, .gradient = dy), TT_OK);
@@ -108,44 +109,45 @@ static void our_kernels_give_the_same_bits(void **state) {
     (void)state;
     static float one[3 * 1500 * 700], other[3 * 1500 * 700];
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-        tt_set_num_threads(1);
+        assert_int_equal(tt_set_num_threads(1), TT_OK);
         int64_t n = all_bits(operations[i].run, one);
         for (int threads = 2; threads <= 3; threads++) {
-            tt_set_num_threads(threads);
+            assert_int_equal(tt_set_num_threads(threads), TT_OK);
             assert_int_equal(all_bits(operations[i].run, other), n);
             if (memcmp(one, other, (size_t)n * sizeof *one))
                 fail_msg("%s: %d threads give other bits than one", operations[i].name, threads);
         }
     }
-    tt_set_num_threads(0);
+    assert_int_equal(tt_set_num_threads(0), TT_OK);
 }
 
 /* What docs/reproducibility.md says of oneDNN's products is what this prints; that they are close is checked. */
 static void products_are_close(void **state) {
     (void)state;
-    const int64_t sizes[][3] = {{32, 512, 784}, {32, 10, 512}, {512, 784, 32}, {256, 256, 256}, {64, 64, 20000}, {7, 5, 3}};
+    const int64_t sizes[][3] = {{32, 512, 784},  {32, 10, 512},   {512, 784, 32},
+                                {256, 256, 256}, {64, 64, 20000}, {7, 5, 3}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         TT_AUTO_SCOPE;
         const int64_t *s = sizes[i];
         tt_tensor *a = drawn(S(s[0], s[2]), 1), *b = drawn(S(s[2], s[1]), 2), *y[4];
         for (int threads = 1; threads <= 3; threads++) {
-            tt_set_num_threads(threads);
+            assert_int_equal(tt_set_num_threads(threads), TT_OK);
             y[threads] = tt_matmul(a, b);
             const float *p = tt_tensor_f32(y[1]), *q = tt_tensor_f32(y[threads]);
             for (int64_t k = 0; k < tt_tensor_numel(y[1]); k++)
                 assert_true(__builtin_fabsf(p[k] - q[k]) <= 1e-6f * (float)s[2]);
         }
-        printf("oneDNN (%d, %d) x (%d, %d): bits of 2 threads %s, of 3 %s\n", (int)s[0], (int)s[2], (int)s[2], (int)s[1],
-               tt_equal(y[1], y[2]) ? "equal" : "differ", tt_equal(y[1], y[3]) ? "equal" : "differ");
+        printf("oneDNN (%d, %d) x (%d, %d): bits of 2 threads %s, of 3 %s\n", (int)s[0], (int)s[2], (int)s[2],
+               (int)s[1], tt_equal(y[1], y[2]) ? "equal" : "differ", tt_equal(y[1], y[3]) ? "equal" : "differ");
     }
-    tt_set_num_threads(0);
+    assert_int_equal(tt_set_num_threads(0), TT_OK);
 }
 
 /* ---- forks */
 
 static void a_child_of_a_process_with_threads_computes(void **state) {
     (void)state;
-    tt_set_num_threads(2);
+    assert_int_equal(tt_set_num_threads(2), TT_OK);
     {
         TT_AUTO_SCOPE;
         tt_matmul(drawn(S(300, 300), 1), drawn(S(300, 300), 2)); /* OpenMP's threads are there from now on */
@@ -162,7 +164,7 @@ static void a_child_of_a_process_with_threads_computes(void **state) {
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how));
     assert_int_equal(WEXITSTATUS(how), 0);
-    tt_set_num_threads(0);
+    assert_int_equal(tt_set_num_threads(0), TT_OK);
 }
 
 int main(void) {

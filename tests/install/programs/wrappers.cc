@@ -1,0 +1,393 @@
+/* Every wrapper of tutti.hpp once, on two ranks. Prints "all is well" on rank 0; says on stderr what is not. */
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+#include <unistd.h>
+
+namespace nn = tutti::nn;
+
+static int failures;
+
+static void expect(bool holds, const char *what, int line) {
+    if (!holds) {
+        std::fprintf(stderr, "line %d: expected %s\n", line, what);
+        failures++;
+    }
+}
+#define EXPECT(condition) expect((condition), #condition, __LINE__)
+
+/* The error that `body` throws; one with status TT_OK if it throws none. */
+template <class F> static tutti::error thrown_by(F &&body) {
+    try {
+        body();
+    } catch (const tutti::error &e) {
+        return e;
+    }
+    return tutti::error(TT_OK, "");
+}
+
+static bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+/* Owners can be moved, and only moved. */
+template <class T> static constexpr bool moves_only() {
+    return std::is_nothrow_move_constructible_v<T> && std::is_move_assignable_v<T> &&
+           !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && std::is_nothrow_destructible_v<T>;
+}
+static_assert(moves_only<tutti::group>() && moves_only<tutti::work>() && moves_only<tutti::store>());
+static_assert(moves_only<tutti::reducer>() && moves_only<tutti::tensor>() && moves_only<tutti::module>());
+static_assert(moves_only<tutti::optimizer>() && moves_only<tutti::dataset>() && moves_only<tutti::sampler>());
+static_assert(std::is_move_constructible_v<tutti::loader> && !std::is_copy_constructible_v<tutti::loader>);
+static_assert(!std::is_copy_constructible_v<tutti::scope> && !std::is_move_constructible_v<tutti::scope>);
+static_assert(!std::is_copy_constructible_v<tutti::no_grad> && !std::is_move_constructible_v<tutti::no_grad>);
+
+/* A tensor is no buffer. */
+static_assert(!std::is_constructible_v<tutti::buffer, tutti::tensor &> &&
+              !std::is_constructible_v<tutti::buffer, tt_tensor *>);
+static_assert(!std::is_constructible_v<tutti::const_buffer, const tutti::tensor &>);
+static_assert(!std::is_constructible_v<tutti::const_buffer, const tt_tensor *, std::int64_t>);
+static_assert(!std::is_constructible_v<tutti::buffer, const std::vector<float> &>, "what is written is not const");
+static_assert(std::is_constructible_v<tutti::const_buffer, const std::vector<float> &>);
+
+static void stores() {
+    tutti::store memory = tutti::hash_store(1000), view = tutti::prefix_store("p", memory);
+    memory.set("k", std::string("a\0b", 3));
+    EXPECT(memory.get("k") == std::string("a\0b", 3));
+    EXPECT(memory.add("n", 2) == 2 && view.add("n", 5) == 5 && memory.add("p/n", 1) == 6);
+    EXPECT(memory.compare_set("k", std::string("a\0b", 3), "c") == "c");
+    memory.append("k", "d");
+    memory.wait({"k", "n"}, 100);
+    EXPECT(memory.get("k") == "cd" && memory.check_keys({"k", "n"}) && !memory.check_keys({"none"}));
+    EXPECT(memory.delete_key("k") && !memory.delete_key("k") && memory.num_keys() == 2);
+    memory.set_timeout_ms(10);
+    tutti::error missing = thrown_by([&] { memory.get("none"); });
+    EXPECT(missing.status() == TT_ERR_TIMEOUT && has(missing.what(), "none"));
+    EXPECT(std::strcmp(missing.name(), "TT_ERR_TIMEOUT") == 0);
+
+    tutti::tcp_store_options serve;
+    serve.is_server = true;
+    tutti::store server = tutti::tcp_store("127.0.0.1", 0, serve),
+                 client = tutti::tcp_store("127.0.0.1", server.port());
+    server.set("x", "y");
+    EXPECT(client.get("x") == "y");
+    tutti::store moved = std::move(client);
+    EXPECT(!client.get() && moved.get("x") == "y");
+
+    std::string path = "/tmp/tutti-wrappers-" + std::to_string(getpid());
+    {
+        tutti::store file = tutti::file_store(path);
+        file.set("x", "z");
+        EXPECT(file.get("x") == "z");
+    }
+    unlink(path.c_str());
+}
+
+static void buffers(tutti::group &world) {
+    int rank = world.rank(), other = 1 - rank;
+    std::vector<float> x = {1, 2, 3};
+    tutti::all_reduce(world, x, TT_SUM);
+    EXPECT(x[0] == 2 && x[2] == 6);
+    std::array<double, 2> y = {double(rank), 4};
+    tutti::all_reduce(world, y, TT_AVG);
+    EXPECT(y[0] == 0.5 && y[1] == 4);
+    std::int32_t z[] = {rank, rank};
+    tutti::reduce(world, z, TT_MAX, 0);
+    EXPECT(rank != 0 || z[1] == 1);
+    tutti::broadcast(world, {z, 1}, 1);
+    EXPECT(z[0] == 1);
+
+    const std::vector<std::int64_t> mine = {rank + 10};
+    std::vector<std::int64_t> all(2), two(2), one(1);
+    tutti::all_gather(world, mine, all);
+    EXPECT(all[0] == 10 && all[1] == 11);
+    tutti::gather(world, mine, rank == 0 ? tutti::buffer(two) : tutti::buffer(nullptr), 0);
+    EXPECT(rank != 0 || two[1] == 11);
+    tutti::scatter(world, all, one, 0);
+    EXPECT(one[0] == 10 + rank);
+    tutti::reduce_scatter(world, all, one, TT_SUM);
+    EXPECT(one[0] == 2 * (10 + rank));
+    tutti::all_to_all(world, all, two);
+    EXPECT(two[0] == 10 + rank && two[1] == 10 + rank);
+    EXPECT(thrown_by([&] { tutti::all_gather(world, mine, one); }).status() == TT_ERR_SHAPE);
+    EXPECT(thrown_by([&] { tutti::all_gather(world, mine, x); }).status() == TT_ERR_DTYPE);
+
+    tutti::work sent = tutti::isend(world, mine, other);
+    int from = -1;
+    tutti::call_options o;
+    o.source = &from;
+    tutti::recv(world, one, TT_ANY_SOURCE, o);
+    sent.wait();
+    EXPECT(one[0] == 10 + other && from == other && sent.is_completed());
+    tutti::work received = tutti::irecv(world, one, other);
+    tutti::send(world, mine, other);
+    received.wait();
+    EXPECT(received.source_rank() == other);
+    tutti::call_options later;
+    tutti::work pending;
+    later.work = &pending;
+    tutti::all_reduce(world, x, TT_SUM, later);
+    pending.wait();
+    EXPECT(x[0] == 4);
+    tutti::barrier(world);
+    tutti::monitored_barrier(world);
+    EXPECT(thrown_by([] { tutti::work().wait(); }).status() == TT_ERR_INVALID);
+}
+
+static void groups(tutti::group &world) {
+    EXPECT(world && world.world_size() == 2 && world.backend() == "native");
+    EXPECT(world.global_rank(1) == 1 && world.group_rank(0) == 0);
+    world.set_timeout_ms(60000);
+    EXPECT(world.timeout_ms() == 60000);
+    tutti::group first = tutti::new_group(world, {0});
+    EXPECT(bool(first) == (world.rank() == 0));
+    tutti::group own = tutti::group_split(world, world.rank(), 0);
+    EXPECT(own && own.world_size() == 1);
+    first = std::move(own);
+    EXPECT(first.world_size() == 1 && !own);
+}
+
+/* Ranks call different things: both are told who did what where. */
+static void mismatch(tutti::group &world) {
+    tutti::group pair = tutti::new_group(world, {0, 1});
+    float x[2] = {};
+    tutti::error e = thrown_by([&] {
+        if (pair.rank() == 0)
+            tutti::all_reduce(pair, x, TT_SUM);
+        else
+            tutti::reduce(pair, x, TT_SUM, 0);
+        tutti::barrier(pair);
+    });
+    EXPECT(e.status() == TT_ERR_MISMATCH);
+    EXPECT(has(e.what(), "rank 1 called reduce(") || has(e.what(), "rank 1 called reduce_"));
+    EXPECT(has(e.what(), "wrappers.cc:"));
+    tutti::group aborted = tutti::new_group(world, {0, 1});
+    aborted.abort("enough");
+    e = thrown_by([&] { tutti::barrier(aborted); });
+    EXPECT(e.status() == TT_ERR_ABORTED);
+}
+
+static void reducing(tutti::group &world) {
+    tutti::reducer reducer(world, {{"w", 3}, {"b", 1}});
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < (i ? 1 : 3); k++)
+            reducer.gradient(i)[k] = float(world.rank());
+    reducer.mark_ready(1);
+    reducer.mark_ready(0);
+    reducer.finish();
+    EXPECT(reducer.gradient<float>(0)[2] == 0.5f && reducer.bucket_count() >= 1);
+}
+
+static void expressions() {
+    tutti::tensor x = tutti::from_data(std::vector<float>{1, -2, 3, -4}, tutti::shape(2, 2));
+    tutti::tensor w = tutti::full(tutti::shape(3, 2), -1), b = tutti::zeros(tutti::shape(3));
+    w.requires_grad_();
+    tutti::tensor h = tutti::relu(tutti::linear(x, w, b) + tutti::linear(x, w) * 2 - 0.5 * tutti::linear(x, w));
+    tutti::tensor loss = tutti::mean(h * h) + tutti::sum(h) + tutti::mse_loss(h, tutti::zeros(tutti::shape(2, 3)));
+    EXPECT(w.requires_grad() && loss.requires_grad() && !w.grad());
+    tutti::backward_options again;
+    again.retain_graph = true;
+    tutti::backward(loss, again);
+    float once = w.grad().data<float>()[0];
+    loss.backward();
+    EXPECT(once != 0 && w.grad().data<float>()[0] == 2 * once);
+    w.zero_grad();
+    {
+        tutti::no_grad none;
+        EXPECT(!tutti::sum(w).requires_grad());
+    }
+    EXPECT(x.dim() == 2 && x.size(-1) == 2 && x.numel() == 4 && x.dtype() == TT_F32 && x.shape().ndim == 2);
+    EXPECT(tutti::equal(x.contiguous(), x) && x.contiguous().get() != x.get());
+    EXPECT(tutti::equal(x.to(TT_F64).to(TT_F32), x) && tutti::equal(x.to(TT_F32), x.clone()));
+    EXPECT(x.to(tt_device_get("reference")).numel() == 4 && x.flatten().dim() == 1 &&
+           x.view(tutti::shape(4)).dim() == 1);
+    EXPECT(x.transpose(0, 1).reshape(tutti::shape(4)).data<float>()[1] == 3);
+    EXPECT(x.narrow(0, 1, 1).detach().numel() == 2 && x.argmax(1).data<std::int64_t>()[1] == 0);
+    EXPECT(tutti::matmul(x, x).data<float>()[0] == -5 && tutti::log_softmax(x, 1).numel() == 4);
+    tutti::tensor target = tutti::arange(2);
+    EXPECT(std::fabs(tutti::cross_entropy(x, target).item() -
+                     tutti::nll_loss(tutti::log_softmax(x, 1), target).item()) < 1e-6);
+    EXPECT(tutti::scale(tutti::full(tutti::shape(), 3), 2).item() == 6 && tutti::rand(tutti::shape(2)).numel() == 2);
+    tutti::manual_seed(3);
+    tutti::tensor drawn = tutti::randn(tutti::shape(4)), copy = tutti::empty(tutti::shape(4));
+    copy.copy_(drawn);
+    EXPECT(tutti::equal(copy, drawn));
+    tutti::set_num_threads(1);
+
+    tutti::error e = thrown_by([&] { tutti::matmul(x, drawn); });
+    EXPECT(e.status() == TT_ERR_SHAPE && has(e.what(), "matmul"));
+    EXPECT(thrown_by([&] { x.data<double>(); }).status() == TT_ERR_DTYPE);
+    EXPECT(thrown_by([&] { tutti::from_data(std::vector<float>{1}, tutti::shape(2)); }).status() == TT_ERR_SHAPE);
+    EXPECT(thrown_by([&] { drawn.item(); }).status() == TT_ERR_SHAPE);
+}
+
+static void scopes() {
+    tutti::tensor outside, moved;
+    {
+        tutti::scope scope;
+        outside = tutti::ones(tutti::shape(5)) + tutti::ones(tutti::shape(5));
+        outside.keep();
+        tutti::scope inner;
+        tutti::sum(outside).item();
+    }
+    moved = std::move(outside);
+    EXPECT(!outside && tutti::sum(moved).item() == 10);
+}
+
+static void tensors_between_ranks(tutti::group &world) {
+    int rank = world.rank(), other = 1 - rank;
+    tutti::tensor x = tutti::full(tutti::shape(2), rank + 1), all = tutti::zeros(tutti::shape(4));
+    tutti::tensor y = tutti::zeros(tutti::shape(2));
+    tutti::all_gather(world, x, all);
+    EXPECT(all.data<float>()[0] == 1 && all.data<float>()[3] == 2);
+    tutti::gather(world, x, all, 0);
+    tutti::scatter(world, all, y, 0);
+    EXPECT(y.data<float>()[0] == float(rank + 1));
+    tutti::reduce_scatter(world, all, y, TT_SUM);
+    tutti::all_to_all(world, x, y);
+    EXPECT(y.data<float>()[1 - rank] == float(other + 1));
+    tutti::all_reduce(world, x, TT_SUM);
+    EXPECT(x.data<float>()[1] == 3);
+    tutti::reduce(world, x, TT_SUM, 0);
+    tutti::broadcast(world, x, 0);
+    EXPECT(x.data<float>()[1] == 6);
+    if (rank == 0) {
+        tutti::send(world, x, other);
+        tutti::recv(world, y, other);
+    } else {
+        tutti::recv(world, y, other);
+        tutti::send(world, x, other);
+    }
+    EXPECT(tutti::equal(x, y));
+}
+
+static void data() {
+    tutti::dataset squares = tutti::dataset_from(
+        6,
+        [](std::int64_t i, void *x, void *y) {
+            if (i == 5)
+                throw std::runtime_error("example 5 is torn");
+            *static_cast<float *>(x) = float(i);
+            *static_cast<float *>(y) = float(i * i);
+        },
+        tt_spec(TT_F32, tutti::shape(1)), tt_spec(TT_F32, tutti::shape(1)));
+    tutti::dataset good = tutti::subset(squares, 0, 5);
+    EXPECT(squares.size() == 6 && good.size() == 5);
+    tutti::loader loader(good, 2, tutti::in_order());
+    for (int epoch = 0; epoch < 2; epoch++) {
+        std::int64_t seen = 0;
+        for (tutti::batch &batch : loader) {
+            EXPECT(batch.indices[0] == seen && batch.y.data<float>()[0] == float(seen * seen));
+            seen += batch.size;
+        }
+        EXPECT(seen == 5 && loader.batches() == 3);
+    }
+    for (tutti::batch &batch : loader) {
+        tutti::tensor kept = std::move(batch.x.keep());
+        EXPECT(kept.numel() == 2);
+        break;
+    }
+    tutti::loader torn(squares, 6, tutti::in_order());
+    tutti::error e = thrown_by([&] {
+        for (tutti::batch &batch : torn)
+            (void)batch;
+    });
+    EXPECT(e.status() == TT_ERR_INVALID && has(e.what(), "example 5 is torn"));
+
+    tutti::dataset pairs = tutti::tensor_dataset(tutti::zeros(tutti::shape(4, 2)), tutti::arange(4));
+    tutti::sampler random = tutti::random_sampler(4), sequence = tutti::sequential_sampler(4);
+    tutti::distributed_sampler_options ordered;
+    ordered.no_shuffle = true;
+    tutti::sampler half = tutti::distributed_sampler(4, 2, 1, ordered);
+    half.set_epoch(1);
+    EXPECT(half.size() == 2 && half.indices() == (std::vector<std::int64_t>{1, 3}) && random.size() == 4);
+    tutti::loader pair_loader(pairs, 4, sequence), shuffled(pairs, 4, tutti::shuffled());
+    EXPECT(pair_loader.next()->size == 4 && shuffled.next()->size == 4 && !shuffled.next());
+    EXPECT(thrown_by([] { tutti::mnist("/nowhere", true); }).status() == TT_ERR_IO);
+    EXPECT(thrown_by([] { tutti::image_dataset("/nowhere", "/nowhere"); }).status() == TT_ERR_IO);
+    tutti::error none = thrown_by([] { tutti::distributed_sampler(4, 0, 0); });
+    EXPECT(none.status() == TT_ERR_INVALID);
+}
+
+static void training(tutti::group &world) {
+    tutti::manual_seed(1);
+    tutti::linear_options bare;
+    bare.no_bias = true;
+    tutti::module model = nn::sequential(nn::flatten(), nn::linear(784, 16, bare), nn::relu(), nn::linear(16, 10));
+    tutti::module ddp = tutti::ddp(model, world);
+    EXPECT(ddp.parameters()->count == 3 && ddp.buffers()->count == 0);
+    tutti::sgd_options heavy;
+    heavy.momentum = 0.9;
+    tutti::optimizer sgd = tutti::sgd(ddp.parameters(), 0.01, heavy);
+    EXPECT(sgd.option("momentum") == 0.9);
+    sgd.set_option("lr", 0.05);
+    EXPECT(sgd.option("lr") == 0.05);
+    tutti::dataset digits = tutti::digits(256, 0);
+    digits.normalize(0.5, 0.5);
+    tutti::loader loader(digits, 32, tutti::distributed_sampler(256, 2, world.rank()));
+    double first = 0, last = 0;
+    for (int epoch = 0; epoch < 4; epoch++)
+        for (tutti::batch &batch : loader) {
+            tutti::scope scope;
+            sgd.zero_grad();
+            tutti::tensor loss = tutti::cross_entropy(ddp.forward(batch.x), batch.y);
+            loss.backward();
+            sgd.step();
+            last = loss.item();
+            first = first != 0 ? first : last;
+        }
+    EXPECT(last < first);
+
+    std::string path = "/tmp/tutti-wrappers-" + std::to_string(getpid()) + ".safetensors";
+    tt_progress progress = TT_PROGRESS_INIT;
+    progress.epoch = 4;
+    tutti::checkpoint_save(path, model, sgd, progress);
+    EXPECT(tutti::checkpoint_load(path, model, sgd).epoch == 4);
+    unlink(path.c_str());
+    ddp.load_state_dict(model.state_dict());
+    sgd.load_state_dict(sgd.state_dict());
+    model.eval(), model.train(), model.requires_grad_(true);
+
+    tutti::module twin = nn::linear(2, 2);
+    tutti::optimizer adam = tutti::adam(twin.parameters(), 1e-3), adamw = tutti::adamw(twin.parameters(), 1e-3, 0.01);
+    EXPECT(adam.option("beta1") == 0.9 && adamw.option("weight_decay") == 0.01 && adam.option("eps") == 1e-8);
+    twin.to(TT_F64);
+    EXPECT(thrown_by([&] { twin.add_module("a.b", nn::relu()); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([] { nn::linear(0, 1); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::sgd(model.parameters(), -1); }).status() == TT_ERR_INVALID);
+}
+
+static int run() try {
+    tutti::init_process_group_options options;
+    options.timeout_ms = 60000;
+    tutti::group world = tutti::init_process_group(options);
+    stores();
+    groups(world);
+    buffers(world);
+    reducing(world);
+    expressions();
+    scopes();
+    tensors_between_ranks(world);
+    data();
+    training(world);
+    mismatch(world);
+    int all[] = {failures};
+    tutti::all_reduce(world, all, TT_SUM);
+    if (world.rank() == 0 && all[0] == 0)
+        std::puts("all is well");
+    return all[0] != 0;
+} catch (const tutti::error &) {
+    tutti::report();
+    return 1;
+}
+
+/* In a thread, whose end gives back the memory that Tutti recycles: what is still there then has leaked. */
+int main() {
+    int result = 1;
+    std::thread([&] { result = run(); }).join();
+    return result;
+}
