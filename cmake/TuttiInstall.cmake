@@ -37,7 +37,8 @@ set(completions ${CMAKE_BINARY_DIR}/completions)
 file(MAKE_DIRECTORY ${completions})
 foreach(shell bash zsh fish)
   add_custom_command(TARGET tutti_command POST_BUILD VERBATIM
-                     COMMAND sh -c "\"$0\" completion ${shell} >\"$1\"" $<TARGET_FILE:tutti_command> ${completions}/${shell})
+                     COMMAND sh -c "\"$0\" completion ${shell} >\"$1\"" $<TARGET_FILE:tutti_command>
+                             ${completions}/${shell})
 endforeach()
 install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tutti)
 install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _tutti)

@@ -1,5 +1,5 @@
-/* Every rank gives something else to every other: first blocks of one size, then of sizes that differ, as a router of experts does with its
- * tokens. Mirrors the Python
+/* Every rank gives something else to every other: first blocks of one size, then of sizes that differ, as a router of
+ * experts does with its tokens. Mirrors the Python
  *
  *     dist.all_to_all_single(output, input)
  *     dist.all_to_all_single(output, input, output_split_sizes, input_split_sizes)
@@ -32,7 +32,8 @@ static tt_status even(tt_group *world) {
     return TT_OK;
 }
 
-/* Likewise, and rank a has a + b + 1 elements for rank b, which b knows. (Otherwise an all_to_all of the counts would come first.) */
+/* Likewise, and rank a has a + b + 1 elements for rank b, which b knows. (Otherwise an all_to_all of the counts would
+ * come first.) */
 static tt_status uneven(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t input[MOST * 2 * MOST], output[MOST * 2 * MOST];

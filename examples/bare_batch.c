@@ -1,4 +1,5 @@
-/* Neighbours exchange the edges of their parts of a line, as a solver of a differential equation does in each step. Mirrors the Python
+/* Neighbours exchange the edges of their parts of a line, as a solver of a differential equation does in each step.
+ * Mirrors the Python
  *
  *     ops = [dist.P2POp(dist.isend, part[1:2], left), dist.P2POp(dist.irecv, part[0:1], left),
  *            dist.P2POp(dist.isend, part[-2:-1], right), dist.P2POp(dist.irecv, part[-1:], right)]
@@ -7,7 +8,8 @@
  *
  *   tutti run --nproc-per-node=3 build/examples/bare_batch
  *
- * Heat flows along a rod whose left end is kept at 1 and whose right end at 0, until it falls evenly from one end to the other. */
+ * Heat flows along a rod whose left end is kept at 1 and whose right end at 0, until it falls evenly from one end to
+ * the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tutti/comm.h>

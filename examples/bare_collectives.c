@@ -1,5 +1,5 @@
-/* What each collective does, in one number a rank: rank 0 prints the results, and last takes messages from whoever comes. Mirrors the list of
- * collectives in PyTorch's tutorial "Writing Distributed Applications with PyTorch":
+/* What each collective does, in one number a rank: rank 0 prints the results, and last takes messages from whoever
+ * comes. Mirrors the list of collectives in PyTorch's tutorial "Writing Distributed Applications with PyTorch":
  *
  *     dist.broadcast(tensor, src)                     dist.all_gather(tensor_list, tensor)
  *     dist.reduce(tensor, dst, op)                    dist.reduce_scatter(output, input_list, op)

@@ -1,5 +1,5 @@
-/* An all-reduce among some of the ranks. Mirrors "Collective Communication" of PyTorch's tutorial "Writing Distributed Applications with
- * PyTorch":
+/* An all-reduce among some of the ranks. Mirrors "Collective Communication" of PyTorch's tutorial "Writing Distributed
+ * Applications with PyTorch":
  *
  *     group = dist.new_group([0, 1])
  *     tensor = torch.ones(1)

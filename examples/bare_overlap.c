@@ -6,8 +6,8 @@
  *
  *   tutti run --nproc-per-node=2 build/examples/bare_overlap
  *
- * Between hosts a thread moves the bytes meanwhile. Inside a host ranks that have a CPU each move them themselves, in any call of Tutti's: so a long
- * computation asks now and then whether the work is done. */
+ * Between hosts a thread moves the bytes meanwhile. Inside a host ranks that have a CPU each move them themselves, in
+ * any call of Tutti's: so a long computation asks now and then whether the work is done. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tutti/comm.h>
@@ -33,7 +33,8 @@ int main(void) {
     tt_work *work = NULL;
     void *memory = NULL;
 
-    /* Symmetric memory: the other ranks read and write it where it is, so nothing is copied. Any other memory would do. */
+    /* Symmetric memory: the other ranks read and write it where it is, so nothing is copied. Any other memory would
+     * do. */
     if (tt_init_process_group(&world) || tt_group_alloc(&memory, world, N * sizeof(float)))
         goto out;
     float *gradient = memory;

@@ -1,5 +1,5 @@
-/* Rank 0 sends a number to rank 1: blocking, then non-blocking. Mirrors "Point-to-Point Communication" of PyTorch's tutorial "Writing
- * Distributed Applications with PyTorch":
+/* Rank 0 sends a number to rank 1: blocking, then non-blocking. Mirrors "Point-to-Point Communication" of PyTorch's
+ * tutorial "Writing Distributed Applications with PyTorch":
  *
  *     if rank == 0:
  *         dist.send(tensor=tensor, dst=1)             # and req = dist.isend(tensor=tensor, dst=1)

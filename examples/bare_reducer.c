@@ -1,9 +1,11 @@
-/* A hand-written training loop, in plain C on plain arrays, with the gradients averaged by the reducer: all it needs is libtutti-comm. What
- * torch.nn.parallel.DistributedDataParallel does for a module, for a program that has none. No Python program is mirrored.
+/* A hand-written training loop, in plain C on plain arrays, with the gradients averaged by the reducer: all it needs is
+ * libtutti-comm. What torch.nn.parallel.DistributedDataParallel does for a module, for a program that has none. No
+ * Python program is mirrored.
  *
  *   tutti run --nproc-per-node=2 bare_reducer
  *
- * It fits y = x^2 on [-1, 1] with H hidden units: y = sum over j of w2[j] relu(w1[j] x + b1[j]) + b2. Each rank draws its own samples. */
+ * It fits y = x^2 on [-1, 1] with H hidden units: y = sum over j of w2[j] relu(w1[j] x + b1[j]) + b2. Each rank draws
+ * its own samples. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

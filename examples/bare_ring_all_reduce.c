@@ -1,5 +1,5 @@
-/* An all-reduce of one's own, of sends and receives around a ring, compared with Tutti's. Mirrors "Our Own Ring-Allreduce" of PyTorch's
- * tutorial "Writing Distributed Applications with PyTorch":
+/* An all-reduce of one's own, of sends and receives around a ring, compared with Tutti's. Mirrors "Our Own
+ * Ring-Allreduce" of PyTorch's tutorial "Writing Distributed Applications with PyTorch":
  *
  *     def allreduce(send, recv):
  *         send_buff, recv_buff, accum = send.clone(), send.clone(), send.clone()
@@ -14,7 +14,8 @@
  *
  *   tutti run --nproc-per-node=4 build/examples/bare_ring_all_reduce
  *
- * Each rank adds in another order, so with numbers less round than these the ranks' sums would differ in their last bits. Tutti's never do. */
+ * Each rank adds in another order, so with numbers less round than these the ranks' sums would differ in their last
+ * bits. Tutti's never do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Ranks as a grid: a group for each row and one for each column, as pipelines and tensor parallelism want them. Mirrors the Python
+/* Ranks as a grid: a group for each row and one for each column, as pipelines and tensor parallelism want them. Mirrors
+ * the Python
  *
  *     mesh = init_device_mesh("cpu", (world_size // 2, 2), mesh_dim_names=("row", "column"))
  *     dist.all_reduce(a, group=mesh.get_group("column"))       # over the ranks of this row

@@ -2,7 +2,8 @@
 """Checks of this code base that no general tool makes. Prints "file:line: text" for each finding; exit code 1 if there
 is one.
 
-  layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm likewise
+  layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm
+            likewise
   circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
@@ -149,7 +150,8 @@ def find_circles(uses):
 
 
 def uses_from_symbols(symbols):
-    """file -> files whose definitions it refers to. `symbols`: triples of a file, a letter as nm prints it, a symbol."""
+    """file -> files whose definitions it refers to. `symbols`: triples of a file, a letter as nm prints it, a
+    symbol."""
     owner = {symbol: file for file, letter, symbol in symbols if letter in "TDBRVC"}
     uses = {}
     for file, letter, symbol in symbols:
@@ -218,10 +220,12 @@ def check_sizes(name, text):
 def check_operators(name, text):
     """src/autograd/op_*.c: element types are for argument checks (autograd/record.c) and kernels (tensor/) to know."""
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
-        if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|dtype\s*[!=]=|[!=]=\s*\S*dtype\b|switch\b.*dtype",
+        if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|"
+                     r"dtype\s*[!=]=|[!=]=\s*\S*dtype\b|switch\b.*dtype",
                      line):
             yield name, number, "an operator does not test element types; checks and kernels do"
-        if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|\b(float|double|u?int(8|16|32|64)_t)\s*\*\s*\w+\s*=.*data",
+        if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|"
+                     r"\b(float|double|u?int(8|16|32|64)_t)\s*\*\s*\w+\s*=.*data",
                      line):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
 
@@ -259,13 +263,15 @@ def check_symbols(library, exported, declared):
 
 
 def check_private(library, exported, used, user):
-    """`exported`: what the library offers under its private version node; `used`: what `user`, its only user, takes of it."""
+    """`exported`: what the library offers under its private version node; `used`: what `user`, its only user, takes of
+    it."""
     for symbol in sorted(exported - used):
         yield library, 0, f"exports {symbol}, which {user} does not use: no TT__EXPORT there"
 
 
 def dynamic_symbols(library, *options):
-    """Name -> version node of what a shared library exports, or with "--undefined-only" of what it takes from others."""
+    """Name -> version node of what a shared library exports, or with "--undefined-only" of what it takes from
+    others."""
     lines = subprocess.run(["nm", "-D", "--with-symbol-versions", *(options or ["--defined-only"]), str(library)],
                            check=True, capture_output=True, text=True).stdout.splitlines()
     symbols = {}

@@ -110,7 +110,8 @@ def macro_name(directive):
 
 
 def is_shown(macro, body):
-    """Internals, include guards, what decorates declarations, and guards of a function's arguments are nobody's to use."""
+    """Internals, include guards, what decorates declarations, and guards of a function's arguments are nobody's to
+    use."""
     plumbing = re.sub(r"^#\s*define\s+\w+(\([^)]*\))?", "", body).strip()
     return (re.match(r"(tt|TT)_[A-Za-z]", macro) and not macro.endswith("_H") and plumbing
             and not re.match(rf"__attribute__|extern\b|\({macro}\)", plumbing))

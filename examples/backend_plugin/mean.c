@@ -1,4 +1,5 @@
-/* Averages each rank's number with the back end that argv[1] names: tutti run --nproc-per-node 3 ./mean ./libtutti-backend-star.so */
+/* Averages each rank's number with the back end that argv[1] names: tutti run --nproc-per-node 3 ./mean
+ * ./libtutti-backend-star.so */
 #include <tutti/comm.h>
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A back end in one file: ranks of one host, joined by Unix sockets like a star. Rank 0, the hub, adds what comes from the others and sends the sum
- * to all. It has barriers and sums, no more; Tutti makes averages of them, and refuses the rest by name.
+/* A back end in one file: ranks of one host, joined by Unix sockets like a star. Rank 0, the hub, adds what comes from
+ * the others and sends the sum to all. It has barriers and sums, no more; Tutti makes averages of them, and refuses the
+ * rest by name.
  *
  * Not fast: rank 0 moves everything. It shows all that a back end has to do. See docs/backends.md. */
 #ifndef _GNU_SOURCE

@@ -1,12 +1,14 @@
 /* The backward pass.
  *
  * 1. Find the nodes and leaves that y depends on (reach.c), and what of it is wanted.
- * 2. Walk the nodes, newest first. Each is complete when its turn comes, as all that used its results is newer. Its operator gives its inputs' gradients on: to the slot of
- *    the node that made the input, or to the leaf.
+ * 2. Walk the nodes, newest first. Each is complete when its turn comes, as all that used its results is newer. Its
+ *    operator gives its inputs' gradients on: to the slot of the node that made the input, or to the leaf.
  * 3. A leaf whose last contribution came is final: its hooks run at once, while older nodes are still to come.
- * 4. A node that was walked is spent, unless its record is retained or its leaves wait. At the end, failed or not, end-of-pass callbacks run.
+ * 4. A node that was walked is spent, unless its record is retained or its leaves wait. At the end, failed or not,
+ *    end-of-pass callbacks run.
  *
- * All that a pass notes stands in the pass, not in nodes: a pass may begin inside another (recomputation), and several threads may walk records that share leaves. */
+ * All that a pass notes stands in the pass, not in nodes: a pass may begin inside another (recomputation), and several
+ * threads may walk records that share leaves. */
 #include "autograd/engine.h"
 #include "autograd/grad.h"
 #include "autograd/leaf.h"
@@ -32,9 +34,9 @@ struct tt_deferred_backward {
 typedef struct pass {
     struct pass *outer; /* that is under way in this thread, or NULL */
     tt__reach *reach;
-    tt__when part;               /* TT__NOW, or TT__LATER: the leaves that were left out */
-    tt__reached_node *at;        /* whose backward runs */
-    end_call *end_calls;         /* of the outermost */
+    tt__when part;        /* TT__NOW, or TT__LATER: the leaves that were left out */
+    tt__reached_node *at; /* whose backward runs */
+    end_call *end_calls;  /* of the outermost */
     bool retain, defers;
 } pass;
 
@@ -94,8 +96,9 @@ static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {
         return TT_OK;
     tt_tensor like = {.dtype = edge->dtype, .shape = edge->shape};
     return tt__fail(x->dtype != edge->dtype ? TT_ERR_DTYPE : TT_ERR_SHAPE,
-                    "tt_backward: %s gave input %d a gradient %s on %s; expected %s on %s, as the input", node->op->name, i,
-                    TT__DESCRIBE(x), tt__device_of(x)->name, TT__DESCRIBE(&like), edge->device->name);
+                    "tt_backward: %s gave input %d a gradient %s on %s; expected %s on %s, as the input",
+                    node->op->name, i, TT__DESCRIBE(x), tt__device_of(x)->name, TT__DESCRIBE(&like),
+                    edge->device->name);
 }
 
 /* What this backward made leaves its scope and is the slot's; else one more reference. */
@@ -135,8 +138,9 @@ static tt_status add_to_leaf(tt__leaf *leaf, tt_tensor *x) {
 
 tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x) {
     if (!x)
-        return tt_last_status() ? tt_last_status()
-                                : tt__fail(TT_ERR_MEMORY, "tt_backward: no memory for a gradient of %s", node->op->name);
+        return tt_last_status()
+                   ? tt_last_status()
+                   : tt__fail(TT_ERR_MEMORY, "tt_backward: no memory for a gradient of %s", node->op->name);
     if (!tt__grad_wanted(node, i))
         return TT_OK;
     TT__TRY(check_given(node, i, x));

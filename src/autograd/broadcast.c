@@ -15,8 +15,8 @@ tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a,
         return NULL;
     if (!tt__shape_broadcast(&a->shape, &b->shape, &shape))
         return tt__tensor_fail(
-            TT_ERR_SHAPE, "%s: expected shapes that broadcast (equal, or 1, counted from the last), got a %s, b %s", who,
-            TT__DESCRIBE(a), TT__DESCRIBE(b));
+            TT_ERR_SHAPE, "%s: expected shapes that broadcast (equal, or 1, counted from the last), got a %s, b %s",
+            who, TT__DESCRIBE(a), TT__DESCRIBE(b));
     tt_tensor *y = result_of(who, shape, a, b);
     return y ? tt__made(who, y, run(who, y, a, b)) : NULL;
 }

@@ -4,7 +4,8 @@
 
 #include <tutti/autograd.h>
 
-/* From now on leaf x's gradient lives at `data` (contiguous, x's dtype and shape, on the host, borrowed until replaced); tt_grad(x), where set, is moved there.
+/* From now on leaf x's gradient lives at `data` (contiguous, x's dtype and shape, on the host, borrowed until
+ * replaced); tt_grad(x), where set, is moved there.
  * NULL: back to memory of its own, with the values; where there is no memory for that the gradient is forgotten. */
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data);
 
@@ -14,8 +15,9 @@ bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook);
 /* Remove a hook (same function and user). */
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user);
 
-/* From inside a hook: call fn(user) once when the outermost backward pass of this thread ends, before its tt_backward() returns; its status becomes the pass's. The same pair
- * given again in one pass counts once. Also called, with the pass's failure in `pass`, when the pass failed. */
+/* From inside a hook: call fn(user) once when the outermost backward pass of this thread ends, before its tt_backward()
+ * returns; its status becomes the pass's. The same pair given again in one pass counts once. Also called, with the
+ * pass's failure in `pass`, when the pass failed. */
 tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void *user);
 
 #endif

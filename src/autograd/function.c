@@ -65,7 +65,8 @@ static tt_status check_outputs(const tt_function *f, int outputs, tt_tensor *con
     return TT_OK;
 }
 
-/* Outputs made in forward's scope go to the scope outside; one that is an input, or somebody's already, is passed on as a view. */
+/* Outputs made in forward's scope go to the scope outside; one that is an input, or somebody's already, is passed on as
+ * a view. */
 static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, int scope) {
     tt_tensor *made[MAX_OUTPUTS];
     for (int k = 0; k < outputs; k++)
@@ -80,7 +81,8 @@ static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, i
     return status;
 }
 
-static tt_status run_forward(tt_node *node, const tt_function *f, const void *arg, tt_tensor *const *in, tt_tensor **out) {
+static tt_status run_forward(tt_node *node, const tt_function *f, const void *arg, tt_tensor *const *in,
+                             tt_tensor **out) {
     int outputs = node->outputs;
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();

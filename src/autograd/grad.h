@@ -10,28 +10,32 @@ tt_tensor *tt__grad_of(const tt_node *node, int output);
 /* Does this pass want the gradient of input `i` now? */
 bool tt__grad_wanted(const tt_node *node, int i);
 
-/* Where the gradient of input `i` is best written: a tensor of its shape and dtype, on its device, dense, in its order of memory, with undefined values; a leaf's own gradient where that is free. Pass it to
- * tt__grad_give(). NULL: no memory. */
+/* Where the gradient of input `i` is best written: a tensor of its shape and dtype, on its device, dense, in its order
+ * of memory, with undefined values; a leaf's own gradient where that is free. Pass it to tt__grad_give(). NULL: no
+ * memory. */
 tt_tensor *tt__grad_dest(tt_node *node, int i);
 
-/* The gradient of input `i` is x, of its shape and dtype. What this backward made is taken over; anything else is shared, or copied when it would have to change. Added to what came from elsewhere.
- * Once for each input at most. x NULL: TT_ERR_MEMORY. */
+/* The gradient of input `i` is x, of its shape and dtype. What this backward made is taken over; anything else is
+ * shared, or copied when it would have to change. Added to what came from elsewhere. Once for each input at most. x
+ * NULL: TT_ERR_MEMORY. */
 tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x);
 
-/* What the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was overwritten since: the error names operator and tensor. */
+/* What the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was overwritten since: the
+ * error names operator and tensor. */
 tt_tensor *tt__saved(const tt_node *node, int i);
 
 /* What the operator stored. */
 static inline void *tt__state(const tt_node *node) { return node->state; }
 
-/* Write a gradient and give it: TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, g)). Leaves the function on failure. */
-#define TT__GIVE(node, i, dest, write)                 \
-    do {                                               \
-        tt_tensor *dest = tt__grad_dest((node), (i));  \
-        if (!dest)                                     \
-            return tt_last_status();                   \
-        TT__TRY(write);                                \
-        TT__TRY(tt__grad_give((node), (i), dest));     \
+/* Write a gradient and give it: TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, g)). Leaves the function on
+ * failure. */
+#define TT__GIVE(node, i, dest, write)                \
+    do {                                              \
+        tt_tensor *dest = tt__grad_dest((node), (i)); \
+        if (!dest)                                    \
+            return tt_last_status();                  \
+        TT__TRY(write);                               \
+        TT__TRY(tt__grad_give((node), (i), dest));    \
     } while (0)
 
 #endif

@@ -238,8 +238,8 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     if (!leaf)
         return not_a_leaf("gradient storage", x);
     if (!tt__device_is_host(tt__device_of(x)))
-        return tt__fail(TT_ERR_UNSUPPORTED, "gradient storage: expected a leaf on the host, got %s on %s", TT__DESCRIBE(x),
-                        tt__device_of(x)->name);
+        return tt__fail(TT_ERR_UNSUPPORTED, "gradient storage: expected a leaf on the host, got %s on %s",
+                        TT__DESCRIBE(x), tt__device_of(x)->name);
     tt_tensor *grad = contiguous_grad(leaf);
     if (!grad)
         return tt_last_status();

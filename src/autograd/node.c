@@ -45,9 +45,7 @@ static void drop_saved(tt_node *node) {
     node->state = NULL;
 }
 
-static bool is_last_ref(tt_node *node) {
-    return atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1;
-}
+static bool is_last_ref(tt_node *node) { return atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1; }
 
 /* Nodes that nothing refers to any more are put before `dead`: a chain of any length goes without recursion. */
 static void drop_edges(tt_node *node, tt_node **dead) {
@@ -127,8 +125,8 @@ static uint64_t next_number(void) {
 
 static size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves, const void *state,
-                      size_t state_bytes) {
+tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,
+                      const void *state, size_t state_bytes) {
     size_t head = rounded(sizeof(tt_node)), edges = rounded((size_t)n * sizeof(tt__edge));
     size_t saved = rounded((size_t)saves * sizeof(tt__saved_tensor));
     char *block = tt__pool_alloc(head + edges + saved + rounded(state_bytes));

@@ -1,8 +1,9 @@
 /* Records: what an operator leaves for its backward.
  *
- * A node is one recorded call. It points to the nodes and leaves its inputs came from (edges), never up: results hold their node, nodes hold older ones. What backward needs is saved as
- * tensors without history, with the version their storage had. A node that was walked, or whose scope ended, is spent: edges and saved tensors are gone, the rest waits for
- * the last result to go. Node numbers grow along every path from leaves to results, across threads. */
+ * A node is one recorded call. It points to the nodes and leaves its inputs came from (edges), never up: results hold
+ * their node, nodes hold older ones. What backward needs is saved as tensors without history, with the version their
+ * storage had. A node that was walked, or whose scope ended, is spent: edges and saved tensors are gone, the rest waits
+ * for the last result to go. Node numbers grow along every path from leaves to results, across threads. */
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
@@ -12,7 +13,8 @@
 
 typedef struct tt__operator {
     const char *name; /* "tt_relu" */
-    /* Read tt__grad_of(), tt__saved(), tt__state(); for each input that tt__grad_wanted(): tt__grad_give(). Runs in a scope of its own, under no_grad. */
+    /* Read tt__grad_of(), tt__saved(), tt__state(); for each input that tt__grad_wanted(): tt__grad_give(). Runs in a
+     * scope of its own, under no_grad. */
     tt_status (*backward)(tt_node *node);
     void (*destroy)(void *state); /* optional */
 } tt__operator;
@@ -42,7 +44,7 @@ struct tt_node {
     const tt__operator *op;
     uint64_t number;
     int inputs, outputs, saved, saved_room;
-    tt__edge *edge;        /* (inputs) */
+    tt__edge *edge;         /* (inputs) */
     tt__saved_tensor *save; /* (saved_room) */
     void *state;
     const void *arg; /* of a user's function, in forward */
@@ -57,10 +59,11 @@ bool tt__is_recording(void);
 /* Does a call on these inputs have to be recorded? NULLs are skipped. */
 bool tt__wants_grad(int n, tt_tensor *const *inputs);
 
-/* A node for a call of `op` on `inputs`, that no result knows yet: with the caller's one reference. `saves`: how many tt__node_save() may follow. `state` (state_bytes) is copied; NULL:
- * zeros. NULL and an error that starts with `op->name`: no memory. */
-tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves, const void *state,
-                      size_t state_bytes);
+/* A node for a call of `op` on `inputs`, that no result knows yet: with the caller's one reference. `saves`: how many
+ * tt__node_save() may follow. `state` (state_bytes) is copied; NULL: zeros. NULL and an error that starts with
+ * `op->name`: no memory. */
+tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,
+                      const void *state, size_t state_bytes);
 
 /* Keep `x` (may be NULL) for backward; it is called `name` in errors. */
 tt_status tt__node_save(tt_node *node, const tt_tensor *x, const char *name);

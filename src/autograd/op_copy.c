@@ -30,7 +30,8 @@ tt_tensor *tt_contiguous(tt_tensor *x) {
 static tt_tensor *channels_last(tt_tensor *x) {
     static const char who[] = "tt_to_memory_format";
     if (x->shape.ndim != 4)
-        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected (N, C, H, W) for channels last, got %s", who, TT__DESCRIBE(x));
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected (N, C, H, W) for channels last, got %s", who,
+                               TT__DESCRIBE(x));
     int64_t C = x->shape.dim[1], H = x->shape.dim[2], W = x->shape.dim[3];
     const int64_t stride[] = {H * W * C, 1, W * C, C};
     bool there = true;
@@ -49,8 +50,8 @@ tt_tensor *tt_to_memory_format(tt_tensor *x, tt_memory_format format) {
     if (format == TT_CONTIGUOUS)
         return tt_contiguous(x);
     if (format != TT_CHANNELS_LAST)
-        return tt__tensor_fail(TT_ERR_INVALID, "tt_to_memory_format: expected TT_CONTIGUOUS or TT_CHANNELS_LAST, got %d",
-                               (int)format);
+        return tt__tensor_fail(TT_ERR_INVALID,
+                               "tt_to_memory_format: expected TT_CONTIGUOUS or TT_CHANNELS_LAST, got %d", (int)format);
     return channels_last(x);
 }
 
@@ -81,7 +82,8 @@ tt_tensor *tt_to_device(tt_tensor *x, const tt_device *device) {
     if (!x || !tt__tensor_check("tt_to_device", x))
         return NULL;
     if (!device)
-        return tt__tensor_fail(tt_last_status() ? tt_last_status() : TT_ERR_INVALID, "tt_to_device: the device is NULL");
+        return tt__tensor_fail(tt_last_status() ? tt_last_status() : TT_ERR_INVALID,
+                               "tt_to_device: the device is NULL");
     if (device == tt__device_of(x))
         return x;
     tt_tensor *y = tt__to_device("tt_to_device", x, device);

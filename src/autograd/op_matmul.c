@@ -39,5 +39,6 @@ tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b) {
     tt_tensor *y = tt__empty_beside(who, a, TT_SHAPE(a->shape.dim[0], b->shape.dim[1]), a->dtype);
     y = y ? tt__made(who, y, tt__matmul_out(who, y, a, b, 0)) : NULL;
     return tt__recorded(&matmul_op, y, TT__INPUTS(a, b),
-                        TT__SAVES({b->requires_grad ? a : NULL, "a"}, {a->requires_grad ? b : NULL, "b"}), TT__NO_STATE);
+                        TT__SAVES({b->requires_grad ? a : NULL, "a"}, {a->requires_grad ? b : NULL, "b"}),
+                        TT__NO_STATE);
 }

@@ -22,7 +22,8 @@ tt_tensor *tt_view(tt_tensor *x, tt_shape shape) {
 }
 
 tt_tensor *tt_reshape(tt_tensor *x, tt_shape shape) {
-    return x && tt__tensor_check("tt_reshape", x) ? in_order(&reshape_op, x, tt__reshape("tt_reshape", x, shape)) : NULL;
+    return x && tt__tensor_check("tt_reshape", x) ? in_order(&reshape_op, x, tt__reshape("tt_reshape", x, shape))
+                                                  : NULL;
 }
 
 tt_tensor *tt_flatten(tt_tensor *x, int start_dim) {

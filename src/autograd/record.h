@@ -12,7 +12,8 @@ typedef struct tt__to_save {
     const char *name;
 } tt__to_save;
 
-/* y, recorded as the result of `op` on `n` inputs if one of them requires a gradient. y NULL, or no memory: NULL, and y goes. */
+/* y, recorded as the result of `op` on `n` inputs if one of them requires a gradient. y NULL, or no memory: NULL, and y
+ * goes. */
 tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *const *inputs, int saves,
                         const tt__to_save *save, const void *state, size_t state_bytes);
 
@@ -37,7 +38,7 @@ typedef struct tt__argument {
 
 /* Alive, floats of one dtype, on one device? Else an error that names the arguments, and false. */
 bool tt__check_floats(const char *who, int n, const tt__argument *arguments);
-#define TT__CHECK_FLOATS(who, ...)                                                                  \
+#define TT__CHECK_FLOATS(who, ...)                                                               \
     tt__check_floats((who), (int)(sizeof((tt__argument[]){__VA_ARGS__}) / sizeof(tt__argument)), \
                      (tt__argument[]){__VA_ARGS__})
 

@@ -15,8 +15,8 @@ typedef struct tt__atomic_file {
     char *temporary; /* NULL when there is none to remove */
 } tt__atomic_file;
 
-/* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after failure there is nothing
- * to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
+/* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after
+ * failure there is nothing to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
 TT__EXPORT tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
 
 /* Append `size` bytes. */

@@ -7,20 +7,22 @@
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
-/* Record `status` with a formatted text and return `status`. Longer texts are cut. The text says what was expected, what came, and what to do. */
+/* Record `status` with a formatted text and return `status`. Longer texts are cut. The text says what was expected,
+ * what came, and what to do. */
 TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
 TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
-/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the recorded status. */
+/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the
+ * recorded status. */
 TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
 /* How many errors this thread has recorded: grows with each. */
 TT__EXPORT uint64_t tt__error_count(void);
 
-/* A function of the program's own failed with `status`. If it recorded an error since tt__error_count() was `before`, put
- * "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
+/* A function of the program's own failed with `status`. If it recorded an error since tt__error_count() was `before`,
+ * put "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
 TT__EXPORT tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
 
 /* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */

@@ -31,8 +31,8 @@ static tt_status copy_lists(tt_work *work) {
         void *place; /* of the pointer */
         size_t bytes;
     } lists[] = {{&call->bufs, call->buffers * sizeof *call->bufs}, {&call->ops, call->buffers * sizeof *call->ops},
-                 {&call->send_counts, n * sizeof(int64_t)},          {&call->send_offsets, n * sizeof(int64_t)},
-                 {&call->recv_counts, n * sizeof(int64_t)},          {&call->recv_offsets, n * sizeof(int64_t)}};
+                 {&call->send_counts, n * sizeof(int64_t)},         {&call->send_offsets, n * sizeof(int64_t)},
+                 {&call->recv_counts, n * sizeof(int64_t)},         {&call->recv_offsets, n * sizeof(int64_t)}};
     enum { LISTS = sizeof lists / sizeof *lists };
     const void *given[LISTS];
     size_t bytes = 0;

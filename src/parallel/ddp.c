@@ -144,8 +144,7 @@ static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reduce
                             "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
                             all->names[i], tt_device_name(tt_tensor_device(x)));
         d->slots[*count] = (slot){.owner = d, .index = *count, .parameter = x};
-        params[(*count)++] =
-            (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = dtype};
+        params[(*count)++] = (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = dtype};
     }
     return TT_OK;
 }

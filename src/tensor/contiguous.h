@@ -21,7 +21,7 @@ tt__operands tt__operands_begin(const char *who, tt_tensor *y, int n, const tt_t
 /* Lets the stand-ins go, after y's values are where they belong; `status`: the kernel's. Returns the first failure. */
 tt_status tt__operands_end(tt__operands *o, tt_status status);
 
-#define TT__OPERANDS(who, y, ...)                                                                        \
+#define TT__OPERANDS(who, y, ...)                                                                       \
     tt__operands_begin(who, y, (int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                        (const tt_tensor *[]){__VA_ARGS__})
 

@@ -92,7 +92,9 @@ tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x) {
     bool from_host = tt__device_is_host(tt__device_of(x)), to_host = tt__device_is_host(tt__device_of(y));
     if (tt__device_of(x) == tt__device_of(y) || (from_host && to_host))
         return copy_here(who, y, x);
-    return to_host ? copy_from_device(who, y, x) : from_host ? copy_to_device(who, y, x) : copy_between_devices(who, y, x);
+    return to_host     ? copy_from_device(who, y, x)
+           : from_host ? copy_to_device(who, y, x)
+                       : copy_between_devices(who, y, x);
 }
 
 /* ---- new tensors ---- */

@@ -1,5 +1,6 @@
-/* Misuse of memory, made visible. TT_DEBUG=1: what was freed is kept for long instead of used again, so that a second free and a use after the end are
- * recognised. Always: a warning in the log, once, where tensors pile up outside of scopes. */
+/* Misuse of memory, made visible. TT_DEBUG=1: what was freed is kept for long instead of used again, so that a second
+ * free and a use after the end are recognised. Always: a warning in the log, once, where tensors pile up outside of
+ * scopes. */
 #ifndef TT_TENSOR_DEBUG_H
 #define TT_TENSOR_DEBUG_H
 

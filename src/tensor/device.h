@@ -1,7 +1,8 @@
 /* Devices: where the bytes of a storage lie, and who computes on them.
  *
- * A device is a table: memory, copies to and from the host, and for each element type a table of kernels (kernels.h). A new one is a folder: it
- * fills a tt_device and registers it. What a device has no kernel for falls to its `fallback`, if that can read its memory. */
+ * A device is a table: memory, copies to and from the host, and for each element type a table of kernels (kernels.h). A
+ * new one is a folder: it fills a tt_device and registers it. What a device has no kernel for falls to its `fallback`,
+ * if that can read its memory. */
 #ifndef TT_TENSOR_DEVICE_H
 #define TT_TENSOR_DEVICE_H
 
@@ -14,8 +15,8 @@ struct tt__kernels;
 struct tt_device {
     const char *name; /* "cpu": what tt_device_get() finds it by */
 
-    /* Memory, 64-byte aligned. All NULL: host memory, which plain pointers reach; it comes from the thread's pool. Otherwise all are given. They may be
-     * called from any thread. Copies return when the bytes are there. */
+    /* Memory, 64-byte aligned. All NULL: host memory, which plain pointers reach; it comes from the thread's pool.
+     * Otherwise all are given. They may be called from any thread. Copies return when the bytes are there. */
     void *(*alloc)(size_t bytes); /* NULL: there is none */
     void (*free)(void *p);
     tt_status (*to_host)(void *host, const void *from, size_t bytes);
@@ -30,8 +31,8 @@ extern const tt_device tt__cpu_device, tt__reference_device;
 
 static inline bool tt__device_is_host(const tt_device *device) { return !device->alloc; }
 
-/* Make tt_device_get() find it; borrowed for the life of the process. TT_ERR_INVALID where its table lacks something or its name is taken;
- * registering the same one again is allowed. Thread-safe. */
+/* Make tt_device_get() find it; borrowed for the life of the process. TT_ERR_INVALID where its table lacks something or
+ * its name is taken; registering the same one again is allowed. Thread-safe. */
 tt_status tt__device_register(const tt_device *device);
 
 #endif

@@ -9,9 +9,9 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors) {
         first = first ? first : x;
         if (tt__device_of(x) == tt__device_of(first))
             continue;
-        tt__tensor_fail(TT_ERR_INVALID, "%s: expected tensors on one device, got %s on %s and %s on %s; tt_to_device() moves",
-                        who, TT__DESCRIBE(first), tt__device_of(first)->name, TT__DESCRIBE(x),
-                        tt__device_of(x)->name);
+        tt__tensor_fail(TT_ERR_INVALID,
+                        "%s: expected tensors on one device, got %s on %s and %s on %s; tt_to_device() moves", who,
+                        TT__DESCRIBE(first), tt__device_of(first)->name, TT__DESCRIBE(x), tt__device_of(x)->name);
         return false;
     }
     return true;
@@ -24,8 +24,7 @@ static tt_tensor spread(const tt_tensor *x, const tt_tensor *y) {
     return tt__tensor_seen(x, y->shape, stride);
 }
 
-static tt_status run_binary(const char *who, tt__kernel_add run, tt_tensor *y, const tt_tensor *a,
-                            const tt_tensor *b) {
+static tt_status run_binary(const char *who, tt__kernel_add run, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
     if (!run || !TT__SAME_DEVICE(who, y, a, b))
         return tt_last_status();
     if (tt__shape_equal(&a->shape, &y->shape) && tt__shape_equal(&b->shape, &y->shape))

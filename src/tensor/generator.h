@@ -1,7 +1,7 @@
 /* PyTorch's CPU generator on raw arrays: what random.c, samplers and tests stand on.
  *
- * mt19937 with the seed's low 32 bits. Distributions follow torch's AVX2 build to the bit: which draws are made, in which order, and where
- * products are fused. `g` may be NULL everywhere: the thread's default generator. */
+ * mt19937 with the seed's low 32 bits. Distributions follow torch's AVX2 build to the bit: which draws are made, in
+ * which order, and where products are fused. `g` may be NULL everywhere: the thread's default generator. */
 #ifndef TT_TENSOR_GENERATOR_H
 #define TT_TENSOR_GENERATOR_H
 

@@ -1,5 +1,6 @@
-/* Walks several strided arrays of one shape together, a row at a time. Dimensions are taken in the order of the first array's memory, and those that every
- * array can cross with one stride are joined, so that arrays of one layout, whatever it is, are one row.
+/* Walks several strided arrays of one shape together, a row at a time. Dimensions are taken in the order of the first
+ * array's memory, and those that every array can cross with one stride are joined, so that arrays of one layout,
+ * whatever it is, are one row.
  *
  *   for (tt__iter it = tt__iter_begin(&shape, 2, ptr, strides, sizes); it.more; tt__iter_next(&it))
  *       it.n elements from it.p[k] with stride it.step[k] (in elements)... */
@@ -20,7 +21,8 @@ typedef struct tt__iter {
     int64_t jump[TT__ITER_MAX][TT_MAX_DIMS]; /* in bytes */
 } tt__iter;
 
-/* `stride[k]`: strides of array k in elements, ndim of them (0 where it is broadcast). `size[k]`: bytes of its elements. */
+/* `stride[k]`: strides of array k in elements, ndim of them (0 where it is broadcast). `size[k]`: bytes of its
+ * elements. */
 tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
                         const size_t *size);
 void tt__iter_next(tt__iter *it);
@@ -28,13 +30,14 @@ void tt__iter_next(tt__iter *it);
 /* Over tensors of one shape, the first one's memory order; and in row-major order of the shape, whatever the layout. */
 tt__iter tt__iter_over(int n, const tt_tensor *const *tensors);
 tt__iter tt__iter_row_major(int n, const tt_tensor *const *tensors);
-#define TT__ITER_OVER(...)                                                              \
+#define TT__ITER_OVER(...)                                                                 \
     tt__iter_over((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                   (const tt_tensor *[]){__VA_ARGS__})
 
-/* Have tensors of one shape one dense layout, so that they are `numel` elements from `data` on, one beside the other? */
+/* Have tensors of one shape one dense layout, so that they are `numel` elements from `data` on, one beside the
+ * other? */
 bool tt__is_flat(int n, const tt_tensor *const *tensors);
-#define TT__IS_FLAT(...)                                                              \
+#define TT__IS_FLAT(...)                                                                 \
     tt__is_flat((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                 (const tt_tensor *[]){__VA_ARGS__})
 

@@ -28,8 +28,10 @@ static void *host_data(const char *who, const tt_tensor *x) {
     if (!x || !tt__tensor_check(who, x))
         return NULL;
     if (!tt__device_is_host(tt__device_of(x)))
-        return tt__fail_null(TT_ERR_UNSUPPORTED, "%s: %s lies on the device \"%s\", which pointers don't reach; tt_to_device() brings it here",
-                             who, TT__DESCRIBE(x), tt__device_of(x)->name);
+        return tt__fail_null(
+            TT_ERR_UNSUPPORTED,
+            "%s: %s lies on the device \"%s\", which pointers don't reach; tt_to_device() brings it here", who,
+            TT__DESCRIBE(x), tt__device_of(x)->name);
     return x->data;
 }
 

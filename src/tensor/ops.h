@@ -1,6 +1,7 @@
-/* Operations on tensors without history: they check devices, spread shapes, find the kernel, run it. Dtypes and shapes are checked by their callers (autograd/op_*.c)
- * unless said otherwise. What is written, `y`, exists; where it is not dense, or in another layout than a kernel wants, that is taken care of here. Errors are
- * recorded and begin with `who`. Nothing here touches a storage's version: callers that write over old values do. */
+/* Operations on tensors without history: they check devices, spread shapes, find the kernel, run it. Dtypes and shapes
+ * are checked by their callers (autograd/op_*.c) unless said otherwise. What is written, `y`, exists; where it is not
+ * dense, or in another layout than a kernel wants, that is taken care of here. Errors are recorded and begin with
+ * `who`. Nothing here touches a storage's version: callers that write over old values do. */
 #ifndef TT_TENSOR_OPS_H
 #define TT_TENSOR_OPS_H
 
@@ -55,7 +56,8 @@ tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, doub
 /* By the dtype of x; see tt_argmax(). */
 tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim);
 
-/* Are all elements of x, integers, within low..high? Else TT_ERR_INVALID names the first one that is not, as element of `name`. */
+/* Are all elements of x, integers, within low..high? Else TT_ERR_INVALID names the first one that is not, as element of
+ * `name`. */
 tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high);
 
 /* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
@@ -72,7 +74,8 @@ tt_tensor tt__as_rows(const tt_tensor *x);
 
 tt_status tt__log_softmax_out(const char *who, tt_tensor *y, const tt_tensor *x);
 tt_status tt__log_softmax_backward_out(const char *who, tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
-tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t);
+tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x,
+                                const tt_tensor *t);
 tt_status tt__cross_entropy_backward_out(const char *who, tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
                                          const tt_tensor *stats, const tt_tensor *g);
 tt_status tt__nll_loss_out(const char *who, tt_tensor *loss, const tt_tensor *x, const tt_tensor *t);
@@ -85,7 +88,7 @@ tt_status tt__mse_loss_backward_out(const char *who, tt_tensor *da, const tt_ten
 
 /* Do all lie on one device? Else TT_ERR_INVALID names both. NULLs among them are skipped. */
 bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors);
-#define TT__SAME_DEVICE(who, ...)                                                                   \
+#define TT__SAME_DEVICE(who, ...)                                                                 \
     tt__same_device(who, (int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                     (const tt_tensor *[]){__VA_ARGS__})
 

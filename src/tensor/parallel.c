@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The runtime that oneDNN was built with (libgomp), loaded when it is first needed and called by its own names: every compiler can, there is no second one, and who
- * computes on one thread never loads it. */
+/* The runtime that oneDNN was built with (libgomp), loaded when it is first needed and called by its own names: every
+ * compiler can, there is no second one, and who computes on one thread never loads it. */
 typedef struct openmp {
     void (*parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
     void (*set_num_threads)(int threads);
@@ -82,7 +82,8 @@ int tt_get_num_threads(void) {
 
 tt_status tt_set_num_threads(int threads) {
     if (threads < 0)
-        return tt__fail(TT_ERR_INVALID, "tt_set_num_threads: expected at least 1, or 0 for the default, got %d", threads);
+        return tt__fail(TT_ERR_INVALID, "tt_set_num_threads: expected at least 1, or 0 for the default, got %d",
+                        threads);
     if (threads > 1 && atomic_load_explicit(&forked, memory_order_relaxed))
         return tt__fail(TT_ERR_STATE, "tt_set_num_threads: this process was forked from one that may have used OpenMP, "
                                       "whose threads it does not have: it computes on one thread");

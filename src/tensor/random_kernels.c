@@ -1,5 +1,5 @@
-/* mt19937 (Matsumoto and Nishimura, 1998) and the float transforms behind it, as torch computes them on AVX2: every fma is written
- * out, everything else rounds by itself, so that each level gives the same bits. */
+/* mt19937 (Matsumoto and Nishimura, 1998) and the float transforms behind it, as torch computes them on AVX2: every fma
+ * is written out, everything else rounds by itself, so that each level gives the same bits. */
 #include "tensor/random_kernels.h"
 
 #include <math.h>

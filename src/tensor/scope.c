@@ -1,5 +1,5 @@
-/* Each thread has a stack of the scopes it is in. The outer few block scopes lie in the thread's own memory, so that opening one can't fail
- * where it is not expected to. */
+/* Each thread has a stack of the scopes it is in. The outer few block scopes lie in the thread's own memory, so that
+ * opening one can't fail where it is not expected to. */
 #include "tensor/scope.h"
 
 #include "base/error.h"
@@ -20,8 +20,8 @@ typedef struct first_error {
 } first_error;
 
 struct tt_scope {
-    tt_scope *outer; /* in the stack of the thread that is in it */
-    int id;          /* of a block scope; 0: an object */
+    tt_scope *outer;              /* in the stack of the thread that is in it */
+    int id;                       /* of a block scope; 0: an object */
     _Atomic(const void *) thread; /* that is in it; NULL: none */
     atomic_flag lock;             /* of the lists */
     tt__entry *newest[TT__ENTRY_KINDS];
@@ -33,7 +33,7 @@ static _Thread_local struct {
     int blocks;
     int last_id;
     struct {
-        tt_status status; /* TT_OK: none */
+        tt_status status;   /* TT_OK: none */
         unsigned clearings; /* tt__error_clearings() when it came */
         char text[512];
     } outside; /* of scopes, the first error */
@@ -246,9 +246,7 @@ static void keep_in_scope(first_error *e, tt_status status, const char *text) {
         memcpy(e->text, text, size);
 }
 
-static bool has_error_outside(void) {
-    return mine.outside.status && mine.outside.clearings == tt__error_clearings();
-}
+static bool has_error_outside(void) { return mine.outside.status && mine.outside.clearings == tt__error_clearings(); }
 
 /* Outside of scopes nothing ends an expression but its answer, or the program's tt_clear_error(). */
 static void keep_outside(tt_status status, const char *text) {

@@ -103,9 +103,7 @@ const char *tt__shape_text(const tt_shape *shape, char *out, size_t size) {
     return out;
 }
 
-bool tt__is_float(tt_dtype dtype) {
-    return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_F16 || dtype == TT_BF16;
-}
+bool tt__is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_F16 || dtype == TT_BF16; }
 
 int tt__dim_index(int ndim, int dim) {
     int d = dim < 0 ? dim + ndim : dim;

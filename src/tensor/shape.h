@@ -4,15 +4,15 @@
 
 #include <tutti/tensor.h>
 
-/* Number of elements; -1 for a size below 0, an ndim out of range, or sizes above 0 whose product is over INT64_MAX / 16: where another size is 0
- * too, as strides could not hold it. */
+/* Number of elements; -1 for a size below 0, an ndim out of range, or sizes above 0 whose product is over INT64_MAX /
+ * 16: where another size is 0 too, as strides could not hold it. */
 int64_t tt__shape_numel(const tt_shape *shape);
 
 /* Strides of row-major order without gaps. */
 void tt__shape_strides(const tt_shape *shape, int64_t *stride);
 
-/* Strides without gaps, with the dimensions in the order of memory that `like` has (channels last stays channels last). Where `like` repeats elements or
- * has gaps the order is kept all the same. */
+/* Strides without gaps, with the dimensions in the order of memory that `like` has (channels last stays channels last).
+ * Where `like` repeats elements or has gaps the order is kept all the same. */
 void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride);
 
 /* Do these strides visit the elements in row-major order without gaps? Those of dimensions of size 1 don't matter. */

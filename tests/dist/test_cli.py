@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in each shell that is here."""
+"""The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in
+each shell that is here."""
 import os
 import pty
 import re
@@ -50,7 +51,8 @@ class Words(unittest.TestCase):
         self.assertEqual(tutti("-V").stdout, tutti("--version").stdout)
 
     def test_guesses(self):
-        for argv, guess in ((["rnu"], '"run"'), (["trcae"], '"trace"'), (["sto"], '"store"'), (["help", "benhc"], '"bench"'),
+        for argv, guess in ((["rnu"], '"run"'), (["trcae"], '"trace"'), (["sto"], '"store"'),
+                            (["help", "benhc"], '"bench"'),
                             (["bench", "al_reduce"], '"all_reduce"'), (["data", "digit", "x"], '"digits"'),
                             (["top", "--onse"], "--once"), (["run", "--nproc_per_nod=2", "true"], "--nproc-per-node"),
                             (["run", "--stand-alone", "true"], "--standalone"), (["store", "--prot=1"], "--port"),
@@ -61,16 +63,19 @@ class Words(unittest.TestCase):
             self.assertNotIn("did you mean", tutti(*argv, code=2).stderr, argv)
 
     def test_log_level(self):
-        self.assertIn('expected debug, info or warning, got "loud"', tutti("run", "--log-level=loud", "true", code=2).stderr)
+        self.assertIn('expected debug, info or warning, got "loud"',
+                      tutti("run", "--log-level=loud", "true", code=2).stderr)
         said = tutti("run", "--standalone", "--log-level=debug", "sh", "-c", "echo level $TT_LOG")
         self.assertEqual(said.stdout, "level debug\n")
-        self.assertRegex(said.stderr, r"(?m)^tutti run: \d\d:\d\d:\d\d\.\d{3} debug: serving the store at 127\.0\.0\.1:\d+$")
+        self.assertRegex(said.stderr, r"(?m)^tutti run: \d\d:\d\d:\d\d\.\d{3} debug: "
+                                      r"serving the store at 127\.0\.0\.1:\d+$")
         self.assertRegex(said.stderr, r"(?m)^tutti run: .* debug: rank 0 ended: exit code 0$")
         self.assertNotIn("debug", tutti("run", "--standalone", "true").stderr)
 
 
 class Help(unittest.TestCase):
-    COMMANDS = ([], ["run"], ["top"], ["trace"], ["store"], ["tune"], ["bench"], ["bench", "all_reduce"], ["bench", "step"],
+    COMMANDS = ([], ["run"], ["top"], ["trace"], ["store"], ["tune"], ["bench"], ["bench", "all_reduce"],
+                ["bench", "step"],
                 ["bench", "store"], ["bench", "startup"], ["bench", "agreement"], ["data"], ["data", "digits"],
                 ["data", "show"], ["completion"])
 
@@ -80,7 +85,8 @@ class Help(unittest.TestCase):
                 text = on_terminal(*command, "--help", columns=columns, NO_COLOR="1")
                 self.assertIn("usage: tutti " + " ".join(command), text)
                 # Examples stay as they are.
-                lines = [line for line in text.split("\n") if not re.match(r"  (tutti|RANK|export|bash:|zsh:|fish:|   +-)| {", line)]
+                lines = [line for line in text.split("\n")
+                         if not re.match(r"  (tutti|RANK|export|bash:|zsh:|fish:|   +-)| {", line)]
                 self.assertLessEqual(max(map(len, lines)), min(columns, 120), (command, columns))
             text = tutti(*command, "--help").stdout
             self.assertNotIn("\033", text)
@@ -105,7 +111,8 @@ class Help(unittest.TestCase):
         report = text[text.index("rank 0 failed first"):].split("\n")
         self.assertLessEqual(max(len(line) for line in report if "|" not in line), 60)
         plain = tutti("run", "--standalone", "sh", "-c", script, code=3).stderr
-        self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 \(local rank 0, pid .* after the start\)$")
+        self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 "
+                                r"\(local rank 0, pid .* after the start\)$")
 
 
 class Colours(unittest.TestCase):
@@ -140,13 +147,11 @@ print -l -- ${=offers} ${=flags}
 
 # What is typed after "tutti"; some of what is offered; what is not.
 CASES = (([""], {"run", "top", "completion"}, {"--nproc-per-node", "all_reduce"}),
-         (["run", "--nproc-per-node", ""], {"auto", "cpu"}, {"--standalone"}),
-         (["run", "--standalone", "--rdzv-backend", ""], {"static", "c10d"}, set()),
-         (["run", "--standalone", "--"], {"--store-auth", "--trace", "--help"}, {"--once", "--monitor-interval", "--tee"}),
-         (["bench", ""], {"all_reduce", "step", "store"}, {"run"}),
-         (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()),
-         (["bench", "step", "--"], {"--model", "--steps"}, {"--dtype"}),
-         (["completion", ""], {"bash", "zsh", "fish"}, set()))
+         (["run", "--nproc-per-node", ""], {"auto", "cpu"}, {"--standalone"}), (["run", "--standalone",
+         "--rdzv-backend", ""], {"static", "c10d"}, set()), (["run", "--standalone", "--"], {"--store-auth", "--trace",
+         "--help"}, {"--once", "--monitor-interval", "--tee"}), (["bench", ""], {"all_reduce", "step", "store"},
+         {"run"}), (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()), (["bench", "step", "--"],
+         {"--model", "--steps"}, {"--dtype"}), (["completion", ""], {"bash", "zsh", "fish"}, set()))
 
 
 class Completion(unittest.TestCase):
@@ -157,7 +162,7 @@ class Completion(unittest.TestCase):
         self.folder.cleanup()
 
     def script(self, shell):
-        """Its path, after the shell itself has found nothing wrong with it."""
+"""Its path, after the shell itself has found nothing wrong with it."""
         path = os.path.join(self.folder.name, shell)
         with open(path, "w", encoding="utf-8") as file:
             file.write(tutti("completion", shell).stdout)
@@ -165,7 +170,8 @@ class Completion(unittest.TestCase):
         return path
 
     def offers(self, argv):
-        return set(subprocess.run(argv, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout.split("\n")) - {""}
+        said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout
+        return set(said.split("\n")) - {""}
 
     def check(self, ask):
         for typed, some, none in CASES:

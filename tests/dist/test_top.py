@@ -81,8 +81,8 @@ def waits(*ranks, after=0):
 
 
 def read_trace(test, path, ranks):
-    """The events by phase; slices by call and rank. Checks what every trace must fulfil. Processes count from 1 in the file (Perfetto hides
-    0), and are ranks here."""
+    """The events by phase; slices by call and rank. Checks what every trace must fulfil. Processes count from 1 in the
+    file (Perfetto hides 0), and are ranks here."""
     with open(path, encoding="utf-8") as file:
         trace = json.load(file)
     events = {}
@@ -242,7 +242,8 @@ class Top(unittest.TestCase):
                 self.assertGreater(told["samples_per_sec"], 0)
                 self.assertGreaterEqual(told["seconds"], 0)
             text = job.says(rf"training: epoch 2/5, step {CALLS}/{CALLS}, loss 0\.25, [0-9.]+[kM]? samples/s")
-            self.assertRegex(text, rf"(?m)^ +0 +\d+ +runs .* 2/5 +{CALLS}/{CALLS} +0\.25 +[0-9.]+[kM]? +after all_reduce")
+            self.assertRegex(text, rf"(?m)^ +0 +\d+ +runs .* 2/5 +{CALLS}/{CALLS} +0\.25 +[0-9.]+[kM]? +"
+                                   r"after all_reduce")
 
     def test_lines_fit_the_terminal(self):
         with Job("away", 0) as job:
@@ -278,7 +279,8 @@ class Notices(unittest.TestCase):
             for line in job.process.stderr:
                 if line.startswith("tutti run: waiting for"):
                     lines.append(line)
-                if said := re.search(r"rank (\d): info: waiting for rank 1: [0-9.]+ s in all_reduce\(f32 x 100, max\) at "
+                if said := re.search(r"rank (\d): info: waiting for rank 1: [0-9.]+ s in "
+                                     r"all_reduce\(f32 x 100, max\) at "
                                      r"hang\.c:\d+$", line):
                     logged.add(said[1])
                 if lines and logged == {"0", "2"}:
@@ -331,7 +333,8 @@ class Notices(unittest.TestCase):
         lines = re.findall(r"\r\033\[K(epoch 2/5, step 1\d*/\d+[^\r\n]*)", seen)
         self.assertTrue(lines, seen)
         self.assertLessEqual(max(map(len, lines)), 39)
-        self.assertTrue(all(re.search(r"(\d/\d+|loss 0.25|samples/s)$", line) for line in lines), lines)  # no number is cut
+        # no number is cut
+        self.assertTrue(all(re.search(r"(\d/\d+|loss 0.25|samples/s)$", line) for line in lines), lines)
         self.assertIn("\r\033[K", seen.rsplit("epoch", 1)[1])  # it is removed in the end
         self.assertRegex(seen, r"\r\033\[Kagain\r\n")  # what a rank writes stands on a line of its own
         self.assertNotIn("step", self.follow("terminal"))  # there the program itself writes

@@ -111,7 +111,8 @@ done
 for name in tt_all_reduce tt_all_reduce_with tutti_comm.h; do
     [ ! -d "$TT_BUILD/docs" ] || [ -s "$prefix/share/man/man3/$name.3" ] || fail "no manual page $name(3) is installed"
 done
-[ ! -d "$TT_BUILD/docs" ] || [ -s "$prefix/share/doc/tutti/html/comm.html" ] || fail "the HTML reference is not installed"
+[ ! -d "$TT_BUILD/docs" ] || [ -s "$prefix/share/doc/tutti/html/comm.html" ] ||
+    fail "the HTML reference is not installed"
 for file in bash-completion/completions/tutti zsh/site-functions/_tutti fish/vendor_completions.d/tutti.fish; do
     grep -q "nproc-per-node" "$prefix/share/$file" || fail "share/$file is not installed"
 done

@@ -36,7 +36,8 @@ class Layers(unittest.TestCase):
 
 class InsideComm(unittest.TestCase):
     def test_floors(self):
-        text = '#include "comm/work.h"\n#include "comm/watch/look.h"\n#include "comm/shared/shm.h"\n#include "comm/new.h"\n'
+        text = ('#include "comm/work.h"\n#include "comm/watch/look.h"\n#include "comm/shared/shm.h"\n'
+                '#include "comm/new.h"\n')
         self.assertEqual(lines(lint.check_inside_comm("x", text, "watch")), [4])
         self.assertEqual(lines(lint.check_inside_comm("x", text, "reduce")), [2, 3, 4])
         self.assertEqual(lines(lint.check_inside_comm("x", text, "collective/shared")), [2, 4])
@@ -54,7 +55,8 @@ class Circles(unittest.TestCase):
         self.assertEqual(lint.find_circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}), [])
 
     def test_symbols_tell_who_uses_whom(self):
-        symbols = [("a.c", "T", "f"), ("a.c", "U", "g"), ("b.c", "T", "g"), ("b.c", "U", "table"), ("c.c", "D", "table"),
+        symbols = [("a.c", "T", "f"), ("a.c", "U", "g"), ("b.c", "T", "g"), ("b.c", "U", "table"),
+                   ("c.c", "D", "table"),
                    ("c.c", "U", "f"), ("d.c", "U", "f"), ("d.c", "U", "malloc"), ("d.c", "T", "h")]
         found = list(lint.check_circles(symbols))
         self.assertEqual([name for name, _, _ in found], ["a.c"])

@@ -15,7 +15,8 @@ static __attribute__((unused)) atomic_long alloc_count;
 /* Calls by the program itself, with what is linked into it statically, and not by shared libraries; blocks of theirs
  * not freed yet. */
 static __attribute__((unused)) atomic_long alloc_count_own, alloc_live_own;
-static __attribute__((unused)) atomic_long alloc_fail_own; /* the call with this number of alloc_count_own fails; 0: none */
+/* the call with this number of alloc_count_own fails; 0: none */
+static __attribute__((unused)) atomic_long alloc_fail_own;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ALLOC_COUNT_SANITIZED 1

@@ -1,4 +1,5 @@
-/* Records as a graph: scopes that end in any order, passes inside passes, passes in two parts, threads, operators of a user's own. */
+/* Records as a graph: scopes that end in any order, passes inside passes, passes in two parts, threads, operators of a
+ * user's own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

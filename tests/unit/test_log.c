@@ -1,4 +1,5 @@
-/* Log lines: who gets them, and what TT_LOG writes to stderr. Each case is a process of its own, since TT_LOG is read once. */
+/* Log lines: who gets them, and what TT_LOG writes to stderr. Each case is a process of its own, since TT_LOG is read
+ * once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

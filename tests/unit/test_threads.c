@@ -1,4 +1,5 @@
-/* Threads of operators: the same bits for any number of them, in every kernel of ours; which of oneDNN's products keep them; forks. */
+/* Threads of operators: the same bits for any number of them, in every kernel of ours; which of oneDNN's products keep
+ * them; forks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -112,8 +112,8 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
 
 /* ---- tuning_agree.c */
 
-/* Rank 0 publishes its table of algorithms before anybody can need it: what fails later must not keep the others waiting
- * for it. Whatever is wrong comes out in tt__tuning_agree(). */
+/* Rank 0 publishes its table of algorithms before anybody can need it: what fails later must not keep the others
+ * waiting for it. Whatever is wrong comes out in tt__tuning_agree(). */
 void tt__tuning_publish(const tt__member *member);
 
 /* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. */

@@ -74,7 +74,8 @@ typedef struct tt__waiting {
     bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
-/* What the program says of its training (tt_publish_progress()). Read as a whole when `version` is even and unchanged; 0: nothing was said. */
+/* What the program says of its training (tt_publish_progress()). Read as a whole when `version` is even and unchanged;
+ * 0: nothing was said. */
 typedef struct tt__progress {
     _Atomic uint32_t version;
     int64_t epoch, epochs, step, steps; /* 0: not known */
@@ -124,7 +125,8 @@ enum { TT__RECORD_BLOCK = 16, TT__RECORD_OWNERS = 256 };
 
 /* The numbers that a thread may give out without a locked counter, which would wait for all stores before it, those to
  * lines that peers read among them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded
- * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same pointer. */
+ * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same
+ * pointer. */
 typedef struct tt__record_block {
     _Alignas(64) _Atomic uintptr_t owner; /* 0: nobody yet; never changes again */
     _Atomic uint32_t serial, next, left;  /* the owner's alone */
@@ -245,7 +247,8 @@ bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
 /* Copy what the program says of its training; false if nothing. */
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
 
-/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while no call comes. */
+/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
+ * no call comes. */
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
 
 /* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */

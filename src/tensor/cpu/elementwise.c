@@ -1,5 +1,5 @@
-/* Where all tensors have one dense layout they are one array, and large ones are shared among threads; else row by row; a result with gaps is left to the
- * plain loops. */
+/* Where all tensors have one dense layout they are one array, and large ones are shared among threads; else row by row;
+ * a result with gaps is left to the plain loops. */
 #include "tensor/cpu/elementwise.h"
 
 #include "tensor/cpu/levels.h"

@@ -1,5 +1,5 @@
-/* f32 loops over contiguous arrays, one table per instruction-set level (base/cpu.h). The bits are the same at every level: each result is
- * one expression, and sums go through a fixed number of partial sums, in a fixed order. */
+/* f32 loops over contiguous arrays, one table per instruction-set level (base/cpu.h). The bits are the same at every
+ * level: each result is one expression, and sums go through a fixed number of partial sums, in a fixed order. */
 #ifndef TT_TENSOR_CPU_LEVELS_H
 #define TT_TENSOR_CPU_LEVELS_H
 
@@ -30,8 +30,8 @@ typedef struct tt__reduce_kernels {
     void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y);
 } tt__reduce_kernels;
 
-/* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is large, f32 has no digits
- * left for the rest. */
+/* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is
+ * large, f32 has no digits left for the rest. */
 typedef struct tt__sum_exp {
     float max, sum;
 } tt__sum_exp;

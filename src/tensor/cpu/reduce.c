@@ -19,8 +19,8 @@ typedef struct partial_sums {
 static void sum_block(void *user, int64_t begin, int64_t end) {
     const partial_sums *s = user;
     int64_t n = end - begin;
-    s->of_block[begin / BLOCK] = s->b ? tt__reduce()->sum_square_diff(n, s->a + begin, s->b + begin)
-                                      : tt__reduce()->sum(n, s->a + begin);
+    s->of_block[begin / BLOCK] =
+        s->b ? tt__reduce()->sum_square_diff(n, s->a + begin, s->b + begin) : tt__reduce()->sum(n, s->a + begin);
 }
 
 static tt_status sum_array(int64_t n, const float *a, const float *b, double *sum) {
@@ -51,7 +51,8 @@ static void sum_columns(void *user, int64_t begin, int64_t end) {
     tt__reduce()->sum_rows(c->rows, end - begin, c->cols, c->x + begin, c->y + begin);
 }
 
-/* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones? Then *cols is their size. */
+/* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones?
+ * Then *cols is their size. */
 static bool sums_leading(const tt_tensor *y, const tt_tensor *x, int64_t *cols) {
     int64_t n = 1;
     int d = x->shape.ndim - 1;

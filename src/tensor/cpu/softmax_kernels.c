@@ -5,8 +5,8 @@
 
 enum { LANES = 16 };
 
-/* e^x for x up to 88, 0 below -87.3; NaN stays. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by Cephes' polynomial; error below 2 ulp.
- * Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. */
+/* e^x for x up to 88, 0 below -87.3; NaN stays. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by Cephes' polynomial; error below
+ * 2 ulp. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. */
 static inline float exp_f32(float x) {
     const float round = 12582912.0f;
     float v = x < -87.3f ? -87.3f : x;

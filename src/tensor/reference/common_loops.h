@@ -8,7 +8,7 @@
 #include "tensor/iter.h"
 #include "tensor/reference/table.h"
 
-#define AT(k, i) (((TYPE *)(void *)it.p[k])[(i) * it.step[k]])
+#define AT(k, i) (((TYPE *)(void *)it.p[k])[(i)*it.step[k]])
 
 static tt_status fill(tt_tensor *y, double value) {
     TYPE element = FROM_F64(value);
@@ -36,19 +36,20 @@ static tt_status convert(tt_tensor *y, const tt_tensor *x) {
     return TT_OK;
 }
 
-#define BINARY(name, op)                                                              \
-    static tt_status name(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {     \
-        for (tt__iter it = TT__ITER_OVER(y, a, b); it.more; tt__iter_next(&it))       \
-            for (int64_t i = 0; i < it.n; i++)                                        \
-                AT(0, i) = STORE(LOAD(AT(1, i)) op LOAD(AT(2, i)));                   \
-        return TT_OK;                                                                 \
+#define BINARY(name, op)                                                          \
+    static tt_status name(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) { \
+        for (tt__iter it = TT__ITER_OVER(y, a, b); it.more; tt__iter_next(&it))   \
+            for (int64_t i = 0; i < it.n; i++)                                    \
+                AT(0, i) = STORE(LOAD(AT(1, i)) op LOAD(AT(2, i)));               \
+        return TT_OK;                                                             \
     }
 BINARY(add, +)
 BINARY(sub, -)
 BINARY(mul, *)
 #undef BINARY
 
-/* Where line number `line` along dimension d begins, in elements: the other dimensions are counted in row-major order. */
+/* Where line number `line` along dimension d begins, in elements: the other dimensions are counted in row-major
+ * order. */
 static int64_t line_begin(const tt_tensor *x, int d, int64_t line) {
     int64_t at = 0;
     for (int k = x->shape.ndim - 1; k >= 0; k--) {

@@ -1,5 +1,5 @@
-/* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double, in the order of memory, and rounded once.
- * Also defines the table, called TABLE. B batch, V classes. */
+/* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double,
+ * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
 #define ORDER WIDE
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
@@ -34,8 +34,10 @@ static tt_status relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_tenso
 
 /* ---- sums */
 
-/* Divide the dimensions: those along which y is repeated are summed, over the others one sum stands beside the other. */
-static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x, tt_tensor *summed) {
+/* Divide the dimensions: those along which y is repeated are summed, over the others one sum stands beside the
+ * other. */
+static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x,
+                              tt_tensor *summed) {
     *kept_y = *y;
     *kept_x = *summed = *x;
     kept_y->shape.ndim = kept_x->shape.ndim = summed->shape.ndim = 0;
@@ -77,7 +79,8 @@ static tt_status matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, do
     int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
-            const TYPE *row = (const TYPE *)a->data + i * a->stride[0], *column = (const TYPE *)b->data + j * b->stride[1];
+            const TYPE *row = (const TYPE *)a->data + i * a->stride[0],
+                       *column = (const TYPE *)b->data + j * b->stride[1];
             TYPE *out = (TYPE *)y->data + i * y->stride[0] + j * y->stride[1];
             double total = beta == 0 ? 0 : (double)LOAD(*out);
             for (int64_t k = 0; k < K; k++)
@@ -196,8 +199,7 @@ static tt_status mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_tensor *
 static tt_status mse_loss_backward(tt_tensor *da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g) {
     WIDE factor = (WIDE)(2.0 / (double)a->numel) * (WIDE)scalar(g);
     for (int64_t i = 0; i < a->numel; i++)
-        ((TYPE *)da->data)[i] =
-            STORE((LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i])) * factor);
+        ((TYPE *)da->data)[i] = STORE((LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i])) * factor);
     return TT_OK;
 }
 

@@ -93,8 +93,8 @@ static int step(tt_module *ddp, tt_optimizer *sgd, int rank, double *loss_value)
     tt_tensor *y = in.tt_full(TT_SHAPE(8, 2), TT_F32, 2 * (rank + 1));
     tt_tensor *loss = in.tt_mse_loss(in.tt_module_forward(ddp, x), y);
     const tt_backward_args backward = {.y = loss, .tt_end = 0};
-    bool failed = in.tt_item(loss, loss_value) ||
-                  in.tt_backward_with(&backward, offsetof(tt_backward_args, tt_end)) || in.tt_optimizer_step(sgd);
+    bool failed = in.tt_item(loss, loss_value) || in.tt_backward_with(&backward, offsetof(tt_backward_args, tt_end)) ||
+                  in.tt_optimizer_step(sgd);
     in.tt_scope_end(scope);
     return failed ? fail("a training step") : 0;
 }
