@@ -1,5 +1,5 @@
-/* Misuse of memory is seen: tensors that were freed or whose scope ended, loops without a scope, causes that come first.
- * Each test runs in a child process, where TT_DEBUG is read anew. */
+/* Misuse of memory is seen: tensors that were freed or whose scope ended, loops without a scope, causes that come
+ * first. Each test runs in a child process, where TT_DEBUG is read anew. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
