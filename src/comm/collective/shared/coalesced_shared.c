@@ -91,7 +91,7 @@ static tt__next next_symmetric(tt_work *work) {
     if (work->stage++)
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;
-    tt__slice slice = tt__slice_of(work->call.count, work->call.dtype, group->size, group->rank);
+    tt__slice slice = tt__slice_of(work->call.count, tt_dtype_size(work->call.dtype), group->size, group->rank);
     reduce_stretches(work, slice.at, slice.at + slice.n, true);
     tt__finish_step(work->group, step);
     return tt__work_wait_last(work, step);

@@ -27,7 +27,8 @@ static uint32_t step_b(const staged *s, size_t c) { return s->base + 2 * (uint32
 /* Rank r's slice of piece c: `at` counts from the beginning of the piece. */
 static tt__slice staged_slice_of(const tt_work *work, const staged *s, size_t c, int r) {
     size_t left = work->call.count - c * s->per_piece;
-    return tt__slice_of(left < s->per_piece ? left : s->per_piece, work->call.dtype, work->group->size, r);
+    return tt__slice_of(left < s->per_piece ? left : s->per_piece, tt_dtype_size(work->call.dtype), work->group->size,
+                        r);
 }
 
 /* Where a slice lies in this rank's memory, if in one piece. */
