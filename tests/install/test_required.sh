@@ -1,6 +1,6 @@
 #!/bin/sh
-# Calls of the tensor stack that lack a required argument, or have one of the wrong kind, don't compile; their right twins do, as
-# strict C11 without a warning.
+# Calls of the tensor stack that lack a required argument, or have one of the wrong kind, don't compile; their right
+# twins do, as strict C11 without a warning.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
