@@ -9,6 +9,7 @@ is one.
             uses of it
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
+  contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
   operators an operator neither tests an element type nor looks at elements: kernels do
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
@@ -201,6 +202,22 @@ def check_documents(name, text):
             yield name, number, "a public function without a comment above it"
 
 
+def check_contract(name, text):
+    """Conventions of public headers. Bytes are size_t, and are called size or bytes; one struct may serve two calls."""
+    bare = strip_comments(text)
+    functions = set(re.findall(r"\b(tt_\w+)\s*\(", bare))
+    for match in re.finditer(r"^TT_API tt_status (?!tt_last_status\b)(\w+)\(", bare, flags=re.M):
+        yield name, bare.count("\n", 0, match.start()) + 1, f"{match.group(1)} returns a status without TT_NODISCARD"
+    for match in re.finditer(r"^\} (tt_\w+)_args;", bare, flags=re.M):
+        number = bare.count("\n", 0, match.start()) + 1
+        if not re.search(rf"^ *# *define {match.group(1).upper()}_ARGS_INIT TT_ARGS_INIT$", bare, flags=re.M):
+            yield name, number, f"{match.group(1)}_args has no {match.group(1).upper()}_ARGS_INIT"
+        if match.group(1) + "_with" not in functions:
+            yield name, number, f"{match.group(1)}_args has no {match.group(1)}_with()"
+    for match in re.finditer(r"\b(?:size_t|int|unsigned)\s+(n|\w*count|numel|length|index|\w*epochs?|steps?)\b", bare):
+        yield name, bare.count("\n", 0, match.start()) + 1, f"{match.group(1)}: a count is int64_t, bytes are `bytes` or `size`"
+
+
 def check_sizes(name, text):
     """Relies on the formatting: a function's braces stand in the first column, the opening one at a line's end."""
     lines = text.splitlines()
@@ -317,6 +334,7 @@ def source_findings():
         if path.stem != "tutti":
             yield from check_layers(name, text, LAYER_OF_HEADER.get(path.stem, path.stem))
         yield from check_documents(name, text)
+        yield from check_contract(name, text)
     for folder in COLUMN_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:

@@ -47,6 +47,10 @@ class Header:
     name: str  # "comm"
     comment: str = ""
     parts: list = dataclasses.field(default_factory=list)  # ("section", title, text) or ("entry", Entry)
+    file: str = ""  # "comm.h"
+
+    def __post_init__(self):
+        self.file = self.file or f"{self.name}.h"
 
     def entries(self):
         return [part[1] for part in self.parts if part[0] == "entry"]
@@ -178,6 +182,49 @@ def read_header(name, text):
     return header
 
 
+def read_cpp_header(name, text):
+    """A C++ header: what each section offers, as its code stands, without include guards, internals and bodies."""
+    header, lines = Header(name, file=f"{name}.hpp"), text.split("\n")
+    header.comment = comment_text(text[:text.index("*/") + 2])
+    body = "\n".join(line for line in lines if not line.startswith("#"))[text.index("*/") + 2:]
+    body = body[body.index("namespace "):]
+    body = re.sub(r"^namespace detail \{.*?^\} // namespace detail\n", "", body, flags=re.S | re.M)
+    for part in re.split(r"(?=^/\* ---- )", body, flags=re.M):
+        title = re.match(r"/\* ---- (.*?) \*/\n", part, flags=re.S)
+        code = part[title.end():] if title else ""
+        if code.strip():
+            header.parts.append(("section", title.group(1), code_block(without_bodies(code))))
+    return header
+
+
+def without_bodies(code):
+    """Functions without their bodies, classes without their private parts. Relies on the formatting."""
+    code = re.sub(r"^ *private:\n.*?(?=^ *public:|^ *\};)", "", code, flags=re.S | re.M)
+    shown, depth = [], 0
+    for line in code.split("\n"):
+        change = line.count("{") - line.count("}")
+        if depth:
+            depth += change
+            continue
+        one_line = re.match(r"( *\S.*\)(?: const)?(?: noexcept)?)(?: : .*)? \{.*\}$", line)
+        if one_line:
+            shown.append(one_line.group(1) + ";")
+        elif change > 0 and line.endswith("{") and not re.search(r"\b(struct|class|namespace)\s\w+[^()]*\{$", line):
+            depth = change
+            if line.lstrip().startswith(": "):  # what a constructor begins with
+                shown[-1] += ";"
+            else:
+                shown.append(re.sub(r"(?: : .*)? \{$", ";", line))
+        else:
+            shown.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(shown))
+
+
+def code_block(code):
+    """As an indented block of a comment, which is shown as it stands."""
+    return "\n".join("  " + (line or " ") for line in code.strip("\n").split("\n"))
+
+
 # ---- putting together what belongs together
 
 
@@ -303,9 +350,9 @@ def man_page(entry, version, others):
 
 
 def header_page(header, version):
-    page = [f'.TH tutti_{header.name}.h 3 "" "Tutti {version}" "Tutti"\n.SH NAME\n',
-            f"tutti_{header.name}.h \\- {roff(header_summary(header))}\n.SH SYNOPSIS\n",
-            man_code(f"#include <tutti/{header.name}.h>"), ".SH DESCRIPTION\n",
+    page = [f'.TH tutti_{header.file} 3 "" "Tutti {version}" "Tutti"\n.SH NAME\n',
+            f"tutti_{header.file} \\- {roff(header_summary(header))}\n.SH SYNOPSIS\n",
+            man_code(f"#include <tutti/{header.file}>"), ".SH DESCRIPTION\n",
             man_text(header.comment.split(": ", 1)[-1])]
     for part in header.parts:
         if part[0] == "section":
@@ -334,7 +381,7 @@ def write_man(headers, version, folder):
     folder.mkdir(parents=True, exist_ok=True)
     pages = {name: entry.page() for header in headers for entry in header.entries() for name in entry.names}
     for header in headers:
-        (folder / f"tutti_{header.name}.h.3").write_text(header_page(header, version))
+        (folder / f"tutti_{header.file}.3").write_text(header_page(header, version))
         for entry in header.entries():
             (folder / f"{entry.page()}.3").write_text(man_page(entry, version, related(entry, header, pages)))
             for name in entry.names[1:]:
@@ -342,6 +389,11 @@ def write_man(headers, version, folder):
 
 
 # ---- HTML
+
+
+def page_of(header):
+    return header.file.removesuffix(".h") + ".html"
+
 
 STYLE = """body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }
 body { color: #222; background: #fff }
@@ -357,11 +409,11 @@ class Links:
     """Where each name is explained."""
 
     def __init__(self, headers):
-        self.target = {f"tutti/{header.name}.h": f"{header.name}.html" for header in headers}
+        self.target = {f"tutti/{header.file}": f"{page_of(header)}" for header in headers}
         for header in headers:
             for entry in header.entries():
                 for name in entry.names + [constant for code in entry.code for constant in constants_of(code)]:
-                    self.target.setdefault(name, f"{header.name}.html#{entry.page()}")
+                    self.target.setdefault(name, f"{page_of(header)}#{entry.page()}")
 
     def link(self, text):
         """Escape `text`, and make links of the names in it."""
@@ -388,7 +440,7 @@ def html_page(title, body, version):
 
 
 def html_header(header, links, version):
-    body = [f'<p><a href="index.html">Tutti</a></p><h1>tutti/{header.name}.h</h1>',
+    body = [f'<p><a href="index.html">Tutti</a></p><h1>tutti/{header.file}</h1>',
             html_text(header.comment.split(": ", 1)[-1], links)]
     for part in header.parts:
         if part[0] == "section":
@@ -399,13 +451,13 @@ def html_header(header, links, version):
         body.append(f'<h3 id="{entry.page()}">{anchors}{", ".join(entry.names)}</h3>')
         body.append("<pre>" + "\n".join(links.link(code) for code in synopsis(entry)) + "</pre>")
         body.append(html_text(entry.comment, links))
-    return html_page(f"tutti/{header.name}.h", "\n".join(body), version)
+    return html_page(f"tutti/{header.file}", "\n".join(body), version)
 
 
 def html_index(headers, version):
-    rows = [f'<li><a href="{header.name}.html">tutti/{header.name}.h</a>: {html.escape(header_summary(header))}</li>'
+    rows = [f'<li><a href="{page_of(header)}">tutti/{header.file}</a>: {html.escape(header_summary(header))}</li>'
             for header in headers]
-    names = sorted((name, f"{header.name}.html#{entry.page()}") for header in headers for entry in header.entries()
+    names = sorted((name, f"{page_of(header)}#{entry.page()}") for header in headers for entry in header.entries()
                    for name in entry.names)
     words = [f'<li><a href="{target}">{name}</a></li>' for name, target in names]
     body = ["<h1>Tutti: the C interface</h1><ul>", *rows, '</ul><h2>All names</h2><ul class="names">', *words, "</ul>"]
@@ -416,7 +468,7 @@ def write_html(headers, version, folder):
     folder.mkdir(parents=True, exist_ok=True)
     links = Links(headers)
     for header in headers:
-        (folder / f"{header.name}.html").write_text(html_header(header, links, version))
+        (folder / f"{page_of(header)}").write_text(html_header(header, links, version))
     (folder / "index.html").write_text(html_index(headers, version))
 
 
@@ -430,6 +482,7 @@ def main():
     version = ".".join(re.search(rf"#define TT_VERSION_{part} (\d+)", texts["base"]).group(1)
                        for part in ("MAJOR", "MINOR", "PATCH"))
     headers = gather([read_header(name, text) for name, text in texts.items()])
+    headers += [read_cpp_header(path.stem, path.read_text()) for path in sorted(folder.glob("*.hpp"))]
     for kind in ("man3", "html"):
         for old in (out / kind).glob("*"):
             old.unlink()

@@ -843,15 +843,31 @@ inline module linear(std::int64_t in_features, std::int64_t out_features, const 
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }
 
-/* nn::sequential(nn::linear(784, 512), nn::relu(), nn::linear(512, 10)) */
-template <class... M> module sequential(M &&...children) {
-    static_assert((std::is_same_v<M, module> && ...),
-                  "expected modules that are given away: temporaries or std::move()");
-    std::array<tt_module *, sizeof...(M)> list = {children.release()...};
-    tt_nn_sequential_args a = TT_NN_SEQUENTIAL_ARGS_INIT;
-    a.children = list.data(), a.count = std::int64_t(list.size());
-    return module(detail::call(tt_nn_sequential_with, a));
-}
+/* nn::sequential{nn::linear(784, 512), nn::relu(), nn::linear(512, 10)}: in braces, which evaluate from left to right.
+ * So initial weights are drawn in that order, as in C; parentheses, whose order is the compiler's, don't compile. */
+class sequential : public module {
+  public:
+    class child {
+      public:
+        child(module &&given) : given_(std::move(given)) {}
+        tt_module *release() const noexcept { return given_.release(); }
+
+      private:
+        mutable module given_;
+    };
+    sequential(std::initializer_list<child> children) : module(made_of(children)) {}
+
+  private:
+    static tt_module *made_of(std::initializer_list<child> children) {
+        std::vector<tt_module *> list(children.size());
+        std::size_t n = 0;
+        for (const child &one : children)
+            list[n++] = one.release();
+        tt_nn_sequential_args a = TT_NN_SEQUENTIAL_ARGS_INIT;
+        a.children = list.data(), a.count = std::int64_t(n);
+        return detail::call(tt_nn_sequential_with, a);
+    }
+};
 
 } // namespace nn
 

@@ -1,11 +1,14 @@
 #!/bin/sh
-# Every public header compiles alone, as strict C11 and as C++17.
+# Every public header compiles alone, as strict C11 and as C++17; tutti.hpp as C++17 and C++20.
 set -eu
 flags="-pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I$TT_SOURCE/include"
 tried=0
-for header in "$TT_SOURCE"/include/tutti/*.h; do
+for header in "$TT_SOURCE"/include/tutti/*.h "$TT_SOURCE"/include/tutti/*.hpp; do
     name=tutti/$(basename "$header")
-    for compiler in "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
+    for compiler in "g++ -xc++ -std=c++20" "clang++ -xc++ -std=c++20" "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
+        case $name$compiler in
+        *.hpp*-xc\ *) continue ;;
+        esac
         command -v "${compiler%% *}" >/dev/null || continue
         # shellcheck disable=SC2086  # flags are several words
         printf '#include <%s>\nint tutti_header_is_alone;\n' "$name" | $compiler $flags - ||

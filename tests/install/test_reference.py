@@ -182,6 +182,20 @@ class Reading(unittest.TestCase):
     def test_constants(self):
         self.assertEqual(reference.Links([self.header]).target["TT_BAD"], "x.html#tt_kind")
 
+    def test_cpp_is_shown_without_bodies(self):
+        text = ('/* tutti/x.hpp: things. */\n#ifndef X\nnamespace tutti {\n\nnamespace detail {\nint hidden;\n} // namespace '
+                'detail\n\n/* ---- making */\n\n/* One. */\nclass thing {\n  public:\n    thing(int a) : a_(a) {}\n'
+                '    int a() const { return a_; }\n    thing(int a, int b)\n        : thing(a) {\n        if (b) {\n'
+                '            run();\n        }\n    }\n\n  private:\n    int a_;\n};\n\ninline void f(int a,\n'
+                '              int b) {\n    run();\n}\n\n} // namespace tutti\n')
+        header = reference.read_cpp_header("x", text)
+        kind, title, code = header.parts[0]
+        self.assertEqual((header.file, kind, title), ("x.hpp", "section", "making"))
+        for shown in ("thing(int a);", "int a() const;", "thing(int a, int b);", "              int b);", "/* One. */"):
+            self.assertIn(shown, code)
+        for hidden in ("run", "a_", "private", "hidden"):
+            self.assertNotIn(hidden, code)
+
     def test_a_declaration_without_end_is_an_error(self):
         with self.assertRaises(ValueError):
             reference.read_header("x", "/* a */\n\nTT_API int tt_a(void\n")

@@ -102,6 +102,21 @@ class Documents(unittest.TestCase):
         self.assertEqual(lines(lint.check_documents("x", text)), [5])
 
 
+class Contract(unittest.TestCase):
+    GOOD = ("TT_API tt_status tt_last_status(void);\ntypedef struct tt_x_args {\n    int64_t count;\n} tt_x_args;\n"
+            "TT_API TT_NODISCARD tt_status tt_x_with(const tt_x_args *args, size_t size);\n"
+            "#define TT_X_ARGS_INIT TT_ARGS_INIT\nTT_API void tt_y(size_t bytes, int rank, int dim);\n")
+
+    def test_good_headers_are_left_alone(self):
+        self.assertEqual(lines(lint.check_contract("x", self.GOOD)), [])
+
+    def test_each_fault_is_found(self):
+        for good, bad, line in (("TT_API TT_NODISCARD", "TT_API", 5), ("#define TT_X_ARGS_INIT TT_ARGS_INIT", "", 4),
+                                ("tt_x_with", "tt_x", 4), ("int64_t count", "size_t count", 3),
+                                ("int dim", "int n", 7)):
+            self.assertEqual(lines(lint.check_contract("x", self.GOOD.replace(good, bad))), [line], bad)
+
+
 class Sizes(unittest.TestCase):
     def test_long_function(self):
         body = "    x++;\n"

@@ -317,7 +317,7 @@ static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
     bare.no_bias = true;
-    tutti::module model = nn::sequential(nn::flatten(), nn::linear(784, 16, bare), nn::relu(), nn::linear(16, 10));
+    tutti::module model = nn::sequential{nn::flatten(), nn::linear(784, 16, bare), nn::relu(), nn::linear(16, 10)};
     tutti::module ddp = tutti::ddp(model, world);
     EXPECT(ddp.parameters()->count == 3 && ddp.buffers()->count == 0);
     tutti::sgd_options heavy;

@@ -1,0 +1,78 @@
+#!/bin/sh
+# tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than README's in C
+# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc uses every
+# wrapper on two ranks, and leaks nothing.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+export OMP_NUM_THREADS=1
+fail() { echo "FAILED: $*"; exit 1; }
+
+cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
+libdir=$(dirname "$(find "$prefix" -name libtutti.so)")
+# The static copy: the same tree elsewhere, without shared libraries, so that -ltutti can only mean the archive.
+cp -a "$prefix" "$work/static"
+static_libdir=$work/static${libdir#"$prefix"}
+rm "$static_libdir"/*.so*
+
+# program_of PAGE LANGUAGE: the first program of a page.
+program_of() { awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"; }
+program_of README.md c >"$work/train.c"
+program_of docs/cpp.md cpp >"$work/train.cc"
+grep -q 'int main' "$work/train.c" || fail "no program found in README.md"
+grep -q 'int main' "$work/train.cc" || fail "no program found in docs/cpp.md"
+c_lines=$(wc -l <"$work/train.c") cpp_lines=$(wc -l <"$work/train.cc")
+echo "lines: $c_lines in C, $cpp_lines in C++"
+[ "$cpp_lines" -le "$c_lines" ] || fail "the C++ program is longer"
+# shellcheck disable=SC2016  # the words are the page's
+grep -qF 'c++ -std=c++17 train.cc -o train $(pkg-config --cflags --libs tutti)' "$TT_SOURCE/docs/cpp.md" ||
+    fail "docs/cpp.md builds it differently"
+
+strict="-pedantic-errors -Wall -Wextra -Werror"
+# build NAME SOURCE LIBDIR COMPILER-AND-FLAGS [PKG-CONFIG-FLAG]
+build() {
+    # shellcheck disable=SC2046,SC2086  # flags are several words
+    $4 $strict "$2" -o "$work/$1" $(PKG_CONFIG_PATH=$3/pkgconfig pkg-config ${5:-} --cflags --libs tutti) ||
+        fail "building it: $1"
+}
+# run_two NAME: its output on two ranks, to $work/out.
+run_two() {
+    LD_LIBRARY_PATH=$libdir "$prefix/bin/tutti" run --standalone --nproc-per-node=2 "$work/$1" >"$work/out" \
+        2>"$work/err" || { cat "$work/out" "$work/err"; fail "running it: $1"; }
+}
+same() {
+    run_two "$1"
+    cmp "$work/out" "$work/expected" || fail "$1 prints something else than the C program"
+    echo "ok: $1"
+}
+
+build in-c "$work/train.c" "$libdir" "${CC:-cc} -std=c11"
+run_two in-c
+cp "$work/out" "$work/expected"
+cat "$work/expected"
+grep -q '^epoch 4: loss' "$work/expected" || fail "the C program printed no fifth epoch"
+tried=0
+for compiler in g++ clang++; do
+    command -v $compiler >/dev/null || continue
+    build $compiler-shared "$work/train.cc" "$libdir" "$compiler -std=c++17"
+    build $compiler-static "$work/train.cc" "$static_libdir" "$compiler -std=c++17" --static
+    if ldd "$work/$compiler-static" | grep -q libtutti; then
+        fail "$compiler-static is linked with a shared library of ours"
+    fi
+    same $compiler-shared
+    same $compiler-static
+    printf '#include <tutti/tutti.hpp>\ntutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1, {.momentum = 0.9}); }\nint main() {}\n' \
+        >"$work/named.cc"
+    build $compiler-named "$work/named.cc" "$libdir" "$compiler -std=c++20"
+    sanitize=
+    if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
+        sanitize=-fsanitize=address
+    fi
+    build $compiler-wrappers "$TT_SOURCE/tests/install/programs/wrappers.cc" "$libdir" "$compiler -g -std=c++17 -pthread $sanitize"
+    run_two $compiler-wrappers
+    grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-wrappers"; }
+    echo "ok: $compiler-wrappers $sanitize"
+    tried=$((tried + 1))
+done
+[ "$tried" -gt 0 ] || { echo "skipped: there is neither g++ nor clang++"; exit 77; }
