@@ -215,7 +215,8 @@ def check_contract(name, text):
         if match.group(1) + "_with" not in functions:
             yield name, number, f"{match.group(1)}_args has no {match.group(1)}_with()"
     for match in re.finditer(r"\b(?:size_t|int|unsigned)\s+(n|\w*count|numel|length|index|\w*epochs?|steps?)\b", bare):
-        yield name, bare.count("\n", 0, match.start()) + 1, f"{match.group(1)}: a count is int64_t, bytes are `bytes` or `size`"
+        number = bare.count("\n", 0, match.start()) + 1
+        yield name, number, f"{match.group(1)}: a count is int64_t, bytes are `bytes` or `size`"
 
 
 def check_sizes(name, text):
@@ -334,7 +335,8 @@ def source_findings():
         if path.stem != "tutti":
             yield from check_layers(name, text, LAYER_OF_HEADER.get(path.stem, path.stem))
         yield from check_documents(name, text)
-        yield from check_contract(name, text)
+        if path.stem != "backend":  # whose functions plug-ins have
+            yield from check_contract(name, text)
     for folder in COLUMN_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:

@@ -126,17 +126,17 @@ typedef struct tt_function {
 
 /* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
  * (outputs). */
-TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int n,
+TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n,
                                             tt_tensor **out);
 
 /* The same for one output, as an expression: NULL if an input is NULL. `arg` (may be NULL) is for forward:
  * tt_node_arg().
  *   tt_tensor *y = tt_apply(&swish, &beta, x); */
-TT_API tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int n);
+TT_API tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n);
 #ifndef __cplusplus
 #define tt_apply(function, arg, ...)                               \
     tt_apply_with((function), (arg), (tt_tensor *[]){__VA_ARGS__}, \
-                  (int)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)))
+                  (int64_t)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)))
 #endif
 
 /* In forward: the argument of the call; keep x for backward under a name for errors (numbers 0, 1, ... in the order of

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "tensor/pool.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { MAX_OUTPUTS = 64, MAX_SAVES = 32 };
@@ -26,15 +27,17 @@ static void function_destroy(void *state) {
         c->function.destroy((char *)state + call_bytes());
 }
 
-static tt_status check_function(const tt_function *f, int n) {
+static tt_status check_function(const tt_function *f, int64_t n) {
     if (!f || f->size < offsetof(tt_function, outputs))
         return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function made by TT_FUNCTION(), got %s",
                         f ? "one without its size" : "NULL");
     if (!f->name || !f->forward)
         return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function with a name and a forward, got \"%s\"",
                         f->name ? f->name : "");
-    if (f->outputs < 0 || f->outputs > MAX_OUTPUTS || n < 0)
+    if (f->outputs < 0 || f->outputs > MAX_OUTPUTS)
         return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d outputs, got %d", f->name, MAX_OUTPUTS, f->outputs);
+    if (n < 0 || n > INT_MAX)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 0 to %d inputs, got %lld", f->name, INT_MAX, (long long)n);
     return TT_OK;
 }
 
@@ -99,8 +102,10 @@ static tt_status run_forward(tt_node *node, const tt_function *f, const void *ar
     return status;
 }
 
-tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int n, tt_tensor **out) {
-    TT__TRY(check_function(function, n));
+tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t count,
+                        tt_tensor **out) {
+    TT__TRY(check_function(function, count));
+    int n = (int)count;
     TT__TRY(check_inputs(function, n, in));
     tt_function f = {0};
     memcpy(&f, function, function->size < sizeof f ? function->size : sizeof f);
@@ -118,8 +123,8 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
     return status;
 }
 
-tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int n) {
-    for (int i = 0; i < n; i++)
+tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
         if (!in[i])
             return NULL;
     tt_tensor *out[MAX_OUTPUTS];

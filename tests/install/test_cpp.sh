@@ -17,7 +17,9 @@ static_libdir=$work/static${libdir#"$prefix"}
 rm "$static_libdir"/*.so*
 
 # program_of PAGE LANGUAGE: the first program of a page.
-program_of() { awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"; }
+program_of() {
+    awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
+}
 program_of README.md c >"$work/train.c"
 program_of docs/cpp.md cpp >"$work/train.cc"
 grep -q 'int main' "$work/train.c" || fail "no program found in README.md"
@@ -62,14 +64,18 @@ for compiler in g++ clang++; do
     fi
     same $compiler-shared
     same $compiler-static
-    printf '#include <tutti/tutti.hpp>\ntutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1, {.momentum = 0.9}); }\nint main() {}\n' \
-        >"$work/named.cc"
+    cat >"$work/named.cc" <<'END'
+#include <tutti/tutti.hpp>
+tutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1, {.momentum = 0.9}); }
+int main() {}
+END
     build $compiler-named "$work/named.cc" "$libdir" "$compiler -std=c++20"
     sanitize=
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address
     fi
-    build $compiler-wrappers "$TT_SOURCE/tests/install/programs/wrappers.cc" "$libdir" "$compiler -g -std=c++17 -pthread $sanitize"
+    build $compiler-wrappers "$TT_SOURCE/tests/install/programs/wrappers.cc" "$libdir" \
+        "$compiler -g -std=c++17 -pthread $sanitize"
     run_two $compiler-wrappers
     grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-wrappers"; }
     echo "ok: $compiler-wrappers $sanitize"

@@ -5,7 +5,8 @@ flags="-pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I$TT_SOURCE/include
 tried=0
 for header in "$TT_SOURCE"/include/tutti/*.h "$TT_SOURCE"/include/tutti/*.hpp; do
     name=tutti/$(basename "$header")
-    for compiler in "g++ -xc++ -std=c++20" "clang++ -xc++ -std=c++20" "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
+    for compiler in "g++ -xc++ -std=c++20" "clang++ -xc++ -std=c++20" \
+        "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
         case $name$compiler in
         *.hpp*-xc\ *) continue ;;
         esac
