@@ -150,7 +150,7 @@ typedef struct tt_backend {
      * time (Tutti sees to that), so it may wait for them. Those that are to be together pass the same list; the lists
      * of others have none of their ranks; a rank that is in none passes an empty one and gets *sub = NULL. NULL: Tutti
      * opens a second engine through the store instead; without a store tt_new_group() is TT_ERR_UNSUPPORTED. */
-    tt_status (*new_group)(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
+    tt_status (*new_group)(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
 
     /* Wait for progress, at most `ms`, instead of being polled. NULL: Tutti yields, then sleeps ever longer, up to 1
      * ms. */

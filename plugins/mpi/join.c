@@ -133,12 +133,12 @@ tt_status mpi_ranks(int *rank, int *world_size) {
     return status;
 }
 
-tt_status mpi_new_group(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms) {
+tt_status mpi_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms) {
     const mpi_engine *e = engine;
     MPI_Comm comm = MPI_COMM_NULL;
     int key = -1;
     *sub = NULL;
-    for (size_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (ranks[i] == e->rank)
             key = (int)i;
     mpi_lock();

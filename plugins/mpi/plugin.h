@@ -53,7 +53,7 @@ tt_status mpi_open(void **engine, const tt_backend_member *member);
 void mpi_close(void *engine);
 void mpi_abort(void *engine);
 tt_status mpi_ranks(int *rank, int *world_size);
-tt_status mpi_new_group(void **sub, void *engine, const int *ranks, size_t count, int64_t timeout_ms);
+tt_status mpi_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
 
 /* ---- reduce_ops.c */
 

@@ -184,7 +184,8 @@ class Reading(unittest.TestCase):
 
     def test_cpp_is_shown_without_bodies(self):
         text = ('/* tutti/x.hpp: things. */\n#ifndef X\nnamespace tutti {\n\nnamespace detail {\nint hidden;\n} '
-                '// namespace detail\n\n/* ---- making */\n\n/* One. */\nclass thing {\n  public:\n    thing(int a) : a_(a) {}\n'
+                '// namespace detail\n\n/* ---- making */\n\n/* One. */\nclass thing {\n  public:\n'
+                '    thing(int a) : a_(a) {}\n'
                 '    int a() const { return a_; }\n    thing(int a, int b)\n        : thing(a) {\n        if (b) {\n'
                 '            run();\n        }\n    }\n\n  private:\n    int a_;\n};\n\ninline void f(int a,\n'
                 '              int b) {\n    run();\n}\n\n} // namespace tutti\n')
