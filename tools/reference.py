@@ -206,7 +206,7 @@ def without_bodies(code):
         if depth:
             depth += change
             continue
-        one_line = re.match(r"( *\S.*\)(?: const)?(?: noexcept)?)(?: : .*)? \{.*\}$", line)
+        one_line = re.match(r"( *\S.*?\)(?: const)?(?: noexcept)?)(?: : .*)? \{.*\}$", line)
         if one_line:
             shown.append(one_line.group(1) + ";")
         elif change > 0 and line.endswith("{") and not re.search(r"\b(struct|class|namespace)\s\w+[^()]*\{$", line):

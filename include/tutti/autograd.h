@@ -126,8 +126,8 @@ typedef struct tt_function {
 
 /* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
  * (outputs). */
-TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n,
-                                            tt_tensor **out);
+TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in,
+                                            int64_t n, tt_tensor **out);
 
 /* The same for one output, as an expression: NULL if an input is NULL. `arg` (may be NULL) is for forward:
  * tt_node_arg().

@@ -83,7 +83,8 @@ static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, i
     return status;
 }
 
-static tt_status run_forward(tt_node *node, const tt_function *f, const void *arg, tt_tensor *const *in, tt_tensor **out) {
+static tt_status run_forward(tt_node *node, const tt_function *f, const void *arg, tt_tensor *const *in,
+                             tt_tensor **out) {
     int outputs = node->outputs;
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();

@@ -53,7 +53,7 @@ while [ -e "program-$n.c" ]; do
     for compiler in gcc clang; do
         command -v $compiler >/dev/null || continue
         $compiler -std=c11 -pedantic-errors -Wall -Wextra -Werror -I"$TT_SOURCE/include" "program-$n.c" \
-            -o "program-$n" -L"$TT_BUILD/lib" -Wl,-rpath,"$TT_BUILD/lib" -ltutti || fail "program $n with $compiler"
+            -o "program-$n" -L"$TT_BUILD/lib" -Wl,-rpath,"$TT_BUILD/lib" -ltutti -ltutti-comm || fail "program $n with $compiler"
         run $n >"program-$n.printed" || fail "program $n, built by $compiler, ended with status $?"
         if [ -e "program-$n.output" ]; then
             diff "program-$n.output" "program-$n.printed" ||

@@ -31,13 +31,12 @@ class Ddp(ctypes.Structure):
     _fields_ = [("module", ctypes.c_void_p), ("group", ctypes.c_void_p)]
 
 
-class NamedTensors(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_int64), ("names", ctypes.POINTER(ctypes.c_char_p)),
-                ("tensors", ctypes.POINTER(ctypes.c_void_p))]
-
-
 class Sgd(ctypes.Structure):
-    _fields_ = [("params", NamedTensors), ("lr", ctypes.c_double)]
+    _fields_ = [("params", ctypes.c_void_p), ("lr", ctypes.c_double)]
+
+
+class Backward(ctypes.Structure):
+    _fields_ = [("y", ctypes.c_void_p)]
 
 
 def declare(library, name, result, *arguments):
@@ -73,10 +72,10 @@ class Tensors:
         self.linear = declare(library, "tt_nn_linear_with", pointer, *args)
         self.ddp = declare(library, "tt_ddp_with", pointer, *args)
         self.sgd = declare(library, "tt_sgd_with", pointer, *args)
-        self.parameters = declare(library, "tt_module_parameters", NamedTensors, pointer)
+        self.parameters = declare(library, "tt_module_parameters", pointer, pointer)
         self.forward = declare(library, "tt_module_forward", pointer, pointer, pointer)
         self.mse_loss = declare(library, "tt_mse_loss", pointer, pointer, pointer)
-        self.backward = declare(library, "tt_backward", ctypes.c_int, pointer)
+        self.backward = declare(library, "tt_backward_with", ctypes.c_int, *args)
         self.item = declare(library, "tt_item", ctypes.c_int, pointer, pointer)
         self.step = declare(library, "tt_optimizer_step", ctypes.c_int, pointer)
         self.zero_grad = declare(library, "tt_optimizer_zero_grad", None, pointer)
@@ -103,7 +102,7 @@ def train(comm, tensors, world):
         tensors.zero_grad(sgd)
         loss = tensors.mse_loss(tensors.forward(ddp, filled(tensors, 8, 3, size)), filled(tensors, 8, 2, 2 * size))
         comm.check(tensors.item(loss, ctypes.byref(value)))
-        comm.check(tensors.backward(loss))
+        comm.check(call(tensors.backward, Backward(loss)))
         comm.check(tensors.step(sgd))
         losses.append(value.value)
         tensors.scope_end(scope)

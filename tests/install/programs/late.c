@@ -32,7 +32,7 @@ enum { THREADS = 4, STEPS = 20 };
     X(tt_optimizer_free)    \
     X(tt_mse_loss)          \
     X(tt_matmul)            \
-    X(tt_backward)          \
+    X(tt_backward_with)     \
     X(tt_item)              \
     X(tt_full)              \
     X(tt_zero_grad)         \
@@ -86,13 +86,15 @@ static int sum_ranks(tt_group *world) {
 /* One step on inputs of all `rank + 1`, whose targets are twice that; the loss before it. */
 static int step(tt_module *ddp, tt_optimizer *sgd, int rank, double *loss_value) {
     int scope = in.tt_scope_begin();
-    tt_named_tensors parameters = in.tt_module_parameters(ddp);
-    for (size_t i = 0; i < (size_t)parameters.count; i++)
-        in.tt_zero_grad(parameters.tensors[i]);
+    const tt_named_tensors *parameters = in.tt_module_parameters(ddp);
+    for (int64_t i = 0; i < parameters->count; i++)
+        in.tt_zero_grad(parameters->tensors[i]);
     tt_tensor *x = in.tt_full(TT_SHAPE(8, 3), TT_F32, rank + 1);
     tt_tensor *y = in.tt_full(TT_SHAPE(8, 2), TT_F32, 2 * (rank + 1));
     tt_tensor *loss = in.tt_mse_loss(in.tt_module_forward(ddp, x), y);
-    bool failed = in.tt_item(loss, loss_value) || in.tt_backward(loss) || in.tt_optimizer_step(sgd);
+    tt_backward_args backward = {.y = loss, .tt_end = 0};
+    bool failed = in.tt_item(loss, loss_value) || in.tt_backward_with(&backward, offsetof(tt_backward_args, tt_end)) ||
+                  in.tt_optimizer_step(sgd);
     in.tt_scope_end(scope);
     return failed ? fail("a training step") : 0;
 }
