@@ -45,6 +45,4 @@ typedef struct tt__engine {
     void (*release)(tt_group *group);
 } tt__engine;
 
-extern const tt__engine tt__native_engine;
-
 #endif
