@@ -6,12 +6,12 @@ static uint32_t group_slot(uint32_t group) {
     return (group * UINT32_C(0x9e3779b1)) / (UINT32_MAX / TT__ENDED_GROUPS + 1);
 }
 
-bool tt__group_has_ended(const tt__messages *messages, uint32_t group) {
+bool tt__messages_have_ended(const tt__messages *messages, uint32_t group) {
     return messages->ended_groups[group_slot(group)] == group + 1;
 }
 
 void tt__messages_expect(tt__messages *messages, uint32_t group) {
-    if (tt__group_has_ended(messages, group))
+    if (tt__messages_have_ended(messages, group))
         messages->ended_groups[group_slot(group)] = 0;
 }
 

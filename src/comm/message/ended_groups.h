@@ -5,6 +5,6 @@
 #include "comm/message/state.h"
 
 /* Has the group ended here? Then what comes for it is dropped. */
-bool tt__group_has_ended(const tt__messages *messages, uint32_t group);
+bool tt__messages_have_ended(const tt__messages *messages, uint32_t group);
 
 #endif

@@ -46,7 +46,7 @@ static bool begin_eager(tt__link *link) {
         link->into = receive->data;
         return true;
     }
-    if (tt__group_has_ended(link->messages, frame->key.group))
+    if (tt__messages_have_ended(link->messages, frame->key.group))
         return true;
     link->keeping = tt__arrival_new(link->messages, &frame->key, frame->bytes, 0);
     if (!link->keeping) {
@@ -123,7 +123,7 @@ static void end_data(tt__link *link) {
 /* ---- who wants what */
 
 static void keep_announcement(tt__link *link, const tt__frame *frame) {
-    if (tt__group_has_ended(link->messages, frame->key.group))
+    if (tt__messages_have_ended(link->messages, frame->key.group))
         return; /* the sender is told that this rank has left the group */
     if (link->arrival_count >= TT__KEPT_MAX) {
         protocol_error(link, "more announcements than can be kept");
@@ -207,7 +207,7 @@ static void on_ready(tt__link *link) {
     if (!send) {
         if (!frame.other && link->ready_count >= TT__KEPT_MAX)
             protocol_error(link, "more receives than can be kept");
-        else if (!frame.other && !tt__group_has_ended(link->messages, frame.key.group))
+        else if (!frame.other && !tt__messages_have_ended(link->messages, frame.key.group))
             keep_ready(link, &frame);
         return;
     }

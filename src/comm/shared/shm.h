@@ -111,9 +111,6 @@ tt_status tt__shm_check_free(size_t bytes, int ranks);
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);
 void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes);
 
-/* Wake every thread of the process that sleeps. */
-void tt__doorbell_ring(tt__control *control);
-
 static inline tt__control *tt__shm_control(const tt__shm *shm) { return (tt__control *)(void *)shm->base; }
 
 #endif
