@@ -61,7 +61,7 @@ static void order_by_first(int ndim, const int64_t *stride, int *order) {
 
 tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
                         const size_t *size) {
-    int order[TT_MAX_DIMS];
+    int order[TT_MAX_DIMS] = {0};
     order_by_first(shape->ndim, stride[0], order);
     return iter_begin(shape, order, arrays, p, stride, size);
 }
@@ -82,7 +82,7 @@ static tt__iter begin_tensors(int n, const tt_tensor *const *tensors, bool row_m
     void *p[TT__ITER_MAX];
     const int64_t *stride[TT__ITER_MAX];
     size_t size[TT__ITER_MAX];
-    int order[TT_MAX_DIMS];
+    int order[TT_MAX_DIMS] = {0};
     for (int k = 0; k < n; k++) {
         p[k] = tensors[k]->data;
         stride[k] = tensors[k]->stride;

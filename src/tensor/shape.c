@@ -48,7 +48,7 @@ static void order_of_memory(int ndim, const int64_t *stride, int *order) {
 }
 
 void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride) {
-    int order[TT_MAX_DIMS];
+    int order[TT_MAX_DIMS] = {0};
     int64_t n = 1;
     order_of_memory(shape->ndim, like, order);
     for (int i = shape->ndim - 1; i >= 0; i--) {
@@ -68,7 +68,7 @@ bool tt__shape_is_contiguous(const tt_shape *shape, const int64_t *stride) {
 }
 
 bool tt__shape_is_dense(const tt_shape *shape, const int64_t *stride) {
-    int64_t dense[TT_MAX_DIMS];
+    int64_t dense[TT_MAX_DIMS] = {0};
     tt__shape_dense_strides(shape, stride, dense);
     for (int d = 0; d < shape->ndim; d++)
         if (shape->dim[d] != 1 && stride[d] != dense[d])
