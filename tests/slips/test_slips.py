@@ -66,7 +66,8 @@ MESSAGES = {
     "unused": r"ignoring return value|unused result",
     "pointer": r"incompatible (pointer|integer to pointer)|incompatible types|without a cast",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
-    "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind|no known conversion",
+    "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
+    r"|no known conversion",
     "convert": r"cannot convert|no viable conversion",
     "undeclared": r"undeclared|not declared|was not declared",
 }
