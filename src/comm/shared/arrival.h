@@ -11,6 +11,8 @@
 #include "comm/native_group.h"
 #include "comm/record/signature.h"
 
+#include <string.h>
+
 static inline tt__slot *tt__slot_of(const tt_group *group, int r, uint32_t seq) {
     return &group->native->areas[r]->slots[seq & 1];
 }
@@ -19,19 +21,13 @@ static inline uint64_t tt__word_in(const tt__slot *slot) {
     return atomic_load_explicit(&slot->word, memory_order_acquire);
 }
 
+static inline uint64_t tt__word_of(const tt_group *group, int r, uint32_t seq) {
+    return tt__word_in(tt__slot_of(group, r, seq));
+}
+
 /* Rank r's part of the group has finished `step`. */
 static inline bool tt__has_finished(const tt__area *area, uint32_t step) {
     return (int32_t)(atomic_load_explicit(&area->step, memory_order_acquire) - step) >= 0;
-}
-
-/* Where the payload of so many bytes lies in a slot. */
-static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
-    return bytes <= sizeof slot->near ? slot->near : slot->far;
-}
-
-/* Tell the others: what was written to the slot before is visible with the word. */
-static inline void tt__slot_publish(tt__slot *slot, uint64_t word) {
-    atomic_store_explicit(&slot->word, word, memory_order_release);
 }
 
 /* Everything up to `step` is done by this rank: tell the others, who may still have to be woken. */
@@ -39,8 +35,66 @@ static inline void tt__area_finish(tt__area *own, uint32_t step) {
     atomic_store_explicit(&own->step, step, memory_order_release);
 }
 
-/* Publish the work's call, number ++seq of the group. Doesn't wait. */
+/* ---- publishing */
+
+/* Where the payload of so many bytes lies in a slot. */
+static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
+    return bytes <= sizeof slot->near ? slot->near : slot->far;
+}
+
+/* Tell the others of call ++seq: its signature, `bytes` that travel with it, and where the buffer lies in this rank's
+ * memory if it is `symmetric` (else NULL). What the caller wrote to the slot before is visible with the word, which is
+ * returned. Those who sleep are still to be woken. */
+static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const void *payload, size_t bytes,
+                                  const void *symmetric) {
+    tt__native *native = group->native;
+    uint32_t seq = ++native->seq;
+    tt__slot *slot = tt__slot_of(group, group->rank, seq);
+    uint64_t word = signature | seq;
+    if (symmetric) {
+        word |= TT__SYMMETRIC_BIT;
+        slot->offset = (uint64_t)((const unsigned char *)symmetric - native->bases[group->rank]);
+    }
+    if (bytes) {
+        unsigned char *to = tt__slot_payload(slot, bytes);
+        __asm__("" : "+r"(bytes)); /* a compiler that knows the bound makes a slow string instruction of the copy */
+        memcpy(to, payload, bytes);
+    }
+    atomic_store_explicit(&slot->word, word, memory_order_release);
+    return word;
+}
+
+/* What a work remembers of its word, as it travels with messages. */
+static inline uint32_t tt__word_signature(uint64_t word) { return (uint32_t)(word >> 32) & ~1U; }
+
+/* Publish the work's call. Doesn't wait. */
 void tt__publish(tt_work *work, const tt__offer *offer);
+
+/* ---- looking, without waiting */
+
+/* Whether what `wait` is for has happened: to one rank, or to all of them. */
+static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r) {
+    const tt__area *area = group->native->areas[r];
+    if (wait->what == TT__ARRIVAL)
+        return (uint32_t)tt__word_in(&area->slots[wait->target & 1]) == wait->target;
+    return tt__has_finished(area, wait->target);
+}
+
+/* This rank has always come itself. Its own words are not even read: a line that a peer has just taken is far away. */
+static inline bool tt__ready(const tt_group *group, tt__wait *wait) {
+    while (wait->next < wait->end && (wait->next == group->rank || tt__ready_rank(group, wait, wait->next)))
+        wait->next++;
+    return wait->next == wait->end;
+}
+
+/* All ranks have published the call whose word of this rank is `mine`: the bits in which another's differs. */
+static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
+    uint64_t differ = 0;
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank)
+            differ |= tt__word_of(group, r, (uint32_t)mine) ^ mine;
+    return differ;
+}
 
 /* All ranks have published the work's call: is it the same call? Sets work->symmetric: whether every rank's buffer
  * is. */
@@ -51,14 +105,23 @@ bool tt__disagrees(const tt_group *group, uint32_t seq);
 
 /* What rank r sent along with call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
  * next call. */
-const void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes);
-bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq);
-void *tt__symmetric(const tt_group *group, int r, uint32_t seq);
-double tt__factor(const tt_group *group, int r, uint32_t seq);
+static inline void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes) {
+    return tt__slot_payload(tt__slot_of(group, r, seq), bytes);
+}
 
-/* Look once, without waiting, whether what `wait` is for has happened; of one rank, or of all of them. */
-bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r);
-bool tt__ready(const tt_group *group, tt__wait *wait);
+static inline bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq) {
+    return tt__word_of(group, r, seq) & TT__SYMMETRIC_BIT;
+}
+
+static inline void *tt__symmetric(const tt_group *group, int r, uint32_t seq) {
+    return group->native->bases[r] + tt__slot_of(group, r, seq)->offset;
+}
+
+static inline double tt__factor(const tt_group *group, int r, uint32_t seq) {
+    return tt__slot_of(group, r, seq)->factor;
+}
+
+/* ---- steps */
 
 /* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of
  * them. */

@@ -32,8 +32,17 @@ static inline void tt__wake_peers(tt_group *group) {
     tt__ring_peers(group);
 }
 
-/* Wake whoever of the group has announced to sleep, for whomever. */
-void tt__wake_all(tt_group *group);
+/* Wake whoever of the group has announced to sleep, for whomever: for who published so much earlier than the sleeper's
+ * last look, see above. */
+void tt__ring_announced(const tt_group *group);
+static inline void tt__wake_announced(const tt_group *group) {
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank &&
+            __builtin_expect(atomic_load_explicit(&group->native->areas[r]->waits_for, memory_order_relaxed), 0)) {
+            tt__ring_announced(group);
+            return;
+        }
+}
 
 /* News of rank r of the group shall wake this one, until the announcement is withdrawn. */
 void tt__announce_sleep(const tt_group *group, int r);
