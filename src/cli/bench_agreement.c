@@ -5,7 +5,7 @@
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "comm/record/signature.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TT_CLI_TOP_H
 #define TT_CLI_TOP_H
 
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_CLI_TRAINING_H
 #define TT_CLI_TRAINING_H
 
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 typedef struct tt__training {
     int ranks;            /* that say something */

@@ -18,7 +18,7 @@
 #define TT_COMM_WORK_H
 
 #include "comm/message/message.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/backend.h>
 

@@ -4,8 +4,8 @@
 #ifndef TT_STORE_LOCAL_STORE_H
 #define TT_STORE_LOCAL_STORE_H
 
-#include "store/store.h"
-#include "store/table.h"
+#include "store/key_table.h"
+#include "store/store_ops.h"
 
 typedef struct tt__local_store tt__local_store;
 

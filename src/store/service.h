@@ -7,8 +7,8 @@
 #ifndef TT_STORE_SERVICE_H
 #define TT_STORE_SERVICE_H
 
+#include "store/key_table.h"
 #include "store/request.h"
-#include "store/table.h"
 
 typedef struct tt__store_service {
     tt__store_table table;

@@ -1,5 +1,5 @@
 /* The public calls: check the arguments, then the store's own operation. */
-#include "store/store.h"
+#include "store/store_ops.h"
 
 #include "base/error.h"
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "store/call_lock.h"
 #include "store/client.h"
-#include "store/store.h"
+#include "store/store_ops.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -117,6 +117,14 @@ class Contract(unittest.TestCase):
             self.assertEqual(lines(lint.check_contract("x", self.GOOD.replace(good, bad))), [line], bad)
 
 
+class FileNames(unittest.TestCase):
+    def test_one_name_in_two_folders_is_found(self):
+        names = ["src/a/copy.c", "src/a/copy.h", "src/a/reduce.c", "src/a/b/reduce.c", "src/c/copy.h", "src/c/plain.c"]
+        found = list(lint.check_file_names(names))
+        self.assertEqual([name for name, _, _ in found], ["src/a/reduce.c", "src/c/copy.h"])
+        self.assertIn("src/a/copy.c", found[1][2])
+
+
 class Sizes(unittest.TestCase):
     def test_long_function(self):
         body = "    x++;\n"

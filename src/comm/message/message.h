@@ -26,7 +26,7 @@
 #define TT_COMM_MESSAGE_H
 
 #include "comm/message/transport/ring.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/backend.h>
 

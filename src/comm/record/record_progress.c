@@ -1,7 +1,7 @@
 /* What a program says of its training, for those who look from outside. */
 #include "base/args.h"
 #include "base/clock.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/comm.h>
 

@@ -1,6 +1,6 @@
 /* How the launcher gets to see a rank's flight recorder. */
 #include "base/error.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "net/job_socket.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The log line of a wait that takes long. */
 #include "base/error.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #define TT_COMM_SHARED_SHM_H
 
 #include "comm/message/transport/ring.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/base.h>
 

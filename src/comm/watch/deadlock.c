@@ -1,11 +1,11 @@
 /* Disagreement across groups: rank 0 waits for rank 1 in one group, while rank 1 waits for rank 0 in another.
  *
- * Every process that waits for longer than a moment publishes whom it waits for, and in which call (record.h). Whoever
- * waits follows: whom I wait for, whom that rank waits for, and so on. An edge of this chain is *firm* if the rank that
- * is waited for has not made the call in question: as it waits for somebody itself, it can't make it now. If it has
- * made it and waits in it for yet another, the edge is as good as that rank's own: it may hold, but what it waits for
- * may also be on its way. A chain that ends in a circle with a firm edge never ends. It must be seen twice, some time
- * apart, since what is read of several processes is not of one moment.
+ * Every process that waits for longer than a moment publishes whom it waits for, and in which call (recorder.h).
+ * Whoever waits follows: whom I wait for, whom that rank waits for, and so on. An edge of this chain is *firm* if the
+ * rank that is waited for has not made the call in question: as it waits for somebody itself, it can't make it now. If
+ * it has made it and waits in it for yet another, the edge is as good as that rank's own: it may hold, but what it
+ * waits for may also be on its way. A chain that ends in a circle with a firm edge never ends. It must be seen twice,
+ * some time apart, since what is read of several processes is not of one moment.
  *
  * A process whose threads use several groups may make the call in another thread: it says so, and its edges are never
  * firm. */

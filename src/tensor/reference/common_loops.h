@@ -6,7 +6,7 @@
  *   ORDER, AS_ORDER(v), IS_NAN(o)   what elements are compared as */
 #include "tensor/element.h"
 #include "tensor/iter.h"
-#include "tensor/reference/table.h"
+#include "tensor/reference/reference_device.h"
 
 #define AT(k, i) (((TYPE *)(void *)it.p[k])[(i)*it.step[k]])
 

@@ -1,6 +1,6 @@
 /* Where all tensors have one dense layout they are one array, and large ones are shared among threads; else row by row;
  * a result with gaps is left to the plain loops. */
-#include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/cpu_elementwise.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/iter.h"

@@ -1,5 +1,5 @@
 /* Who came late: the same collective call put side by side, rank for rank. */
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include "base/error.h"
 

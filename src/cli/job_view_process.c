@@ -1,6 +1,6 @@
 /* Recorders of processes that no launcher watches: the memory of one process, and of those that it maps, found through
  * /proc. */
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include "base/error.h"
 

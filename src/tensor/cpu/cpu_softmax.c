@@ -1,5 +1,5 @@
 /* Row by row; rows are shared among threads in blocks. */
-#include "tensor/cpu/softmax.h"
+#include "tensor/cpu/cpu_softmax.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/parallel.h"

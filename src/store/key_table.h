@@ -1,7 +1,7 @@
 /* The server's keys: a hash table of entries. An entry also holds the sessions that wait for its key or watch it, so
  * that a change finds them without a search. It is freed when it has neither a value nor sessions. */
-#ifndef TT_STORE_TABLE_H
-#define TT_STORE_TABLE_H
+#ifndef TT_STORE_KEY_TABLE_H
+#define TT_STORE_KEY_TABLE_H
 
 #include "base/bytes.h"
 #include "base/list.h"

@@ -1,4 +1,4 @@
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include "base/error.h"
 #include "elastic/children.h"

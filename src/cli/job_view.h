@@ -1,8 +1,8 @@
 /* A job as `tutti top` and `tutti trace` look at it: what each rank called lately, all on one clock. */
-#ifndef TT_CLI_VIEW_H
-#define TT_CLI_VIEW_H
+#ifndef TT_CLI_JOB_VIEW_H
+#define TT_CLI_JOB_VIEW_H
 
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "elastic/snapshot.h"
 
 /* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */
@@ -65,7 +65,7 @@ void tt__view_free(tt__view *view);
 /* "runs", "stopped", "dead: signal 9 (SIGKILL)", "ended", ... Returns `text`. */
 const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size);
 
-/* Read the recorders that process `pid` shares memory with: view_process.c. */
+/* Read the recorders that process `pid` shares memory with: job_view_process.c. */
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid);
 
 /* ---- stragglers */

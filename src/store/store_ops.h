@@ -1,7 +1,7 @@
 /* A store is a table of operations. include/tutti/store.h documents them; store_calls.c has checked the arguments (no
  * NULL, a timeout that is a number of ms) before an operation is called. */
-#ifndef TT_STORE_STORE_H
-#define TT_STORE_STORE_H
+#ifndef TT_STORE_STORE_OPS_H
+#define TT_STORE_STORE_OPS_H
 
 #include <tutti/store.h>
 

@@ -1,4 +1,4 @@
-#include "store/table.h"
+#include "store/key_table.h"
 
 #include "base/clock.h"
 #include "store/siphash.h"

@@ -3,8 +3,8 @@
  *
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
  * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
-#ifndef TT_COMM_RECORD_RECORD_H
-#define TT_COMM_RECORD_RECORD_H
+#ifndef TT_COMM_RECORD_RECORDER_H
+#define TT_COMM_RECORD_RECORDER_H
 
 #include "base/ticks.h"
 

@@ -1,4 +1,4 @@
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include "comm/op.h"
 

@@ -1,4 +1,4 @@
-#include "nn/list.h"
+#include "nn/module_lists.h"
 
 #include "base/error.h"
 #include "nn/module.h"
