@@ -55,6 +55,9 @@ typedef struct tt__bench_times {
 tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
                          double *usec);
 
+/* Sort values (n), the smallest first. */
+void tt__bench_sort(double *values, size_t n);
+
 /* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the
  * ranks' CPUs. */
 void tt__bench_pin(void);

@@ -52,6 +52,9 @@ int tt__cli_usage_error(const char *command, const char *format, ...) __attribut
 void tt__cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt__cli_note(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Print a line on `out`, wrapped as tt__wrap() does, and a line end. At most 8 KiB. */
+void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent);
+
 /* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
  * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
@@ -72,6 +75,9 @@ int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const c
 /* Take the first argument that is neither a flag of the command nor the value of one out of argv: NULL if there is
  * none. */
 char *tt__cli_take_word(const tt__command *command, int *argc, char **argv);
+
+/* What a command is called among its sisters: "step" of "bench step". */
+const char *tt__cli_last_word(const char *name);
 
 /* The flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg);

@@ -25,10 +25,10 @@ static int page_columns(int fd) {
     return columns < MIN_COLUMNS ? MIN_COLUMNS : columns < MAX_COLUMNS ? columns : MAX_COLUMNS;
 }
 
-static void print_wrapped(const page *p, const char *text, int used, int indent) {
+void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent) {
     char wrapped[LINE_SIZE];
-    tt__wrap(wrapped, sizeof wrapped, text, p->columns, used, indent);
-    fprintf(p->out, "%s\n", wrapped);
+    tt__wrap(wrapped, sizeof wrapped, text, columns, used, indent);
+    fprintf(out, "%s\n", wrapped);
 }
 
 static void print_bold(const page *p, const char *text) {
@@ -44,7 +44,7 @@ static void print_text(const page *p, const char *text) {
         if (*line == ' ')
             fprintf(p->out, "%s\n", line);
         else
-            print_wrapped(p, line, 0, 0);
+            tt__cli_print_wrapped(p->out, line, p->columns, 0, 0);
         text += n + (text[n] == '\n');
     }
 }
@@ -60,7 +60,7 @@ static void print_usage(const page *p, const tt__command *command) {
         else
             print_bold(p, "usage:"), fprintf(p->out, " tutti%s", form);
         snprintf(form, sizeof form, "%s%.*s", n ? " " : "", (int)n, usage);
-        print_wrapped(p, form, 12 + used, 14 + used < p->columns / 2 ? 13 + used : 10);
+        tt__cli_print_wrapped(p->out, form, p->columns, 12 + used, 14 + used < p->columns / 2 ? 13 + used : 10);
         usage += n + (usage[n] == '\n');
     }
 }
@@ -84,7 +84,7 @@ static void print_row(const page *p, const char *left, int width, const char *wh
     } else {
         fprintf(p->out, "%*s", indent - (int)strlen(left), "");
     }
-    print_wrapped(p, what, indent, indent);
+    tt__cli_print_wrapped(p->out, what, p->columns, indent, indent);
 }
 
 static void print_flags(const page *p, const tt__flag *flags) {

@@ -28,13 +28,14 @@ static int by_ns(const void *a, const void *b) {
 }
 
 /* Of `n` numbers, which are sorted by it; n > 0. */
-static int64_t median(int64_t *ns, int n) {
+static int64_t meeting_median(int64_t *ns, int n) {
     qsort(ns, (size_t)n, sizeof *ns, by_ns);
     return ns[n / 2];
 }
 
 /* Fill in a meeting of these `n` entries. begins: (view->n) scratch. */
-static void meet(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n, int64_t *begins) {
+static void meeting_fill(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n,
+                         int64_t *begins) {
     meeting->group = entries->call->record.group;
     meeting->seq = entries->call->record.seq;
     int last = -1, others = 0;
@@ -53,7 +54,7 @@ static void meet(tt__view_meeting *meeting, const tt__view *view, const entry *e
         if (meeting->calls[i] && i != last)
             begins[others++] = meeting->calls[i]->begin_ns;
     meeting->last_rank = view->ranks[last].rank.rank;
-    meeting->lateness_ns = others ? meeting->last->begin_ns - median(begins, others) : 0;
+    meeting->lateness_ns = others ? meeting->last->begin_ns - meeting_median(begins, others) : 0;
 }
 
 /* Meetings of the sorted entries. */
@@ -70,7 +71,7 @@ static tt_status make_meetings(const tt__view *view, const entry *entries, int n
         if (!meeting->calls)
             status = tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", n);
         else
-            meet(meeting, view, entries + i, next - i, begins);
+            meeting_fill(meeting, view, entries + i, next - i, begins);
         *made += !status;
     }
     free(begins);
@@ -169,7 +170,7 @@ static void find_straggler(tt__view_group *group, const tt__view *view, const tt
             continue;
         group->last_count = count;
         group->last_rank = view->ranks[i].rank.rank;
-        group->lateness_ns = median(scratch, count);
+        group->lateness_ns = meeting_median(scratch, count);
     }
 }
 

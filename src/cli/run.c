@@ -60,7 +60,7 @@ const tt__command tt__cmd_run = {
 _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
 /* Print the thread's last error as this command's. */
-static int fail(int exit_code) {
+static int run_fail(int exit_code) {
     tt__cli_error("run", "%s", tt_last_error());
     return exit_code;
 }
@@ -108,7 +108,7 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
 /* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has
  * to be loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another
  * address elsewhere: then all are served. */
-static tt_status resolve(const char *flag, const char *host, bool one_host, char *bind) {
+static tt_status resolve_address(const char *flag, const char *host, bool one_host, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
     bool loopback = true;
@@ -190,11 +190,11 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     snprintf(place->host, sizeof place->host, "%s",
              flags->master_addr && *flags->master_addr ? flags->master_addr : "127.0.0.1");
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(resolve("--master-addr", place->host, job->nodes == 1, place->bind));
+    TT__TRY(resolve_address("--master-addr", place->host, job->nodes == 1, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
-        TT__TRY(resolve("--rdzv-endpoint", host, job->nodes == 1, bind));
+        TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
         if (any_port) {
@@ -308,7 +308,7 @@ static void fill_standard_streams(void) {
         close(fd);
 }
 
-static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
+static tt_status run_write_trace(const tt__job *job, tt__snapshot *snapshot) {
     tt__view view;
     TT__TRY(tt__view_make(&view, snapshot));
     tt_status status = tt__trace_write(&view, job->trace);
@@ -343,11 +343,11 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
 }
 
 /* Run what is checked. */
-static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
+static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
-        return fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+        return run_fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
     int cores = tt__cores();
@@ -357,7 +357,7 @@ static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char
     int exit_code = TT__EXIT_FAILED;
     if (flags->trace) {
         job->trace = flags->trace;
-        job->at_end = write_trace;
+        job->at_end = run_write_trace;
     }
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
@@ -366,7 +366,7 @@ static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");
     if (status)
-        fail(TT__EXIT_FAILED);
+        run_fail(TT__EXIT_FAILED);
     tt__program_free(&program);
     return exit_code;
 }
@@ -397,8 +397,8 @@ static int run_main(int argc, char **argv) {
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
     if (hand_down_secret(&job, &flags))
-        return fail(TT__EXIT_FAILED);
+        return run_fail(TT__EXIT_FAILED);
     tell_overridden(&job, &flags);
     tt__log_to_stderr("tutti run", TT_LOG_WARNING);
-    return run(&job, &flags, notice_ms, argv + program, argc - program);
+    return run_job(&job, &flags, notice_ms, argv + program, argc - program);
 }

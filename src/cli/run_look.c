@@ -50,8 +50,8 @@ static bool is_same_wait(const wait_seen *a, const wait_seen *b) {
 }
 
 /* A recorder knows better than the launcher, who may have started a script around the rank. */
-static const char *place_of(const tt__job *job, const tt__job_look *look, int rank,
-                            const tt__recorder *const *recorders, char *text, size_t size) {
+static const char *place_of_rank(const tt__job *job, const tt__job_look *look, int rank,
+                                 const tt__recorder *const *recorders, char *text, size_t size) {
     int i = rank - job->first_rank;
     if (i < 0 || i >= job->workers || !recorders[i])
         return look->place(look->user, rank, text, size);
@@ -73,7 +73,7 @@ static void say_wait(const tt__job *job, const tt__job_look *look, int i, const 
         snprintf(whom, sizeof whom, "a message from any rank");
     else
         snprintf(whom, sizeof whom, "rank %d (%s)", (int)seen->whom,
-                 place_of(job, look, seen->whom, recorders, place, sizeof place));
+                 place_of_rank(job, look, seen->whom, recorders, place, sizeof place));
     snprintf(line, sizeof line, "waiting for %s: %.3g s in %s, on %s", whom, (double)seen->ns / 1e9, call,
              tt__rankset_text(ranks, list, sizeof list));
     look->say(look->user, line);

@@ -52,7 +52,7 @@ const tt__command tt__cmd_top = {
     .run = top_main,
 };
 
-static tt_status take_flag(flags *f, int letter) {
+static tt_status take_top_flag(flags *f, int letter) {
     double seconds;
     switch (letter) {
     case 'p':
@@ -144,7 +144,7 @@ static bool screen_wait(int64_t ms) {
 /* ---- looks */
 
 /* One look as text; the caller frees it. */
-static tt_status look(const flags *f, const tt__view_source *source, char **text) {
+static tt_status top_look(const flags *f, const tt__view_source *source, char **text) {
     tt__view view;
     size_t size;
     const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), tt__terminal_colours(STDOUT_FILENO)};
@@ -168,14 +168,14 @@ static bool next_look(const flags *f, bool screen) {
 }
 
 /* Until the job ends, or the user has seen enough. */
-static tt_status watch(const flags *f, const tt__view_source *source) {
+static tt_status top_watch(const flags *f, const tt__view_source *source) {
     bool screen = !f->once && !f->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
     tt_status status;
     char *text;
     int looks = 0;
     if (screen)
         screen_begin();
-    while (!(status = look(f, source, &text))) {
+    while (!(status = top_look(f, source, &text))) {
         if (screen)
             screen_show(text);
         else
@@ -207,14 +207,14 @@ static int top_main(int argc, char **argv) {
             return TT__EXIT_OK;
         if (letter == '?')
             return TT__EXIT_USAGE;
-        if (take_flag(&f, letter))
+        if (take_top_flag(&f, letter))
             return tt__cli_usage_error("top", "%s", tt_last_error());
     }
     if (f.job && f.pid)
         return tt__cli_usage_error("top", "a job and --pid were given: expected one of them");
     tt_status status = tt__view_find(&source, f.job, (pid_t)f.pid);
     if (!status)
-        status = watch(&f, &source);
+        status = top_watch(&f, &source);
     if (status)
         tt__cli_error("top", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

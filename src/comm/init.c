@@ -67,7 +67,7 @@ static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) 
 }
 
 /* An option, or the variable that stands in for it. */
-static const char *option(const char *given, const char *variable) {
+static const char *option_or_env(const char *given, const char *variable) {
     const char *text = given ? given : getenv(variable);
     return text && *text ? text : NULL;
 }
@@ -89,8 +89,8 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .world = meeting->world,
                            .timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS,
                            .heartbeat_ms = args->heartbeat_ms > 0 ? args->heartbeat_ms : 5000,
-                           .algorithms = option(args->algorithms, "TT_ALGORITHMS"),
-                           .transport = option(args->transport, "TT_TRANSPORT")};
+                           .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
+                           .transport = option_or_env(args->transport, "TT_TRANSPORT")};
     /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
     if (!args->store && !args->world_size && tt__agent_serves_store()) {
         snprintf(member->launcher.host, sizeof member->launcher.host, "%s", meeting->host);

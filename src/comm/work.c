@@ -122,7 +122,7 @@ void tt__work_enqueue(tt_work *work) {
 }
 
 /* Nobody waits for it and nobody owns it: it can be used again. */
-static void recycle(tt_work *work) {
+static void work_recycle(tt_work *work) {
     if (!work->owned && !work->parent)
         tt__work_give_back(work);
 }
@@ -134,7 +134,7 @@ static tt_work *unlink_done(tt_work **list) {
         tt_work *work = *at;
         if (work->phase == TT__DONE) {
             *at = work->next;
-            recycle(work);
+            work_recycle(work);
         } else {
             last = work;
             at = &work->next;

@@ -78,7 +78,7 @@ static int rank_of(const struct keeper *k, pid_t pid) {
     return -1;
 }
 
-static void reaped(void *user, pid_t pid, int status) {
+static void worker_reaped(void *user, pid_t pid, int status) {
     struct keeper *k = user;
     int rank = rank_of(k, pid);
     if (rank < 0)
@@ -114,7 +114,7 @@ static void signal_children(int sig) {
 /* Workers are killed by their known pids first: that needs no /proc. */
 static size_t kill_all(struct keeper *k) {
     signal_workers(k, SIGKILL);
-    return tt__children_kill(NULL, 0, reaped, k, KILL_TIMEOUT_MS);
+    return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
 
 static _Noreturn void keeper_finish(const struct keeper *k, size_t unkillable) {
@@ -160,7 +160,7 @@ static void keeper_read(struct keeper *k) {
 static void reap_one(struct keeper *k, pid_t pid) {
     int status;
     if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
-        reaped(k, pid, status);
+        worker_reaped(k, pid, status);
 }
 
 /* Workers first, in the order in which they ended. Returns whether there was any. */

@@ -227,7 +227,7 @@ static int exit_code_of(const tt__worker *w) {
     return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
 }
 
-static int conclude(launcher *l) {
+static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
@@ -344,7 +344,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         look_back(&l);
         status = l.failure;
         if (!status)
-            *exit_code = conclude(&l);
+            *exit_code = launcher_conclude(&l);
     }
     launcher_finish(&l);
     return status;

@@ -32,7 +32,7 @@ typedef struct talk {
     tt__snapshot seen;
 } talk;
 
-static bool stopped(talk *t) {
+static bool thread_stopped(talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
     bool stop = t->nodes->stop;
     pthread_mutex_unlock(&t->nodes->lock);
@@ -450,7 +450,7 @@ static void wait_for_leavers(talk *t) {
     int expected = 0;
     for (int k = 1; k < t->nodes->member.nodes; k++)
         expected += !t->nodes->of[k].lost;
-    while (!t->cut && !stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
+    while (!t->cut && !thread_stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
         if (!check_store(t, tt_store_add(t->store, "tutti/nodes/left", 0, &left)) && left < expected)
             poll(NULL, 0, 20);
     }
@@ -530,7 +530,7 @@ void *tt__nodes_thread(void *arg) {
     t.shown = calloc((size_t)nodes->member.nodes, sizeof *t.shown);
     if (!t.shown)
         fail_joining(&t, "no memory to join the other nodes");
-    while (!stopped(&t)) {
+    while (!thread_stopped(&t)) {
         if (t.shown)
             talk_step(&t);
         sleep_a_beat(&t);

@@ -69,7 +69,7 @@ int tt__first_failure(const tt__worker *workers, int n) {
 }
 
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
-static const char *describe(const tt__worker *w, char *text, size_t size) {
+static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     char name[32];
     if (w->exec_errno)
         snprintf(text, size, "could not be started: %s", strerror(w->exec_errno));
@@ -117,7 +117,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     print_place(first, place, sizeof place);
     tt__streams_alarm(
         streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
-        w->secondary ? "failed because of another rank" : "failed first", describe(w, how, sizeof how), place,
+        w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
@@ -157,7 +157,7 @@ static bool same_words(const tt__job *job, const tt__worker *workers, int i, int
 }
 
 /* Whether one line does for both. */
-static bool alike(const tt__job *job, const tt__worker *workers, int i, int k) {
+static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
     const tt__worker *a = &workers[i], *b = &workers[k];
     return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno && a->told == b->told &&
            a->secondary == b->secondary && same_words(job, workers, i, k);
@@ -170,9 +170,9 @@ static int list_alike(const tt__job *job, const tt__worker *workers, int rank, i
     int count = 0;
     for (int r = rank, last; r < n; r = last + 1) {
         last = r;
-        if (r == first || !alike(job, workers, r, rank))
+        if (r == first || !ended_alike(job, workers, r, rank))
             continue;
-        while (last + 1 < n && last + 1 != first && alike(job, workers, last + 1, rank))
+        while (last + 1 < n && last + 1 != first && ended_alike(job, workers, last + 1, rank))
             last++;
         if (used < size)
             used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
@@ -188,7 +188,7 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
     if (!w->ended)
         snprintf(how, sizeof how, "end unknown");
     else
-        describe(w, how, sizeof how);
+        describe_end(w, how, sizeof how);
     if (w->told && w->status)
         snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
     else if (w->secondary)
@@ -202,15 +202,15 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
                       *message ? ": " : "", (int)strcspn(message, "\n"), message);
 }
 
-static bool reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
+static bool is_reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
     for (int r = 0; r < rank; r++)
-        if (r != first && alike(job, workers, r, rank))
+        if (r != first && ended_alike(job, workers, r, rank))
             return true;
     return false;
 }
 
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first) {
     for (int rank = 0; rank < job->workers; rank++)
-        if (rank != first && !reported(job, workers, rank, first))
+        if (rank != first && !is_reported(job, workers, rank, first))
             report_alike(streams, job, workers, rank, first);
 }

@@ -194,7 +194,7 @@ static bool write_some(tt__streams *streams) {
     return true;
 }
 
-static bool writable(const tt__streams *streams, int timeout_ms) {
+static bool is_writable(const tt__streams *streams, int timeout_ms) {
     struct pollfd fd = {.fd = streams->out_fd, .events = POLLOUT};
     return poll(&fd, 1, timeout_ms) > 0;
 }
@@ -228,7 +228,7 @@ void tt__streams_serve(tt__streams *streams) {
     }
     if (tt__merge_holds_any(&streams->merge) && !tt__left_ms(streams->merge_ms + FLUSH_MS))
         queue_merged(streams);
-    while (streams->out_used && writable(streams, 0) && write_some(streams))
+    while (streams->out_used && is_writable(streams, 0) && write_some(streams))
         ;
 }
 
@@ -292,7 +292,7 @@ void tt__streams_flush(tt__streams *streams) {
     queue_merged(streams);
     while (streams->out_used)
         if (!write_some(streams))
-            writable(streams, 1000);
+            is_writable(streams, 1000);
 }
 
 /* Start of the last `lines` lines of text (n bytes). */

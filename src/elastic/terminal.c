@@ -5,14 +5,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static bool is_set(const char *variable) {
+static bool variable_is_set(const char *variable) {
     const char *text = getenv(variable);
     return text && *text;
 }
 
 bool tt__terminal_colours(int fd) {
     const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
-    if (is_set("NO_COLOR"))
+    if (variable_is_set("NO_COLOR"))
         return false;
     if (force && *force && strcmp(force, "0") != 0)
         return true;

@@ -163,7 +163,7 @@ const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
 
 /* ---- readers */
 
-static int remotes(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
+static int remote_count(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
 
 /* The i-th rank, of this host or another; returns its memory, or -1. */
 static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
@@ -181,7 +181,7 @@ static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
 }
 
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
-    int n = watch->n + remotes(watch);
+    int n = watch->n + remote_count(watch);
     tt_status status = TT_OK;
     *snapshot = (tt__snapshot){0};
     watch->job.info(watch->job.user, &snapshot->info);
@@ -203,7 +203,7 @@ static bool caller_send_next(tt__watch *watch, const caller *c) {
         watch->job.info(watch->job.user, &packet.info);
         return tt__job_send(c->fd, TT__JOB_INFO, &packet, -1);
     }
-    if (i >= watch->n + remotes(watch))
+    if (i >= watch->n + remote_count(watch))
         return tt__job_send(c->fd, TT__JOB_END, &packet, -1);
     int memory = describe_rank(watch, i, &packet.rank);
     return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory);
@@ -212,7 +212,7 @@ static bool caller_send_next(tt__watch *watch, const caller *c) {
 /* Send what the reader's socket has room for. */
 static void caller_send(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
-    int packets = 2 + watch->n + remotes(watch);
+    int packets = 2 + watch->n + remote_count(watch);
     while (c->next < packets && caller_send_next(watch, c))
         c->next++;
     c->reader = c->next < packets ? IS_TOLD : LISTENS;

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
+static void trace_event(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
     if (!r->trace)
         return;
     tt_reducer_event event = {.kind = kind, .index = (int64_t)index, .time_ns = tt__now_ns()};
@@ -33,7 +33,7 @@ static tt_status check_usable(const tt_reducer *r, const char *function) {
 static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
-        trace(r, TT_REDUCER_BEGIN, r->begun - 1);
+        trace_event(r, TT_REDUCER_BEGIN, r->begun - 1);
         TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, (int64_t)b->count, b->dtype, TT_AVG,
                                            .work = &b->work, .file = "the averaging of gradients")));
     }
@@ -44,7 +44,7 @@ static void note_end(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
     tt_work_free(b->work);
     b->work = NULL;
-    trace(r, TT_REDUCER_END, r->ended++);
+    trace_event(r, TT_REDUCER_END, r->ended++);
 }
 
 /* Advance the works, which every call on them does. Returns the first failure. */
@@ -68,7 +68,7 @@ tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
         return tt__fail(TT_ERR_STATE, "tt_reducer_mark_ready: parameter \"%s\" is already ready in this step", p->name);
     p->ready = true;
     r->buckets[p->bucket].pending--;
-    trace(r, TT_REDUCER_READY, (size_t)i);
+    trace_event(r, TT_REDUCER_READY, (size_t)i);
     tt_status status = begin_buckets(r);
     if (!status)
         status = note_ended(r);

@@ -127,7 +127,7 @@ static void read_requests(connection *c) {
     } while (!c->closing && !c->session.out.size && tt__stream_pending(&c->stream));
 }
 
-static void admit(connection *c) {
+static void admit_client(connection *c) {
     tt__admission_remove(&c->all->admission, &c->peer);
     free(c->handshake);
     c->handshake = NULL;
@@ -180,7 +180,7 @@ static void serve_handshake(connection *c) {
     else if (!tt__admission_accepts(&c->all->admission, &c->peer))
         refuse_connection(c, "it comes from another machine, and there is no job secret that it could prove to have");
     else
-        admit(c);
+        admit_client(c);
 }
 
 static void serve_tls(connection *c) {
@@ -231,7 +231,7 @@ static void read_first_byte(connection *c) {
         refuse_first_byte(c, first, why);
         return;
     case TT__ADMIT_NOW:
-        admit(c);
+        admit_client(c);
         return;
     case TT__ADMIT_HANDSHAKE:
         tt__admission_add(&all->admission, &c->peer);

@@ -9,7 +9,7 @@
 static bool convert_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
 /* What an engine without a supports() function takes (tutti/backend.h). */
-static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+static bool engine_takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
     if (table->supports)
         return table->supports(op, dtype, reduce_op);
     if (!tt__op_is(op, TT__OP_REDUCES))
@@ -34,9 +34,9 @@ static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_
     const tt_backend *table = tt__plugin_of(group)->table;
     if (!table->begin[op])
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s", table->name, tt_op_name(op));
-    if (takes(table, op, dtype, reduce_op))
+    if (engine_takes(table, op, dtype, reduce_op))
         return TT_OK;
-    if (tt__op_is(op, TT__OP_REDUCES) && takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
+    if (tt__op_is(op, TT__OP_REDUCES) && engine_takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
         return TT_OK;
     if (tt__op_is(op, TT__OP_REDUCES))
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s", table->name, tt_op_name(op),
@@ -113,7 +113,7 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
     *part = (tt__part){.call = *call, .source = -1};
     if (!tt__op_is(call->op, TT__OP_REDUCES))
         return TT_OK;
-    if (takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
+    if (engine_takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
         return part_from_overlap(part, group, call);
     double scale = tt__leaf_scale(call->reduce_op, group->size, call->factor);
     part->call.dtype = dtype_there(call->dtype);

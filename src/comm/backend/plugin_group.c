@@ -38,8 +38,8 @@ static void leave_place(tt__meeting_place *place) {
 /* ---- one group */
 
 /* With nobody to meet yet; `place` is the group's, also on failure. */
-static tt_group *make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank, int size,
-                      const int *ranks, int64_t timeout_ms) {
+static tt_group *plugin_new_group(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
+                                  int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
     if (!plugin) {
@@ -78,13 +78,13 @@ static void plugin_release(tt_group *group) {
     tt__group_free(group);
 }
 
-static void retire(tt_group *group) {
+static void plugin_retire(tt_group *group) {
     tt__plugin_end_works(group, TT_ERR_STATE);
     tt__control_leave(group);
 }
 
 /* An engine that forgot to say why is helped out. */
-static tt_status explained(const tt_backend *table, tt_status status) {
+static tt_status with_reason(const tt_backend *table, tt_status status) {
     if (!status || tt_last_status() == status)
         return status;
     return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
@@ -95,7 +95,7 @@ static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member
     tt_status status = plugin->table->open(&plugin->engine, member);
     if (status)
         plugin->engine = NULL;
-    return explained(plugin->table, status);
+    return with_reason(plugin->table, status);
 }
 
 /* Open the group's engine through its store. */
@@ -133,7 +133,8 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
     bool wanted = tt__control_wanted(member->world);
     *out = NULL;
     TT__TRY(take_place(&place, member->store, own_store));
-    tt_group *group = make(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
+    tt_group *group =
+        plugin_new_group(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
     if (!group)
         return tt_last_status();
     tt_status status = wanted && place ? tt__control_open(group, member) : TT_OK;
@@ -187,7 +188,7 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
         plugin->place->groups++;
     if (snprintf(prefix, sizeof prefix, "%s/%u.%d", plugin->prefix, plugin->subgroups, ranks[0]) >= (int)sizeof prefix)
         prefix[0] = '\0';
-    tt_group *made = make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
+    tt_group *made = plugin_new_group(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
     if (made && !prefix[0]) {
         plugin_release(made);
@@ -212,7 +213,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
         tt__plugin_of(made)->control = control;
     tt_status status = TT_OK;
     if (table->new_group)
-        status = explained(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
+        status = with_reason(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
     else if (made)
         status = open_engine(made, timeout_ms);
     if (made && engine)
@@ -239,7 +240,8 @@ static tt_status fail_lists(tt_group *group, const entry *all) {
     return TT_OK;
 }
 
-static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine, tt_group **out) {
+static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine,
+                               tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt_group *control = NULL;
     entry *all = calloc((size_t)group->size, sizeof *all);
@@ -273,7 +275,7 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
 }
 
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    return divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
+    return plugin_divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
 }
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
@@ -285,12 +287,12 @@ tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *
             mine.choice.key = (int32_t)i;
         }
     }
-    return divide(group, call, ranks, &mine, out);
+    return plugin_divide(group, call, ranks, &mine, out);
 }
 
 /* ---- memory, which is ordinary */
 
-static tt_status alloc(tt_group *group, const tt_call *call, void **out) {
+static tt_status symmetric_alloc(tt_group *group, const tt_call *call, void **out) {
     size_t bytes = call->count;
     tt__allocation *allocation = calloc(1, sizeof *allocation);
     void *at = allocation && bytes <= PTRDIFF_MAX ? aligned_alloc(64, (bytes / 64 + 1) * 64) : NULL;
@@ -306,7 +308,7 @@ static tt_status alloc(tt_group *group, const tt_call *call, void **out) {
     return TT_OK;
 }
 
-static tt_status give_back(tt_group *group, const tt_call *call, void *ptr) {
+static tt_status symmetric_free(tt_group *group, const tt_call *call, void *ptr) {
     (void)call;
     tt__allocation **at = &group->allocations;
     while (*at && (*at)->at != ptr)
@@ -343,12 +345,12 @@ const tt__engine tt__plugin_engine = {
     .submit = tt__plugin_submit,
     .new_group = tt__plugin_new_group,
     .split = tt__plugin_split,
-    .alloc = alloc,
-    .free = give_back,
+    .alloc = symmetric_alloc,
+    .free = symmetric_free,
     .wait = tt__plugin_wait,
     .progress = tt__plugin_progress,
     .forget = tt__plugin_forget,
     .abort = abort_group,
-    .retire = retire,
+    .retire = plugin_retire,
     .release = plugin_release,
 };

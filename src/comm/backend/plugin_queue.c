@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have
- * ended, or when the group fails or is destroyed. */
+ * Who completes a work, exactly once: complete_task(), in the thread that uses the group, when all parts of its task
+ * have ended, or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
@@ -141,7 +141,7 @@ static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__
 
 /* ---- works */
 
-static void complete(tt_work *work, tt_status status) {
+static void complete_task(tt_work *work, tt_status status) {
     tt__task *task = tt__task_of(work);
     if (!status && task && task->count == 1 && work->call.op == TT_OP_RECV)
         work->source = task->parts[0].source;
@@ -176,7 +176,7 @@ static tt_status task_advance(tt_work *work) {
     if (status)
         note_refusal(work);
     if (done || status) {
-        complete(work, status);
+        complete_task(work, status);
         tt__task_free(task);
     }
     return TT_OK;
@@ -212,7 +212,7 @@ static tt_status advance_all(tt_group *group) {
     return TT_OK;
 }
 
-static tt_status progress(tt_group *group) {
+static tt_status plugin_progress(tt_group *group) {
     if (group->failed)
         return group->failed;
     tt_status status = fail_if_aborted(group);
@@ -227,7 +227,7 @@ static tt_status progress(tt_group *group) {
 }
 
 tt_status tt__plugin_progress(tt_group *group) {
-    TT__TRY(progress(group));
+    TT__TRY(plugin_progress(group));
     return group->failed ? tt__group_check(group) : TT_OK;
 }
 
@@ -248,7 +248,7 @@ static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline
 }
 
 /* What has not ended keeps its memory until the engine is closed. */
-static void give_up(tt__plugin *plugin, tt__task *task) {
+static void abandon_task(tt__plugin *plugin, tt__task *task) {
     int64_t deadline_ms = tt__now_ms() + (plugin->table->abort ? GIVE_UP_MS : 0);
     bool ended = true;
     for (size_t i = 0; i < task->begun; i++) {
@@ -268,11 +268,11 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
         tt__task *task = work->phase == TT__DONE ? NULL : tt__task_of(work);
         if (!task)
             continue;
-        complete(work, status);
+        complete_task(work, status);
         if (tt__is_inherited(work->group))
             tt__task_free(task); /* its requests are the parent's */
         else
-            give_up(plugin, task);
+            abandon_task(plugin, task);
     }
 }
 
@@ -346,7 +346,7 @@ static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
 static tt_status wait_done(tt_work *work) {
     int64_t since_ms = tt__now_ms();
     while (work->phase != TT__DONE) {
-        TT__TRY(progress(work->group));
+        TT__TRY(plugin_progress(work->group));
         if (work->phase != TT__DONE)
             TT__TRY(wait_a_moment(work, since_ms));
     }
@@ -354,14 +354,14 @@ static tt_status wait_done(tt_work *work) {
 }
 
 /* All collectives that were begun before a synchronous one, which may have less time than they have. */
-static tt_status drain(tt_group *group, int64_t timeout_ms) {
+static tt_status drain_task(tt_group *group, int64_t timeout_ms) {
     int64_t since_ms = tt__now_ms(), deadline_ms = tt__deadline_ms(timeout_ms);
     while (group->queue) {
         if (group->queue->deadline_ms > deadline_ms) {
             group->queue->deadline_ms = deadline_ms;
             group->queue->call.timeout_ms = timeout_ms;
         }
-        TT__TRY(progress(group));
+        TT__TRY(plugin_progress(group));
         if (group->queue)
             TT__TRY(wait_a_moment(group->queue, since_ms));
     }
@@ -385,7 +385,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
     work->deadline_ms = tt__deadline_ms(call->timeout_ms);
     work->owned = true;
     tt__work_enqueue(work);
-    progress(group);
+    plugin_progress(group);
     return work;
 }
 
@@ -399,10 +399,10 @@ static tt_status task_wait_and_forget(tt_work *work) {
 tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
     if (out)
         *out = NULL;
-    TT__TRY(progress(group));
+    TT__TRY(plugin_progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
     if (!out && !is_p2p(call->op))
-        TT__TRY(drain(group, call->timeout_ms));
+        TT__TRY(drain_task(group, call->timeout_ms));
     tt_work *work = task_begin(group, call);
     if (!work)
         return tt_last_status();

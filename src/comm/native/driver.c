@@ -102,7 +102,7 @@ static bool work_is_ready(tt_work *work) {
 }
 
 /* What came of messages or of the child that the work waited for. */
-static tt_status outcome(tt_work *work) {
+static tt_status wait_outcome(tt_work *work) {
     if (work->wait.what == TT__MESSAGES)
         return tt__check_messages(work);
     if (work->wait.what != TT__CHILD || !work->child)
@@ -156,7 +156,7 @@ tt__run tt__work_run(tt_work *work) {
     if (work->phase == TT__QUEUED && work_start(work))
         return TT__RUN_FAILED;
     while (run == TT__RUN_WAITS && work->phase != TT__DONE && work_is_ready(work)) {
-        if (work->phase == TT__PUBLISHED ? work_agree(work) : outcome(work))
+        if (work->phase == TT__PUBLISHED ? work_agree(work) : wait_outcome(work))
             return TT__RUN_FAILED;
         run = run_step(work);
     }

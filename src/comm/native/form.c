@@ -58,7 +58,7 @@ static void find_areas(tt_group *group, const uint64_t *offsets) {
 }
 
 /* Inner groups first: what comes of their works is what the group's wait for. */
-static void enlist(tt_group *group) {
+static void add_to_world(tt_group *group) {
     tt__world *world = group->native->world;
     tt_group *groups[] = {group, group->native->cross, group->native->local};
     for (int i = 0; i < 3; i++) {
@@ -88,7 +88,7 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     atomic_store_explicit(&group->native->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);
     world->references++;
-    enlist(group);
+    add_to_world(group);
     tt__recorder_name_group(&tt__world_control(world)->recorder, id, ranks, size);
     if (status) /* the others count on this rank: they learn why it is none of them */
         tt__group_fail(group);

@@ -29,7 +29,8 @@ static uint32_t new_name(tt__world *world) {
     return name;
 }
 
-static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine, tt_group **made) {
+static tt_status prepare_subgroup(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine,
+                                  tt_group **made) {
     tt__world *world = group->native->world;
     *mine = (entry){.choice = {color, key}};
     if (color < 0)
@@ -82,7 +83,7 @@ static void subgroup_form(const tt_group *group, tt_group *made, const entry *al
 tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
     entry mine, all[TT__MAX_RANKS];
     tt_group *made = NULL;
-    mine.status = (int32_t)prepare(group, color, key, call->timeout_ms, &mine, &made);
+    mine.status = (int32_t)prepare_subgroup(group, color, key, call->timeout_ms, &mine, &made);
     tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
     if (!status)
         status = check_all(group, call, all);

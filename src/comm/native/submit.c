@@ -81,7 +81,7 @@ static tt_status submit_wait_and_forget(tt_work *work) {
 }
 
 /* A call behind this work has less time: if it runs out, the group fails, and the work with it. */
-static void hurry(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
+static void limit_timeout(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
     if (work->deadline_ms <= deadline_ms)
         return;
     work->deadline_ms = deadline_ms;
@@ -91,7 +91,7 @@ static void hurry(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
 /* On messages works run side by side, so the last of them may be done first. */
 static tt_status complete_earlier(tt_group *group, int64_t deadline_ms, int64_t timeout_ms) {
     while (group->queue && !group->failed) {
-        hurry(group->queue, deadline_ms, timeout_ms);
+        limit_timeout(group->queue, deadline_ms, timeout_ms);
         tt__wait_done(group->queue);
         tt__works_unlink(group);
     }

@@ -20,7 +20,7 @@ static void publish_text(const tt__member *member, const char *key, const char *
 }
 
 /* What rank 0 has published; to be freed. */
-static tt_status read_text(const tt__member *member, const char *key, char **text) {
+static tt_status read_published(const tt__member *member, const char *key, char **text) {
     tt_store_value value = {0};
     TT__TRY(tt_store_get(member->store, key, &value));
     char *copy = strndup(value.data, value.size);
@@ -59,7 +59,7 @@ tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
-    tt_status status = member->rank ? read_text(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+    tt_status status = member->rank ? read_published(member, key, &text) : tt__tuning_text(member->algorithms, &text);
     if (!status)
         status = make_tuning(world);
     if (!status)

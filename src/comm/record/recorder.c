@@ -27,14 +27,14 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
 
 /* ---- writing */
 
-static bool owns(tt__record_block *block, uintptr_t thread) {
+static bool owns_block(tt__record_block *block, uintptr_t thread) {
     uintptr_t nobody = 0;
     return atomic_compare_exchange_strong(&block->owner, &nobody, thread) || nobody == thread;
 }
 
 uint32_t tt__record_refill(tt__recorder *recorder) {
     tt__record_block *mine = tt__record_block_of(tt__this_thread());
-    if (!owns(mine, tt__this_thread()))
+    if (!owns_block(mine, tt__this_thread()))
         return atomic_fetch_add_explicit(&recorder->calls, 1, memory_order_acq_rel) + 1;
     uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_acq_rel);
     atomic_store_explicit(&mine->serial, recorder->serial, memory_order_relaxed);

@@ -103,7 +103,7 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
 }
 
 /* Where results are rounded or copied from. */
-static void store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
+static void tree_store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
     size_t bytes = t->count * tt_dtype_size(t->dtype);
     for (int d = 0; d < dsts; d++) {
         unsigned char *to = (unsigned char *)dst[d] + offset;
@@ -159,7 +159,7 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
     }
     for (size_t i = 0; i < count; i += block) {
         t.count = count - i < block ? count - i : block;
-        store(&t, dst, dsts, reduce_block(&t, src, n, i * size), i * size);
+        tree_store(&t, dst, dsts, reduce_block(&t, src, n, i * size), i * size);
     }
 }
 

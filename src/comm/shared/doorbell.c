@@ -9,17 +9,17 @@
 /* A full fence; atomic_thread_fence() is not known to ThreadSanitizer. */
 static void full_fence(void) { __sync_synchronize(); }
 
-static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+static void futex_call(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
     syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
 void tt__doorbell_ring(tt__control *control) {
     atomic_fetch_add_explicit(&control->doorbell, 1, memory_order_release);
-    futex(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
+    futex_call(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void tt__doorbell_sleep(tt__control *control, uint32_t bell, int64_t ms) {
-    futex(&control->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
+    futex_call(&control->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
 }
 
 /* ---- waking */

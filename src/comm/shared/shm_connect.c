@@ -100,7 +100,7 @@ static int receive_hello(int socket, const char *nonce, int world, int *fd) {
 }
 
 /* Map what rank r handed over, and remember the process behind the socket. Takes both descriptors. */
-static tt_status adopt(tt__world *world, int r, int socket, int fd) {
+static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     tt__peer *peer = &world->peers[r];
     struct ucred user = {0};
     socklen_t size = sizeof user;
@@ -200,7 +200,7 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
         close(s);
         return TT_OK;
     }
-    TT__TRY(adopt(world, r, s, fd));
+    TT__TRY(adopt_peer(world, r, s, fd));
     ++*taken;
     return send_hello(world, r, cards, s);
 }
@@ -209,7 +209,7 @@ static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int
     int fd, s = world->peers[r].socket;
     TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
     if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
-        return adopt(world, r, s, fd);
+        return adopt_peer(world, r, s, fd);
     if (fd >= 0)
         close(fd);
     return fail_hung_up(r, cards);

@@ -18,7 +18,7 @@ typedef struct hwloc_calls {
     int (*bitmap_isset)(hwloc_const_bitmap_t, unsigned);
 } hwloc_calls;
 
-static bool find(const hwloc_calls *calls, const char *name, void *function) {
+static bool find_function(const hwloc_calls *calls, const char *name, void *function) {
     void *found = dlsym(calls->library, name);
     memcpy(function, &found, sizeof found); /* ISO C has no cast from object to function pointers */
     return found != NULL;
@@ -26,13 +26,13 @@ static bool find(const hwloc_calls *calls, const char *name, void *function) {
 
 static bool load_hwloc(hwloc_calls *calls) {
     calls->library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
-    return calls->library && find(calls, "hwloc_topology_init", &calls->topology_init) &&
-           find(calls, "hwloc_topology_load", &calls->topology_load) &&
-           find(calls, "hwloc_topology_destroy", &calls->topology_destroy) &&
-           find(calls, "hwloc_get_type_depth", &calls->type_depth) &&
-           find(calls, "hwloc_get_nbobjs_by_depth", &calls->count_by_depth) &&
-           find(calls, "hwloc_get_obj_by_depth", &calls->obj_by_depth) &&
-           find(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
+    return calls->library && find_function(calls, "hwloc_topology_init", &calls->topology_init) &&
+           find_function(calls, "hwloc_topology_load", &calls->topology_load) &&
+           find_function(calls, "hwloc_topology_destroy", &calls->topology_destroy) &&
+           find_function(calls, "hwloc_get_type_depth", &calls->type_depth) &&
+           find_function(calls, "hwloc_get_nbobjs_by_depth", &calls->count_by_depth) &&
+           find_function(calls, "hwloc_get_obj_by_depth", &calls->obj_by_depth) &&
+           find_function(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
 }
 
 /* Number each CPU by the object of this depth that it belongs to; how many there are. */

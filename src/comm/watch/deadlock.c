@@ -108,7 +108,7 @@ static bool is_firm(tt__world *world, const edge *e) {
 static bool in_same_call(const edge *a, const edge *b) { return a->group == b->group && a->seq == b->seq; }
 
 /* From this rank on, until it closes: false if it doesn't, or does not hold. */
-static bool follow(tt__world *world, chain *c) {
+static bool follow_chain(tt__world *world, chain *c) {
     int place[TT__MAX_RANKS];
     for (int r = 0; r < world->size; r++)
         place[r] = -1;
@@ -184,7 +184,7 @@ static tt_status fail_deadlock(tt__world *world, const chain *c) {
 
 tt_status tt__check_deadlock(tt__world *world) {
     chain c;
-    uint64_t hash = follow(world, &c) ? hash_of(&c) : 0;
+    uint64_t hash = follow_chain(world, &c) ? hash_of(&c) : 0;
     int64_t now = tt__now_ms();
     if (hash != world->circle) {
         world->circle = hash;

@@ -84,7 +84,7 @@ static tt_status check_news(const tt_work *work, int r, bool *left) {
                     failure_meanwhile(work, text, sizeof text));
 }
 
-static tt_status check_state(const tt_work *work, int r, bool *left) {
+static tt_status check_peer(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group;
     const tt__area *area = group->native->areas[r];
     char text[400];
@@ -166,7 +166,7 @@ static tt_status why_gone(const tt_group *group, int r, tt_status status) {
 tt_status tt__check_rank(tt_work *work, int r) {
     tt_status status = check_process(work, work->group->ranks[r], tt__now_ms());
     bool left = false;
-    tt_status said = check_state(work, r, &left);
+    tt_status said = check_peer(work, r, &left);
     return said ? said : status ? why_gone(work->group, r, status) : TT_OK;
 }
 
@@ -239,7 +239,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (r == work->group->rank)
             continue;
         tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
-        tt_status said = check_state(work, r, &left); /* knows more than the process's end */
+        tt_status said = check_peer(work, r, &left); /* knows more than the process's end */
         if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
             return said ? said : why_gone(work->group, r, status);
     }
@@ -253,7 +253,7 @@ tt_status tt__check_receivers(const tt_work *work) {
         const tt_p2p_op op = tt__p2p_op_of(call, i);
         bool left = false;
         if (!op.is_recv && op.peer != work->group->rank)
-            TT__TRY(check_state(work, op.peer, &left));
+            TT__TRY(check_peer(work, op.peer, &left));
     }
     return TT_OK;
 }

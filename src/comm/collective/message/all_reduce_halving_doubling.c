@@ -64,7 +64,7 @@ static tt_status halving_doubling_plan(tt_work *work) {
     return TT_OK;
 }
 
-static int partner(const halving_doubling *a, int level) { return a->h.unit ^ 1 << level; }
+static int partner_of(const halving_doubling *a, int level) { return a->h.unit ^ 1 << level; }
 
 /* Where the elements that arrive in a round of the way there lie: the fold's, then those of each level, which are of
  * p/2, p/4, ... 1 positions. */
@@ -90,7 +90,7 @@ static void halving_doubling_early(tt_work *work, uint32_t round) {
     }
     int level = (int)(round - a->first);
     tt__slice kept = halving_doubling_held(a, work, a->h.unit, level + 1);
-    tt__round_recv(work, round, tt__unit_rank(&a->h, partner(a, level)), round,
+    tt__round_recv(work, round, tt__unit_rank(&a->h, partner_of(a, level)), round,
                    halving_doubling_landing_of(a, work, round), kept.n * size);
 }
 
@@ -104,7 +104,7 @@ static void post_there(tt_work *work, uint32_t round) {
     }
     if (round < a->first)
         return;
-    int level = (int)(round - a->first), other = partner(a, level);
+    int level = (int)(round - a->first), other = partner_of(a, level);
     tt__slice given = halving_doubling_held(a, work, other, level + 1);
     tt__round_send(work, round, tt__unit_rank(&a->h, other), round, a->sum + given.at * size, given.n * size);
 }
@@ -116,7 +116,7 @@ static void post_back(tt_work *work, uint32_t round) {
     size_t size = element_size(work);
     int level = a->h.levels - 1 - (int)(round - a->back);
     if (level >= 0 && !a->h.gives) {
-        int other = partner(a, level), to = tt__unit_rank(&a->h, other);
+        int other = partner_of(a, level), to = tt__unit_rank(&a->h, other);
         tt__slice mine = halving_doubling_held(a, work, a->h.unit, level + 1),
                   theirs = halving_doubling_held(a, work, other, level + 1);
         tt__round_recv(work, round, to, round, data + theirs.at * size, theirs.n * size);

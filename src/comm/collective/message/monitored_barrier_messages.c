@@ -85,7 +85,7 @@ static tt__next monitored_next(tt_work *work) {
 }
 
 /* Time is up: who has not come, will not. */
-static bool expire(tt_work *work) {
+static bool monitored_expire(tt_work *work) {
     verdict *v = work->scratch ? verdict_of(work) : NULL;
     if (work->group->rank || work->stage != ASK)
         return false;
@@ -100,4 +100,4 @@ static bool expire(tt_work *work) {
 }
 
 const tt__algorithm tt__monitored_barrier_messages = {
-    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = monitored_next, .expire = expire};
+    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = monitored_next, .expire = monitored_expire};

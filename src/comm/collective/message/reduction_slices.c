@@ -69,7 +69,7 @@ static unsigned char *in_buffer(const tt_work *work, tt__slice slice) {
 }
 
 /* Where this rank's result of a segment lies until it is handed out. */
-static unsigned char *result_of(const slices *s, const tt_work *work, uint32_t segment) {
+static unsigned char *slices_result(const slices *s, const tt_work *work, uint32_t segment) {
     int rank = work->group->rank;
     return slices_wants(work, rank) ? in_buffer(work, slices_slice_of(s, work, segment, rank)) : s->result;
 }
@@ -102,7 +102,7 @@ static void slices_post(tt_work *work, uint32_t round) {
         if (slices_wants(work, work->group->rank))
             tt__round_recv(work, round, from, 2 * round - 1, in_buffer(work, theirs), theirs.n * size);
         if (slices_wants(work, to))
-            tt__round_send(work, round, to, 2 * round - 1, result_of(s, work, round - 1), mine.n * size);
+            tt__round_send(work, round, to, 2 * round - 1, slices_result(s, work, round - 1), mine.n * size);
     }
 }
 
@@ -118,10 +118,10 @@ static void slices_take(tt_work *work, uint32_t round) {
         src[r] = slices_area_of(s, work, round, r);
     src[rank] = s->leaves + mine.at * wire.size;
     bool round_off = wire.dtype != wire.from;
-    void *dst = round_off ? s->rounded : result_of(s, work, round);
+    void *dst = round_off ? s->rounded : slices_result(s, work, round);
     tt__reduce_tree(&dst, 1, src, work->group->size, mine.n, wire.dtype, wire.op);
     if (round_off)
-        tt__partial_finish(&wire, result_of(s, work, round), s->rounded, mine.n);
+        tt__partial_finish(&wire, slices_result(s, work, round), s->rounded, mine.n);
 }
 
 static tt__next slices_next(tt_work *work) {

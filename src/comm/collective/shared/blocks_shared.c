@@ -96,7 +96,7 @@ static size_t source_bytes(const tt_work *work, int s, const uint64_t *sent) {
     return count * size;
 }
 
-static kind kind_of(const tt_work *work, int s) {
+static kind block_kind(const tt_work *work, int s) {
     size_t bytes = source_bytes(work, s, header_of(work, s)), header = header_bytes(work);
     if (!bytes)
         return NOTHING;
@@ -162,7 +162,7 @@ void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room) {
 /* ---- taking blocks */
 
 /* `n` bytes from byte `at` on of the block from s. The own block may lie there already. */
-static void place(const tt_work *work, int s, size_t at, const unsigned char *from, size_t n) {
+static void place_bytes(const tt_work *work, int s, size_t at, const unsigned char *from, size_t n) {
     unsigned char *to = blocks_place_of(work, s) + at;
     if (n && to != from)
         memcpy(to, from, n);
@@ -173,7 +173,7 @@ static const unsigned char *block_from(const tt_work *work, int s) {
     int me = work->group->rank;
     if (s == me)
         return (const unsigned char *)work->call.send + block_at(work, s, me);
-    switch (kind_of(work, s)) {
+    switch (block_kind(work, s)) {
     case INLINE:
         return inline_block(work, s);
     case IN_PLACE:
@@ -192,7 +192,7 @@ static void take_whole_blocks(const tt_work *work) {
         size_t bytes = blocks_block_bytes(work, s, group->rank);
         const unsigned char *from = bytes ? block_from(work, s) : NULL;
         if (from)
-            place(work, s, 0, from, bytes);
+            place_bytes(work, s, 0, from, bytes);
     }
 }
 
@@ -202,7 +202,7 @@ static size_t lane_bytes(const tt_work *work) {
     return is_same(work->call.op) ? TT__STAGE_BYTES : (TT__STAGE_BYTES / (size_t)work->group->size) & ~(size_t)63;
 }
 
-static unsigned char *lane(const tt_work *work, int s, int d, uint32_t piece) {
+static unsigned char *lane_of(const tt_work *work, int s, int d, uint32_t piece) {
     return tt__stage_in(work->group, s, piece) + (is_same(work->call.op) ? 0 : (size_t)d * lane_bytes(work));
 }
 
@@ -219,7 +219,7 @@ static void fill_lanes(const tt_work *work, uint32_t piece) {
         size_t at, n = in_piece(work, blocks_block_bytes(work, me, d), piece, &at);
         if (d == me || !n)
             continue;
-        memcpy(lane(work, me, d, piece), (const unsigned char *)work->call.send + block_at(work, me, d) + at, n);
+        memcpy(lane_of(work, me, d, piece), (const unsigned char *)work->call.send + block_at(work, me, d) + at, n);
         if (is_same(work->call.op))
             return;
     }
@@ -231,8 +231,8 @@ static void take_lanes(const tt_work *work, uint32_t piece) {
     for (int i = 0; i + 1 < work->group->size; i++) {
         int s = order[i];
         size_t at, n = in_piece(work, blocks_block_bytes(work, s, me), piece, &at);
-        if (n && kind_of(work, s) == STAGED)
-            place(work, s, at, lane(work, s, me, piece), n);
+        if (n && block_kind(work, s) == STAGED)
+            place_bytes(work, s, at, lane_of(work, s, me, piece), n);
     }
 }
 
@@ -243,7 +243,7 @@ static void reduce_blocks(const tt_work *work, uint32_t piece, size_t at, size_t
     tt_group *group = work->group;
     for (int s = 0; s < group->size; s++) {
         const unsigned char *whole = block_from(work, s);
-        src[s] = whole ? whole + at : lane(work, s, group->rank, piece);
+        src[s] = whole ? whole + at : lane_of(work, s, group->rank, piece);
         factors[s] = tt__factor(group, s, work->seq);
     }
     if (n)
@@ -280,7 +280,7 @@ static void blocks_plan(tt_work *work, state *x) {
     int n = work->group->size;
     size_t largest = 0;
     for (int s = 0; s < n; s++) {
-        kind how = kind_of(work, s);
+        kind how = block_kind(work, s);
         x->in_place |= how == IN_PLACE;
         for (int d = 0; d < n && how == STAGED; d++) {
             size_t bytes = d == s ? 0 : blocks_block_bytes(work, s, d);
@@ -325,11 +325,11 @@ static bool reads_lanes(const tt_work *work) {
 
 /* Room for the next piece: its place was read TT__STAGE_DEPTH pieces ago. */
 static bool has_to_wait_for_room(tt_work *work, const state *x) {
-    return x->piece >= TT__STAGE_DEPTH && kind_of(work, work->group->rank) == STAGED;
+    return x->piece >= TT__STAGE_DEPTH && block_kind(work, work->group->rank) == STAGED;
 }
 
 static void blocks_fill(tt_work *work, const state *x) {
-    if (kind_of(work, work->group->rank) == STAGED)
+    if (block_kind(work, work->group->rank) == STAGED)
         fill_lanes(work, x->piece);
     tt__finish_step(work->group, x->base + 2 * x->piece + 1);
 }
@@ -345,7 +345,7 @@ static tt__next blocks_finish(tt_work *work, const state *x) {
     if (!x->in_place)
         return TT__NEXT_DONE;
     tt__finish_step(work->group, last);
-    return kind_of(work, work->group->rank) == IN_PLACE ? tt__work_wait_last(work, last) : TT__NEXT_DONE;
+    return block_kind(work, work->group->rank) == IN_PLACE ? tt__work_wait_last(work, last) : TT__NEXT_DONE;
 }
 
 static tt__next blocks_next(tt_work *work) {

@@ -29,7 +29,7 @@ static void *result_room(const tt_work *work) {
     return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
 }
 
-static void reduce(const tt_work *work, void *result) {
+static void reduce_slots(const tt_work *work, void *result) {
     const tt_group *group = work->group;
     const tt_call *call = &work->call;
     const void *src[TT__MAX_WORLD];
@@ -50,7 +50,7 @@ static tt__next inline_next(tt_work *work) {
         return TT__NEXT_DONE;
     }
     if (inline_wants_result(work) && inline_bytes_of(work))
-        reduce(work, in_place ? result_room(work) : work->call.recv);
+        reduce_slots(work, in_place ? result_room(work) : work->call.recv);
     if (!any_read_in_place(work))
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;

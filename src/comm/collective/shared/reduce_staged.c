@@ -104,7 +104,7 @@ static tt__next staged_begin(tt_work *work, staged *s) {
 }
 
 /* C(c-1), then A(c+2) and on to the next piece. */
-static tt__next go_on(tt_work *work, staged *s) {
+static tt__next reduce_go_on(tt_work *work, staged *s) {
     if (s->c)
         staged_copy_out(work, s, s->c - 1);
     if (++s->c == s->pieces) {
@@ -124,11 +124,11 @@ static tt__next staged_next(tt_work *work) {
     case REDUCE:
         staged_reduce_slice(work, s, s->c);
         if (!s->c)
-            return go_on(work, s);
+            return reduce_go_on(work, s);
         work->stage = COPY_OUT;
         return tt__work_wait_steps(work, step_b(s, s->c - 1));
     case COPY_OUT:
-        return go_on(work, s);
+        return reduce_go_on(work, s);
     default:
         staged_copy_out(work, s, s->pieces - 1);
         return TT__NEXT_DONE;

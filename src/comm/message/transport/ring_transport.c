@@ -51,7 +51,7 @@ static size_t ring_write_part(tt__transport *transport, const struct iovec *part
 
 /* Wake the peer if it sleeps. A sleeper says so and then looks once more, so what was written must be visible before
  * its sign is read. */
-static void wake_peer(tt__transport *transport) {
+static void ring_wake_peer(tt__transport *transport) {
     __sync_synchronize();
     transport->wake(transport->world, transport->peer);
 }
@@ -66,7 +66,7 @@ static ssize_t ring_send(tt__transport *transport, const struct iovec *parts, in
     for (int i = 0; i < count && done < (size_t)room; i++)
         done += ring_write_part(transport, &parts[i], (size_t)room - done);
     atomic_store_explicit(&transport->ring_out->tail, transport->ring_written, memory_order_release);
-    wake_peer(transport);
+    ring_wake_peer(transport);
     return (ssize_t)done;
 }
 
@@ -87,7 +87,7 @@ static ssize_t ring_recv(tt__transport *transport, const struct iovec *parts, in
     transport->ring_read += n;
     atomic_store_explicit(&transport->ring_in->head, transport->ring_read, memory_order_release);
     if (was_full)
-        wake_peer(transport);
+        ring_wake_peer(transport);
     return (ssize_t)n;
 }
 
