@@ -79,24 +79,24 @@ static void say_wait(const tt__job *job, const tt__job_look *look, int i, const 
     look->say(look->user, line);
 }
 
-/* All that wait alike are one line; one that comes later to a wait that was told is none. */
+/* All that wait alike are one line; one that comes later to a wait that is reported already makes none. */
 static void say_waits(const tt__job *job, const tt__job_look *look, const tt__recorder *const *recorders) {
     run_look *own = job->look_user;
     for (int i = 0; i < job->workers; i++) {
         tt__rankset ranks = {0};
-        bool told = false;
+        bool reported = false;
         if (!own->waits[i].since || own->waits[i].said || own->waits[i].ns < own->notice_ms * 1000000)
             continue;
         for (int k = 0; k < job->workers; k++) {
             wait_seen *other = &own->waits[k];
             if (!is_same_wait(&own->waits[i], other))
                 continue;
-            told = told || other->said;
+            reported = reported || other->said;
             tt__rankset_add(&ranks, job->first_rank + k);
         }
         for (int k = 0; k < job->workers; k++)
             own->waits[k].said = own->waits[k].said || is_same_wait(&own->waits[i], &own->waits[k]);
-        if (!told)
+        if (!reported)
             say_wait(job, look, i, recorders, &ranks);
     }
 }

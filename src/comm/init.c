@@ -93,8 +93,8 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
     /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
     if (!args->store && !args->world_size && tt__agent_serves_store()) {
-        snprintf(member->launcher.host, sizeof member->launcher.host, "%s", meeting->host);
-        member->launcher.port = meeting->port;
+        snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
+        member->agent_store.port = meeting->port;
     }
     return check_transport(&member->transport);
 }

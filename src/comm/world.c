@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms,
-                         const tt__launcher_store *launcher) {
+                         const tt__agent_store *agent_store) {
     tt__world *world = calloc(1, sizeof *world);
     tt__peer *peers = calloc((size_t)size, sizeof *peers);
     *out = NULL;
@@ -27,7 +27,7 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
                          .owner = getpid(),
                          .heartbeat_ms = heartbeat_ms,
                          .peers = peers,
-                         .launcher = *launcher,
+                         .agent_store = *agent_store,
                          .memory_fd = -1,
                          .listener = -1,
                          .watched = -1};

@@ -27,10 +27,10 @@ typedef struct tt__peer {
 } tt__peer;
 
 /* The launcher's store, where it writes how each worker ended. */
-typedef struct tt__launcher_store {
+typedef struct tt__agent_store {
     char host[256];
     int port; /* 0: no launcher */
-} tt__launcher_store;
+} tt__agent_store;
 
 typedef struct tt__world {
     int rank, size;
@@ -42,7 +42,7 @@ typedef struct tt__world {
     int references; /* groups that are not yet released; those that only wait for their memory to be free don't count */
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
-    tt__launcher_store launcher;
+    tt__agent_store agent_store;
     int memory_fd;
     tt__heap heap;
     const struct tt__engine *engine;           /* of its groups */
@@ -70,7 +70,7 @@ static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world-
 static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
 
 /* A world of `size`, of which only this process is known. */
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher_store *launcher);
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);
 
 /* Own memory, shared by `ranks` ranks of this host. */
 tt_status tt__world_make_memory(tt__world *world, int ranks);
@@ -101,10 +101,10 @@ static inline bool tt__in_heap(const tt__world *world, const void *p, size_t byt
     return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
 }
 
-/* ---- rendezvous/launcher_store.c */
+/* ---- rendezvous/agent_store.c */
 
 /* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "".
  * Returns `text`. */
-const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size);
+const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, char *text, size_t size);
 
 #endif

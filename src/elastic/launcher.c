@@ -150,9 +150,9 @@ static void lose_keeper(launcher *l) {
 
 static void take_keeper_messages(launcher *l) {
     tt__keeper_message message;
-    int heard;
-    while (!l->done && (heard = tt__keeper_receive(&l->keeper, &message)) != 0) {
-        if (heard < 0)
+    int received;
+    while (!l->done && (received = tt__keeper_receive(&l->keeper, &message)) != 0) {
+        if (received < 0)
             lose_keeper(l);
         else
             take_message(l, &message);
@@ -233,7 +233,7 @@ static int launcher_conclude(launcher *l) {
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
     /* Nobody failed before the signal came, or the node was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->told;
+    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);

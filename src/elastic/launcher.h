@@ -13,7 +13,13 @@
 
 enum { TT__MAX_SPARED = 64, TT__KEEPER_KILL_MS = 6000 };
 
-typedef enum tt__phase { TT__JOINING, TT__RUNNING, TT__SETTLING, TT__TERMINATING, TT__KILLING } tt__phase;
+typedef enum tt__launcher_phase {
+    TT__JOINING,
+    TT__RUNNING,
+    TT__SETTLING,
+    TT__TERMINATING,
+    TT__KILLING
+} tt__launcher_phase;
 
 typedef struct tt__launcher_state {
     tt__job *job;
@@ -26,7 +32,7 @@ typedef struct tt__launcher_state {
     struct pollfd *fds;
     int *pipe_ends, *our_ends;
     int ended; /* workers */
-    tt__phase phase;
+    tt__launcher_phase phase;
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
     int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
@@ -53,7 +59,7 @@ typedef struct tt__launcher_state {
 /* Let the keeper start the workers: job->first_rank and world are known. */
 void tt__launcher_begin(tt__launcher_state *l);
 
-void tt__launcher_enter(tt__launcher_state *l, tt__phase phase, int64_t timeout_ms);
+void tt__launcher_enter(tt__launcher_state *l, tt__launcher_phase phase, int64_t timeout_ms);
 
 /* The workers that live have got `sig`. */
 void tt__launcher_note_signal(tt__launcher_state *l, int sig);

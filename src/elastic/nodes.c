@@ -132,8 +132,8 @@ static json_t *any_string(const char *text) {
 void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
     order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank",
                                      rank, "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
-                                     w->told, "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
-                                     any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+                                     w->sent_signal, "secondary", (int)w->secondary, "message", any_string(w->message),
+                                     "tail", any_string(tail), "when", (json_int_t)w->when.realtime_ns));
 }
 
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {

@@ -311,8 +311,8 @@ static void take_end(talk *t, int node, const json_t *news) {
         return;
     tt__worker *w = &event->worker;
     if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "rank", &event->rank,
-                    "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->told, "secondary",
-                    &secondary, "message", &message, "tail", &tail, "when", &when)) {
+                    "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->sent_signal,
+                    "secondary", &secondary, "message", &message, "tail", &tail, "when", &when)) {
         tt__nodes_event_free(event);
         return;
     }

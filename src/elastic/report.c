@@ -37,7 +37,7 @@ void tt__error_file_read(const char *path, char **message, bool *secondary) {
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
-    return w->exec_errno ? 1 : w->told ? 3 : w->secondary ? 2 : 1;
+    return w->exec_errno ? 1 : w->sent_signal ? 3 : w->secondary ? 2 : 1;
 }
 
 /* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals
@@ -120,7 +120,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
-    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
         tt__streams_print(streams, "  program: %s", job->file);
@@ -159,8 +159,8 @@ static bool same_words(const tt__job *job, const tt__worker *workers, int i, int
 /* Whether one line does for both. */
 static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
     const tt__worker *a = &workers[i], *b = &workers[k];
-    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno && a->told == b->told &&
-           a->secondary == b->secondary && same_words(job, workers, i, k);
+    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno &&
+           a->sent_signal == b->sent_signal && a->secondary == b->secondary && same_words(job, workers, i, k);
 }
 
 /* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
@@ -189,8 +189,8 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
         snprintf(how, sizeof how, "end unknown");
     else
         describe_end(w, how, sizeof how);
-    if (w->told && w->status)
-        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
+    if (w->sent_signal && w->status)
+        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->sent_signal, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");
     int count = list_alike(job, workers, rank, first, ranks, sizeof ranks);

@@ -6,14 +6,14 @@
 #include "elastic/streams.h"
 
 typedef struct tt__worker {
-    pid_t pid;      /* 0 = not started */
-    int exec_errno; /* not 0: its program could not be executed */
-    bool ended;     /* the fields below are valid */
-    int status;     /* wait status */
-    int order;      /* 0, 1, ...: in which order they ended */
-    int told;       /* the signal the launcher had sent it before, 0 = none */
-    bool secondary; /* it says itself that it ended because another one did */
-    char *message;  /* from its error file, or NULL; allocated */
+    pid_t pid;       /* 0 = not started */
+    int exec_errno;  /* not 0: its program could not be executed */
+    bool ended;      /* the fields below are valid */
+    int status;      /* wait status */
+    int order;       /* 0, 1, ...: in which order they ended */
+    int sent_signal; /* the signal the launcher had sent it before, 0 = none */
+    bool secondary;  /* it says itself that it ended because another one did */
+    char *message;   /* from its error file, or NULL; allocated */
     tt__moment when;
 } tt__worker;
 

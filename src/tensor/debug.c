@@ -43,9 +43,9 @@ void tt__debug_free(void *block) {
 
 void tt__debug_count_unscoped(int change) {
     static _Thread_local int alive;
-    static _Atomic bool told;
+    static _Atomic bool warned;
     alive += change;
-    if (__builtin_expect(alive < MANY, 1) || atomic_exchange_explicit(&told, true, memory_order_relaxed))
+    if (__builtin_expect(alive < MANY, 1) || atomic_exchange_explicit(&warned, true, memory_order_relaxed))
         return;
     tt__log(TT_LOG_WARNING,
             "%d tensors live outside of scopes, where only tt_tensor_free() frees them: memory grows. Write "

@@ -93,13 +93,13 @@ tt_status tt_set_num_threads(int threads) {
 
 void tt__parallel_prepare(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static _Thread_local int told;
+    static _Thread_local int applied;
     pthread_once(&once, threads_watch_forks);
     int threads = tt_get_num_threads();
-    if (told == threads || !openmp_get())
+    if (applied == threads || !openmp_get())
         return;
     openmp_get()->set_num_threads(threads);
-    told = threads;
+    applied = threads;
 }
 
 typedef struct loop {

@@ -101,8 +101,8 @@ static bool begin_data(tt__link *link) {
     tt__message *receive = tt__find_receive(link, frame->other);
     if (!receive)
         return true; /* cancelled meanwhile */
-    bool told = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
-    if (!told || frame->bytes > receive->bytes - receive->moved)
+    bool announced = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
+    if (!announced || frame->bytes > receive->bytes - receive->moved)
         return protocol_error(link, "more data than was asked for");
     if (receive->state == TT__MESSAGE_READY)
         begin_arriving(link, receive);
@@ -160,10 +160,10 @@ static void on_announce(tt__link *link) {
         keep_announcement(link, frame);
         return;
     }
-    bool told = receive->state == TT__MESSAGE_READY;
+    bool announced = receive->state == TT__MESSAGE_READY;
     receive->state = TT__MESSAGE_ARRIVING;
     receive->peer_id = frame->id;
-    if (told && tt__fits(receive, &frame->key, frame->bytes))
+    if (announced && tt__fits(receive, &frame->key, frame->bytes))
         return;
     tt__message_list_remove(&link->arriving, receive);
     if (tt__fits(receive, &frame->key, frame->bytes))

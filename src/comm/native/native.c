@@ -107,7 +107,7 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     tt__world *world;
     tt_group *group = NULL;
     *out = NULL;
-    TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->launcher));
+    TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->agent_store));
     world->engine = &tt__native_engine;
     world->progress = tt__world_progress;
     tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);

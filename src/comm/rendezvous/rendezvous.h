@@ -80,7 +80,7 @@ typedef struct tt__member {
     char prefix[96];             /* of the keys */
     const char *transport;       /* as tt_init_process_group() has it; never NULL */
     const char *algorithms;      /* likewise, or NULL */
-    tt__launcher_store launcher; /* whose ranks these are */
+    tt__agent_store agent_store; /* whose ranks these are */
 } tt__member;
 
 #endif

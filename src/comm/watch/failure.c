@@ -110,7 +110,7 @@ static tt_status check_link(tt__world *world, int r) {
     if (status == TT_ERR_PEER && tt__link_is_gone(world->messages, r)) {
         char why[512];
         snprintf(why, sizeof why, "%s", tt_last_error());
-        if (*tt__launcher_end_of(&world->launcher, r, end, sizeof end))
+        if (*tt__agent_store_end_of(&world->agent_store, r, end, sizeof end))
             return tt__fail(status, "rank %d ended with %s: %s", r, end, why);
         return tt__fail(status, "%s", why);
     }
@@ -119,7 +119,7 @@ static tt_status check_link(tt__world *world, int r) {
 
 static tt_status failure_fail_ended(const tt__world *world, int r, const char *doing) {
     char who[48], end[80];
-    tt__launcher_end_of(&world->launcher, r, end, sizeof end);
+    tt__agent_store_end_of(&world->agent_store, r, end, sizeof end);
     return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", tt__process_name(world, r, who, sizeof who), *end ? " with " : "",
                     end, doing);
 }

@@ -142,7 +142,7 @@ static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, ca
 }
 
 /* A rank that is gone can't be asked; but one that failed before it went has told the whole story. */
-static bool told_by_another(const tt_group *group, const called *all) {
+static bool named_by_another(const tt_group *group, const called *all) {
     bool known = true;
     for (int r = 0; r < group->size; r++)
         known &= all[r].known;
@@ -166,8 +166,8 @@ tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
         at--;
     group->native->asking = false;
     world->asking--;
-    bool told = told_by_another(group, all);
-    tt_status status = told ? TT_ERR_MISMATCH : fail_mismatch(group, at, all);
+    bool named = named_by_another(group, all);
+    tt_status status = named ? TT_ERR_MISMATCH : fail_mismatch(group, at, all);
     free(all);
     return status;
 }

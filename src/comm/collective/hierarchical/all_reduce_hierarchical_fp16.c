@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum stage { SCATTER = 1, REDUCE, GATHER, SPREAD, FINISH, WHOLE, LEADERS, TELL };
+enum stage { SCATTER = 1, REDUCE, GATHER, SPREAD, FINISH, WHOLE, LEADERS, SHARE };
 
 typedef struct state {
     float *sums;                   /* (filled) */
@@ -77,7 +77,7 @@ static tt__next next_small(tt_work *work, const state *s) {
             return sum_partials(work, cross, TT_OP_ALL_REDUCE, s->sums, s->sums, s->count);
         work->stage++;
         __attribute__((fallthrough));
-    case TELL:
+    case SHARE:
         if (!local->rank)
             hier_fp16_finish(work, data, s->sums, s->count);
         return hier_fp16_move(work, local, TT_OP_BROADCAST, data, data, s->count);

@@ -33,7 +33,7 @@ static tt_status fail_missing(tt_work *work) {
     return tt__fail(TT_ERR_TIMEOUT, "%s", (const char *)work->scratch);
 }
 
-enum { BEGIN, ASK, TELL };
+enum { BEGIN, ASK, ANNOUNCE };
 
 static tt__next as_root(tt_work *work, uint32_t number) {
     int n = work->group->size;
