@@ -1,10 +1,10 @@
-/* The group that stands behind a plug-in's: native, of the same ranks. It moves no data; it knows what other engines
- * don't.
+/* The control group behind a plug-in's group: native, of the same ranks. It moves no data; it finds out what other
+ * engines don't.
  *
- * Before an engine's collective the ranks agree on the call there, as native calls do: who calls something else, stays
- * away, leaves, hangs in a deadlock is named (engines don't ask: gloo ends the process of a rank that gets more than it
- * expects, MPICH may hand out wrong sums). While the engine works, processes and links are watched, so that a rank that
- * dies or freezes is named. A failure or abort is told to all ranks.
+ * Before an engine's collective the ranks agree on the call there, as native calls do. So errors name the rank that
+ * calls something else, stays away, leaves, or is part of a deadlock. (Engines don't check: gloo ends the process of a
+ * rank that gets more than it expects, MPICH may return wrong sums.) While the engine works, processes and links are
+ * watched, so that errors name a rank that died or is stopped. A failure or abort is announced to all ranks.
  *
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/clock.h"
@@ -22,7 +22,7 @@
 enum {
     LOOK_MS = 20,       /* between looks at the peers, while calls are under way */
     IN_FLIGHT_MS = 250, /* what a rank sent before it ended may still arrive */
-    EXPLAIN_MS = 2000   /* an engine may see that a rank ended before the kernel or the launcher tells */
+    EXPLAIN_MS = 2000   /* an engine may see the end of a rank before the kernel or the launcher reports it */
 };
 
 /* ---- beginning */
@@ -51,7 +51,7 @@ tt_status tt__control_open(tt_group *group, const tt__member *member) {
     return status;
 }
 
-/* Where rank 0 serves a store, known to all by the engine's means; the text is empty if it can't. */
+/* Where rank 0 serves a store, as broadcast by the engine; the text is empty if it can't. */
 typedef struct place {
     char host_id[128], hostname[72];
     int32_t port;
@@ -214,8 +214,8 @@ static const char *control_meanwhile(const tt_work *work, char *text, size_t siz
     return text;
 }
 
-/* Whom the engine waits for in this call: has one of them failed, or is it gone? What is gone may be so because it is
- * through. */
+/* Has one of the ranks that the engine waits for in this call failed, or is it gone? A rank may be gone because it has
+ * finished. */
 static tt_status control_look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
     const tt_group *group = work->group;
     const tt_group *control = tt__plugin_of(group)->control;

@@ -37,7 +37,7 @@ static void leave_place(tt__meeting_place *place) {
 
 /* ---- one group */
 
-/* With nobody to meet yet; `place` is the group's, also on failure. */
+/* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
 static tt_group *plugin_new_group(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
                                   int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
@@ -83,14 +83,14 @@ static void plugin_retire(tt_group *group) {
     tt__control_leave(group);
 }
 
-/* An engine that forgot to say why is helped out. */
+/* Record an error where the engine returned a status without a text. */
 static tt_status with_reason(const tt_backend *table, tt_status status) {
     if (!status || tt_last_status() == status)
         return status;
     return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
 }
 
-/* Whatever open() leaves when it fails is no engine. */
+/* Open the engine; what open() leaves when it fails is forgotten. */
 static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member) {
     tt_status status = plugin->table->open(&plugin->engine, member);
     if (status)
@@ -116,8 +116,8 @@ static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     return status;
 }
 
-/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with
- * it. */
+/* Release the store, which an engine that makes subgroups itself no longer needs. The rank that serves it waits until
+ * all have finished with it. */
 static tt_status let_store_go(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
@@ -153,13 +153,13 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
 
 /* ---- groups of some ranks */
 
-/* What a rank says when groups are made of a group. */
+/* What each rank contributes when groups are made of a group. */
 typedef struct entry {
     tt__choice choice;
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
-/* Everybody's entry, in the order of ranks; then all have come. */
+/* Gather all ranks' entries. When it returns, all ranks have arrived. */
 static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
     tt_call gather = {.op = TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
@@ -172,7 +172,7 @@ static tt_status plugin_exchange(tt_group *group, const tt_call *call, const ent
     return tt__plugin_submit(group, &gather, NULL);
 }
 
-/* The subgroup of `members` (ranks of `group`) that this rank is in, without engine. */
+/* Make the subgroup of `members` (ranks of `group`) that this rank is in, without an engine. */
 static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64_t timeout_ms) {
     tt__plugin *plugin = tt__plugin_of(group);
     char prefix[sizeof plugin->prefix];
@@ -198,7 +198,8 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
     return made;
 }
 
-/* All ranks are here. n == 0: this one is in no new group, but the engine may need it. `control` is handed over. */
+/* Open the new group's engine; all ranks have arrived. n == 0: this rank is in no new group, but the engine may need
+ * it. Takes over `control`. */
 static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
                              tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);

@@ -32,8 +32,8 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
-/* Beside the library; or, where it is linked into a program, in the tree that the program was installed in (bin) or
- * built in (tests/unit). */
+/* List the folders to look in: beside the library; or, where it is linked into a program, in the tree that the program
+ * was installed in (bin) or built in (tests/unit). */
 static void list_folders(folders text) {
     const char *given = getenv("TT_BACKEND_PATH");
     Dl_info self;
@@ -56,7 +56,7 @@ static void list_folders(folders text) {
     }
 }
 
-/* The next folder of a list; false at its end. Empty ones are left out. */
+/* Take the next folder of a list; false at its end. Skips empty ones. */
 static bool next_folder(const char **list, char *folder, size_t size) {
     while (**list == ':')
         ++*list;
@@ -111,7 +111,7 @@ static tt_status fail_unknown(const char *name) {
                     name, found, name, list);
 }
 
-/* An MPI library can't talk to another one's launcher, so there "mpi" is the launcher's. */
+/* Choose the plug-in for "mpi" by the MPI launcher that started this process: another MPI library can't talk to it. */
 static const char *name_here(const char *name) {
     static const struct {
         const char *name, *variable, *here;

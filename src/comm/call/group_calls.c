@@ -17,7 +17,7 @@ static tt_status check_new_call(tt_group *group, const char *name, const void *o
     return TT_OK;
 }
 
-/* Different ranks of the group, each at most once. The hash of the list is the call's tag. */
+/* Check that the list has ranks of the group, each at most once. The hash of the list is the call's tag. */
 static tt_status check_ranks(const tt_group *group, const int *ranks, int64_t count, int *tag) {
     tt__rankset seen = {0};
     uint32_t hash = 2166136261U;

@@ -73,7 +73,7 @@ uint32_t tt__hosts_of(const tt_group *group) {
     return hosts;
 }
 
-/* The same on all ranks, whatever they pass. */
+/* The bytes by which to choose: the same on all ranks, whatever they pass. */
 static uint64_t choose_bytes_of(const tt_group *group, const tt_call *call) {
     uint64_t size = tt_dtype_size(call->dtype), total = 0;
     if (call->op == TT_OP_ALL_TO_ALL_V)
@@ -91,8 +91,7 @@ static bool choose_serves(const tt__algorithm *algorithm, const tt_group *group,
 
 static bool span_holds(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
 
-/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are
- * written for. */
+/* Choose the first algorithm that serves, where no line fits. For a group of one rank that is the plainest. */
 static const tt__algorithm *first_of(const tt_group *group, const tt_call *call) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
         if (!tt__algorithms[i]->own_order && choose_serves(tt__algorithms[i], group, call))
@@ -112,14 +111,14 @@ const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *gro
     return first_of(group, call);
 }
 
-/* By the world's table. */
+/* Choose by the world's table. */
 static const tt__algorithm *choose_on_messages(const tt_group *group, const tt_call *call) {
     return tt__choose_by(group->native->world->tuning, group, call);
 }
 
 /* ---- for works */
 
-/* Of all exchanges the table has one op. */
+/* Map an op to the one that the table has for it: all exchanges share one. */
 static tt_op table_op(tt_op op) { return tt__op_is(op, TT__OP_EXCHANGE) ? TT_OP_NEW_GROUP : op; }
 
 static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
@@ -129,7 +128,7 @@ static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
            (!algorithm->serves_words || algorithm->serves_words(work));
 }
 
-/* On shared memory the first that serves is the best; a table may name another. */
+/* Return the algorithm on shared memory that the table names. Without one, the first that serves is the best. */
 static const tt__algorithm *named_algorithm(const tt_work *work) {
     const tt__tuning *tuning = work->group->native->world->tuning;
     for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)

@@ -56,7 +56,7 @@ static tt_status hier_all_reduce_begin(tt_work *work) {
     return TT_OK;
 }
 
-/* The leg of a stage; every rank of the host takes the same ones. */
+/* Make the leg of a stage; all ranks of the host make the same ones. */
 static tt__next hier_all_reduce_leg(tt_work *work) {
     const shape s = shape_of(work);
     tt_group *local = work->group->native->local, *cross = work->group->native->cross;

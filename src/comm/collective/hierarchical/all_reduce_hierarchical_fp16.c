@@ -60,7 +60,7 @@ static tt__next hier_fp16_move(tt_work *work, tt_group *group, tt_op op, const u
     return tt__leg(work, group, (tt_call){.op = op, .count = count, .send = send, .recv = recv});
 }
 
-/* Rounds what all ranks' elements are in. */
+/* Round the sums, which all ranks' elements are in by now. */
 static void hier_fp16_finish(const tt_work *work, uint16_t *to, const float *sums, size_t count) {
     const tt__partial partial = hier_fp16_partial_of(work);
     tt__partial_finish(&partial, to, sums, count);

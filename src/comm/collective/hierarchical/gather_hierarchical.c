@@ -30,7 +30,7 @@ static bool hier_gather_acts(const tt_work *work) {
     return work->group->native->local->rank == tt__local_of(work->group, work->call.root);
 }
 
-/* Between the root's buffer, in the order of ranks, and its blocks in the order of hosts. */
+/* Copy between the root's buffer, in the order of ranks, and its blocks in the order of hosts. */
 static void order_blocks(const tt_work *work, const state *s) {
     size_t block = work->call.count * tt_dtype_size(work->call.dtype);
     for (int i = 0; i < work->group->size; i++) {
