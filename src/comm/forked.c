@@ -1,6 +1,6 @@
-/* A child that a rank forks has a copy of its groups, but not its threads, and shares its sockets and memory: one byte
- * of the child's would break the parent's calls. So groups remember in which process they were made, and all the child
- * can do with one is to end its copy. */
+/* Groups in a forked child. The child has a copy of its parent's groups, but not its threads, and shares its sockets
+ * and memory: a single byte that it wrote would break the parent's calls. So a group knows the process that made it; a
+ * child can do nothing with one but end its copy. */
 #include "base/error.h"
 #include "comm/group.h"
 

@@ -48,7 +48,7 @@ static tt_status find_algorithm(const char *op_name, const char *name, const tt_
     return tt__fail(TT_ERR_INVALID, "%s has no algorithm \"%s\"; expected %s", op_name, name, names);
 }
 
-/* A decimal number at *text, which moves behind it. */
+/* Read a decimal number at *text, which moves behind it. */
 static bool parse_number(const char **text, uint64_t max, uint64_t *value) {
     char *end;
     if (**text < '0' || **text > '9')
@@ -175,7 +175,7 @@ bool tt__tuning_users_path(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-/* The user's file need not be there; one that is named has to. */
+/* Append the table of a file. The user's file may be missing; one that TT_TUNING names may not. */
 static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     const char *named = getenv("TT_TUNING");
     bool is_named = named && *named;
@@ -196,8 +196,7 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     return status;
 }
 
-/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any
- * more. */
+/* Append a table after checking its lines here, where errors can name the file. */
 static tt_status put_checked_table(tt__bytes *text) {
     char source[PATH_MAX] = "";
     tt__bytes table = {0};

@@ -52,7 +52,7 @@ static void wait_until_sent(tt__link *link, int64_t deadline_ms) {
     }
 }
 
-/* Tell all peers that this rank leaves, and wait until what was sent has reached them. */
+/* Say goodbye to all peers, and wait until what was sent has reached them. */
 static void say_goodbye(tt__messages *messages) {
     int64_t deadline_ms = tt__deadline_ms(LEAVE_MS);
     for (tt__link *link = messages->active; link; link = link->next) {

@@ -1,5 +1,5 @@
-/* direct, binomial and chain, for broadcast: down a tree, in segments, each rank handing on the one before while the
- * next arrives.
+/* direct, binomial and chain, for broadcast: down a tree, in segments; each rank sends a segment on while the next
+ * arrives.
  *
  * N ranks, n bytes in s segments. Ranks count from the root: v = rank - root, modulo N.
  *              parent of v                steps           bytes sent a rank
@@ -28,7 +28,7 @@ static int tree_parent(const tt_work *work, int v) {
     return tree_is_direct(work) ? 0 : is_chain(work) ? v - 1 : v & (v - 1);
 }
 
-/* The i-th child of v, the one with most descendants first; N or more: there is none. */
+/* Return the i-th child of v, the one with most descendants first; N or more: there is none. */
 static int tree_child(const tt_work *work, int v, int i) {
     int ranks = work->group->size;
     if (tree_is_direct(work))
@@ -58,7 +58,7 @@ static unsigned char *segment_of(const tree *t, const tt_work *work, uint32_t s,
     return (unsigned char *)work->call.recv + s * t->segment;
 }
 
-/* Segment s to the children. */
+/* Send segment s to the children. */
 static void hand_on(tt_work *work, uint32_t round, uint32_t s) {
     const tree *t = TT__STATE(tree, work);
     size_t n;
@@ -67,7 +67,7 @@ static void hand_on(tt_work *work, uint32_t round, uint32_t s) {
         tt__round_send(work, round, tree_rank_of(work, child), s, data, n);
 }
 
-/* The root has every segment from the beginning; others ask for it. */
+/* Post the receive of a segment, except in the root. */
 static void tree_early(tt_work *work, uint32_t round) {
     const tree *t = TT__STATE(tree, work);
     size_t n;
@@ -81,7 +81,7 @@ static void tree_early(tt_work *work, uint32_t round) {
     tt__round_recv(work, round, tree_rank_of(work, tree_parent(work, t->v)), round, data, n);
 }
 
-/* What came in the round before goes on. */
+/* Send on what came in the round before. */
 static void tree_post(tt_work *work, uint32_t round) {
     if (TT__STATE(tree, work)->v && round)
         hand_on(work, round, round - 1);

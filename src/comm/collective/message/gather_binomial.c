@@ -23,13 +23,13 @@ static bool binomial_is_gather(const tt_work *work) { return work->call.op == TT
 
 static int binomial_rank_of(const tt_work *work, int v) { return (v + work->call.root) % work->group->size; }
 
-/* Ranks in the subtree that begins at v and hangs on its bit `level`. */
+/* Count the ranks in the subtree that begins at v and hangs on its bit `level`. */
 static int subtree_size(const tt_work *work, int v, int level) {
     int left = work->group->size - v;
     return left < 1 << level ? left : 1 << level;
 }
 
-/* v's lowest bit; the root has all levels below it. */
+/* Return v's lowest bit; the root has all levels below it. */
 static int level_of(const binomial *b) { return b->v ? __builtin_ctz((unsigned)b->v) : b->levels; }
 
 static void copy_root(const binomial *b, const tt_work *work) {
@@ -58,7 +58,7 @@ static tt_status binomial_plan(tt_work *work) {
     return TT_OK;
 }
 
-/* The blocks that are exchanged with a child or the parent at a level; 0 at levels that this rank has no part in. `up`:
+/* Count the bytes exchanged with a child or the parent at a level; 0 at levels in which this rank takes no part. *up:
  * with the parent. */
 static size_t level_bytes(const binomial *b, const tt_work *work, int level, bool *up, int *peer) {
     *up = level == level_of(b);
@@ -69,7 +69,7 @@ static size_t level_bytes(const binomial *b, const tt_work *work, int level, boo
     return (size_t)subtree_size(work, *up ? b->v : other, level) * b->block;
 }
 
-/* Levels go up in a gather, down in a scatter. */
+/* Post a round. Levels go up in a gather, down in a scatter. */
 static void early_or_post(tt_work *work, uint32_t round, bool binomial_early) {
     const binomial *b = TT__STATE(binomial, work);
     int level = binomial_is_gather(work) ? (int)round : b->levels - 1 - (int)round, peer = -1;

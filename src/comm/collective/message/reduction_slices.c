@@ -6,7 +6,7 @@
  *   steps              2
  *   bytes sent a rank  all_reduce 2 (N-1)/N n; reduce n
  *   reduced            n
- * As few bytes as an all_reduce can do with, in two steps, but N-1 messages in each: for up to 64 ranks. It is a
+ * The fewest bytes that an all_reduce can send, in two steps, but N-1 messages in each: for up to 64 ranks. It is a
  * reduce_scatter followed by an all_gather (Thakur, Rabenseifner, Gropp: Optimization of collective communication
  * operations in MPICH, 2005), both directly. */
 #include "comm/collective/message/message_algorithms.h"
@@ -21,7 +21,7 @@ typedef struct slices {
     uint64_t count, segment; /* elements: all; of a segment */
     uint64_t area;           /* bytes of a slice */
     unsigned char *areas;    /* (2, N) */
-    unsigned char *result;   /* a slice, where the buffer is not the place for it */
+    unsigned char *result;   /* a slice, where it can't lie in the buffer */
     unsigned char *rounded;  /* the same before it is rounded */
     const unsigned char *leaves;
 } slices;
@@ -56,7 +56,7 @@ static unsigned char *slices_area_of(const slices *s, const tt_work *work, uint3
     return s->areas + ((segment & 1) * (size_t)work->group->size + (size_t)r) * s->area;
 }
 
-/* Slice r of segment s, in elements of the whole. */
+/* Return slice r of segment s, in elements of the whole buffer. */
 static tt__slice slices_slice_of(const slices *s, const tt_work *work, uint32_t segment, int r) {
     size_t n = tt__segment_count(s->count, s->segment, segment);
     tt__slice slice = tt__slice_of(n, tt_dtype_size(work->call.dtype), work->group->size, r);
@@ -68,13 +68,13 @@ static unsigned char *in_buffer(const tt_work *work, tt__slice slice) {
     return tt__operand_of(work).data + slice.at * tt_dtype_size(work->call.dtype);
 }
 
-/* Where this rank's result of a segment lies until it is handed out. */
+/* Return where this rank's result of a segment lies until it is sent. */
 static unsigned char *slices_result(const slices *s, const tt_work *work, uint32_t segment) {
     int rank = work->group->rank;
     return slices_wants(work, rank) ? in_buffer(work, slices_slice_of(s, work, segment, rank)) : s->result;
 }
 
-/* Everybody's elements to their slices' owners. */
+/* Send all slices of a segment to their owners. */
 static void slices_early(tt_work *work, uint32_t round) {
     const slices *s = TT__STATE(slices, work);
     size_t size = slices_wire_of(work).size;
@@ -89,7 +89,7 @@ static void slices_early(tt_work *work, uint32_t round) {
     }
 }
 
-/* Hand out the results of the segment before. */
+/* Send the results of the segment before. */
 static void slices_post(tt_work *work, uint32_t round) {
     const slices *s = TT__STATE(slices, work);
     size_t size = tt_dtype_size(work->call.dtype);

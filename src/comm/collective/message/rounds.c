@@ -23,7 +23,7 @@ void tt__round_recv(tt_work *work, uint32_t round, int from, uint32_t step, void
     tt__work_recv(work, slot_of(work, round), from, step, data, bytes);
 }
 
-/* Messages of the round that are under way. */
+/* Count the messages of the round that are under way. */
 static uint32_t open_messages(tt_work *work, uint32_t round) {
     const tt__round_state *s = rounds_state(work);
     const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
@@ -33,7 +33,8 @@ static uint32_t open_messages(tt_work *work, uint32_t round) {
     return open;
 }
 
-/* A message that fails as soon as it is posted was never waited for, and its place is another's two rounds later. */
+/* Has a message of the round failed? One that fails as soon as it is posted is never waited for, and its place is
+ * reused two rounds later. */
 static bool round_has_failed(tt_work *work, uint32_t round) {
     const tt__round_state *s = rounds_state(work);
     const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
@@ -43,7 +44,7 @@ static bool round_has_failed(tt_work *work, uint32_t round) {
     return worst;
 }
 
-/* Come back when at least so many more messages are done; they may be of the next round. */
+/* Wait until at least so many more messages are done; they may be of the next round. */
 static tt__next wait_for(tt_work *work, uint32_t open) {
     uint32_t pending = atomic_load_explicit(&work->pending, memory_order_relaxed);
     work->wait = (tt__wait){.what = TT__MESSAGES, .target = pending > open ? pending - open : 0};
