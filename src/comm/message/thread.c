@@ -1,5 +1,5 @@
-/* The thread stands back while a caller waits, and for a moment after one has looked at the links, since the next call
- * is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
+/* The thread leaves the links to a caller that waits, and for a moment after a caller has read them, since the next
+ * call is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
 #include "comm/message/thread.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 enum { STAND_BACK_MS = 50 };
 
-/* How long the thread still leaves the links to callers; 0: it serves them itself. */
+/* Return how long the thread still leaves the links to callers; 0: it serves them itself. */
 static int64_t stands_back(const tt__messages *messages, int64_t now) {
     if (messages->callers)
         return STAND_BACK_MS;

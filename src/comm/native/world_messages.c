@@ -1,4 +1,4 @@
-/* The world's message engine: its making, and what it asks of the rest of comm (message.h). */
+/* The world's message engine: its making, and its callbacks into the rest of comm (message.h). */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A work on shared memory is looked at so often by the thread while no caller does. */
+/* How often the thread checks a work on shared memory while no caller does. */
 enum { POLL_MS = 1 };
 
 static int64_t world_advance(void *arg) {
@@ -40,7 +40,7 @@ static void on_word(void *arg, uint32_t id, uint32_t seq, uint32_t word) {
         tt__on_word(group, seq, word);
 }
 
-/* Ranks of this host are numbered as they are in the job. */
+/* Return a rank's number on this host, where ranks are ordered as in the job. */
 static int number_on_host(const tt__world *world, int rank) {
     int number = 0;
     for (int r = 0; r < rank; r++)

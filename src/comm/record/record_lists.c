@@ -1,4 +1,4 @@
-/* Lists beside the recorder's records, so that calls which differ in nothing else can be told apart in a text. */
+/* Lists beside the recorder's records, so that texts can distinguish calls that differ in nothing else. */
 #include "comm/record/recorder.h"
 
 #include <inttypes.h>

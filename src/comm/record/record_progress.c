@@ -1,4 +1,4 @@
-/* What a program says of its training, for those who look from outside. */
+/* The progress of training that a program reports, for observers of the job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "comm/record/recorder.h"
@@ -15,7 +15,7 @@ static struct {
     tt__recorder *recorder;        /* where it is shown; NULL: nowhere yet */
 } own;
 
-/* A forked child shares its parent's recorder, which is none of its business. */
+/* Detach a forked child from its parent's recorder, which it must not write. */
 static void forget_recorder(void) { own.recorder = NULL; }
 
 static void recorder_watch_forks(void) { pthread_atfork(NULL, NULL, forget_recorder); }
@@ -51,7 +51,7 @@ void tt__progress_detach(const tt__recorder *recorder) {
         own.recorder = NULL;
 }
 
-/* Rates are those of one to two windows; of slow steps, of the last one. */
+/* Count samples. Rates are taken over one to two windows, or over the last step where steps are slow. */
 static void count_samples(int64_t samples) {
     int64_t now = tt__now_ns();
     tt__progress *said = &own.said;

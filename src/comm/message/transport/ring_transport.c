@@ -24,7 +24,7 @@ static void ring_copy_out(const tt__ring *ring, uint64_t at, unsigned char *data
     memcpy(data + first, ring->data, n - first);
 }
 
-/* How many of `want` bytes there is room for; -1: the reader's counter is impossible. */
+/* Return how many of `want` bytes there is room for; -1: the reader's counter is impossible. */
 static ssize_t ring_room(tt__transport *transport, size_t want) {
     uint64_t used = transport->ring_written - transport->ring_head_seen;
     if (TT__RING_BYTES - used >= want)
@@ -49,8 +49,8 @@ static size_t ring_write_part(tt__transport *transport, const struct iovec *part
     return n;
 }
 
-/* Wake the peer if it sleeps. A sleeper says so and then looks once more, so what was written must be visible before
- * its sign is read. */
+/* Wake the peer if it sleeps. A sleeper announces that it sleeps and then looks once more, so what was written must be
+ * visible before the announcement is read. */
 static void ring_wake_peer(tt__transport *transport) {
     __sync_synchronize();
     transport->wake(transport->world, transport->peer);
@@ -91,7 +91,7 @@ static ssize_t ring_recv(tt__transport *transport, const struct iovec *parts, in
     return (ssize_t)n;
 }
 
-/* The memory belongs to the world. */
+/* Close the transport. The memory stays: it belongs to the world. */
 static void ring_close(tt__transport *transport) { transport->ring_out = transport->ring_in = NULL; }
 
 const tt__transport_ops tt__ring_ops = {false, ring_send, ring_recv, ring_close};
