@@ -107,8 +107,8 @@ void tt__world_wake(tt__world *world) {
 
 /* ---- memory */
 
-/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A
- * failed group's may still be written by a late one. */
+/* Have all peers left the group, so that none reads its memory any more? One may still be about to enter it; a late one
+ * may still write a failed group's. */
 static bool group_is_over(const tt_group *group) {
     if (group->failed)
         return false;

@@ -215,19 +215,19 @@ typedef struct tt__lists {
 /* Keep them beside record `number`. */
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
 
-/* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
+/* Publish the rank that the process waits for from now on (since: tt__ticks()), or none (since 0). One thread at a
+ * time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
-/* Log, at info, whom the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0: never):
- * once for each wait. */
+/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
+ * never): once for each wait. */
 void tt__recorder_log_wait(const tt__recorder *recorder);
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
  * forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 
-/* What the program publishes of its training is written here from now on, and what it has published so far; until
- * tt__progress_detach(). */
+/* Write the progress of training here, from what was reported so far until tt__progress_detach(). */
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
@@ -241,26 +241,26 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
 /* Copy record `number`; false if it is not there any more, or not yet. */
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
 
-/* Copy what is waited for; false if for nobody. */
+/* Copy what the process waits for; false: nothing. */
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
 
-/* Copy what the program says of its training; false if nothing. */
+/* Copy the progress of training; false: none was reported. */
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
 
-/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
+/* Return the samples a second of the last seconds, at `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
  * no call comes. */
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
 
-/* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */
+/* Return the payload bytes of a call, as algorithm bandwidth counts them: those of one rank's own buffer. */
 uint64_t tt__record_bytes(const tt__record *record);
 
-/* Text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
+/* Write the text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
 
-/* What was kept beside a record, as " with counts 3, 4, 3"; "" if nothing is. Returns `text`. */
+/* Write the lists kept beside a record, as " with counts 3, 4, 3"; "" if there are none. Returns `text`. */
 const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
 
 #endif

@@ -1,11 +1,11 @@
-/* What only the parent of a process knows: how it ended. The launcher writes it into the store it serves. */
+/* How a process ended, which only its parent knows. The launcher writes it into the store it serves. */
 #include "comm/world.h"
 
 #include <tutti/store.h>
 
 #include <stdio.h>
 
-/* Together well under the second within which a dead rank is to be named. A launcher writes as soon as it is told of
+/* Together well under the second within which errors are to name a dead rank. A launcher writes as soon as it learns of
  * the end. */
 enum { CONNECT_MS = 100, WAIT_MS = 250 };
 

@@ -49,7 +49,7 @@ void tt__announce_sleep(const tt_group *group, int r) {
     atomic_store_explicit(&group->native->areas[group->rank]->waits_for, (uint32_t)r + 1, memory_order_relaxed);
 }
 
-/* Written only if need be: peers read the line in each call. */
+/* Withdraw the announcement; written only if there is one, since peers read the line in each call. */
 void tt__withdraw_sleep(const tt_group *group) {
     tt__area *own = group->native->areas[group->rank];
     if (atomic_load_explicit(&own->waits_for, memory_order_relaxed))
@@ -65,7 +65,8 @@ void tt__sleep_begin(tt__world *world) {
     full_fence();
 }
 
-/* A group without works may be used by a thread without the lock, which sleeps for a rank of its choice. */
+/* End a sleep. Groups without works are left alone: a thread without the lock may use one, and sleep for a rank of its
+ * choice. */
 void tt__sleep_end(tt__world *world) {
     atomic_fetch_sub_explicit(&tt__world_control(world)->sleepers, 1, memory_order_relaxed);
     if (--world->sleepers)

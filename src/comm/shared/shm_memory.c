@@ -40,7 +40,7 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     return TT_OK;
 }
 
-/* All ranks' heaps together take at most half of a process's 128 TiB of addresses, or of what `ulimit -v` leaves. */
+/* Return the addresses for all ranks' heaps together: half of a process's 128 TiB, or of what `ulimit -v` leaves. */
 static size_t heap_addresses(void) {
     const size_t half = (size_t)64 << 40;
     struct rlimit limit;
@@ -131,7 +131,7 @@ void tt__shm_unmap(tt__shm *shm) {
     shm->base = NULL;
 }
 
-/* Memory the machine can still give, in bytes; SIZE_MAX if it doesn't say. */
+/* Return the bytes of memory that the machine has available; SIZE_MAX if it doesn't say. */
 static size_t available_bytes(void) {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];
@@ -146,7 +146,7 @@ static size_t available_bytes(void) {
     return bytes;
 }
 
-/* Above this size the free memory is looked at first: the kernel would rather kill a process than refuse. */
+/* Allocations above this size check the free memory first: the kernel would rather kill a process than refuse. */
 static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
 tt_status tt__shm_check_free(size_t bytes, int ranks) {

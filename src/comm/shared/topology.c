@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is used of libhwloc. */
+/* The functions used of libhwloc. */
 typedef struct hwloc_calls {
     void *library;
     int (*topology_init)(hwloc_topology_t *);
@@ -35,7 +35,7 @@ static bool load_hwloc(hwloc_calls *calls) {
            find_function(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
 }
 
-/* Number each CPU by the object of this depth that it belongs to; how many there are. */
+/* Number each CPU by the object of this depth that it belongs to. Returns how many CPUs there are. */
 static int number_cpus(const hwloc_calls *calls, hwloc_topology_t topology, int depth, int16_t *number_of) {
     unsigned count = calls->count_by_depth(topology, depth);
     for (unsigned i = 0; i < count && i < INT16_MAX; i++) {
@@ -110,7 +110,7 @@ static bool comes_before(const tt__place *places, int a, int b) {
     return a < b;
 }
 
-/* Ranks stand in a ring by node, cache and rank; each begins with the one behind itself. */
+/* Order ranks in a ring by node, cache and rank; each begins with the one behind itself. */
 void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order) {
     uint8_t ring[256] = {0};
     int at = 0;
