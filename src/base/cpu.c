@@ -12,7 +12,7 @@
 #endif
 
 #if defined(__x86_64__)
-/* Not a name that every compiler's __builtin_cpu_supports() knows. */
+/* Has the CPU F16C? Not every compiler's __builtin_cpu_supports() knows the name. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;

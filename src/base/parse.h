@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* `text` as a whole decimal number in min..max. `what` names it in the error: "RANK", "--nproc-per-node". NULL or
+/* Parse `text` as a whole decimal number in min..max. `what` names it in the error: "RANK", "--nproc-per-node". NULL or
  * empty: TT_ERR_INVALID too. */
 TT__EXPORT tt_status tt__parse_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 

@@ -21,7 +21,7 @@ enum {
     RANDOM_SIZE = 32
 };
 
-/* The size of a message, header included; 0 for what is none. */
+/* Return the size of a message, header included; 0: not a message. */
 static size_t message_size(uint8_t kind) {
     static const uint8_t sizes[] = {[HELLO] = 64,
                                     [CHALLENGE] = 64,
@@ -53,7 +53,7 @@ static uint8_t *put_header(tt__handshake *h, uint8_t kind, uint8_t detail) {
     return message;
 }
 
-/* HELLO or CHALLENGE, kept for the proofs. */
+/* Write HELLO or CHALLENGE, and keep it for the proofs. */
 static tt_status put_introduction(tt__handshake *h, uint8_t kind, uint8_t kept[TT__HANDSHAKE_MESSAGE_MAX]) {
     uint8_t random[RANDOM_SIZE];
     TT__TRY(tt__random_bytes(random, sizeof random));
@@ -85,7 +85,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
     return tt__mac_equal(mac, message + HEADER);
 }
 
-/* A server that refuses says why; a stranger is told nothing. */
+/* Fail the handshake. A server sends its client the reason, but nothing to a stranger. */
 static void fail_handshake(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
@@ -95,7 +95,7 @@ static void fail_handshake(tt__handshake *h, tt__refusal why) {
     }
 }
 
-/* What HELLO and CHALLENGE have in common: do the two sides want the same? */
+/* Do the two sides agree, by the fields that HELLO and CHALLENGE share? */
 static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
     bool other_proves = message[AT_PROVES] != 0;
     int rank = get_rank(message + AT_RANK), wanted = get_rank(message + AT_PEER);
@@ -189,7 +189,7 @@ static void on_message(tt__handshake *h) {
     h->in_size = 0;
 }
 
-/* Judged byte by byte, so that nobody waits for the rest of what is none. */
+/* Check the header byte by byte, so as not to wait for the rest of what is no message. */
 static tt__refusal judge_header(const tt__handshake *h) {
     if (h->in_size > 0 && h->in[0] != TT__HANDSHAKE_FIRST_BYTE)
         return TT__REFUSED_STRANGER;

@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-/* The address's bytes; *size 0: neither IPv4 nor IPv6. */
+/* Return the address's bytes; *size 0: neither IPv4 nor IPv6. */
 static const unsigned char *address_bytes(const struct sockaddr *address, size_t *size) {
     if (address->sa_family == AF_INET) {
         *size = 4;
@@ -50,7 +50,7 @@ size_t tt__interfaces(tt__interface *list, size_t max) {
     return n;
 }
 
-/* One part without its "^": "eth" or "=eth0". */
+/* Does the name match one part of a list, without its "^": "eth" or "=eth0"? */
 static bool pattern_matches(const char *part, size_t length, const char *name) {
     if (length && *part == '=')
         return strlen(name) == length - 1 && !memcmp(part + 1, name, length - 1);

@@ -40,7 +40,7 @@ typedef struct wire {
 
 static wire *ssl_wire(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
 
-/* Room for `size` bytes more. */
+/* Make room for `size` bytes more. */
 static bool wire_reserve(wire *w, size_t size) {
     if (w->size + size <= w->room)
         return true;

@@ -11,7 +11,7 @@ static void trace_event(const tt_reducer *r, tt_reducer_event_kind kind, size_t 
     r->trace(&event, r->trace_user);
 }
 
-/* The group failed, or this rank left the step: every later call fails. */
+/* Abandon the step: the group failed, or this rank left the step. Every later call fails. */
 static tt_status abandon_step(tt_reducer *r, tt_status status) { return r->broken = status; }
 
 void tt__reducer_abandon(tt_reducer *r, tt_status why) {
@@ -47,7 +47,7 @@ static void note_end(tt_reducer *r) {
     trace_event(r, TT_REDUCER_END, r->ended++);
 }
 
-/* Advance the works, which every call on them does. Returns the first failure. */
+/* Advance the works and note which have ended. Returns the first failure. */
 static tt_status note_ended(tt_reducer *r) {
     while (r->ended < r->begun && tt_work_is_completed(r->buckets[r->ended].work)) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));
@@ -90,7 +90,7 @@ static tt_status check_all_ready(const tt_reducer *r) {
                     r->params[first].name, missing, r->param_count);
 }
 
-/* Works end in order, so the last bucket's end is every bucket's end. */
+/* End all buckets. Works end in order, so the last bucket's end is every bucket's. */
 static tt_status end_buckets(tt_reducer *r) {
     while (r->ended < r->bucket_count) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));

@@ -1,4 +1,4 @@
-/* First each rank's length and hash are gathered; only if they differ, the texts themselves. */
+/* Agreement on texts. Each rank's length and hash are gathered first; the texts themselves only if these differ. */
 #include "reducer/text_agreement.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static summary summarise_texts(const char *const *texts, size_t count) {
     return (summary){.bytes = bytes, .hash = (int64_t)hash};
 }
 
-/* The text that begins at `at` in a list of `size` bytes, or what stands for the end of the list. */
+/* Return the text that begins at `at` in a list of `size` bytes, or a text for the list's end. */
 static const char *text_at(const char *list, size_t at, size_t size) { return at < size ? list + at : "nothing more"; }
 
 /* Find where the lists differ. Both are walked while they are equal, so that one position serves both. */
@@ -40,7 +40,7 @@ static tt_status report_difference(const char *who, int rank, const char *theirs
                     text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
 }
 
-/* Gather everyone's texts, `width` bytes a rank, and report the first rank that differs. */
+/* Gather all ranks' texts, `width` bytes a rank, and report the first rank that differs. */
 static tt_status explain_difference(tt_group *group, const char *who, const char *const *texts, size_t count,
                                     const summary *summaries, int64_t width) {
     int world = tt_get_world_size(group);

@@ -7,8 +7,8 @@
  * newer releases also count in "refcount/", which is of no use beside "cleanup/".
  *
  * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives
- * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds nobody holding it knows that the
- * records are from an earlier job. */
+ * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds the lock free knows that the records
+ * are from an earlier job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -72,7 +72,7 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
     return TT_OK;
 }
 
-/* The last user of an earlier job may have removed the file that we opened. */
+/* Is the file that we opened still there? The last user of an earlier job may have removed it. */
 static bool is_still_there(const file_store *f) {
     struct stat ours, there;
     return !fstat(f->fd, &ours) && !stat(f->path, &there) && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
@@ -270,7 +270,7 @@ static tt_status file_publish(tt__local_store *store, tt__span key, const tt__sp
     return write_record(file_of(store), value ? "/" : "-/", key, value ? *value : (tt__span){0});
 }
 
-/* No notification works on every file system, so poll the file. */
+/* Wait for a change by polling the file, since no notification works on every file system. */
 static tt_status file_wait(tt__local_store *store, int64_t deadline_ms) {
     file_store *f = file_of(store);
     long left = tt__left_ms(deadline_ms), pause_ms = f->pause_ms < left ? f->pause_ms : left;

@@ -212,7 +212,7 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     return flag == TT__STORE_NOT_READY;
 }
 
-/* The keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
+/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
@@ -247,7 +247,7 @@ static tt_status tcp_wait(tt_store *store, const char *const *keys, size_t n, in
     return tcp_end(&c, "wait", NULL);
 }
 
-/* A wait is over: start the next request of the same call. */
+/* Start the next request of the same call, after a wait. */
 static void tcp_next_request(call *c, tt__store_op op) {
     if (!c->status)
         c->status = tt__store_client_begin(c->client, op);
@@ -368,7 +368,7 @@ static tt_status count_client(tcp_store *store, int64_t delta, int64_t deadline_
     return c.status;
 }
 
-/* The serving side waits for the others, so that nobody finds the server gone before having begun. */
+/* Wait, on the serving side, for the others, so that none finds the server gone before it has begun. */
 static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *args, int64_t deadline_ms) {
     int64_t came = 0;
     TT__TRY(count_client(store, 1, deadline_ms, &came));
