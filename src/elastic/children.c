@@ -64,8 +64,8 @@ static int is_among(pid_t pid, const pid_t *pids, size_t n) {
     return 0;
 }
 
-/* One round: kill and reap what is there. A child's pid can't be reused before it is reaped here, so no stranger is
- * hit. */
+/* Kill and reap the present children once. A child's pid can't be reused before it is reaped here, so no other process
+ * is hit. */
 static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user) {
     enum { MAX = 1024 };
     pid_t pids[MAX];

@@ -162,7 +162,7 @@ static void take_joined(launcher *l) {
     tt__launcher_begin(l);
 }
 
-/* True: the event is kept. */
+/* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
     case TT__NODES_JOINED:
@@ -213,7 +213,7 @@ void tt__launcher_take_node_events(launcher *l) {
 
 /* ---- the end */
 
-/* By when they ended, over all nodes. */
+/* Order failures by when they ended, over all nodes. */
 static void order_by_time(tt__worker *workers, int n) {
     for (int i = 0; i < n; i++) {
         workers[i].order = 0;
@@ -241,7 +241,7 @@ static void describe_other(const launcher *l, const tt__nodes_event *event, tt__
                          .tail = event->text ? event->text : ""};
 }
 
-/* The event of the i-th failure on other nodes. */
+/* Return the event of the i-th failure on other nodes. */
 static const tt__nodes_event *other_node(const launcher *l, int i) {
     const tt__nodes_event *event = l->others;
     while (i--)

@@ -1,4 +1,4 @@
-/* From one phase of a job to the next; launcher.c has the picture. */
+/* Steps from one phase of a job to the next; launcher.c has the overview. */
 #include "base/clock.h"
 #include "elastic/launcher.h"
 

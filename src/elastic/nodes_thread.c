@@ -1,4 +1,4 @@
-/* The thread that talks to the other launchers. It looks at the store a few times a second, and at once when its
+/* The thread that communicates with the other launchers. It reads the store a few times a second, and at once when its
  * launcher has an order. */
 #include "elastic/nodes_own.h"
 
@@ -67,7 +67,7 @@ static void lose_node(talk *t, int node, const char *text) {
     post_event(t, TT__NODES_LOST, node, 0, text);
 }
 
-/* A call to the store failed: node 0, whose it is, is gone or can't be reached. */
+/* Check a call to the store. If it failed, node 0, which serves it, is gone or can't be reached. */
 static tt_status check_store(talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
@@ -141,7 +141,8 @@ static bool connect_store(talk *t) {
     return !status;
 }
 
-/* Whom the store serves without a proof, as PyTorch's clients on its own machine, is not yet a member of the job. */
+/* Check that the other launchers have the job secret: the store also serves clients without a proof, such as PyTorch's
+ * on its own machine. */
 static tt_status check_secret(const tt__nodes_member *own, int k, const tt__nodes_member *other) {
     bool lacks = own->demands_it && !other->has_secret;
     if (!lacks && (!other->demands_it || own->has_secret))
@@ -193,7 +194,7 @@ static tt_status take_card(talk *t, int k, const char *text) {
     return status;
 }
 
-/* All are here: ranks count through the nodes. */
+/* Number the ranks through the nodes, when all have joined. */
 static void number_ranks(talk *t) {
     tt__nodes *nodes = t->nodes;
     for (int k = 0; k < nodes->member.nodes; k++) {
@@ -444,7 +445,7 @@ static void read_final(talk *t, tt__snapshot *snapshot) {
     }
 }
 
-/* Node 0 serves the others until they know what they need. */
+/* Wait, on node 0, until the other nodes have read all they need from the store. */
 static void wait_for_leavers(talk *t) {
     int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms), left = 0;
     int expected = 0;

@@ -32,7 +32,7 @@ static bool starts_with_hash_bang(const char *path) {
     return yes;
 }
 
-/* The executable `name` in $PATH, allocated; NULL if there is none. */
+/* Find the executable `name` in $PATH, allocated; NULL if there is none. */
 static char *search_path(const char *name) {
     const char *dirs = getenv("PATH");
     char path[PATH_MAX];
@@ -71,7 +71,7 @@ static tt_status refuse_program(const char *path, enum kind kind, bool no_python
     }
 }
 
-/* A name without a slash that is not in PATH; people forget the "./". */
+/* Refuse a name without a slash that is not in PATH; the user may have forgotten the "./". */
 static tt_status refuse_name(const char *name) {
     return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such program in PATH%s%s%s", name,
                     program_kind(name) == EXECUTABLE ? "; for the one in this directory write ./" : "",
@@ -81,7 +81,7 @@ static tt_status refuse_name(const char *name) {
                         : ", and the one here is not executable");
 }
 
-/* A path with a slash for a script or executable; *python := whether to run it with Python. */
+/* Find a path with a slash for a script or executable; *python := whether to run it with Python. */
 static tt_status find_program(char **file, bool *python, const char *name, bool no_python) {
     bool script = tt__ends_with(name, ".py");
     enum kind kind = program_kind(name);

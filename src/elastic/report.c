@@ -33,15 +33,15 @@ void tt__error_file_read(const char *path, char **message, bool *secondary) {
     json_decref(root);
 }
 
-/* 0 = the worker did not fail; else the lower, the likelier it is the cause. */
+/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
     return w->exec_errno ? 1 : w->sent_signal ? 3 : w->secondary ? 2 : 1;
 }
 
-/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals
- * like these are nobody's reaction to the end of a peer: */
+/* Was the worker killed by a signal that is never a reaction to the end of a peer? A dying process's connections are
+ * closed before its parent learns of it, so a survivor may seem to end a little earlier. */
 static bool struck_down(const tt__worker *w) {
     int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
     return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
@@ -81,7 +81,7 @@ static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     return text;
 }
 
-/* Every line of `text` after `indent`. */
+/* Print every line of `text` after `indent`. */
 static void say_lines(tt__streams *streams, const char *indent, const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -91,8 +91,7 @@ static void say_lines(tt__streams *streams, const char *indent, const char *text
     }
 }
 
-/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error
- * file. */
+/* Is `tail` one line that ends with `message`? tt_report() writes the same to stderr and to the error file. */
 static bool says_the_same(const char *tail, const char *message) {
     size_t n = strlen(tail), m = strlen(message);
     while (n > 0 && tail[n - 1] == '\n')
@@ -134,7 +133,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     }
 }
 
-/* The worker's message without its own rank's number before it. */
+/* Return the worker's message without its own rank's number before it. */
 static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
     char prefix[32];
     const char *message = workers[i].message ? workers[i].message : "";
@@ -144,7 +143,7 @@ static const char *own_words(const tt__job *job, const tt__worker *workers, int 
 
 enum { MESSAGE_SIZE = 2048 };
 
-/* The first line of the worker's message as another rank could say it. Returns `text`. */
+/* Write the first line of the worker's message as another rank could write it. Returns `text`. */
 static const char *words_of_any(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
     const char *message = own_words(job, workers, i);
     tt__words_of_any(text, MESSAGE_SIZE, message, strcspn(message, "\n"), job->first_rank + i);
@@ -156,7 +155,7 @@ static bool same_words(const tt__job *job, const tt__worker *workers, int i, int
     return !strcmp(words_of_any(job, workers, i, a), words_of_any(job, workers, k, b));
 }
 
-/* Whether one line does for both. */
+/* Can one line report both workers? */
 static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
     const tt__worker *a = &workers[i], *b = &workers[k];
     return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno &&
