@@ -1,6 +1,6 @@
-/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank tells what it
- * calls, keeps a record of it, and compares words, once as Tutti does and once with a bare sequence number, as a
- * library without the check would. */
+/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank publishes its call,
+ * keeps a record of it, and compares words; once as Tutti does, and once with a bare sequence number, as a library
+ * without the check would. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"

@@ -170,8 +170,8 @@ static int print_algorithms(const char *op) {
 
 /* ---- measuring */
 
-/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours
- * to look into. */
+/* Return the algorithm of the last call: a forced one is passed over where it can't serve. "auto": another engine chose
+ * it. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->native ? &tt__world_control(group->native->world)->recorder : NULL;
     tt__record record = {0};
@@ -218,7 +218,7 @@ static tt_status measure_size(const settings *s, tt__bench_buffers *b, size_t by
     return TT_OK;
 }
 
-/* Whole elements, at least one. */
+/* Round bytes to whole elements, at least one. */
 static size_t round_size(const settings *s, size_t bytes) {
     size_t size = tt_dtype_size(s->dtype);
     return (bytes + size - 1) / size * size;
@@ -268,7 +268,7 @@ static int collective_main(int argc, char **argv) {
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
-        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: it is handed on to the ranks */
+        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
         if (parse_collective_flag(c, value, &s))
             return tt__cli_usage_error(name, "%s: not understood: \"%s\"", flag, optarg);
     }

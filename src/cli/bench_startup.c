@@ -37,7 +37,7 @@ const tt__command tt__bench_startup = {
     .run = startup_main,
 };
 
-/* One rank of a job. */
+/* Run one rank of a job. */
 static int rank_main(void) {
     tt_group *world = NULL;
     int rc = TT__EXIT_FAILED;
@@ -52,7 +52,7 @@ out:
     return rc;
 }
 
-/* One job; 0, or an exit code. */
+/* Run one job; 0, or an exit code. */
 static int start_and_wait(char **argv, int64_t *took_ns) {
     pid_t pid;
     int status = 0;

@@ -57,7 +57,7 @@ const tt__command tt__bench_step = {
     .run = step_main,
 };
 
-/* -1: go on; else the exit code. */
+/* Parse the flags. Returns -1 to go on, else the exit code. */
 static int step_parse(options *o, int argc, char **argv) {
     *o = (options){.world = 2, .steps = 400, .model = "mlp"};
     for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
@@ -88,7 +88,7 @@ static int step_parse(options *o, int argc, char **argv) {
     return -1;
 }
 
-/* Rank r on the r-th CPU this process may use, if there is one for each. */
+/* Tie rank r to the r-th CPU this process may use, if there is one for each. */
 static void pin_rank(int rank, int world) {
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < world)

@@ -68,7 +68,7 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done.
+/* Run one round. It ends with a request that has an answer: a set has none, and may still be on its way.
  */
 static tt_status one_round(client *c, int op) {
     char key[64];
@@ -109,7 +109,7 @@ static int print_results(const client *clients, int n, int64_t iterations) {
     return TT__EXIT_OK;
 }
 
-/* Threads can't be taken back, so all clients are connected before the first one starts. */
+/* Connect all clients before the first thread starts, since threads can't be undone. */
 static int connect_clients(client *clients, int n, int64_t iterations, int port) {
     for (int i = 0; i < n; i++) {
         clients[i].index = i;

@@ -13,7 +13,7 @@
 enum { WARM_UP = 3 };
 static const int64_t most_calls = 50000; /* in a repetition */
 
-/* Rank r on the r-th CPU this process may use, if there are enough. */
+/* Tie rank r to the r-th CPU this process may use, if there are enough. */
 static void pin_to(int rank, int world) {
     cpu_set_t mine, one;
     if (sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) < world)
@@ -75,7 +75,8 @@ static tt_status repeat_calls(const tt__bench_call *call, tt__bench_buffers *b, 
     return TT_OK;
 }
 
-/* How many calls take about so long: what rank 0 finds, first with a few, then with more, since a few don't tell. */
+/* Choose how many calls take about so long, as rank 0 measures it: first with a few, then with more, since a few are
+ * not representative. */
 static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, int64_t count,
                                    const tt__bench_times *times, int64_t *n) {
     int64_t ns, calls = WARM_UP, want;

@@ -70,7 +70,7 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
 
 /* ---- guesses */
 
-/* Letters to add, drop or change, and neighbours to swap, from one word to the other. */
+/* Count the letters to add, drop or change, and neighbours to swap, from one word to the other. */
 static int edit_distance(const char *a, const char *b) {
     enum { MAX = 32 };
     int rows[3][MAX + 1], n = (int)strlen(a), m = (int)strlen(b);
@@ -150,7 +150,7 @@ const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {
     return NULL;
 }
 
-/* What getopt_long() wants to know of the flags. `letters` starts with "+:h". */
+/* Translate the flags for getopt_long(). `letters` starts with "+:h". */
 static void translate_flags(const tt__flag *flags, struct option *options, char *letters) {
     *options++ = (struct option){"help", no_argument, NULL, 'h'};
     letters += strlen(letters);
@@ -198,7 +198,7 @@ int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const c
     return '?';
 }
 
-/* Whether the value of flag `arg` is the next argument. */
+/* Is the value of flag `arg` the next argument? */
 static bool value_is_next(const char *arg, const tt__flag *flags) {
     const tt__flag *flag = tt__cli_find_flag(flags, arg);
     return flag && flag->value && !strchr(arg, '=');
@@ -225,7 +225,7 @@ const char *tt__cli_last_word(const char *name) {
     return space ? space + 1 : name;
 }
 
-/* The part that `word` names; NULL: none does, which is said. */
+/* Find the part that `word` names; NULL: there is none, and the error is printed. */
 static const tt__command *find_part(const tt__command *command, const char *kind, const char *word) {
     const tt__command *const *parts = command->parts();
     const char *names[TT__PARTS_MAX + 1] = {NULL};

@@ -11,7 +11,7 @@ enum { DESCRIPTION = 70 };
 
 static bool is_end(const tt__flag *flag) { return !flag->name && !flag->what; }
 
-/* Between single quotes: `escape` is what stands for one inside. Cut after a few words. */
+/* Print text between single quotes; `escape` replaces one inside. Cut after a few words. */
 static void put_quoted(FILE *out, const char *text, const char *escape) {
     size_t n = strlen(text);
     if (n > DESCRIPTION)
@@ -40,7 +40,7 @@ static void put_path(const tt__command *command, FILE *out) {
     fprintf(out, "tutti%s%s", *command->name ? " " : "", command->name);
 }
 
-/* A word that goes one command deeper. */
+/* Print the word that selects a subcommand. */
 static void put_step(const tt__command *command, FILE *out) {
     if (!*command->name)
         return;
@@ -64,7 +64,7 @@ static void put_flag_pattern(const tt__command *command, const tt__flag *flag, F
     }
 }
 
-/* Flags whose value is the next word. */
+/* Print the flags whose value is the next word. */
 static void put_valued(const tt__command *command, FILE *out) {
     for (const tt__flag *f = command->flags; f && !is_end(f); f++)
         if (f->name && f->value) {
@@ -81,7 +81,7 @@ static void put_values(const tt__command *command, FILE *out) {
         }
 }
 
-/* What can stand where no value does: parts, arguments and flags. */
+/* Print the words that can stand where no value does: parts, arguments and flags. */
 static void put_offers(const tt__command *command, FILE *out) {
     const tt__command *const *parts = command->parts ? command->parts() : NULL;
     fputs("        '", out);
@@ -104,7 +104,8 @@ static void put_runs_program(const tt__command *command, FILE *out) {
     fputs(":'*) program=1; break ;;\n", out);
 }
 
-/* From the words before the cursor's ($typed) to what can stand at the cursor: $flags and $offers. */
+/* Print the function that gets from the words before the cursor's ($typed) to those that can stand at the cursor:
+ * $flags and $offers. */
 static void put_function(FILE *out, const tt__command *root) {
     fputs("_tutti_offers() {\n"
           "    local word value_of= program= command_path=tutti\n"
@@ -194,7 +195,7 @@ static void print_zsh(const tt__command *root, FILE *out) {
 
 /* ---- fish */
 
-/* The condition: the command's own words were typed. */
+/* Print the condition: the command's own words were typed. */
 static void put_fish_condition(const tt__command *command, FILE *out) {
     fputs("complete -c tutti -n '", out);
     if (!*command->name) {

@@ -1,4 +1,4 @@
-/* tutti data: make and look at data sets. */
+/* tutti data: make and show data sets. */
 #include "base/parse.h"
 #include "cli/cli.h"
 
@@ -38,7 +38,7 @@ static tt_status write_digits(const digits_flags *f, tt_tensor *x, const char *n
     return status;
 }
 
-/* `n` examples from `begin` on: images (N,28,28) and labels (N), both u8. */
+/* Write `n` examples from `begin` on: images (N,28,28) and labels (N), both u8. */
 static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begin, int64_t n, const char *part) {
     TT_AUTO_SCOPE;
     char images[64], labels[64];
@@ -70,7 +70,7 @@ typedef struct show_flags {
     int64_t count, start;
 } show_flags;
 
-/* Two rows of pixels become one line: letters are about twice as high as wide. */
+/* Print two rows of pixels as one line, since letters are about twice as high as wide. */
 static void print_line(const uint8_t *image, int64_t y, int64_t height, int64_t width) {
     static const char ramp[] = " .:-=+*#%@";
     const uint8_t *top = image + y * width, *bottom = y + 1 < height ? top + width : top;
@@ -203,7 +203,7 @@ static tt_status set_flag(flags *f, int flag, const char *value) {
     }
 }
 
-/* -1: go on; else the exit code. `*path` is the one argument that is no flag. */
+/* Parse the flags. Returns -1 to go on, else the exit code. `*path` is the one argument that is no flag. */
 static int data_parse(const tt__command *command, flags *f, int argc, char **argv, const char **path) {
     tt__cli_normalise_flags(argc, argv);
     *path = tt__cli_take_word(command, &argc, argv);

@@ -35,7 +35,7 @@ static void print_bold(const page *p, const char *text) {
     fprintf(p->out, "%s%s%s", tt__terminal_colour(p->fd, TT__BOLD), text, tt__terminal_colour(p->fd, TT__PLAIN));
 }
 
-/* Paragraphs are separated by line ends. */
+/* Print paragraphs, which are separated by line ends. */
 static void print_text(const page *p, const char *text) {
     while (text && *text) {
         char line[LINE_SIZE];
@@ -74,7 +74,7 @@ static int left_text(const tt__flag *flag, char *text, size_t size) {
                     flag->value ? flag->value : "");
 }
 
-/* Two columns: `left`, and what it is about. */
+/* Print two columns: `left`, and its description. */
 static void print_row(const page *p, const char *left, int width, const char *what) {
     int indent = width + 2;
     fputs(left, p->out);

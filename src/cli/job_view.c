@@ -91,7 +91,7 @@ static void find_current(tt__view_rank *rank) {
         rank->current = &rank->calls[rank->n - 1];
 }
 
-/* A number may be given out and not used yet, so gaps are no end. */
+/* Read all calls. A number may be taken and not used yet, so a gap is not the end. */
 static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
     for (uint32_t back = TT__RECORDS; back-- > 0;) {

@@ -67,7 +67,7 @@ static int tutti_main(int argc, char **argv) {
     return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
-/* What was printed may have gone nowhere, as on a full disk. Only the last flush knows. */
+/* Fail if output was lost, as on a full disk: only the last flush reports it. */
 int main(int argc, char **argv) {
     int code = tutti_main(argc, argv);
     errno = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A flag's id: where its field lies, counted from 1. */
+/* A flag's id: the index of its field, from 1. */
 #define FIELD(name) ((int)offsetof(tt__run_flags, name) + 1)
 
 const tt__flag tt__run_flags_table[] = {
@@ -160,7 +160,7 @@ static int read_environment(tt__run_flags *flags) {
     return 0;
 }
 
-/* What is no flag, or torchrun's only. `arg`: "--name", "--name=value" or "-x". */
+/* Refuse an unknown flag, or one that only torchrun has. `arg`: "--name", "--name=value" or "-x". */
 static int refuse_unknown(const char *arg) {
     int n = (int)strcspn(arg, "=");
     char name[64];

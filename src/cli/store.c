@@ -1,4 +1,4 @@
-/* tutti store: serve a key-value store until told to stop. */
+/* tutti store: serve a key-value store until a signal comes. */
 #include "base/log.h"
 #include "base/parse.h"
 #include "cli/cli.h"
@@ -60,7 +60,7 @@ const tt__command tt__cmd_store = {
 
 _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
-/* Every client is a descriptor. */
+/* Raise the limit of descriptors: every client is one. */
 static void allow_many_clients(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {

@@ -31,7 +31,7 @@ static json_t *waits_json(const tt__view_rank *rank) {
                      seconds_of(rank->now_ns - rank->waits_since_ns));
 }
 
-/* Numbers that are not known are null. */
+/* Make a number; unknown ones are null. */
 static json_t *json_known(int64_t number) { return number ? json_integer((json_int_t)number) : json_null(); }
 
 static json_t *progress_json(const tt__view_rank *rank) {

@@ -64,7 +64,7 @@ static const tt__view_rank *find_rank(const tt__view *view, int rank) {
     return NULL;
 }
 
-/* What the rank does, or did last. */
+/* Write the rank's present call, or its last. */
 static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
     char call[256], how_long[32];
     const tt__view_call *c = rank->current;
@@ -116,7 +116,7 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
                     tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
-/* Where numbers of the training have no columns of their own they stand before what the rank does. */
+/* Print the heading. Numbers of the training that have no columns of their own stand before the rank's call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm  ", c->nodes ? "node " : "");
@@ -135,7 +135,7 @@ static const char *state_colour(const columns *c, const tt__view_rank *rank) {
     return colour_sequence(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
 }
 
-/* What the rank does stands behind its numbers, or below them where there is no room. */
+/* Print a rank: its numbers, then its call, on the next line where there is no room. */
 static void print_rank(const columns *c, const tt__view_rank *rank) {
     char state[64], calls[16], bytes[16], text[LEFT_SIZE], doing[LINE_SIZE];
     tt__top_rates rates = tt__top_rates_of(rank);

@@ -47,7 +47,7 @@ static void writer_put(writer *w, const char *text, size_t n) {
     }
 }
 
-/* One event of traceEvents. Takes it; NULL: there was no memory for it. */
+/* Write one event of traceEvents, which this takes over; NULL: there was no memory for it. */
 static void put_event(writer *w, json_t *event) {
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(event);
@@ -63,13 +63,13 @@ static void put_event(writer *w, json_t *event) {
 
 static double trace_us(const writer *w, int64_t ns) { return (double)(ns - w->base_ns) / 1e3; }
 
-/* Perfetto takes process 0 and thread 0 for the idle task and hides them. */
+/* Number a process from 1: Perfetto takes process 0 and thread 0 for the idle task and hides them. */
 static int trace_pid(const tt__view_rank *rank) { return rank->rank.rank + 1; }
 static int trace_tid(int lane) { return lane + 1; }
 
 /* ---- lanes */
 
-/* A lane of the rank for the call, and in *added whether it is a new one; slices of a lane come one after the other. */
+/* Find a lane of the rank for the call; *added: it is a new one. Slices of a lane don't overlap. */
 static int find_lane(lane *lanes, int *n, const tt__view_call *call, bool *added) {
     int i = 0;
     while (i < *n && (lanes[i].group != call->record.group || lanes[i].end_ns > call->begin_ns))
@@ -147,7 +147,7 @@ static void put_instant(writer *w, const tt__view_rank *rank, int64_t ns, const 
                            "pid", trace_pid(rank), "tid", trace_tid(0), "ts", trace_us(w, ns)));
 }
 
-/* How the rank is, if that is news; whom it waits for. */
+/* Write the rank's state if it is not running, and which rank it waits for. */
 static void put_state(writer *w, const tt__view_rank *rank) {
     char text[160];
     if (rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE || rank->state == TT__VIEW_STOPPED)
@@ -187,7 +187,8 @@ static void put_arrow_end(writer *w, const char *phase, int64_t id, int place, c
                            trace_us(w, ns)));
 }
 
-/* From the beginning of the last one's slice to a moment inside the waiter's that is not before it. */
+/* Write arrows from the beginning of the last rank's slice to a moment inside each waiting rank's that is not before
+ * it. */
 static void put_arrows(writer *w, const tt__view_meeting *meeting, int64_t *id) {
     int from = 0;
     while (meeting->calls[from] != meeting->last)

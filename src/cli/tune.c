@@ -59,7 +59,7 @@ const tt__command tt__cmd_tune = {
 
 /* ---- measuring */
 
-/* The world's table, with one more line at its top: every call of this op by this algorithm. */
+/* Force an algorithm: the world's table gets one more line at its top, for every call of its op. */
 static void force_algorithm(tt_group *group, const tt__tuning *usual, const tt__algorithm *algorithm) {
     tt__tuning *tuning = group->native->world->tuning;
     *tuning = *usual;
@@ -75,7 +75,8 @@ static void tune_print(const tt__tune_times *times, int size, int algorithm) {
     fflush(stdout);
 }
 
-/* The fastest of many short repetitions: longer ones see whatever else the machine does. */
+/* Measure one algorithm: the fastest of many short repetitions, since other work on the machine disturbs longer
+ * ones. */
 static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, int64_t count, double *usec) {
     const tt__bench_times how = {.repetition_ns = 2000000};
     double found[TT__BENCH_REPETITIONS];
@@ -98,7 +99,7 @@ static tt_status tune_measure_size(tt__bench_buffers *b, const tt__bench_call *c
     return TT_OK;
 }
 
-/* The algorithms that serve here; only whether there is a choice matters for the others. */
+/* Find the algorithms that serve here. */
 static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     const int64_t none[TT__TREE_MAX] = {0};
     const tt_call call = {.op = times->op, .dtype = TT_F32, .count = 1, .recv_counts = none};
@@ -109,8 +110,8 @@ static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     }
 }
 
-/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough
- * with 1 MiB. */
+/* Fill in the sizes to measure: one for a barrier and for all_to_all_v, of which no rank knows all sizes; up to 1 MiB
+ * for calls with a block for each rank. */
 static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;
@@ -158,7 +159,7 @@ static bool has_algorithms(const char *name, size_t length) {
     return false;
 }
 
-/* Whether `list` is one of operations that have algorithms on messages. */
+/* Do all operations in `list` have algorithms on messages? */
 static bool all_have_algorithms(const char *list) {
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
         if (!has_algorithms(at, strcspn(at, ",")))
@@ -166,7 +167,7 @@ static bool all_have_algorithms(const char *list) {
     return *list;
 }
 
-/* All operations that have a choice: their rules into `text`. */
+/* Measure all operations that have a choice, and write their rules into `text`. */
 static tt_status tune_measure(tt_group *group, const settings *s, tt__bytes *text, bool measured[TT_OPS]) {
     tt__tuning *usual = malloc(sizeof *usual);
     tt_status status = usual ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
@@ -196,7 +197,7 @@ static void make_folder_of(const char *path) {
     snprintf(folder, sizeof folder, "%s", path);
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0777); /* what can't be made shows when the file is written */
+        mkdir(folder, 0777); /* a failure shows when the file is written */
         *slash = '/';
     }
 }

@@ -29,8 +29,7 @@ void tt__tune_put_rules(tt__bytes *text, const tt__tune_times *times) {
     int before = -1;
     for (int size = 0; size < times->sizes; size++) {
         int now = fastest_algorithm(times, size, before);
-        if (before >= 0 &&
-            now != before) /* somewhere between the two sizes: as much smaller than one as larger than the other */
+        if (before >= 0 && now != before) /* the limit lies between the two sizes: their geometric mean */
             put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
         before = now;
     }
