@@ -12,6 +12,8 @@ is one.
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
   operators an operator neither tests an element type nor looks at elements: kernels do
+  names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
+            folder), and no two files a static function of one name, so that a backtrace tells them apart
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
   settings  the manual names every environment variable TT_* that is read
 
@@ -248,6 +250,31 @@ def check_operators(name, text):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
 
 
+def check_file_names(names):
+    """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
+    first = {}
+    for name in sorted(names):
+        path = pathlib.PurePath(name)
+        other = first.setdefault(path.stem, path)
+        if other.parent != path.parent:
+            yield name, 0, f"has the name of {other}; say what sets it apart, e.g. {path.parent.name}_{path.name}"
+
+
+def static_functions(text):
+    """The names of the static functions that a file declares or defines, those that macros make left out."""
+    bare = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", strip_comments(text), flags=re.S)
+    return set(re.findall(r"^static\s[\w\s*]*?\b([a-z]\w*)\(", bare, flags=re.M))
+
+
+def check_static_names(texts):
+    """`texts`: path -> text."""
+    first = {}
+    for name in sorted(texts):
+        for function in sorted(static_functions(texts[name])):
+            if first.setdefault(function, name) != name:
+                yield name, 0, f"{function}() is also the name of a function in {first[function]}; say of what it is"
+
+
 def check_columns(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_COLUMNS:
@@ -318,6 +345,9 @@ def object_symbols(build):
 
 
 def source_findings():
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.[ch]")}
+    yield from check_file_names(texts)
+    yield from check_static_names(texts)
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()
         layer = path.relative_to(ROOT / "src").parts[0]

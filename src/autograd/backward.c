@@ -102,7 +102,7 @@ static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {
 }
 
 /* What this backward made leaves its scope and is the slot's; else one more reference. */
-static tt_tensor *taken(tt_tensor *x) {
+static tt_tensor *take_gradient(tt_tensor *x) {
     if (!tt__scope_is_innermost(&x->entry))
         return tt__tensor_ref(x);
     tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
@@ -113,7 +113,7 @@ static tt_tensor *taken(tt_tensor *x) {
 
 static tt_status add_to_slot(tt_tensor **slot, tt_tensor *x) {
     if (!*slot) {
-        *slot = taken(x);
+        *slot = take_gradient(x);
         return TT_OK;
     }
     if (tt__tensor_is_exclusive(*slot))
@@ -122,7 +122,7 @@ static tt_status add_to_slot(tt_tensor **slot, tt_tensor *x) {
     if (!sum || tt__add_out("tt_backward", sum, *slot, x))
         return tt_last_status();
     tt__tensor_unref(*slot);
-    *slot = taken(sum);
+    *slot = take_gradient(sum);
     return TT_OK;
 }
 
@@ -130,7 +130,7 @@ static tt_status add_to_slot(tt_tensor **slot, tt_tensor *x) {
 static tt_status add_to_leaf(tt__leaf *leaf, tt_tensor *x) {
     if (x == leaf->grad)
         return tt__leaf_add(leaf, current, x, false);
-    tt_tensor *mine = taken(x);
+    tt_tensor *mine = take_gradient(x);
     tt_status status = tt__leaf_add(leaf, current, mine, tt__tensor_is_exclusive(mine));
     tt__tensor_unref(mine);
     return status;
@@ -231,7 +231,7 @@ static bool has_leaves_for_later(const pass *p, const tt_node *node) {
 }
 
 /* Runs all; after a failure nothing more runs, but records are spent. */
-static tt_status walk(pass *p) {
+static tt_status pass_run(pass *p) {
     tt_status status = TT_OK;
     for (int64_t i = 0; i < p->reach->node_count; i++) {
         tt__reached_node *n = &p->reach->nodes[i];
@@ -248,7 +248,7 @@ static tt_status walk(pass *p) {
 
 /* ---- the end of a pass */
 
-static pass *outermost(void) {
+static pass *outermost_pass(void) {
     pass *p = current;
     while (p && p->outer)
         p = p->outer;
@@ -268,7 +268,7 @@ static tt_status run_end_calls(pass *p, tt_status status) {
 }
 
 tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void *user) {
-    pass *p = outermost();
+    pass *p = outermost_pass();
     if (!p)
         return tt__fail(TT_ERR_STATE, "an end-of-backward callback was given outside of backward");
     end_call **end = &p->end_calls;
@@ -302,7 +302,7 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
 static tt_tensor *ones_like(const tt_tensor *y) {
     int scope = tt_scope_begin();
     tt_tensor *one = tt__empty_like("tt_backward", y);
-    tt_tensor *kept = one && !tt__fill_out("tt_backward", one, 1) ? taken(one) : NULL;
+    tt_tensor *kept = one && !tt__fill_out("tt_backward", one, 1) ? take_gradient(one) : NULL;
     tt_scope_end(scope);
     return kept;
 }
@@ -340,7 +340,7 @@ static tt_status first_pass(pass *p, void *user) {
         return status;
     }
     *tt__reached_grad(tt__reach_node(p->reach, tt__node_of(a->y)), a->y->output) = gradient;
-    return walk(p);
+    return pass_run(p);
 }
 
 static tt_status check_gradient(const tt_tensor *y, const tt_tensor *gradient) {
@@ -361,7 +361,7 @@ static tt_status check_gradient(const tt_tensor *y, const tt_tensor *gradient) {
     return TT_OK;
 }
 
-static tt_status check(const tt_backward_args *a) {
+static tt_status backward_check(const tt_backward_args *a) {
     const tt_tensor *y = a->y;
     if (in_hook)
         return tt__fail(TT_ERR_STATE, "tt_backward: called from inside a hook of tt_backward");
@@ -403,7 +403,7 @@ tt_status tt_backward_with(const tt_backward_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (!a.y)
         return tt__tensor_first_error("tt_backward");
-    TT__TRY(check(&a));
+    TT__TRY(backward_check(&a));
     tt_status status;
     tt__tensor_ref(a.y);
     if (a.deferred) {
@@ -424,7 +424,7 @@ tt_status tt_backward_with(const tt_backward_args *args, size_t size) {
 
 static tt_status second_pass(pass *p, void *user) {
     (void)user;
-    return walk(p);
+    return pass_run(p);
 }
 
 tt_status tt_backward_deferred(tt_deferred_backward *deferred) {

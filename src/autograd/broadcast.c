@@ -3,7 +3,7 @@
 #include "base/error.h"
 
 /* In the order of memory of whichever input has y's shape. */
-static tt_tensor *result_of(const char *who, tt_shape shape, const tt_tensor *a, const tt_tensor *b) {
+static tt_tensor *broadcast_result(const char *who, tt_shape shape, const tt_tensor *a, const tt_tensor *b) {
     if (tt__shape_equal(&a->shape, &shape))
         return tt__empty_like(who, a);
     return tt__shape_equal(&b->shape, &shape) ? tt__empty_like(who, b) : tt__empty_beside(who, a, shape, a->dtype);
@@ -17,7 +17,7 @@ tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a,
         return tt__tensor_fail(
             TT_ERR_SHAPE, "%s: expected shapes that broadcast (equal, or 1, counted from the last), got a %s, b %s",
             who, TT__DESCRIBE(a), TT__DESCRIBE(b));
-    tt_tensor *y = result_of(who, shape, a, b);
+    tt_tensor *y = broadcast_result(who, shape, a, b);
     return y ? tt__made(who, y, run(who, y, a, b)) : NULL;
 }
 

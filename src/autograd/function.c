@@ -15,9 +15,9 @@ typedef struct call {
     tt_function function;
 } call;
 
-static call *call_of(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
+static call *call_of_node(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
 
-static tt_status function_backward(tt_node *node) { return call_of(node)->function.backward(node); }
+static tt_status function_backward(tt_node *node) { return call_of_node(node)->function.backward(node); }
 
 static size_t call_bytes(void) { return (sizeof(call) + 15) / 16 * 16; }
 

@@ -94,7 +94,7 @@ void tt__node_spend(tt_node *node) {
 static void result_lets_go(tt__history *history) { tt__node_unref((tt_node *)history); }
 
 /* What a scope recorded ends with it, so that a tensor kept from it does not keep all the others. */
-static void scope_ended(tt__entry *entry) {
+static void node_scope_ended(tt__entry *entry) {
     tt__node_spend((tt_node *)(void *)((char *)entry - offsetof(tt_node, entry)));
 }
 
@@ -123,13 +123,13 @@ static uint64_t next_number(void) {
     return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
-static size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+static size_t round_to_16(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,
                       const void *state, size_t state_bytes) {
-    size_t head = rounded(sizeof(tt_node)), edges = rounded((size_t)n * sizeof(tt__edge));
-    size_t saved = rounded((size_t)saves * sizeof(tt__saved_tensor));
-    char *block = tt__pool_alloc(head + edges + saved + rounded(state_bytes));
+    size_t head = round_to_16(sizeof(tt_node)), edges = round_to_16((size_t)n * sizeof(tt__edge));
+    size_t saved = round_to_16((size_t)saves * sizeof(tt__saved_tensor));
+    char *block = tt__pool_alloc(head + edges + saved + round_to_16(state_bytes));
     if (!block)
         return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory to record the call", op->name);
     tt_node *node = (tt_node *)(void *)block;
@@ -150,7 +150,7 @@ tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, i
         memset(node->state, 0, state_bytes);
     for (int i = 0; i < n; i++)
         set_edge(&node->edge[i], inputs[i]);
-    tt__scope_add(&node->entry, TT__ENTRY_RECORD, scope_ended);
+    tt__scope_add(&node->entry, TT__ENTRY_RECORD, node_scope_ended);
     return node;
 }
 

@@ -8,10 +8,10 @@
 
 static const char who[] = "tt_linear";
 
-static int64_t inner(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
+static int64_t linear_inner(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
 
 /* Each row of y starts as the bias, to which the product is added. */
-static tt_status forward(tt_tensor *y, const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
+static tt_status linear_forward(tt_tensor *y, const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
     tt_tensor *in = tt__contiguous_begin(who, x);
     if (!in)
         return tt_last_status();
@@ -67,12 +67,12 @@ static tt_status linear_backward(tt_node *node) {
 
 static const tt__operator linear_op = {.name = who, .backward = linear_backward};
 
-static bool check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
+static bool linear_check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
     if (!TT__CHECK_FLOATS(who, {"x", x}, {"weight", weight}, {"bias", bias}))
         return false;
     if (weight->shape.ndim != 2)
         tt__tensor_fail(TT_ERR_SHAPE, "%s: expected weight (K, C), got weight %s", who, TT__DESCRIBE(weight));
-    else if (x->shape.ndim < 1 || inner(x) != weight->shape.dim[1])
+    else if (x->shape.ndim < 1 || linear_inner(x) != weight->shape.dim[1])
         tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (..., %" PRId64 ") to match weight %s, got x %s", who,
                         weight->shape.dim[1], TT__DESCRIBE(weight), TT__DESCRIBE(x));
     else if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != weight->shape.dim[0]))
@@ -84,12 +84,12 @@ static bool check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *
 }
 
 tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias) {
-    if (!x || !weight || !check(x, weight, bias))
+    if (!x || !weight || !linear_check(x, weight, bias))
         return NULL;
     tt_shape shape = x->shape;
     shape.dim[shape.ndim - 1] = weight->shape.dim[0];
     tt_tensor *y = tt__empty_beside(who, x, shape, x->dtype);
-    y = y ? tt__made(who, y, forward(y, x, weight, bias)) : NULL;
+    y = y ? tt__made(who, y, linear_forward(y, x, weight, bias)) : NULL;
     return tt__recorded(
         &linear_op, y, TT__INPUTS(x, weight, bias),
         TT__SAVES({weight->requires_grad ? x : NULL, "x"}, {x->requires_grad ? weight : NULL, "weight"}), TT__NO_STATE);

@@ -13,16 +13,16 @@ static const tt__operator view_op = {.name = "tt_view", .backward = same_order_b
 static const tt__operator reshape_op = {.name = "tt_reshape", .backward = same_order_backward};
 static const tt__operator flatten_op = {.name = "tt_flatten", .backward = same_order_backward};
 
-static tt_tensor *in_order(const tt__operator *op, tt_tensor *x, tt_tensor *y) {
+static tt_tensor *view_recorded(const tt__operator *op, tt_tensor *x, tt_tensor *y) {
     return tt__recorded(op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE);
 }
 
 tt_tensor *tt_view(tt_tensor *x, tt_shape shape) {
-    return x && tt__tensor_check("tt_view", x) ? in_order(&view_op, x, tt__view("tt_view", x, shape)) : NULL;
+    return x && tt__tensor_check("tt_view", x) ? view_recorded(&view_op, x, tt__view("tt_view", x, shape)) : NULL;
 }
 
 tt_tensor *tt_reshape(tt_tensor *x, tt_shape shape) {
-    return x && tt__tensor_check("tt_reshape", x) ? in_order(&reshape_op, x, tt__reshape("tt_reshape", x, shape))
+    return x && tt__tensor_check("tt_reshape", x) ? view_recorded(&reshape_op, x, tt__reshape("tt_reshape", x, shape))
                                                   : NULL;
 }
 
@@ -39,7 +39,7 @@ tt_tensor *tt_flatten(tt_tensor *x, int start_dim) {
     for (int d = from; d < x->shape.ndim; d++)
         joined *= x->shape.dim[d];
     shape.dim[from] = joined;
-    return in_order(&flatten_op, x, tt__reshape("tt_flatten", x, shape));
+    return view_recorded(&flatten_op, x, tt__reshape("tt_flatten", x, shape));
 }
 
 /* ---- two dimensions exchanged */

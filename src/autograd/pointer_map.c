@@ -14,7 +14,7 @@ typedef struct tt__pointer_entry pointer_entry;
 enum { FIRST_ROOM = 64 };
 
 /* Where `key` is, or the free place where it belongs. */
-static pointer_entry *place_of(const tt__pointer_map *map, const void *key) {
+static pointer_entry *entry_for_key(const tt__pointer_map *map, const void *key) {
     uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);
     uint32_t at = (uint32_t)(hash >> 32) & (map->room - 1);
     while (map->table[at].key && map->table[at].key != key)
@@ -23,7 +23,7 @@ static pointer_entry *place_of(const tt__pointer_map *map, const void *key) {
 }
 
 int64_t tt__pointer_map_get(const tt__pointer_map *map, const void *key) {
-    const pointer_entry *e = map->table ? place_of(map, key) : NULL;
+    const pointer_entry *e = map->table ? entry_for_key(map, key) : NULL;
     return e && e->key ? e->number : -1;
 }
 
@@ -36,7 +36,7 @@ static bool map_grow(tt__pointer_map *map) {
     memset(larger.table, 0, bytes);
     for (uint32_t i = 0; i < map->room; i++)
         if (map->table[i].key)
-            *place_of(&larger, map->table[i].key) = map->table[i];
+            *entry_for_key(&larger, map->table[i].key) = map->table[i];
     tt__pool_free(map->table);
     *map = larger;
     return true;
@@ -45,7 +45,7 @@ static bool map_grow(tt__pointer_map *map) {
 bool tt__pointer_map_put(tt__pointer_map *map, const void *key, int64_t number) {
     if (2 * map->count >= map->room && !map_grow(map))
         return false;
-    pointer_entry *e = place_of(map, key);
+    pointer_entry *e = entry_for_key(map, key);
     map->count += !e->key;
     *e = (pointer_entry){key, number};
     return true;

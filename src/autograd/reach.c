@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to walk the records"); }
+static tt_status reach_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to walk the records"); }
 
 /* One more element of `size` bytes at the end; NULL: no memory. */
-static void *grown(void **array, int64_t count, int64_t *room, size_t size) {
+static void *array_push(void **array, int64_t count, int64_t *room, size_t size) {
     if (count == *room) {
         int64_t more = *room ? 2 * *room : 32;
         void *larger = tt__pool_alloc((size_t)more * size);
@@ -27,12 +27,12 @@ static void *grown(void **array, int64_t count, int64_t *room, size_t size) {
 static tt_status add_node(tt__reach *r, tt_node *node) {
     if (tt__pointer_map_get(&r->node_at, node) >= 0)
         return TT_OK;
-    tt__reached_node *n = grown((void **)&r->nodes, r->node_count, &r->node_room, sizeof *n);
+    tt__reached_node *n = array_push((void **)&r->nodes, r->node_count, &r->node_room, sizeof *n);
     if (!n || !tt__pointer_map_put(&r->node_at, node, r->node_count))
-        return no_memory();
+        return reach_no_memory();
     size_t bytes = (size_t)node->outputs * sizeof(tt_tensor *);
     if (node->outputs > 1 && !(n->many = tt__pool_alloc(bytes)))
-        return no_memory();
+        return reach_no_memory();
     if (n->many)
         memset(n->many, 0, bytes);
     tt__node_ref(node);
@@ -44,9 +44,9 @@ static tt_status add_node(tt__reach *r, tt_node *node) {
 static tt_status add_leaf(tt__reach *r, tt_tensor *tensor) {
     if (tt__pointer_map_get(&r->leaf_at, tensor) >= 0)
         return TT_OK;
-    tt__reached_leaf *leaf = grown((void **)&r->leaves, r->leaf_count, &r->leaf_room, sizeof *leaf);
+    tt__reached_leaf *leaf = array_push((void **)&r->leaves, r->leaf_count, &r->leaf_room, sizeof *leaf);
     if (!leaf || !tt__pointer_map_put(&r->leaf_at, tensor, r->leaf_count))
-        return no_memory();
+        return reach_no_memory();
     leaf->tensor = tt__tensor_ref(tensor);
     r->leaf_count++;
     return TT_OK;
@@ -92,7 +92,7 @@ static void sift_down(tt__reached_node *nodes, int64_t at, int64_t count) {
     }
 }
 
-static bool in_order(const tt__reach *r) {
+static bool nodes_in_order(const tt__reach *r) {
     for (int64_t i = 1; i < r->node_count; i++)
         if (r->nodes[i - 1].node->number < r->nodes[i].node->number)
             return false;
@@ -100,7 +100,7 @@ static bool in_order(const tt__reach *r) {
 }
 
 static void sort_nodes(tt__reach *r) {
-    if (in_order(r))
+    if (nodes_in_order(r))
         return;
     for (int64_t i = r->node_count / 2; i-- > 0;)
         sift_down(r->nodes, i, r->node_count);

@@ -22,7 +22,7 @@ static int affinity_cores(void) {
     return online > 0 ? (int)online : 1;
 }
 
-/* CPUs by the quota of one cgroup directory, rounded up; INT_MAX = no limit. */
+/* Return the CPUs by the quota of one cgroup directory, rounded up; INT_MAX = no limit. */
 static int quota_cores(const char *dir) {
     long long v2[2], quota[2], period[2];
     tt__cgroup_numbers(dir, "cpu.max", v2);

@@ -4,12 +4,13 @@
 
 #include "base/export.h"
 
-/* CPUs of the affinity mask, or fewer where a cgroup (v1 or v2) of this process or of a parent limits its time: a quota
- * of 1.5 CPUs counts as 2. At least 1. Reads /proc and /sys at each call: keep the result. Thread-safe. */
+/* Count the CPUs of the affinity mask, or fewer where a cgroup (v1 or v2) of this process or of a parent limits its
+ * time: a quota of 1.5 CPUs counts as 2. At least 1. Reads /proc and /sys at each call: keep the result.
+ * Thread-safe. */
 TT__EXPORT int tt__cores(void);
 
-/* How many ranks of this process's job run on its host, and so share its CPUs: 1 until comm, joining, says otherwise.
- * Thread-safe. */
+/* Return how many ranks of this process's job run on its host, and so share its CPUs; 1 until comm sets it when it
+ * joins. Thread-safe. */
 TT__EXPORT int tt__host_ranks(void);
 void tt__set_host_ranks(int ranks);
 

@@ -12,14 +12,14 @@
 #endif
 
 #if defined(__x86_64__)
-/* Not a name that every compiler's __builtin_cpu_supports() knows. */
+/* Has the CPU F16C? Not every compiler's __builtin_cpu_supports() knows the name. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 #endif
 
-static tt__cpu_level detect(void) {
+static tt__cpu_level detect_level(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -32,7 +32,7 @@ static tt__cpu_level detect(void) {
 }
 
 static tt__cpu_level choose_level(void) {
-    tt__cpu_level best = detect();
+    tt__cpu_level best = detect_level();
     const char *want = getenv("TT_CPU_LEVEL");
     if (!want || !*want)
         return best;

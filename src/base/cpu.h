@@ -8,7 +8,7 @@
 
 typedef enum tt__cpu_level { TT__CPU_BASE, TT__CPU_AVX2, TT__CPU_AVX512, TT__CPU_LEVELS } tt__cpu_level;
 
-/* The best level this machine has, or the lower one that the environment variable TT_CPU_LEVEL ("base", "avx2",
+/* Return the best level this machine has, or the lower one that the environment variable TT_CPU_LEVEL ("base", "avx2",
  * "avx512") asks for. Cheap. */
 TT__EXPORT tt__cpu_level tt__cpu_level_get(void);
 

@@ -46,7 +46,7 @@ void tt_clear_error(void) {
     last.text[0] = '\0';
 }
 
-/* Format aside: arguments may point into the last error's text. */
+/* Record an error. Its text is formatted apart first, as arguments may point into the last error's. */
 static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
     vsnprintf(text, sizeof text, format, args);
@@ -108,7 +108,7 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s", what, strerror(errnum));
 }
 
-/* `text` as the inside of a JSON string; cut where `size` ends. */
+/* Write `text` as the inside of a JSON string; cut where `size` ends. */
 static void json_escape(char *out, size_t size, const char *text) {
     size_t n = 0;
     for (const unsigned char *c = (const unsigned char *)text; *c && n + 7 < size; c++) {

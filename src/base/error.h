@@ -18,22 +18,22 @@ TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRI
  * recorded status. */
 TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
-/* How many errors this thread has recorded: grows with each. */
+/* Return how many errors this thread has recorded. */
 TT__EXPORT uint64_t tt__error_count(void);
 
-/* A function of the program's own failed with `status`. If it recorded an error since tt__error_count() was `before`,
- * put "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
+/* Record that a function of the program failed with `status`. If it recorded an error since tt__error_count() was
+ * `before`, put "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
 TT__EXPORT tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
 
-/* The last call into the system failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
+/* Record that a system call failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
 TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
 
-/* How often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
+/* Return how often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
 TT__EXPORT unsigned tt__error_clearings(void);
 
 /* Write a torchelastic report to $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty.
- * `secondary`: this process ends because another one did; launchers never call such a one the first failure. Best
- * effort, never fails. */
+ * `secondary`: this process ends because another one did; launchers never report it as the first failure. Best effort,
+ * never fails. */
 void tt__error_file_write(const char *message, bool secondary);
 
 /* Return early from a function that returns tt_status. */

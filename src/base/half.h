@@ -1,6 +1,6 @@
-/* 16-bit floats in software: f16 (IEEE binary16) and bf16 (the upper half of an f32). They give the bits that F16C
- * instructions give, NaN payloads included (a signalling NaN becomes quiet). Rounding is to nearest, ties to even.
- * Without branches on data, so that loops over them vectorise. */
+/* 16-bit floats in software: f16 (IEEE binary16) and bf16 (the upper half of an f32). Results have the bits of F16C
+ * instructions, NaN payloads included (a signalling NaN becomes quiet). Rounding is to nearest, ties to even. Without
+ * branches on data, so that loops over them vectorise. */
 #ifndef TT_BASE_HALF_H
 #define TT_BASE_HALF_H
 

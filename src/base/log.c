@@ -52,7 +52,7 @@ static void clock_text(char *text, size_t size) {
     snprintf(text + n, size - n, ".%03d ", (int)(now.tv_nsec / 1000000));
 }
 
-/* In one write, so that lines of several ranks don't mix. What can't be written is lost. */
+/* Write a line to stderr in one call, so that lines of several ranks don't mix. What can't be written is lost. */
 static void write_stderr(tt_log_level level, const char *text) {
     char line[LINE_SIZE + 96], rank[24] = "", clock[24] = "", name[16] = "";
     if (log_rank >= 0)
@@ -80,7 +80,7 @@ static int read_level(void) {
     return (int)level;
 }
 
-/* Two threads may read it at once: both find the same. */
+/* Return the level of stderr, read from TT_LOG at first. Two threads may read it at once: both find the same. */
 static int stderr_threshold(void) {
     int level = atomic_load_explicit(&stderr_level, memory_order_acquire);
     if (level == UNREAD) {

@@ -4,20 +4,20 @@
 
 #include "base/export.h"
 
-/* One log line at `level`. */
+/* Log one line at `level`. */
 TT__EXPORT void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
-/* Whether anybody reads lines of `level`: a guard before what is costly to describe. */
+/* Is anything logged at `level`? A guard before texts that are costly to make. */
 bool tt__log_wanted(tt_log_level level);
 
 /* Write lines from `level` on to stderr, as "WHO: text", unless TT_LOG names another level. For commands, before their
  * first line; `who` is kept. */
 void tt__log_to_stderr(const char *who, tt_log_level level);
 
-/* The level that `name` ("debug", "info", "warning") means; false: none. */
+/* Find the level called `name` ("debug", "info", "warning"); false: none. */
 bool tt__log_level_named(const char *name, tt_log_level *level);
 
-/* Which rank this process is, for tt_report() and log lines; -1 = none. Set by comm. */
+/* Set this process's rank for tt_report() and log lines; -1 = none. Called by comm. */
 void tt__set_report_rank(int rank);
 int tt__report_rank(void);
 

@@ -13,7 +13,7 @@ int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Initialise a condition whose timed waits are measured in tt__now_ms() time. */
 void tt__cond_init(pthread_cond_t *condition);
 
-/* The moment `deadline_ms` as pthread_cond_timedwait() takes it. */
+/* Return the moment `deadline_ms` as pthread_cond_timedwait() takes it. */
 static inline struct timespec tt__timespec_ms(int64_t deadline_ms) {
     return (struct timespec){.tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000};
 }

@@ -32,7 +32,7 @@ tt__ticks_kind tt__ticks_init(void) {
 tt__ticks_kind tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
 #endif
 
-/* Take the least disturbed of a few tries. */
+/* Take one moment in all clocks: the least disturbed of a few tries. */
 tt__moment tt__moment_now(void) {
     tt__moment moment = {0};
     uint64_t best = UINT64_MAX;

@@ -43,7 +43,7 @@ static tt_status list_make(list *l, size_t room) {
     return tt__fail(TT_ERR_MEMORY, "no memory to list a checkpoint's %zu tensors", room);
 }
 
-static void list_add(list *l, const char *name, tt_tensor *tensor) {
+static void entries_add(list *l, const char *name, tt_tensor *tensor) {
     l->names[l->count] = name;
     l->tensors[l->count++] = tensor;
 }
@@ -62,16 +62,16 @@ static tt_status list_add_optimizers(list *l, const char *name, tt_tensor *tenso
         l->made[l->count] = NULL;
         return tt__fail(TT_ERR_MEMORY, "no memory for the name " OPTIMIZER "%s", name);
     }
-    list_add(l, l->made[l->count], tensor);
+    entries_add(l, l->made[l->count], tensor);
     return TT_OK;
 }
 
-static tt_status collect(list *l, const tt_named_tensors *model, const tt_named_tensors *optimizer) {
+static tt_status collect_entries(list *l, const tt_named_tensors *model, const tt_named_tensors *optimizer) {
     for (int64_t i = 0; i < model->count; i++) {
         if (is_optimizers(model->names[i]))
             return tt__fail(TT_ERR_INVALID, "the model's \"%s\" can't be told from the optimizer's entries: rename it",
                             model->names[i]);
-        list_add(l, model->names[i], model->tensors[i]);
+        entries_add(l, model->names[i], model->tensors[i]);
     }
     for (int64_t i = 0; i < optimizer->count; i++)
         TT__TRY(list_add_optimizers(l, optimizer->names[i], optimizer->tensors[i]));
@@ -86,7 +86,7 @@ static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer)
     if (!of_model || !of_optimizer)
         return tt_last_status();
     TT__TRY(list_make(l, (size_t)(of_model->count + of_optimizer->count)));
-    return collect(l, of_model, of_optimizer);
+    return collect_entries(l, of_model, of_optimizer);
 }
 
 /* NULL is allowed. */
@@ -129,7 +129,7 @@ static tt_status parse_u64(const char *what, const char *text, uint64_t *value) 
     return TT_OK;
 }
 
-static tt_status read_progress(const tt_safetensors *file, tt_progress *progress) {
+static tt_status checkpoint_progress(const tt_safetensors *file, tt_progress *progress) {
     *progress = (tt_progress)TT_PROGRESS_INIT;
     const char *epoch = tt_safetensors_metadata(file, EPOCH), *seed = tt_safetensors_metadata(file, SAMPLER_SEED);
     if ((epoch && tt__parse_i64(EPOCH, epoch, 0, INT64_MAX, &progress->epoch)) ||
@@ -145,7 +145,7 @@ static tt_status backup_make(list *copies, const tt_named_tensors *of) {
         tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(of->tensors[i]), tt_tensor_dtype(of->tensors[i])));
         if (!copy)
             return tt_last_status();
-        list_add(copies, of->names[i], copy);
+        entries_add(copies, of->names[i], copy);
         TT__TRY(tt_copy(copy, of->tensors[i]));
     }
     return TT_OK;
@@ -181,7 +181,7 @@ static tt_status load_both(tt_module *model, list *of_model, tt_optimizer *optim
 static tt_status load_into(const tt_safetensors *file, tt_module *model, tt_optimizer *optimizer,
                            tt_progress *progress) {
     tt_progress stand;
-    TT__TRY(read_progress(file, &stand));
+    TT__TRY(checkpoint_progress(file, &stand));
     const tt_named_tensors *all = tt_safetensors_tensors(file);
     list of_model = {0}, of_optimizer = {0};
     tt_status status = list_make(&of_model, (size_t)all->count);
@@ -189,8 +189,8 @@ static tt_status load_into(const tt_safetensors *file, tt_module *model, tt_opti
         status = list_make(&of_optimizer, (size_t)all->count);
     for (int64_t i = 0; i < all->count && !status; i++) {
         bool optimizers = is_optimizers(all->names[i]);
-        list_add(optimizers ? &of_optimizer : &of_model, all->names[i] + (optimizers ? strlen(OPTIMIZER) : 0),
-                 all->tensors[i]);
+        entries_add(optimizers ? &of_optimizer : &of_model, all->names[i] + (optimizers ? strlen(OPTIMIZER) : 0),
+                    all->tensors[i]);
     }
     if (!status && optimizer)
         status = load_both(model, &of_model, optimizer, &of_optimizer);

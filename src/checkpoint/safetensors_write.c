@@ -28,7 +28,7 @@ static int in_file_order(const void *a, const void *b) {
     return dx != dy ? dx - dy : strcmp(x->name, y->name);
 }
 
-static uint64_t tensor_bytes(const tt_tensor *x) {
+static uint64_t item_bytes(const tt_tensor *x) {
     return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x));
 }
 
@@ -58,7 +58,7 @@ static tt_status check_text(const char *path, const char *what, const char *text
 
 /* Put `value` into `object`, which takes it over also on failure. A value of NULL means that memory ran out where it
  * was made. */
-static tt_status put(json_t *object, const char *path, const char *key, json_t *value) {
+static tt_status json_put(json_t *object, const char *path, const char *key, json_t *value) {
     if (json_object_get(object, key)) {
         json_decref(value);
         return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", path, tt__safetensors_printable(key).text);
@@ -73,23 +73,23 @@ static json_t *describe_tensor(const tt_tensor *x, uint64_t begin) {
     for (int d = 0; d < tt_tensor_dim(x); d++)
         json_array_append_new(shape, json_integer(tt_tensor_size(x, d)));
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tt__safetensors_dtype_name(tt_tensor_dtype(x)), "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor_bytes(x)));
+                     "data_offsets", (json_int_t)begin, (json_int_t)(begin + item_bytes(x)));
 }
 
 static tt_status fill_header(json_t *header, const char *path, const item *items, size_t count,
                              const tt_metadata *metadata, size_t n) {
     json_t *pairs = json_object();
-    TT__TRY(put(header, path, TT__SAFETENSORS_METADATA, pairs));
-    TT__TRY(put(pairs, path, "format", json_string("pt")));
+    TT__TRY(json_put(header, path, TT__SAFETENSORS_METADATA, pairs));
+    TT__TRY(json_put(pairs, path, "format", json_string("pt")));
     for (size_t i = 0; i < n; i++) {
         TT__TRY(check_text(path, "metadata key", metadata[i].key));
         TT__TRY(check_text(path, "metadata value", metadata[i].value));
-        TT__TRY(put(pairs, path, metadata[i].key, json_string(metadata[i].value)));
+        TT__TRY(json_put(pairs, path, metadata[i].key, json_string(metadata[i].value)));
     }
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
-        TT__TRY(put(header, path, items[i].name, describe_tensor(items[i].tensor, at)));
-        at += tensor_bytes(items[i].tensor);
+        TT__TRY(json_put(header, path, items[i].name, describe_tensor(items[i].tensor, at)));
+        at += item_bytes(items[i].tensor);
     }
     return TT_OK;
 }
@@ -132,16 +132,17 @@ static tt_status make_header(const char *path, const item *items, size_t count, 
 static tt_status write_tensor(tt__atomic_file *file, const item *it) {
     tt_tensor *x = it->tensor;
     if (tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)))
-        return tt__atomic_write(file, tt_tensor_data(x), tensor_bytes(x));
+        return tt__atomic_write(file, tt_tensor_data(x), item_bytes(x));
     tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x)));
     tt_status status = copy ? tt_copy(copy, x) : tt_last_status();
     if (!status)
-        status = tt__atomic_write(file, tt_tensor_data(copy), tensor_bytes(copy));
+        status = tt__atomic_write(file, tt_tensor_data(copy), item_bytes(copy));
     tt_tensor_free(copy);
     return status;
 }
 
-static tt_status write_file(const char *path, const char *header, size_t header_size, const item *items, size_t count) {
+static tt_status safetensors_write(const char *path, const char *header, size_t header_size, const item *items,
+                                   size_t count) {
     tt__atomic_file file;
     TT__TRY(tt__atomic_open(&file, path));
     tt_status status = tt__atomic_write(&file, header, header_size);
@@ -194,7 +195,7 @@ tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors,
     if (!status)
         status = make_header(path, items, count, metadata, (size_t)n, &header, &header_size);
     if (!status)
-        status = write_file(path, header, header_size, items, count);
+        status = safetensors_write(path, header, header_size, items, count);
     free(header);
     free(items);
     return status;

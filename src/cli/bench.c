@@ -1,7 +1,7 @@
-/* tutti bench: what runs how fast. This file has the table of benchmarks. */
+/* tutti bench: the table of benchmarks. */
 #include "cli/bench.h"
 
-/* A command for each operation, made when first asked for. */
+/* Return the subcommands: one for each operation, made at the first call. */
 static const tt__command *const *bench_parts(void) {
     static const tt__command *parts[TT__PARTS_MAX + 1];
     static tt__command made[TT__PARTS_MAX];

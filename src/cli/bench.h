@@ -7,7 +7,7 @@
 
 extern const tt__command tt__bench_agreement, tt__bench_store, tt__bench_startup, tt__bench_step;
 
-/* The command that measures one call; its name is kept in `name`. */
+/* Make the command that measures one call; its name is kept in `name`. */
 enum { TT__BENCH_NAME_SIZE = 48 };
 tt__command tt__bench_collective(const tt__bench_call *call, char name[TT__BENCH_NAME_SIZE]);
 

@@ -1,11 +1,11 @@
-/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank tells what it
- * calls, keeps a record of it, and compares words, once as Tutti does and once with a bare sequence number, as a
- * library without the check would. */
+/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank publishes its call,
+ * keeps a record of it, and compares words; once as Tutti does, and once with a bare sequence number, as a library
+ * without the check would. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "comm/record/signature.h"
 
 #include <stdio.h>
@@ -37,11 +37,11 @@ typedef struct words {
     _Alignas(128) _Atomic uint64_t theirs;
 } words;
 
-static bool agrees(const words *w, uint64_t mine) {
+static bool words_agree(const words *w, uint64_t mine) {
     return atomic_load_explicit(&w->theirs, memory_order_acquire) == mine;
 }
 
-static void tell(words *w, uint64_t word) {
+static void publish_word(words *w, uint64_t word) {
     atomic_store_explicit(&w->mine, word, memory_order_release);
     atomic_store_explicit(&w->theirs, word, memory_order_relaxed);
 }
@@ -49,8 +49,8 @@ static void tell(words *w, uint64_t word) {
 static double without_check(words *w, int64_t calls, int64_t *agreed) {
     int64_t start = tt__now_ns();
     for (int64_t i = 0; i < calls; i++) {
-        tell(w, (uint64_t)i);
-        *agreed += agrees(w, (uint64_t)i);
+        publish_word(w, (uint64_t)i);
+        *agreed += words_agree(w, (uint64_t)i);
     }
     return (double)(tt__now_ns() - start) / (double)calls;
 }
@@ -61,25 +61,20 @@ static double with_check(words *w, tt__recorder *recorder, int64_t calls, int64_
     for (int64_t i = 0; i < calls; i++) {
         uint64_t kind = tt__signature_kind(TT_OP_ALL_REDUCE, TT_F32, TT_SUM, 0);
         uint64_t word = tt__signature_bits(kind, count) | (uint32_t)i;
-        tell(w, word);
+        publish_word(w, word);
         tt__record *record = tt__record_begin(recorder, __FILE__, __LINE__);
         record->seq = (uint32_t)i;
         record->group = 1;
         record->op = TT_OP_ALL_REDUCE;
         record->count = count;
         tt__record_ready(record, TT__CALL_BEGUN);
-        *agreed += agrees(w, word);
+        *agreed += words_agree(w, word);
         tt__record_done(record, atomic_load_explicit(&record->number, memory_order_relaxed), TT__CALL_DONE, false);
     }
     return (double)(tt__now_ns() - start) / (double)calls;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static int measure(tt__recorder *recorder, int64_t calls) {
+static int agreement_measure(tt__recorder *recorder, int64_t calls) {
     double with[REPETITIONS], without[REPETITIONS];
     int64_t agreed = 0;
     words w = {0};
@@ -92,8 +87,8 @@ static int measure(tt__recorder *recorder, int64_t calls) {
         fprintf(stderr, "tutti bench agreement: words differ that should not\n");
         return TT__EXIT_FAILED;
     }
-    qsort(with, REPETITIONS, sizeof *with, by_value);
-    qsort(without, REPETITIONS, sizeof *without, by_value);
+    tt__bench_sort(with, REPETITIONS);
+    tt__bench_sort(without, REPETITIONS);
     double middle = with[REPETITIONS / 2] - without[REPETITIONS / 2];
     printf("{\"bench\":\"agreement\",\"ns_with\":%.2f,\"ns_without\":%.2f,\"ns_cost\":%.2f,\"ns_cost_min\":%.2f}\n",
            with[REPETITIONS / 2], without[REPETITIONS / 2], middle, with[0] - without[0]);
@@ -117,7 +112,7 @@ static int agreement_main(int argc, char **argv) {
         return TT__EXIT_FAILED;
     }
     *recorder = (tt__recorder){0};
-    int code = measure(recorder, calls);
+    int code = agreement_measure(recorder, calls);
     free(recorder);
     return code;
 }

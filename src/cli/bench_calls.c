@@ -105,8 +105,8 @@ static tt_status make_one(tt__bench_buffers *b, size_t bytes, unsigned char **ou
     return p ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", bytes);
 }
 
-/* Bytes of `blocks` blocks; uneven ones are up to half as long again, and rounded up to elements. */
-static size_t bytes_of(const tt__bench_call *call, int blocks, size_t bytes, size_t world) {
+/* Count the bytes of `blocks` blocks; uneven ones are up to half as long again, and rounded up to elements. */
+static size_t bytes_of_blocks(const tt__bench_call *call, int blocks, size_t bytes, size_t world) {
     size_t all = blocks == TT__BENCH_WORLD ? world * bytes : (size_t)blocks * bytes;
     return call->uneven ? all + all / 2 + 8 * world : all;
 }
@@ -117,17 +117,17 @@ tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *cal
     b->send_counts = calloc(world, sizeof *b->send_counts);
     if (!b->counts || !b->send_counts)
         return tt__fail(TT_ERR_MEMORY, "no memory for %zu counts", world);
-    TT__TRY(make_one(b, bytes_of(call, call->send_blocks, bytes, world), &b->send));
-    return make_one(b, bytes_of(call, call->recv_blocks, bytes, world), &b->recv);
+    TT__TRY(make_one(b, bytes_of_blocks(call, call->send_blocks, bytes, world), &b->send));
+    return make_one(b, bytes_of_blocks(call, call->recv_blocks, bytes, world), &b->recv);
 }
 
-/* What rank r sends to each: half as much again from even ones, half as much from odd ones. */
-static int64_t uneven(int r, int64_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
+/* Return the count that rank r sends to each: half as much again from even ranks, half as much from odd ones. */
+static int64_t uneven_count(int r, int64_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
 
 void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count) {
     for (int r = 0; r < tt_get_world_size(b->group); r++) {
-        b->counts[r] = uneven(r, count);
-        b->send_counts[r] = uneven(tt_get_rank(b->group), count);
+        b->counts[r] = uneven_count(r, count);
+        b->send_counts[r] = uneven_count(tt_get_rank(b->group), count);
     }
 }
 

@@ -26,18 +26,18 @@ typedef struct tt__bench_call {
 
 enum { TT__BENCH_WORLD = -1 };
 
-/* NULL if there is none. */
+/* Find a call by its name; NULL if there is none. */
 const tt__bench_call *tt__bench_call_named(const char *name);
 const tt__bench_call *tt__bench_call_at(int i);
 
-/* Buffers for calls of up to `bytes`; release them in any case. */
+/* Make buffers for calls of up to `bytes`; release them also after a failure. */
 tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *call, size_t bytes);
 void tt__bench_buffers_release(tt__bench_buffers *b);
 
 /* "64K" as bytes, named --sizes in errors. Changes `text`. */
 tt_status tt__bench_parse_size(char *text, size_t *bytes);
 
-/* Uneven counts around `count`. */
+/* Set the counts for calls of `count`; uneven ones lie around it. */
 void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count);
 
 /* ---- time */
@@ -50,16 +50,19 @@ typedef struct tt__bench_times {
     int64_t repetition_ns; /* as many as take about so long */
 } tt__bench_times;
 
-/* usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets its own view.
- */
+/* Measure a call. usec (TT__BENCH_REPETITIONS): of one call each, the fastest first. All ranks call it alike; each gets
+ * its own times. */
 tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
                          double *usec);
 
-/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which looks at the
- * ranks' CPUs. */
+/* Sort values (n), the smallest first. */
+void tt__bench_sort(double *values, size_t n);
+
+/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which reads the ranks'
+ * CPUs. */
 void tt__bench_pin(void);
 
-/* Whether this process is a rank that `tutti run`, `tutti bench` or mpirun started. */
+/* Is this process a rank that `tutti run`, `tutti bench` or mpirun started? */
 bool tt__bench_is_member(void);
 
 #endif

@@ -71,7 +71,7 @@ tt__command tt__bench_collective(const tt__bench_call *call, char name[TT__BENCH
 
 /* ---- flags */
 
-static tt_status parse_sizes(char *list, settings *s) {
+static tt_status parse_collective_sizes(char *list, settings *s) {
     char *rest = NULL;
     s->size_count = 0;
     for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
@@ -118,19 +118,19 @@ static int refuse_algorithm(const char *command, const char *op, const char *nam
     return tt__cli_usage_error(command, "--algorithm: %s has no \"%s\"; expected one of %s", op, name, names);
 }
 
-static tt_status keep(char *to, size_t size, const char *value) {
+static tt_status keep_value(char *to, size_t size, const char *value) {
     int n = snprintf(to, size, "%s", value);
     return n > 0 && (size_t)n < size ? TT_OK : TT_ERR_INVALID;
 }
 
-static tt_status parse_flag(int c, char *value, settings *s) {
+static tt_status parse_collective_flag(int c, char *value, settings *s) {
     switch (c) {
     case 'w':
         return tt__parse_i64("--world", value, 1, 64, &s->world);
     case 'i':
         return tt__parse_i64("--iterations", value, 1, 100000000, &s->iterations);
     case 's':
-        return parse_sizes(value, s);
+        return parse_collective_sizes(value, s);
     case 'b':
         s->plain = !strcmp(value, "plain");
         return s->plain || !strcmp(value, "symmetric") ? TT_OK : TT_ERR_INVALID;
@@ -141,11 +141,11 @@ static tt_status parse_flag(int c, char *value, settings *s) {
     case 't':
         return strcmp(value, "auto") && strcmp(value, "shm") && strcmp(value, "tcp")
                    ? TT_ERR_INVALID
-                   : keep(s->transport, sizeof s->transport, value);
+                   : keep_value(s->transport, sizeof s->transport, value);
     case 'e':
-        return keep(s->backend, sizeof s->backend, value);
+        return keep_value(s->backend, sizeof s->backend, value);
     case 'g':
-        return keep(s->algorithm, sizeof s->algorithm, value);
+        return keep_value(s->algorithm, sizeof s->algorithm, value);
     case 'a':
         s->async = true;
         return TT_OK;
@@ -158,7 +158,7 @@ static tt_status parse_flag(int c, char *value, settings *s) {
     }
 }
 
-static int list_algorithms(const char *op) {
+static int print_algorithms(const char *op) {
     for (size_t i = 0; i < tt__algorithm_count; i++) {
         const tt__algorithm *a = tt__algorithms[i];
         if (!strcmp(tt_op_name(a->op), op))
@@ -170,8 +170,8 @@ static int list_algorithms(const char *op) {
 
 /* ---- measuring */
 
-/* What served the last call: a name that is forced is passed over where it can't serve. "auto": the engine is not ours
- * to look into. */
+/* Return the algorithm of the last call: a forced one is passed over where it can't serve. "auto": another engine chose
+ * it. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->native ? &tt__world_control(group->native->world)->recorder : NULL;
     tt__record record = {0};
@@ -192,7 +192,7 @@ static const char *algorithm_of(const settings *s, const tt_group *group) {
     return tt__algorithm_name(record.algorithm);
 }
 
-static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
+static void collective_print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
     double median = usec[TT__BENCH_REPETITIONS / 2];
     const char *algorithm = algorithm_of(s, b->group);
     if (*s->algorithm && strcmp(s->algorithm, algorithm) != 0)
@@ -209,22 +209,22 @@ static void print(const settings *s, const tt__bench_buffers *b, size_t bytes, d
     fflush(stdout);
 }
 
-static tt_status measure(const settings *s, tt__bench_buffers *b, size_t bytes) {
+static tt_status measure_size(const settings *s, tt__bench_buffers *b, size_t bytes) {
     double usec[TT__BENCH_REPETITIONS];
     const tt__bench_times times = {.async = s->async, .iterations = s->iterations, .repetition_ns = 60000000};
     TT__TRY(tt__bench_time(s->call, b, (int64_t)(bytes / tt_dtype_size(s->dtype)), &times, usec));
     if (!tt_get_rank(b->group))
-        print(s, b, bytes, usec);
+        collective_print(s, b, bytes, usec);
     return TT_OK;
 }
 
-/* Whole elements, at least one. */
+/* Round bytes to whole elements, at least one. */
 static size_t round_size(const settings *s, size_t bytes) {
     size_t size = tt_dtype_size(s->dtype);
     return (bytes + size - 1) / size * size;
 }
 
-static tt_status measure_all(tt_group *group, const settings *s) {
+static tt_status measure_sizes(tt_group *group, const settings *s) {
     tt__bench_buffers b = {.group = group, .dtype = s->dtype, .op = s->op, .plain = s->plain};
     int sizes = s->call->send_blocks ? s->size_count : 1; /* a barrier has none */
     size_t largest = 0;
@@ -232,14 +232,14 @@ static tt_status measure_all(tt_group *group, const settings *s) {
         largest = s->sizes[i] > largest ? s->sizes[i] : largest;
     tt_status status = tt__bench_buffers_make(&b, s->call, round_size(s, largest));
     for (int i = 0; i < sizes && !status; i++)
-        status = measure(s, &b, s->call->send_blocks ? round_size(s, s->sizes[i]) : 0);
+        status = measure_size(s, &b, s->call->send_blocks ? round_size(s, s->sizes[i]) : 0);
     tt__bench_buffers_release(&b);
     return status;
 }
 
 static const char *or_null(const char *text) { return *text ? text : NULL; }
 
-static int run_rank(const settings *s) {
+static int run_collective_rank(const settings *s) {
     tt_group *group = NULL;
     char algorithms[128];
     if (!s->no_pin)
@@ -248,7 +248,7 @@ static int run_rank(const settings *s) {
     tt_status status = tt_init_process_group(&group, .backend = or_null(s->backend), .transport = or_null(s->transport),
                                              .algorithms = *s->algorithm ? algorithms : NULL);
     if (!status)
-        status = measure_all(group, s);
+        status = measure_sizes(group, s);
     if (status)
         tt_report();
     tt_destroy_process_group(group);
@@ -268,13 +268,13 @@ static int collective_main(int argc, char **argv) {
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
-        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: it is handed on to the ranks */
-        if (parse_flag(c, value, &s))
+        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
+        if (parse_collective_flag(c, value, &s))
             return tt__cli_usage_error(name, "%s: not understood: \"%s\"", flag, optarg);
     }
     if (*s.algorithm && !has_algorithm(s.call->name, s.algorithm))
         return refuse_algorithm(name, s.call->name, s.algorithm);
     if (s.list)
-        return list_algorithms(argv[0]);
-    return tt__bench_is_member() ? run_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
+        return print_algorithms(argv[0]);
+    return tt__bench_is_member() ? run_collective_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
 }

@@ -37,7 +37,7 @@ const tt__command tt__bench_startup = {
     .run = startup_main,
 };
 
-/* One rank of a job. */
+/* Run one rank of a job. */
 static int rank_main(void) {
     tt_group *world = NULL;
     int rc = TT__EXIT_FAILED;
@@ -52,8 +52,8 @@ out:
     return rc;
 }
 
-/* One job; 0, or an exit code. */
-static int run_job(char **argv, int64_t *took_ns) {
+/* Run one job; 0, or an exit code. */
+static int start_and_wait(char **argv, int64_t *took_ns) {
     pid_t pid;
     int status = 0;
     int64_t start = tt__now_ns();
@@ -70,14 +70,14 @@ static int run_job(char **argv, int64_t *took_ns) {
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 
-static int compare(const void *a, const void *b) {
+static int by_duration(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-static double ms(int64_t ns) { return (double)ns / 1e6; }
+static double ms_of(int64_t ns) { return (double)ns / 1e6; }
 
-static int bench(int world, int jobs) {
+static int bench_jobs(int world, int jobs) {
     char self[4096], nproc[40];
     int64_t *times = calloc((size_t)jobs, sizeof *times);
     if (!times || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1) ||
@@ -90,11 +90,11 @@ static int bench(int world, int jobs) {
     char *argv[] = {self, "run", "--standalone", nproc, "--no-python", self, "bench", "startup", NULL};
     int rc = TT__EXIT_OK, middle = jobs / 2;
     for (int i = 0; !rc && i < jobs; i++)
-        rc = run_job(argv, &times[i]);
-    qsort(times, (size_t)jobs, sizeof *times, compare);
+        rc = start_and_wait(argv, &times[i]);
+    qsort(times, (size_t)jobs, sizeof *times, by_duration);
     if (!rc)
         printf("{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
-               (ms(times[middle - 1 + jobs % 2]) + ms(times[middle])) / 2, ms(times[0]));
+               (ms_of(times[middle - 1 + jobs % 2]) + ms_of(times[middle])) / 2, ms_of(times[0]));
     free(times);
     return rc;
 }
@@ -112,5 +112,5 @@ static int startup_main(int argc, char **argv) {
                      : tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs))
             return tt__cli_usage_error("bench startup", "%s", tt_last_error());
     }
-    return bench((int)world, (int)jobs);
+    return bench_jobs((int)world, (int)jobs);
 }

@@ -57,8 +57,8 @@ const tt__command tt__bench_step = {
     .run = step_main,
 };
 
-/* -1: go on; else the exit code. */
-static int parse(options *o, int argc, char **argv) {
+/* Parse the flags. Returns -1 to go on, else the exit code. */
+static int step_parse(options *o, int argc, char **argv) {
     *o = (options){.world = 2, .steps = 400, .model = "mlp"};
     for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
@@ -88,8 +88,8 @@ static int parse(options *o, int argc, char **argv) {
     return -1;
 }
 
-/* Rank r on the r-th CPU this process may use, if there is one for each. */
-static void pin(int rank, int world) {
+/* Tie rank r to the r-th CPU this process may use, if there is one for each. */
+static void pin_rank(int rank, int world) {
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < world)
         return;
@@ -100,13 +100,13 @@ static void pin(int rank, int world) {
     sched_setaffinity(0, sizeof one, &one);
 }
 
-static tt_status set_up(trial *t, const options *o) {
+static tt_status trial_init(trial *t, const options *o) {
     TT_NO_GRAD;
     tt_status status = tt_init_process_group(&t->world);
     if (status)
         return status;
     if (!o->no_pin)
-        pin(tt_get_rank(t->world), tt_get_world_size(t->world));
+        pin_rank(tt_get_rank(t->world), tt_get_world_size(t->world));
     tt_manual_seed(0);
     t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     t->x = tt_randn(TT_SHAPE(BATCH, 1, 28, 28), NULL);
@@ -127,7 +127,7 @@ static void tear_down(trial *t) {
     tt_destroy_process_group(t->world);
 }
 
-static tt_status step(trial *t) {
+static tt_status train_step(trial *t) {
     TT_AUTO_SCOPE;
     tt_optimizer_zero_grad(t->sgd);
     tt_tensor *loss = tt_cross_entropy(tt_module_forward(t->ddp ? t->ddp : t->model, t->x), t->y);
@@ -138,28 +138,23 @@ static tt_status step(trial *t) {
 
 static tt_status run_steps(trial *t, int64_t steps) {
     for (int64_t i = 0; i < steps; i++)
-        if (step(t))
+        if (train_step(t))
             return tt_last_status();
     return TT_OK;
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static tt_status measure(trial *t, int64_t steps) {
+static tt_status step_measure(trial *t, int64_t steps) {
     tt_status status = run_steps(t, steps / 10 > 3 ? steps / 10 : 3);
     for (int b = 0; b < BLOCKS && !status; b++) {
         int64_t start = tt__now_ns();
         status = run_steps(t, steps);
         t->block_ms[b] = (double)(tt__now_ns() - start) * 1e-6 / (double)steps;
     }
-    qsort(t->block_ms, BLOCKS, sizeof *t->block_ms, ascending);
+    tt__bench_sort(t->block_ms, BLOCKS);
     return status;
 }
 
-static void print(const trial *t, const options *o) {
+static void step_print(const trial *t, const options *o) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"bench\":\"step\",\"model\":\"%s\",\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f}\n",
@@ -169,7 +164,7 @@ static void print(const trial *t, const options *o) {
 
 static int step_main(int argc, char **argv) {
     options o;
-    int code = parse(&o, argc, argv);
+    int code = step_parse(&o, argc, argv);
     if (code >= 0)
         return code;
     if (!tt__bench_is_rank()) {
@@ -177,11 +172,11 @@ static int step_main(int argc, char **argv) {
         return tt__bench_spawn((int)o.world, argc, argv);
     }
     trial t = {0};
-    tt_status status = set_up(&t, &o);
+    tt_status status = trial_init(&t, &o);
     if (!status)
-        status = measure(&t, o.steps);
+        status = step_measure(&t, o.steps);
     if (!status && tt_get_rank(t.world) == 0)
-        print(&t, &o);
+        step_print(&t, &o);
     if (status)
         tt_report();
     tear_down(&t);

@@ -21,7 +21,7 @@ static const tt__flag store_flags[] = {
     {.name = "iterations", .id = 'i', .value = "N", .what = "operations of each kind and client (default 5000)"},
     {0}};
 
-static int store_main(int argc, char **argv);
+static int bench_store_main(int argc, char **argv);
 
 const tt__command tt__bench_store = {
     .name = "bench store",
@@ -29,7 +29,7 @@ const tt__command tt__bench_store = {
     .usage = "[--clients N] [--iterations N]",
     .text = "Operations a second of a store served here, all clients together, on small values.",
     .flags = store_flags,
-    .run = store_main,
+    .run = bench_store_main,
 };
 
 static char value_bytes[VALUE_SIZE + 1];
@@ -68,7 +68,7 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Each round ends with an answered request: a set by itself is not answered, and what is only on its way is not done.
+/* Run one round. It ends with a request that has an answer: a set has none, and may still be on its way.
  */
 static tt_status one_round(client *c, int op) {
     char key[64];
@@ -109,7 +109,7 @@ static int print_results(const client *clients, int n, int64_t iterations) {
     return TT__EXIT_OK;
 }
 
-/* Threads can't be taken back, so all clients are connected before the first one starts. */
+/* Connect all clients before the first thread starts, since threads can't be undone. */
 static int connect_clients(client *clients, int n, int64_t iterations, int port) {
     for (int i = 0; i < n; i++) {
         clients[i].index = i;
@@ -139,7 +139,7 @@ static int run_clients(client *clients, int n, int64_t iterations) {
     return print_results(clients, n, iterations);
 }
 
-static int bench(int n, int64_t iterations) {
+static int bench_clients(int n, int64_t iterations) {
     tt_store_server *server = NULL;
     client *clients = calloc((size_t)n, sizeof *clients);
     memset(value_bytes, 'x', VALUE_SIZE);
@@ -158,7 +158,7 @@ static int bench(int n, int64_t iterations) {
     return rc;
 }
 
-static int store_main(int argc, char **argv) {
+static int bench_store_main(int argc, char **argv) {
     int64_t clients = 1, iterations = 5000;
     for (int c; (c = tt__cli_next_flag(&tt__bench_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
@@ -169,5 +169,5 @@ static int store_main(int argc, char **argv) {
             (c == 'i' && tt__parse_i64("--iterations", optarg, 1, 100000000, &iterations)))
             return tt__cli_usage_error("bench store", "%s", tt_last_error());
     }
-    return bench((int)clients, iterations);
+    return bench_clients((int)clients, iterations);
 }

@@ -13,7 +13,7 @@
 enum { WARM_UP = 3 };
 static const int64_t most_calls = 50000; /* in a repetition */
 
-/* Rank r on the r-th CPU this process may use, if there are enough. */
+/* Tie rank r to the r-th CPU this process may use, if there are enough. */
 static void pin_to(int rank, int world) {
     cpu_set_t mine, one;
     if (sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) < world)
@@ -41,6 +41,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void tt__bench_sort(double *values, size_t n) { qsort(values, n, sizeof *values, by_value); }
+
 static tt_status repeat_sync(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, int64_t n) {
     tt_status status = TT_OK;
     for (int64_t i = 0; i < n && !status; i++)
@@ -64,8 +66,8 @@ static tt_status repeat_async(const tt__bench_call *call, tt__bench_buffers *b, 
     return status;
 }
 
-static tt_status repeat(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, bool async, int64_t n,
-                        int64_t *ns) {
+static tt_status repeat_calls(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, bool async, int64_t n,
+                              int64_t *ns) {
     TT__TRY(tt_barrier(b->group));
     int64_t start = tt__now_ns();
     TT__TRY(async ? repeat_async(call, b, count, n) : repeat_sync(call, b, count, n));
@@ -73,12 +75,13 @@ static tt_status repeat(const tt__bench_call *call, tt__bench_buffers *b, int64_
     return TT_OK;
 }
 
-/* How many calls take about so long: what rank 0 finds, first with a few, then with more, since a few don't tell. */
+/* Choose how many calls take about so long, as rank 0 measures it: first with a few, then with more, since a few are
+ * not representative. */
 static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, int64_t count,
                                    const tt__bench_times *times, int64_t *n) {
     int64_t ns, calls = WARM_UP, want;
     for (;;) {
-        TT__TRY(repeat(call, b, count, times->async, calls, &ns));
+        TT__TRY(repeat_calls(call, b, count, times->async, calls, &ns));
         TT__TRY(tt_broadcast(b->group, &ns, 1, TT_I64, 0));
         if (times->iterations || ns >= times->repetition_ns / 8 || calls == most_calls)
             break;
@@ -96,9 +99,9 @@ tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64
     tt__bench_buffers_set(b, count);
     TT__TRY(choose_iterations(call, b, count, times, &n));
     for (int i = 0; i < TT__BENCH_REPETITIONS; i++) {
-        TT__TRY(repeat(call, b, count, times->async, n, &ns));
+        TT__TRY(repeat_calls(call, b, count, times->async, n, &ns));
         usec[i] = (double)ns / 1e3 / (double)n / (round_trip ? 2 : 1);
     }
-    qsort(usec, TT__BENCH_REPETITIONS, sizeof *usec, by_value);
+    tt__bench_sort(usec, TT__BENCH_REPETITIONS);
     return TT_OK;
 }

@@ -24,8 +24,7 @@ void tt__cli_normalise_flags(int argc, char **argv) {
 
 /* ---- errors and notes */
 
-static void print_wrapped(tt__colour colour, const char *command, const char *text) {
-    char wrapped[2 * ERROR_SIZE];
+static void print_message(tt__colour colour, const char *command, const char *text) {
     int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
     const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
     fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
@@ -34,8 +33,7 @@ static void print_wrapped(tt__colour colour, const char *command, const char *te
         char line[ERROR_SIZE];
         n = strcspn(text, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, text);
-        tt__wrap(wrapped, sizeof wrapped, line, tt__terminal_columns(STDERR_FILENO), used, 2);
-        fprintf(stderr, "%s\n", wrapped);
+        tt__cli_print_wrapped(stderr, line, tt__terminal_columns(STDERR_FILENO), used, 2);
         n += text[n] == '\n';
         used = 0;
     }
@@ -47,7 +45,7 @@ void tt__cli_error(const char *command, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    print_wrapped(TT__RED, command, text);
+    print_message(TT__RED, command, text);
 }
 
 void tt__cli_note(const char *command, const char *format, ...) {
@@ -56,7 +54,7 @@ void tt__cli_note(const char *command, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    print_wrapped(TT__PLAIN, command, text);
+    print_message(TT__PLAIN, command, text);
 }
 
 int tt__cli_usage_error(const char *command, const char *format, ...) {
@@ -65,15 +63,15 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    print_wrapped(TT__RED, command, text);
+    print_message(TT__RED, command, text);
     fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
     return TT__EXIT_USAGE;
 }
 
 /* ---- guesses */
 
-/* Letters to add, drop or change, and neighbours to swap, from one word to the other. */
-static int distance(const char *a, const char *b) {
+/* Count the letters to add, drop or change, and neighbours to swap, from one word to the other. */
+static int edit_distance(const char *a, const char *b) {
     enum { MAX = 32 };
     int rows[3][MAX + 1], n = (int)strlen(a), m = (int)strlen(b);
     if (n > MAX || m > MAX)
@@ -100,7 +98,7 @@ const char *tt__cli_guess(const char *word, const char *const *words) {
     const char *guess = NULL;
     int length = (int)strlen(word), nearest = 1 + length / 4;
     for (; *words; words++) {
-        int d = length > 1 && !strncmp(word, *words, (size_t)length) ? 0 : distance(word, *words);
+        int d = length > 1 && !strncmp(word, *words, (size_t)length) ? 0 : edit_distance(word, *words);
         if (d > nearest || (guess && d == nearest) || d >= length)
             continue;
         guess = *words;
@@ -123,7 +121,7 @@ const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags) {
 }
 
 /* "; did you mean "run"?", or "". Returns `text`. */
-static const char *hint(char text[HINT_SIZE], const char *quote, const char *before, const char *guess) {
+static const char *format_hint(char text[HINT_SIZE], const char *quote, const char *before, const char *guess) {
     text[0] = '\0';
     if (guess)
         snprintf(text, HINT_SIZE, "; did you mean %s%s%s%s?", quote, before, guess, quote);
@@ -152,7 +150,7 @@ const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {
     return NULL;
 }
 
-/* What getopt_long() wants to know of the flags. `letters` starts with "+:h". */
+/* Translate the flags for getopt_long(). `letters` starts with "+:h". */
 static void translate_flags(const tt__flag *flags, struct option *options, char *letters) {
     *options++ = (struct option){"help", no_argument, NULL, 'h'};
     letters += strlen(letters);
@@ -190,7 +188,7 @@ int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const c
         tt__cli_usage_error(command->name, "%s needs a value", typed);
     else if (id == '?')
         tt__cli_usage_error(command->name, "unknown flag %s%s", typed,
-                            hint(text, "", "--", tt__cli_guess_flag(typed, command->flags)));
+                            format_hint(text, "", "--", tt__cli_guess_flag(typed, command->flags)));
     else if (id == -1 && optind < argc)
         tt__cli_usage_error(command->name, "unexpected argument \"%s\"", argv[optind]);
     else if (id == 'h')
@@ -200,7 +198,7 @@ int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const c
     return '?';
 }
 
-/* Whether the value of flag `arg` is the next argument. */
+/* Is the value of flag `arg` the next argument? */
 static bool value_is_next(const char *arg, const tt__flag *flags) {
     const tt__flag *flag = tt__cli_find_flag(flags, arg);
     return flag && flag->value && !strchr(arg, '=');
@@ -222,23 +220,23 @@ char *tt__cli_take_word(const tt__command *command, int *argc, char **argv) {
 
 /* ---- subcommands */
 
-static const char *last_word(const char *name) {
+const char *tt__cli_last_word(const char *name) {
     const char *space = strrchr(name, ' ');
     return space ? space + 1 : name;
 }
 
-/* The part that `word` names; NULL: none does, which is said. */
+/* Find the part that `word` names; NULL: there is none, and the error is printed. */
 static const tt__command *find_part(const tt__command *command, const char *kind, const char *word) {
     const tt__command *const *parts = command->parts();
     const char *names[TT__PARTS_MAX + 1] = {NULL};
     char text[HINT_SIZE];
     int n = 0;
     for (; parts[n] && n < TT__PARTS_MAX; n++) {
-        names[n] = last_word(parts[n]->name);
+        names[n] = tt__cli_last_word(parts[n]->name);
         if (!strcmp(word, names[n]))
             return parts[n];
     }
-    hint(text, "\"", "", tt__cli_guess(word, names));
+    format_hint(text, "\"", "", tt__cli_guess(word, names));
     if (n == 2)
         tt__cli_usage_error(command->name, "expected \"%s\" or \"%s\", got \"%s\"%s", names[0], names[1], word, text);
     else

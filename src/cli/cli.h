@@ -52,6 +52,9 @@ int tt__cli_usage_error(const char *command, const char *format, ...) __attribut
 void tt__cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt__cli_note(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Print a line on `out`, wrapped as tt__wrap() does, and a line end. At most 8 KiB. */
+void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent);
+
 /* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
  * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
@@ -61,28 +64,31 @@ int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, cha
 void tt__cli_normalise_flag(char *arg);
 void tt__cli_normalise_flags(int argc, char **argv);
 
-/* The value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE when that has been said. */
+/* Parse the value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE after printing the error. */
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
-/* The next flag of a command that takes nothing but flags: its id, its value in optarg, and in *flag (may be NULL) how
- * it was typed. 'h': the help was asked for, and printed: exit with TT__EXIT_OK. -1 after the last; '?' if something is
- * wrong, which is said then: exit with TT__EXIT_USAGE. */
+/* Take the next flag of a command that has nothing but flags. Returns its id, its value in optarg, and in *flag (may be
+ * NULL) how it was typed. 'h': help was wanted, and is printed: exit with TT__EXIT_OK. -1 after the last; '?': an
+ * error, which is printed: exit with TT__EXIT_USAGE. */
 int tt__cli_next_flag(const tt__command *command, int argc, char **argv, const char **flag);
 
 /* Take the first argument that is neither a flag of the command nor the value of one out of argv: NULL if there is
  * none. */
 char *tt__cli_take_word(const tt__command *command, int *argc, char **argv);
 
-/* The flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */
+/* Return the last word of a command's name: "step" of "bench step". */
+const char *tt__cli_last_word(const char *name);
+
+/* Find the flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg);
 
-/* The one of `words` (NULL after the last) that a person who typed `word` probably meant; NULL: none is near. */
+/* Guess which of `words` (NULL after the last) a user who typed `word` meant; NULL: none is near. */
 const char *tt__cli_guess(const char *word, const char *const *words);
 
-/* The same among flags: `arg` begins with "--". Returns the name without it. */
+/* Guess likewise among flags: `arg` begins with "--". Returns the name without it. */
 const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags);
 
-/* Print the completion of `root` and all its parts for `shell`: "bash", "zsh" or "fish". False: it is none of them. */
+/* Print the completion of `root` and all its parts for `shell`: "bash", "zsh" or "fish". False: another one. */
 bool tt__completion_print(const tt__command *root, const char *shell, FILE *out);
 
 #endif

@@ -11,12 +11,7 @@ enum { DESCRIPTION = 70 };
 
 static bool is_end(const tt__flag *flag) { return !flag->name && !flag->what; }
 
-static const char *last_word(const char *name) {
-    const char *space = strrchr(name, ' ');
-    return space ? space + 1 : name;
-}
-
-/* Between single quotes: `escape` is what stands for one inside. Cut after a few words. */
+/* Print text between single quotes; `escape` replaces one inside. Cut after a few words. */
 static void put_quoted(FILE *out, const char *text, const char *escape) {
     size_t n = strlen(text);
     if (n > DESCRIPTION)
@@ -32,10 +27,10 @@ static void put_quoted(FILE *out, const char *text, const char *escape) {
 }
 
 /* Call `visit` for the command and all below it. */
-static void walk(const tt__command *command, void (*visit)(const tt__command *, FILE *), FILE *out) {
+static void for_each_command(const tt__command *command, void (*visit)(const tt__command *, FILE *), FILE *out) {
     visit(command, out);
     for (const tt__command *const *part = command->parts ? command->parts() : NULL; part && *part; part++)
-        walk(*part, visit, out);
+        for_each_command(*part, visit, out);
 }
 
 /* ---- bash and zsh, which parse this alike */
@@ -45,14 +40,14 @@ static void put_path(const tt__command *command, FILE *out) {
     fprintf(out, "tutti%s%s", *command->name ? " " : "", command->name);
 }
 
-/* A word that goes one command deeper. */
+/* Print the word that selects a subcommand. */
 static void put_step(const tt__command *command, FILE *out) {
     if (!*command->name)
         return;
     fputs("        '", out);
-    size_t parent = (size_t)(last_word(command->name) - command->name);
+    size_t parent = (size_t)(tt__cli_last_word(command->name) - command->name);
     fprintf(out, "tutti%s%.*s", parent ? " " : "", parent ? (int)parent - 1 : 0, command->name);
-    fprintf(out, ":%s') command_path='", last_word(command->name));
+    fprintf(out, ":%s') command_path='", tt__cli_last_word(command->name));
     put_path(command, out);
     fputs("' ;;\n", out);
 }
@@ -69,7 +64,7 @@ static void put_flag_pattern(const tt__command *command, const tt__flag *flag, F
     }
 }
 
-/* Flags whose value is the next word. */
+/* Print the flags whose value is the next word. */
 static void put_valued(const tt__command *command, FILE *out) {
     for (const tt__flag *f = command->flags; f && !is_end(f); f++)
         if (f->name && f->value) {
@@ -86,7 +81,7 @@ static void put_values(const tt__command *command, FILE *out) {
         }
 }
 
-/* What can stand where no value does: parts, arguments and flags. */
+/* Print the words that can stand where no value does: parts, arguments and flags. */
 static void put_offers(const tt__command *command, FILE *out) {
     const tt__command *const *parts = command->parts ? command->parts() : NULL;
     fputs("        '", out);
@@ -97,7 +92,7 @@ static void put_offers(const tt__command *command, FILE *out) {
             fprintf(out, " --%s", f->name);
     fprintf(out, "' offers='%s", !parts && command->offer ? command->offer : "");
     for (int i = 0; parts && parts[i]; i++)
-        fprintf(out, "%s%s", i ? " " : "", last_word(parts[i]->name));
+        fprintf(out, "%s%s", i ? " " : "", tt__cli_last_word(parts[i]->name));
     fputs("' ;;\n", out);
 }
 
@@ -109,7 +104,8 @@ static void put_runs_program(const tt__command *command, FILE *out) {
     fputs(":'*) program=1; break ;;\n", out);
 }
 
-/* From the words before the cursor's ($typed) to what can stand at the cursor: $flags and $offers. */
+/* Print the function that gets from the words before the cursor's ($typed) to those that can stand at the cursor:
+ * $flags and $offers. */
 static void put_function(FILE *out, const tt__command *root) {
     fputs("_tutti_offers() {\n"
           "    local word value_of= program= command_path=tutti\n"
@@ -121,10 +117,10 @@ static void put_function(FILE *out, const tt__command *root) {
           "        fi\n"
           "        case \"$command_path:$word\" in\n",
           out);
-    walk(root, put_valued, out);
+    for_each_command(root, put_valued, out);
     fputs("        *:-*) ;;\n", out);
-    walk(root, put_step, out);
-    walk(root, put_runs_program, out);
+    for_each_command(root, put_step, out);
+    for_each_command(root, put_runs_program, out);
     fputs("        esac\n"
           "    done\n"
           "    if [[ -n $program ]]; then\n"
@@ -134,13 +130,13 @@ static void put_function(FILE *out, const tt__command *root) {
           "    if [[ -n $value_of ]]; then\n"
           "        case \"$command_path:$value_of\" in\n",
           out);
-    walk(root, put_values, out);
+    for_each_command(root, put_values, out);
     fputs("        esac\n"
           "        return\n"
           "    fi\n"
           "    case \"$command_path\" in\n",
           out);
-    walk(root, put_offers, out);
+    for_each_command(root, put_offers, out);
     fputs("    esac\n"
           "}\n\n",
           out);
@@ -199,7 +195,7 @@ static void print_zsh(const tt__command *root, FILE *out) {
 
 /* ---- fish */
 
-/* The condition: the command's own words were typed. */
+/* Print the condition: the command's own words were typed. */
 static void put_fish_condition(const tt__command *command, FILE *out) {
     fputs("complete -c tutti -n '", out);
     if (!*command->name) {
@@ -229,7 +225,7 @@ static void put_fish(const tt__command *command, FILE *out) {
     const tt__command *const *parts = command->parts ? command->parts() : NULL;
     for (int i = 0; parts && parts[i]; i++) {
         put_fish_condition(command, out);
-        fprintf(out, "-f -a %s -d ", last_word(parts[i]->name));
+        fprintf(out, "-f -a %s -d ", tt__cli_last_word(parts[i]->name));
         put_quoted(out, parts[i]->what, "\\'");
         fputc('\n', out);
     }
@@ -256,7 +252,7 @@ static void print_fish(const tt__command *root, FILE *out) {
     fputs("# fish completion for tutti, made by: tutti completion fish\n\n"
           "complete -c tutti -l help -s h -d 'this text'\n",
           out);
-    walk(root, put_fish, out);
+    for_each_command(root, put_fish, out);
 }
 
 bool tt__completion_print(const tt__command *root, const char *shell, FILE *out) {

@@ -1,4 +1,4 @@
-/* tutti data: make and look at data sets. */
+/* tutti data: make and show data sets. */
 #include "base/parse.h"
 #include "cli/cli.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int failed(void) {
+static int data_failed(void) {
     tt_report();
     return TT__EXIT_FAILED;
 }
@@ -23,7 +23,7 @@ typedef struct digits_flags {
     bool gzip;
 } digits_flags;
 
-static tt_status write_file(const digits_flags *f, tt_tensor *x, const char *name) {
+static tt_status write_digits(const digits_flags *f, tt_tensor *x, const char *name) {
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/%s%s", f->dir, name, f->gzip ? ".gz" : "");
     if (n >= (int)sizeof path) {
@@ -38,7 +38,7 @@ static tt_status write_file(const digits_flags *f, tt_tensor *x, const char *nam
     return status;
 }
 
-/* `n` examples from `begin` on: images (N,28,28) and labels (N), both u8. */
+/* Write `n` examples from `begin` on: images (N,28,28) and labels (N), both u8. */
 static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begin, int64_t n, const char *part) {
     TT_AUTO_SCOPE;
     char images[64], labels[64];
@@ -46,8 +46,8 @@ static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begi
     snprintf(labels, sizeof labels, "%s-labels-idx1-ubyte", part);
     tt_tensor *x = tt_view(tt_narrow(tt_dataset_inputs(all), 0, begin, n), TT_SHAPE(n, 28, 28));
     tt_tensor *y = tt_to(tt_narrow(tt_dataset_targets(all), 0, begin, n), TT_U8);
-    tt_status status = write_file(f, x, images);
-    return status ? status : write_file(f, y, labels);
+    tt_status status = write_digits(f, x, images);
+    return status ? status : write_digits(f, y, labels);
 }
 
 static int make_digits(const digits_flags *f) {
@@ -57,7 +57,7 @@ static int make_digits(const digits_flags *f) {
     }
     tt_dataset *all = tt_digits(f->train + f->test, (uint64_t)f->seed);
     if (!all)
-        return failed();
+        return data_failed();
     bool ok = !write_part(f, all, 0, f->train, "train") && !write_part(f, all, f->train, f->test, "t10k");
     tt_dataset_free(all);
     return ok ? TT__EXIT_OK : TT__EXIT_FAILED;
@@ -70,7 +70,7 @@ typedef struct show_flags {
     int64_t count, start;
 } show_flags;
 
-/* Two rows of pixels become one line: letters are about twice as high as wide. */
+/* Print two rows of pixels as one line, since letters are about twice as high as wide. */
 static void print_line(const uint8_t *image, int64_t y, int64_t height, int64_t width) {
     static const char ramp[] = " .:-=+*#%@";
     const uint8_t *top = image + y * width, *bottom = y + 1 < height ? top + width : top;
@@ -89,11 +89,11 @@ static void print_images(const tt_tensor *x, int64_t begin, int64_t end) {
     }
 }
 
-static int show(const show_flags *f) {
+static int show_file(const show_flags *f) {
     tt_tensor *x;
     char text[128];
     if (tt_idx_read(&x, f->path))
-        return failed();
+        return data_failed();
     int64_t n = tt_tensor_size(x, 0), end = f->count < n - f->start ? f->start + f->count : n;
     if (f->start > 0 && f->start >= n) {
         tt_tensor_free(x);
@@ -203,8 +203,8 @@ static tt_status set_flag(flags *f, int flag, const char *value) {
     }
 }
 
-/* -1: go on; else the exit code. `*path` is the one argument that is no flag. */
-static int parse(const tt__command *command, flags *f, int argc, char **argv, const char **path) {
+/* Parse the flags. Returns -1 to go on, else the exit code. `*path` is the one argument that is no flag. */
+static int data_parse(const tt__command *command, flags *f, int argc, char **argv, const char **path) {
     tt__cli_normalise_flags(argc, argv);
     *path = tt__cli_take_word(command, &argc, argv);
     for (int id; (id = tt__cli_next_flag(command, argc, argv, NULL)) != -1;) {
@@ -220,12 +220,12 @@ static int parse(const tt__command *command, flags *f, int argc, char **argv, co
 
 static int digits_main(int argc, char **argv) {
     flags f = {.digits = {.train = 60000, .test = 10000}};
-    int code = parse(&digits_command, &f, argc, argv, &f.digits.dir);
+    int code = data_parse(&digits_command, &f, argc, argv, &f.digits.dir);
     return code >= 0 ? code : make_digits(&f.digits);
 }
 
 static int show_main(int argc, char **argv) {
     flags f = {.show = {.count = 2}};
-    int code = parse(&show_command, &f, argc, argv, &f.show.path);
-    return code >= 0 ? code : show(&f.show);
+    int code = data_parse(&show_command, &f, argc, argv, &f.show.path);
+    return code >= 0 ? code : show_file(&f.show);
 }

@@ -25,17 +25,17 @@ static int page_columns(int fd) {
     return columns < MIN_COLUMNS ? MIN_COLUMNS : columns < MAX_COLUMNS ? columns : MAX_COLUMNS;
 }
 
-static void print_wrapped(const page *p, const char *text, int used, int indent) {
+void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent) {
     char wrapped[LINE_SIZE];
-    tt__wrap(wrapped, sizeof wrapped, text, p->columns, used, indent);
-    fprintf(p->out, "%s\n", wrapped);
+    tt__wrap(wrapped, sizeof wrapped, text, columns, used, indent);
+    fprintf(out, "%s\n", wrapped);
 }
 
 static void print_bold(const page *p, const char *text) {
     fprintf(p->out, "%s%s%s", tt__terminal_colour(p->fd, TT__BOLD), text, tt__terminal_colour(p->fd, TT__PLAIN));
 }
 
-/* Paragraphs are separated by line ends. */
+/* Print paragraphs, which are separated by line ends. */
 static void print_text(const page *p, const char *text) {
     while (text && *text) {
         char line[LINE_SIZE];
@@ -44,7 +44,7 @@ static void print_text(const page *p, const char *text) {
         if (*line == ' ')
             fprintf(p->out, "%s\n", line);
         else
-            print_wrapped(p, line, 0, 0);
+            tt__cli_print_wrapped(p->out, line, p->columns, 0, 0);
         text += n + (text[n] == '\n');
     }
 }
@@ -60,7 +60,7 @@ static void print_usage(const page *p, const tt__command *command) {
         else
             print_bold(p, "usage:"), fprintf(p->out, " tutti%s", form);
         snprintf(form, sizeof form, "%s%.*s", n ? " " : "", (int)n, usage);
-        print_wrapped(p, form, 12 + used, 14 + used < p->columns / 2 ? 13 + used : 10);
+        tt__cli_print_wrapped(p->out, form, p->columns, 12 + used, 14 + used < p->columns / 2 ? 13 + used : 10);
         usage += n + (usage[n] == '\n');
     }
 }
@@ -74,7 +74,7 @@ static int left_text(const tt__flag *flag, char *text, size_t size) {
                     flag->value ? flag->value : "");
 }
 
-/* Two columns: `left`, and what it is about. */
+/* Print two columns: `left`, and its description. */
 static void print_row(const page *p, const char *left, int width, const char *what) {
     int indent = width + 2;
     fputs(left, p->out);
@@ -84,7 +84,7 @@ static void print_row(const page *p, const char *left, int width, const char *wh
     } else {
         fprintf(p->out, "%*s", indent - (int)strlen(left), "");
     }
-    print_wrapped(p, what, indent, indent);
+    tt__cli_print_wrapped(p->out, what, p->columns, indent, indent);
 }
 
 static void print_flags(const page *p, const tt__flag *flags) {

@@ -55,7 +55,7 @@ static const tt__command *const *main_parts(void) {
     return parts;
 }
 
-static int dispatch(int argc, char **argv) {
+static int tutti_main(int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
     char flag[] = "--help", *ask[] = {argv[0], argc > 2 ? argv[2] : flag, flag, NULL};
     if (!strcmp(first, "help")) /* "tutti help run" is "tutti run --help" */
@@ -67,9 +67,9 @@ static int dispatch(int argc, char **argv) {
     return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
-/* What was printed may have gone nowhere, as on a full disk. Only the last flush knows. */
+/* Fail if output was lost, as on a full disk: only the last flush reports it. */
 int main(int argc, char **argv) {
-    int code = dispatch(argc, argv);
+    int code = tutti_main(argc, argv);
     errno = 0;
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost)

@@ -60,7 +60,7 @@ const tt__command tt__cmd_run = {
 _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
 /* Print the thread's last error as this command's. */
-static int fail(int exit_code) {
+static int run_fail(int exit_code) {
     tt__cli_error("run", "%s", tt_last_error());
     return exit_code;
 }
@@ -105,10 +105,10 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* bind (NI_MAXHOST bytes) := the numeric address that `host` means, IPv4 rather than IPv6. Of a job on one host it has
- * to be loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another
- * address elsewhere: then all are served. */
-static tt_status resolve(const char *flag, const char *host, bool one_host, char *bind) {
+/* Resolve `host` to the numeric address in bind (NI_MAXHOST bytes), IPv4 rather than IPv6. A job on one host needs
+ * loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another address
+ * elsewhere: then all are served. */
+static tt_status resolve_address(const char *flag, const char *host, bool one_host, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
     bool loopback = true;
@@ -174,13 +174,13 @@ static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
     return TT_OK;
 }
 
-/* What the strings of a job are kept in. */
+/* Memory for the strings of a job. */
 struct meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
 };
 
-/* Where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would meet,
- * and has to be here. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
+/* Find where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would
+ * meet, and must be on this host. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
 static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
     bool any_port = flags->standalone || !strcmp(backend, "c10d");
@@ -190,11 +190,11 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     snprintf(place->host, sizeof place->host, "%s",
              flags->master_addr && *flags->master_addr ? flags->master_addr : "127.0.0.1");
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(resolve("--master-addr", place->host, job->nodes == 1, place->bind));
+    TT__TRY(resolve_address("--master-addr", place->host, job->nodes == 1, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
-        TT__TRY(resolve("--rdzv-endpoint", host, job->nodes == 1, bind));
+        TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
         if (any_port) {
@@ -218,7 +218,7 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     return TT_OK;
 }
 
-/* A random UUID (version 4), as torchrun makes with --standalone. */
+/* Make a random UUID (version 4), as torchrun does with --standalone. */
 static tt_status make_run_id(char *text, size_t size) {
     unsigned char b[16];
     if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
@@ -254,7 +254,7 @@ static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
     return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
 }
 
-/* TT_WAIT_NOTICE tells the ranks' log, too. */
+/* Read TT_WAIT_NOTICE, which the ranks' log also uses. */
 static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
     const char *text = flags->wait_notice ? flags->wait_notice : getenv("TT_WAIT_NOTICE");
     if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
@@ -276,7 +276,7 @@ static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
                     flags->store_auth);
 }
 
-/* The ranks find it in their environment, and so does this process. */
+/* Set the log level in the environment, for the ranks and this process. */
 static tt_status set_log_level(const tt__run_flags *flags) {
     tt_log_level level;
     if (!flags->log_level)
@@ -299,7 +299,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     return name_job(job, place, flags);
 }
 
-/* Started with a standard stream closed, the job's own pipes would take its number. */
+/* Open closed standard streams, whose numbers the job's own pipes would take. */
 static void fill_standard_streams(void) {
     int fd;
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
@@ -308,7 +308,7 @@ static void fill_standard_streams(void) {
         close(fd);
 }
 
-static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
+static tt_status run_write_trace(const tt__job *job, tt__snapshot *snapshot) {
     tt__view view;
     TT__TRY(tt__view_make(&view, snapshot));
     tt_status status = tt__trace_write(&view, job->trace);
@@ -316,8 +316,8 @@ static tt_status write_trace(const tt__job *job, tt__snapshot *snapshot) {
     return status;
 }
 
-/* The environment is the one place that other users can't look into. Launchers on several nodes can't make the same
- * secret each for itself. */
+/* Pass a secret to the workers by the environment, which other users can't read. On several nodes the user must give
+ * it: launchers can't each make the same one. */
 static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
@@ -342,12 +342,12 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     return status;
 }
 
-/* Run what is checked. */
-static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
+/* Run the job, whose flags are checked. */
+static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
-        return fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+        return run_fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
     int cores = tt__cores();
@@ -357,7 +357,7 @@ static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char
     int exit_code = TT__EXIT_FAILED;
     if (flags->trace) {
         job->trace = flags->trace;
-        job->at_end = write_trace;
+        job->at_end = run_write_trace;
     }
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
@@ -366,12 +366,12 @@ static int run(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");
     if (status)
-        fail(TT__EXIT_FAILED);
+        run_fail(TT__EXIT_FAILED);
     tt__program_free(&program);
     return exit_code;
 }
 
-/* torchrun's --standalone overrides them as well. */
+/* Warn of flags that --standalone overrides, as torchrun's does. */
 static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
     bool id = flags->rdzv_id && *flags->rdzv_id, endpoint = flags->rdzv_endpoint && *flags->rdzv_endpoint;
     if (!flags->standalone || !(id || endpoint))
@@ -397,8 +397,8 @@ static int run_main(int argc, char **argv) {
     if (program >= argc)
         return tt__cli_usage_error("run", "expected a program to run");
     if (hand_down_secret(&job, &flags))
-        return fail(TT__EXIT_FAILED);
+        return run_fail(TT__EXIT_FAILED);
     tell_overridden(&job, &flags);
     tt__log_to_stderr("tutti run", TT_LOG_WARNING);
-    return run(&job, &flags, notice_ms, argv + program, argc - program);
+    return run_job(&job, &flags, notice_ms, argv + program, argc - program);
 }

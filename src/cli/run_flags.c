@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A flag's id: where its field lies, counted from 1. */
+/* A flag's id: the index of its field, from 1. */
 #define FIELD(name) ((int)offsetof(tt__run_flags, name) + 1)
 
 const tt__flag tt__run_flags_table[] = {
@@ -126,11 +126,11 @@ static const struct unsupported {
     {{0}, NULL},
 };
 
-static const char **field(tt__run_flags *flags, const tt__flag *flag) {
+static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);
 }
 
-static int refuse(const char *spelling, const struct unsupported *flag) {
+static int refuse_flag(const char *spelling, const struct unsupported *flag) {
     return tt__cli_usage_error("run", "%s is torchrun's, but not supported by tutti run; instead: %s", spelling,
                                flag->instead);
 }
@@ -148,19 +148,19 @@ static int read_environment(tt__run_flags *flags) {
     char name[64];
     for (const struct unsupported *u = unsupported_table; u->instead; u++)
         if (variable_value(&u->flag, name))
-            return refuse(name, u);
+            return refuse_flag(name, u);
     for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
         const char *value = flag->name ? variable_value(flag, name) : NULL;
         if (!value)
             continue;
         if (!flag->value && strcmp(value, "1") != 0)
             return tt__cli_usage_error("run", "%s: expected 1 or 0, got \"%s\"", name, value);
-        *field(flags, flag) = value;
+        *flag_field(flags, flag) = value;
     }
     return 0;
 }
 
-/* What is no flag, or torchrun's only. `arg`: "--name", "--name=value" or "-x". */
+/* Refuse an unknown flag, or one that only torchrun has. `arg`: "--name", "--name=value" or "-x". */
 static int refuse_unknown(const char *arg) {
     int n = (int)strcspn(arg, "=");
     char name[64];
@@ -168,7 +168,7 @@ static int refuse_unknown(const char *arg) {
     for (const struct unsupported *u = unsupported_table; u->instead; u++) {
         const tt__flag one[2] = {u->flag, {0}};
         if (tt__cli_find_flag(one, arg))
-            return refuse(name, u);
+            return refuse_flag(name, u);
     }
     const char *guess = tt__cli_guess_flag(arg, tt__run_flags_table);
     return tt__cli_usage_error("run", "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
@@ -176,7 +176,7 @@ static int refuse_unknown(const char *arg) {
 }
 
 /* Take the flag at argv[*i], and its value. */
-static int take(tt__run_flags *flags, int argc, char **argv, int *i) {
+static int take_flag(tt__run_flags *flags, int argc, char **argv, int *i) {
     char *arg = argv[*i];
     tt__cli_normalise_flag(arg);
     if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
@@ -190,12 +190,12 @@ static int take(tt__run_flags *flags, int argc, char **argv, int *i) {
     if (!flag->value) {
         if (value)
             return tt__cli_usage_error("run", "--%s takes no value, got \"%s\"", flag->name, value + 1);
-        *field(flags, flag) = "1";
+        *flag_field(flags, flag) = "1";
         return 0;
     }
     if (!value && *i + 1 >= argc)
         return tt__cli_usage_error("run", "%s: expected a value after it", arg);
-    *field(flags, flag) = value ? value + 1 : argv[++*i];
+    *flag_field(flags, flag) = value ? value + 1 : argv[++*i];
     return 0;
 }
 
@@ -207,7 +207,7 @@ int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *progra
             i++;
             break;
         }
-        status = take(flags, argc, argv, &i);
+        status = take_flag(flags, argc, argv, &i);
     }
     *program = i;
     return status;

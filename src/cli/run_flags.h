@@ -12,14 +12,14 @@ typedef struct tt__run_flags {
     const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
         *store_auth;
     const char *module, *no_python, *help;
-    const char *ignored; /* what makes no difference here: --monitor-interval, --start-method */
+    const char *ignored; /* flags without effect here: --monitor-interval, --start-method */
 } tt__run_flags;
 
 extern const tt__flag tt__run_flags_table[];
 
 /* Read PET_* variables, then argv[1..] up to the program; *program := the index of the program in argv (argc if there
- * is none). Returns 0, or prints what is wrong and returns the exit code. Underscores in the names of flags are
- * rewritten in place. */
+ * is none). Returns 0, or prints the error and returns the exit code. Underscores in the names of flags are rewritten
+ * in place. */
 int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *program);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { LOOK_MS = 500, TEXT_SIZE = 512 };
 
-/* A rank that waits for longer than is usual. */
+/* A rank's wait, as last seen. */
 typedef struct wait_seen {
     uint64_t since; /* ticks; 0: it does not wait */
     int32_t whom;
@@ -27,7 +27,7 @@ typedef struct run_look {
     wait_seen *waits; /* (workers) */
 } run_look;
 
-/* What was said of this wait stays said. */
+/* Note a rank's wait. One that was reported stays so. */
 static void see_wait(wait_seen *seen, const tt__recorder *recorder, const tt__moment *now) {
     tt__waiting waiting;
     if (!recorder || !tt__recorder_waiting(recorder, &waiting)) {
@@ -44,14 +44,14 @@ static void see_wait(wait_seen *seen, const tt__recorder *recorder, const tt__mo
                         .said = same && seen->said};
 }
 
-/* Both wait for the same rank in the same call. Receives have no number. */
+/* Do both wait for the same rank in the same call? Receives have no number. */
 static bool is_same_wait(const wait_seen *a, const wait_seen *b) {
     return a == b || (a->since && b->since && a->seq && a->whom == b->whom && a->group == b->group && a->seq == b->seq);
 }
 
-/* A recorder knows better than the launcher, who may have started a script around the rank. */
-static const char *place_of(const tt__job *job, const tt__job_look *look, int rank,
-                            const tt__recorder *const *recorders, char *text, size_t size) {
+/* Write where a rank is, by its recorder rather than by the launcher, which may have started a script around it. */
+static const char *place_of_rank(const tt__job *job, const tt__job_look *look, int rank,
+                                 const tt__recorder *const *recorders, char *text, size_t size) {
     int i = rank - job->first_rank;
     if (i < 0 || i >= job->workers || !recorders[i])
         return look->place(look->user, rank, text, size);
@@ -73,42 +73,42 @@ static void say_wait(const tt__job *job, const tt__job_look *look, int i, const 
         snprintf(whom, sizeof whom, "a message from any rank");
     else
         snprintf(whom, sizeof whom, "rank %d (%s)", (int)seen->whom,
-                 place_of(job, look, seen->whom, recorders, place, sizeof place));
+                 place_of_rank(job, look, seen->whom, recorders, place, sizeof place));
     snprintf(line, sizeof line, "waiting for %s: %.3g s in %s, on %s", whom, (double)seen->ns / 1e9, call,
              tt__rankset_text(ranks, list, sizeof list));
     look->say(look->user, line);
 }
 
-/* All that wait alike are one line; one that comes later to a wait that was told is none. */
+/* Report waits: equal ones in one line, and none for a rank that joins a wait already reported. */
 static void say_waits(const tt__job *job, const tt__job_look *look, const tt__recorder *const *recorders) {
     run_look *own = job->look_user;
     for (int i = 0; i < job->workers; i++) {
         tt__rankset ranks = {0};
-        bool told = false;
+        bool reported = false;
         if (!own->waits[i].since || own->waits[i].said || own->waits[i].ns < own->notice_ms * 1000000)
             continue;
         for (int k = 0; k < job->workers; k++) {
             wait_seen *other = &own->waits[k];
             if (!is_same_wait(&own->waits[i], other))
                 continue;
-            told = told || other->said;
+            reported = reported || other->said;
             tt__rankset_add(&ranks, job->first_rank + k);
         }
         for (int k = 0; k < job->workers; k++)
             own->waits[k].said = own->waits[k].said || is_same_wait(&own->waits[i], &own->waits[k]);
-        if (!told)
+        if (!reported)
             say_wait(job, look, i, recorders, &ranks);
     }
 }
 
-/* No launcher of another version of Tutti, and no rank either. */
+/* Return a rank's recorder; NULL: none, or of another version of Tutti. */
 static const tt__recorder *recorder_of(const tt__job_look *look, int i) {
     size_t size = 0;
     const tt__recorder *recorder = look->recorder(look->user, i, &size);
     return recorder && size == sizeof *recorder && recorder->magic == TT__RECORDER_MAGIC ? recorder : NULL;
 }
 
-/* As much as one line of the terminal has room for. */
+/* Show the training in one line of the terminal, cut to its width. */
 static void show_training(const tt__job_look *look, const tt__training *training) {
     char text[TEXT_SIZE], line[2 * TEXT_SIZE];
     tt__training_text(training, text, sizeof text);

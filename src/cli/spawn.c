@@ -1,4 +1,4 @@
-/* Ranks of this command itself: what measures among several ranks starts them with `tutti run`. */
+/* Ranks of this command itself: benchmarks of several ranks start them with `tutti run`. */
 #include "cli/spawn.h"
 
 #include "cli/cli.h"

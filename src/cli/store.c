@@ -1,4 +1,4 @@
-/* tutti store: serve a key-value store until told to stop. */
+/* tutti store: serve a key-value store until a signal comes. */
 #include "base/log.h"
 #include "base/parse.h"
 #include "cli/cli.h"
@@ -60,7 +60,7 @@ const tt__command tt__cmd_store = {
 
 _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
-/* Every client is a descriptor. */
+/* Raise the limit of descriptors: every client is one. */
 static void allow_many_clients(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -69,14 +69,14 @@ static void allow_many_clients(void) {
     }
 }
 
-static void announce(const char *host, int port) {
+static void announce_address(const char *host, int port) {
     char where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(host, port, where);
     printf("serving on %s\n", where);
     fflush(stdout);
 }
 
-static int serve(const char *host, int port, tt_store_auth auth, const char *secret) {
+static int serve_until_signal(const char *host, int port, tt_store_auth auth, const char *secret) {
     tt_store_server *server;
     sigset_t stop;
     int signal;
@@ -90,7 +90,7 @@ static int serve(const char *host, int port, tt_store_auth auth, const char *sec
         tt_report();
         return TT__EXIT_FAILED;
     }
-    announce(host, tt_store_server_port(server));
+    announce_address(host, tt_store_server_port(server));
     sigwait(&stop, &signal);
     tt_store_server_free(server);
     return TT__EXIT_OK;
@@ -120,5 +120,5 @@ static int store_main(int argc, char **argv) {
         tt_report();
         return TT__EXIT_FAILED;
     }
-    return serve(host, (int)port, auth, secret_file ? secret : NULL);
+    return serve_until_signal(host, (int)port, auth, secret_file ? secret : NULL);
 }

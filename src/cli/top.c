@@ -1,4 +1,4 @@
-/* tutti top: what the ranks of a job do now, also those that hang or are dead. */
+/* tutti top: the present calls of a job's ranks, also of those that hang or are dead. */
 #include "cli/top.h"
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ const tt__command tt__cmd_top = {
     .run = top_main,
 };
 
-static tt_status take_flag(flags *f, int letter) {
+static tt_status take_top_flag(flags *f, int letter) {
     double seconds;
     switch (letter) {
     case 'p':
@@ -84,7 +84,7 @@ static void on_signal(int sig) {
         ended = 1;
 }
 
-/* Keys come one by one and unseen; the screen is another one, without cursor. */
+/* Set up the terminal: keys come one by one without echo; the alternate screen, without cursor. */
 static void screen_begin(void) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGWINCH, &action, NULL);
@@ -104,7 +104,7 @@ static void screen_end(void) {
     tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-/* Lines of `text`, which is as wide as the window: the last line says how many did not fit. */
+/* Show the lines of `text`, which is as wide as the window; the last line says how many did not fit. */
 static void screen_show(const char *text) {
     struct winsize window = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
@@ -124,7 +124,7 @@ static void screen_show(const char *text) {
     fflush(stdout);
 }
 
-/* Wait for the next look; false: somebody has had enough. */
+/* Wait for the next look; false: the user wants to end. */
 static bool screen_wait(int64_t ms) {
     int64_t deadline = tt__deadline_ms(ms);
     while (!ended && !resized && tt__left_ms(deadline) > 0) {
@@ -143,8 +143,8 @@ static bool screen_wait(int64_t ms) {
 
 /* ---- looks */
 
-/* One look as text; the caller frees it. */
-static tt_status look(const flags *f, const tt__view_source *source, char **text) {
+/* Take one look as text; the caller frees it. */
+static tt_status top_look(const flags *f, const tt__view_source *source, char **text) {
     tt__view view;
     size_t size;
     const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), tt__terminal_colours(STDOUT_FILENO)};
@@ -167,15 +167,15 @@ static bool next_look(const flags *f, bool screen) {
     return true;
 }
 
-/* Until the job ends, or the user has seen enough. */
-static tt_status watch(const flags *f, const tt__view_source *source) {
+/* Show the job until it ends or the user quits. */
+static tt_status top_watch(const flags *f, const tt__view_source *source) {
     bool screen = !f->once && !f->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
     tt_status status;
     char *text;
     int looks = 0;
     if (screen)
         screen_begin();
-    while (!(status = look(f, source, &text))) {
+    while (!(status = top_look(f, source, &text))) {
         if (screen)
             screen_show(text);
         else
@@ -207,14 +207,14 @@ static int top_main(int argc, char **argv) {
             return TT__EXIT_OK;
         if (letter == '?')
             return TT__EXIT_USAGE;
-        if (take_flag(&f, letter))
+        if (take_top_flag(&f, letter))
             return tt__cli_usage_error("top", "%s", tt_last_error());
     }
     if (f.job && f.pid)
         return tt__cli_usage_error("top", "a job and --pid were given: expected one of them");
     tt_status status = tt__view_find(&source, f.job, (pid_t)f.pid);
     if (!status)
-        status = watch(&f, &source);
+        status = top_watch(&f, &source);
     if (status)
         tt__cli_error("top", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

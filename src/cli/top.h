@@ -2,7 +2,7 @@
 #ifndef TT_CLI_TOP_H
 #define TT_CLI_TOP_H
 
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ typedef struct tt__top_page {
     bool colours;
 } tt__top_page;
 
-/* As lines of text, or as one line of JSON. */
+/* Write a view as lines of text, or as one line of JSON. */
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out);
 tt_status tt__top_json(const tt__view *view, FILE *out);
 

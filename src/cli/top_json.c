@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double seconds(int64_t ns) { return (double)ns / 1e9; }
+static double seconds_of(int64_t ns) { return (double)ns / 1e9; }
 
 static json_t *call_json(const tt__view_rank *rank) {
     char text[256];
@@ -19,7 +19,7 @@ static json_t *call_json(const tt__view_rank *rank) {
                   tt__record_text(rank->recorder, &call->record, text, sizeof text), "seq", (int)call->record.seq,
                   "group", tt__recorder_group_ranks(rank->recorder, call->record.group), "open", (int)call->open,
                   "failed", (int)(call->record.state == TT__CALL_FAILED), "seconds",
-                  seconds(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
+                  seconds_of(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
     return object ? object : json_null();
 }
 
@@ -28,20 +28,20 @@ static json_t *waits_json(const tt__view_rank *rank) {
         return json_null();
     return json_pack("{s:i, s:i, s:s, s:f}", "for_rank", (int)rank->waiting.whom, "seq", (int)rank->waiting.seq,
                      "group", tt__recorder_group_ranks(rank->recorder, rank->waiting.group), "seconds",
-                     seconds(rank->now_ns - rank->waits_since_ns));
+                     seconds_of(rank->now_ns - rank->waits_since_ns));
 }
 
-/* Numbers that are not known are null. */
-static json_t *known(int64_t number) { return number ? json_integer((json_int_t)number) : json_null(); }
+/* Make a number; unknown ones are null. */
+static json_t *json_known(int64_t number) { return number ? json_integer((json_int_t)number) : json_null(); }
 
 static json_t *progress_json(const tt__view_rank *rank) {
     const tt__progress *p = &rank->progress;
     if (!rank->progresses)
         return json_null();
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:f, s:f}", "epoch", known(p->epoch), "epochs", known(p->epochs),
-                     "step", (json_int_t)p->step, "steps", known(p->steps), "loss",
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:f, s:f}", "epoch", json_known(p->epoch), "epochs",
+                     json_known(p->epochs), "step", (json_int_t)p->step, "steps", json_known(p->steps), "loss",
                      isfinite(p->loss) ? json_real(p->loss) : json_null(), "samples", (json_int_t)p->samples,
-                     "samples_per_sec", rank->samples_per_s, "seconds", seconds(rank->now_ns - rank->progress_ns));
+                     "samples_per_sec", rank->samples_per_s, "seconds", seconds_of(rank->now_ns - rank->progress_ns));
 }
 
 static json_t *rank_json(const tt__view_rank *rank) {
@@ -76,7 +76,7 @@ tt_status tt__top_json(const tt__view *view, FILE *out) {
     free(groups);
     json_t *root = json_pack("{s:I, s:s, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "pid", (json_int_t)info->pid, "program",
                              info->program, "run_id", info->run_id, "world", (int)info->world, "node", (int)info->node,
-                             "nodes", (int)info->nodes, "up", seconds(view->now_ns - info->started_realtime_ns),
+                             "nodes", (int)info->nodes, "up", seconds_of(view->now_ns - info->started_realtime_ns),
                              "ranks", ranks, "groups", late);
     int failed = root ? json_dumpf(root, out, JSON_COMPACT) : -1;
     json_decref(root);

@@ -1,6 +1,7 @@
 #include "cli/top.h"
 
 #include "base/error.h"
+#include "cli/cli.h"
 #include "cli/training.h"
 #include "elastic/report.h"
 #include "elastic/terminal.h"
@@ -63,7 +64,7 @@ static const tt__view_rank *find_rank(const tt__view *view, int rank) {
     return NULL;
 }
 
-/* What the rank does, or did last. */
+/* Write the rank's present call, or its last. */
 static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
     char call[256], how_long[32];
     const tt__view_call *c = rank->current;
@@ -99,14 +100,7 @@ typedef struct columns {
     int left; /* columns before what the rank does */
 } columns;
 
-static const char *colour(const columns *c, const char *sequence) { return c->page->colours ? sequence : ""; }
-
-/* `text`, which goes on behind `indent` columns where it is too long; `used` of the first line are written. */
-static void print_wrapped(const columns *c, const char *text, int used, int indent) {
-    char wrapped[2 * LINE_SIZE];
-    tt__wrap(wrapped, sizeof wrapped, text, c->page->columns, used, indent);
-    fprintf(c->out, "%s\n", wrapped);
-}
+static const char *colour_sequence(const columns *c, const char *sequence) { return c->page->colours ? sequence : ""; }
 
 static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
     const tt__progress *p = &rank->progress;
@@ -122,7 +116,7 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
                     tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
-/* Where numbers of the training have no columns of their own they stand before what the rank does. */
+/* Print the heading. Numbers of the training that have no columns of their own stand before the rank's call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm  ", c->nodes ? "node " : "");
@@ -131,16 +125,17 @@ static void print_heading(columns *c) {
         n += snprintf(text + n, sizeof text - (size_t)n, "%7s %13s %9s %9s  ", "epoch", "step", "loss", "samples/s");
     c->left = n;
     bool beside = !c->page->columns || c->page->columns - n >= DOING_MIN;
-    fprintf(c->out, "%s%s%s%s\n", colour(c, "\033[1m"), text, beside ? "call" : "", colour(c, "\033[0m"));
+    fprintf(c->out, "%s%s%s%s\n", colour_sequence(c, "\033[1m"), text, beside ? "call" : "",
+            colour_sequence(c, "\033[0m"));
 }
 
 static const char *state_colour(const columns *c, const tt__view_rank *rank) {
     bool bad = rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
                (rank->state == TT__VIEW_ENDED && rank->rank.wait_status);
-    return colour(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
+    return colour_sequence(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
 }
 
-/* What the rank does stands behind its numbers, or below them where there is no room. */
+/* Print a rank: its numbers, then its call, on the next line where there is no room. */
 static void print_rank(const columns *c, const tt__view_rank *rank) {
     char state[64], calls[16], bytes[16], text[LEFT_SIZE], doing[LINE_SIZE];
     tt__top_rates rates = tt__top_rates_of(rank);
@@ -150,7 +145,7 @@ static void print_rank(const columns *c, const tt__view_rank *rank) {
         used += fprintf(c->out, "%4d ", rank->rank.node);
     used += fprintf(c->out, "%8lld  ", (long long)(rank->recorder ? rank->recorder->pid : rank->rank.pid));
     fprintf(c->out, "%s%-8s%s ", state_colour(c, rank), tt__view_state_text(rank, state, sizeof state),
-            colour(c, "\033[0m"));
+            colour_sequence(c, "\033[0m"));
     used += 1 + (strlen(state) > 8 ? (int)strlen(state) : 8);
     int n =
         lives && rank->recorder
@@ -170,10 +165,10 @@ static void print_rank(const columns *c, const tt__view_rank *rank) {
     doing_text(rank, doing + n, sizeof doing - (size_t)n);
     if (c->page->columns && c->page->columns - c->left < DOING_MIN) {
         fprintf(c->out, "%s\n%*s", text, DOING_INDENT, "");
-        print_wrapped(c, doing, DOING_INDENT, DOING_INDENT);
+        tt__cli_print_wrapped(c->out, doing, c->page->columns, DOING_INDENT, DOING_INDENT);
     } else {
         fputs(text, c->out);
-        print_wrapped(c, doing, used, c->left);
+        tt__cli_print_wrapped(c->out, doing, c->page->columns, used, c->left);
     }
 }
 
@@ -187,7 +182,7 @@ static void print_training(const columns *c, const tt__view *view) {
         if (view->ranks[i].progresses)
             tt__training_add(&all, &view->ranks[i].progress, view->ranks[i].samples_per_s);
     tt__training_text(&all, line + n, sizeof line - n);
-    print_wrapped(c, line, 0, 2);
+    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
 }
 
 /* ---- who waits for whom */
@@ -234,7 +229,7 @@ static void print_awaited(const columns *c, const tt__view *view, int whom) {
         snprintf(line + n, sizeof line - (size_t)n, ". Rank %d %s%s, %s", whom,
                  rank->state == TT__VIEW_STOPPED ? "is " : "", tt__view_state_text(rank, state, sizeof state), doing);
     }
-    print_wrapped(c, line, 0, 2);
+    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
 }
 
 static void print_waits(const columns *c, const tt__view *view) {
@@ -260,7 +255,7 @@ static tt_status print_stragglers(const columns *c, const tt__view *view) {
                      "(median)",
                      groups[i].ranks, groups[i].last_rank, groups[i].last_count, groups[i].calls,
                      tt__top_duration(groups[i].lateness_ns, late, sizeof late));
-        print_wrapped(c, line, 0, 2);
+        tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
     }
     free(groups);
     return TT_OK;
@@ -276,7 +271,7 @@ static void print_title(const columns *c, const tt__view *view) {
     snprintf(line, sizeof line, "%s%s, %d rank%s%s, up %s", job, info->program, info->world,
              info->world == 1 ? "" : "s", nodes,
              tt__top_duration(view->now_ns - info->started_realtime_ns, up, sizeof up));
-    print_wrapped(c, line, 0, 2);
+    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
 }
 
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out) {

@@ -36,7 +36,7 @@ const tt__command tt__cmd_trace = {
     .run = trace_main,
 };
 
-static tt_status write_trace(const tt__view_source *source, const char *path) {
+static tt_status trace_write_view(const tt__view_source *source, const char *path) {
     tt__view view;
     TT__TRY(tt__view_take(&view, source));
     long calls = 0;
@@ -70,7 +70,7 @@ static int trace_main(int argc, char **argv) {
         return tt__cli_usage_error("trace", "a job and --pid were given: expected one of them");
     tt_status status = tt__view_find(&source, job, (pid_t)pid);
     if (!status)
-        status = write_trace(&source, path);
+        status = trace_write_view(&source, path);
     if (status)
         tt__cli_error("trace", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

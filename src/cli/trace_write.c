@@ -31,23 +31,23 @@ typedef struct writer {
     uint8_t *lanes; /* (ranks, TT__RECORDS): the lane of each call */
 } writer;
 
-static void flush(writer *w) {
+static void writer_flush(writer *w) {
     if (!w->status)
         w->status = tt__atomic_write(&w->file, w->buffer, w->used);
     w->used = 0;
 }
 
-static void put(writer *w, const char *text, size_t n) {
+static void writer_put(writer *w, const char *text, size_t n) {
     for (size_t part; n; text += part, n -= part) {
         part = n < BUFFER - w->used ? n : BUFFER - w->used;
         memcpy(w->buffer + w->used, text, part);
         w->used += part;
         if (w->used == BUFFER)
-            flush(w);
+            writer_flush(w);
     }
 }
 
-/* One event of traceEvents. Takes it; NULL: there was no memory for it. */
+/* Write one event of traceEvents, which this takes over; NULL: there was no memory for it. */
 static void put_event(writer *w, json_t *event) {
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(event);
@@ -55,21 +55,21 @@ static void put_event(writer *w, json_t *event) {
         w->status = w->status ? w->status : tt__fail(TT_ERR_MEMORY, "no memory for an event of the trace");
         return;
     }
-    put(w, w->comma ? ",\n" : "\n", w->comma ? 2 : 1);
-    put(w, text, strlen(text));
+    writer_put(w, w->comma ? ",\n" : "\n", w->comma ? 2 : 1);
+    writer_put(w, text, strlen(text));
     w->comma = true;
     free(text);
 }
 
-static double us(const writer *w, int64_t ns) { return (double)(ns - w->base_ns) / 1e3; }
+static double trace_us(const writer *w, int64_t ns) { return (double)(ns - w->base_ns) / 1e3; }
 
-/* Perfetto takes process 0 and thread 0 for the idle task and hides them. */
+/* Number a process from 1: Perfetto takes process 0 and thread 0 for the idle task and hides them. */
 static int trace_pid(const tt__view_rank *rank) { return rank->rank.rank + 1; }
 static int trace_tid(int lane) { return lane + 1; }
 
 /* ---- lanes */
 
-/* A lane of the rank for the call, and in *added whether it is a new one; slices of a lane come one after the other. */
+/* Find a lane of the rank for the call; *added: it is a new one. Slices of a lane don't overlap. */
 static int find_lane(lane *lanes, int *n, const tt__view_call *call, bool *added) {
     int i = 0;
     while (i < *n && (lanes[i].group != call->record.group || lanes[i].end_ns > call->begin_ns))
@@ -134,7 +134,7 @@ static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *
     char text[256];
     json_t *event = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "cat", "comm", "name",
                               tt_op_name((tt_op)call->record.op), "pid", trace_pid(rank), "tid", trace_tid(lane), "ts",
-                              us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
+                              trace_us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
                               call_args(rank, &call->record));
     if (event)
         json_object_set_new(json_object_get(event, "args"), "call",
@@ -144,10 +144,10 @@ static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *
 
 static void put_instant(writer *w, const tt__view_rank *rank, int64_t ns, const char *name) {
     put_event(w, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f}", "ph", "i", "s", "p", "cat", "rank", "name", name,
-                           "pid", trace_pid(rank), "tid", trace_tid(0), "ts", us(w, ns)));
+                           "pid", trace_pid(rank), "tid", trace_tid(0), "ts", trace_us(w, ns)));
 }
 
-/* How the rank is, if that is news; whom it waits for. */
+/* Write the rank's state if it is not running, and which rank it waits for. */
 static void put_state(writer *w, const tt__view_rank *rank) {
     char text[160];
     if (rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE || rank->state == TT__VIEW_STOPPED)
@@ -184,10 +184,11 @@ static void put_arrow_end(writer *w, const char *phase, int64_t id, int place, c
     int lane = w->lanes[(size_t)place * TT__RECORDS + (size_t)(call - rank->calls)];
     put_event(w, json_pack("{s:s, s:s, s:s, s:I, s:s, s:i, s:i, s:f}", "ph", phase, "cat", "late", "name", "came last",
                            "id", (json_int_t)id, "bp", "e", "pid", trace_pid(rank), "tid", trace_tid(lane), "ts",
-                           us(w, ns)));
+                           trace_us(w, ns)));
 }
 
-/* From the beginning of the last one's slice to a moment inside the waiter's that is not before it. */
+/* Write arrows from the beginning of the last rank's slice to a moment inside each waiting rank's that is not before
+ * it. */
 static void put_arrows(writer *w, const tt__view_meeting *meeting, int64_t *id) {
     int from = 0;
     while (meeting->calls[from] != meeting->last)
@@ -217,7 +218,7 @@ static tt_status put_all_arrows(writer *w) {
 
 /* ---- the file */
 
-static int64_t earliest(const tt__view *view) {
+static int64_t earliest_ns(const tt__view *view) {
     int64_t base = INT64_MAX;
     for (int i = 0; i < view->n; i++)
         for (int c = 0; c < view->ranks[i].n; c++)
@@ -226,7 +227,7 @@ static int64_t earliest(const tt__view *view) {
     return base == INT64_MAX ? view->now_ns : base;
 }
 
-static void put_text(writer *w, const char *text) { put(w, text, strlen(text)); }
+static void put_text(writer *w, const char *text) { writer_put(w, text, strlen(text)); }
 
 static tt_status write_all(writer *w) {
     char end[160];
@@ -238,7 +239,7 @@ static tt_status write_all(writer *w) {
     snprintf(end, sizeof end, "\n],\"displayTimeUnit\":\"ns\",\"schemaVersion\":1,\"baseTimeNanoseconds\":%lld}\n",
              (long long)w->base_ns);
     put_text(w, end);
-    flush(w);
+    writer_flush(w);
     return w->status;
 }
 
@@ -249,7 +250,7 @@ tt_status tt__trace_write(const tt__view *view, const char *path) {
     if (!status) {
         w->view = view;
         w->lanes = lanes;
-        w->base_ns = earliest(view);
+        w->base_ns = earliest_ns(view);
         status = tt__atomic_open(&w->file, path);
     }
     if (!status) {

@@ -1,8 +1,8 @@
-/* How far the training of a job is: what its ranks publish, put together. */
+/* The progress of a job's training, from what its ranks publish. */
 #ifndef TT_CLI_TRAINING_H
 #define TT_CLI_TRAINING_H
 
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 typedef struct tt__training {
     int ranks;            /* that say something */
@@ -12,7 +12,7 @@ typedef struct tt__training {
     double samples_per_s; /* of all */
 } tt__training;
 
-/* Add a rank, of which `rate` is the samples a second. */
+/* Add a rank; `rate`: its samples a second. */
 void tt__training_add(tt__training *training, const tt__progress *progress, double rate);
 
 /* "epoch 2/5, step 3/10, loss 0.25, 12.3k samples/s", as far as it is known: the slowest one's step, the mean loss.

@@ -59,8 +59,8 @@ const tt__command tt__cmd_tune = {
 
 /* ---- measuring */
 
-/* The world's table, with one more line at its top: every call of this op by this algorithm. */
-static void force(tt_group *group, const tt__tuning *usual, const tt__algorithm *algorithm) {
+/* Force an algorithm: the world's table gets one more line at its top, for every call of its op. */
+static void force_algorithm(tt_group *group, const tt__tuning *usual, const tt__algorithm *algorithm) {
     tt__tuning *tuning = group->native->world->tuning;
     *tuning = *usual;
     tuning->count = usual->count < TT__RULES ? usual->count + 1 : TT__RULES;
@@ -68,14 +68,15 @@ static void force(tt_group *group, const tt__tuning *usual, const tt__algorithm 
     tuning->rules[0] = (tt__rule){algorithm, {0, UINT32_MAX}, {0, UINT32_MAX}, UINT64_MAX};
 }
 
-static void print(const tt__tune_times *times, int size, int algorithm) {
+static void tune_print(const tt__tune_times *times, int size, int algorithm) {
     printf("{\"tune\":\"%s\",\"algorithm\":\"%s\",\"world\":%d,\"hosts\":%d,\"bytes\":%zu,\"usec_min\":%.3f}\n",
            tt_op_name(times->op), times->of[algorithm]->name, times->ranks, times->hosts, times->bytes[size],
            times->usec[size][algorithm]);
     fflush(stdout);
 }
 
-/* The fastest of many short repetitions: longer ones see whatever else the machine does. */
+/* Measure one algorithm: the fastest of many short repetitions, since other work on the machine disturbs longer
+ * ones. */
 static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, int64_t count, double *usec) {
     const tt__bench_times how = {.repetition_ns = 2000000};
     double found[TT__BENCH_REPETITIONS];
@@ -87,18 +88,18 @@ static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, i
     return TT_OK;
 }
 
-static tt_status measure_size(tt__bench_buffers *b, const tt__bench_call *call, const tt__tuning *usual,
-                              tt__tune_times *times, int size) {
+static tt_status tune_measure_size(tt__bench_buffers *b, const tt__bench_call *call, const tt__tuning *usual,
+                                   tt__tune_times *times, int size) {
     for (int a = 0; a < times->algorithms; a++) {
-        force(b->group, usual, times->of[a]);
+        force_algorithm(b->group, usual, times->of[a]);
         TT__TRY(measure_one(b, call, times->bytes[size] / 4, &times->usec[size][a]));
         if (!b->group->rank)
-            print(times, size, a);
+            tune_print(times, size, a);
     }
     return TT_OK;
 }
 
-/* The algorithms that serve here; only whether there is a choice matters for the others. */
+/* Find the algorithms that serve here. */
 static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     const int64_t none[TT__TREE_MAX] = {0};
     const tt_call call = {.op = times->op, .dtype = TT_F32, .count = 1, .recv_counts = none};
@@ -109,8 +110,8 @@ static void find_algorithms(const tt_group *group, tt__tune_times *times) {
     }
 }
 
-/* No size for a barrier, nor for all_to_all_v, of which no rank knows all sizes; and as many blocks as ranks are enough
- * with 1 MiB. */
+/* Fill in the sizes to measure: one for a barrier and for all_to_all_v, of which no rank knows all sizes; up to 1 MiB
+ * for calls with a block for each rank. */
 static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;
@@ -125,7 +126,7 @@ static tt_status measure_op(tt_group *group, const tt__bench_call *call, const t
     tt__bench_buffers b = {.group = group, .dtype = TT_F32, .op = TT_SUM, .plain = true};
     tt_status status = tt__bench_buffers_make(&b, call, times->bytes[times->sizes - 1]);
     for (int i = 0; i < times->sizes && !status; i++)
-        status = measure_size(&b, call, usual, times, i);
+        status = tune_measure_size(&b, call, usual, times, i);
     tt__bench_buffers_release(&b);
     *group->native->world->tuning = *usual;
     return status;
@@ -141,7 +142,7 @@ static tt_status find_op(const char *name, tt_op *op) {
 }
 
 /* "all_reduce" in "broadcast,all_reduce"; in an empty list everything is. */
-static bool listed(const char *list, const char *name) {
+static bool list_names(const char *list, const char *name) {
     size_t n = strlen(name);
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
         if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
@@ -158,7 +159,7 @@ static bool has_algorithms(const char *name, size_t length) {
     return false;
 }
 
-/* Whether `list` is one of operations that have algorithms on messages. */
+/* Do all operations in `list` have algorithms on messages? */
 static bool all_have_algorithms(const char *list) {
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
         if (!has_algorithms(at, strcspn(at, ",")))
@@ -166,8 +167,8 @@ static bool all_have_algorithms(const char *list) {
     return *list;
 }
 
-/* All operations that have a choice: their rules into `text`. */
-static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text, bool measured[TT_OPS]) {
+/* Measure all operations that have a choice, and write their rules into `text`. */
+static tt_status tune_measure(tt_group *group, const settings *s, tt__bytes *text, bool measured[TT_OPS]) {
     tt__tuning *usual = malloc(sizeof *usual);
     tt_status status = usual ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
     if (usual)
@@ -175,7 +176,7 @@ static tt_status measure_all(tt_group *group, const settings *s, tt__bytes *text
     for (int i = 0; tt__bench_call_at(i) && !status; i++) {
         const tt__bench_call *call = tt__bench_call_at(i);
         tt__tune_times times = {.ranks = group->size, .hosts = (int)tt__hosts_of(group)};
-        if (!listed(s->only, call->name) || find_op(call->name, &times.op))
+        if (!list_names(s->only, call->name) || find_op(call->name, &times.op))
             continue;
         find_algorithms(group, &times);
         fill_sizes(s, call, &times);
@@ -196,12 +197,12 @@ static void make_folder_of(const char *path) {
     snprintf(folder, sizeof folder, "%s", path);
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0777); /* what can't be made shows when the file is written */
+        mkdir(folder, 0777); /* a failure shows when the file is written */
         *slash = '/';
     }
 }
 
-static tt_status write_file(const char *path, const tt__bytes *text) {
+static tt_status tune_write(const char *path, const tt__bytes *text) {
     tt__atomic_file file;
     make_folder_of(path);
     TT__TRY(tt__atomic_open(&file, path));
@@ -225,7 +226,7 @@ static tt_status write_table(const char *path, const tt__bytes *rules, const boo
     if (!status && (text.failed || rules->failed))
         status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
     if (!status)
-        status = write_file(path, &text);
+        status = tune_write(path, &text);
     if (!status)
         fprintf(stderr, "tutti tune: wrote %s\n", path);
     free(previous);
@@ -240,7 +241,7 @@ static bool find_path(const settings *s, char *path) {
     return tt__tuning_users_path(path, PATH_MAX);
 }
 
-static tt_status tune(tt_group *group, const settings *s) {
+static tt_status tune_run(tt_group *group, const settings *s) {
     bool measured[TT_OPS] = {false};
     char path[PATH_MAX];
     tt__bytes rules = {0};
@@ -251,26 +252,26 @@ static tt_status tune(tt_group *group, const settings *s) {
         return tt__fail(TT_ERR_STATE,
                         "these ranks share memory: nothing to choose. --transport tcp measures what they would do "
                         "over TCP");
-    tt_status status = measure_all(group, s, &rules, measured);
+    tt_status status = tune_measure(group, s, &rules, measured);
     if (!status && !group->rank)
         status = write_table(path, &rules, measured, group);
     tt__bytes_free(&rules);
     return status;
 }
 
-static int run_rank(const settings *s) {
+static int run_tune_rank(const settings *s) {
     tt_group *group = NULL;
     tt__bench_pin();
     tt_status status = tt_init_process_group(&group, .transport = *s->transport ? s->transport : NULL);
     if (!status)
-        status = tune(group, s);
+        status = tune_run(group, s);
     if (status)
         tt_report();
     tt_destroy_process_group(group);
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 
-static int parse_sizes(const char *value, settings *s) {
+static int parse_tune_sizes(const char *value, settings *s) {
     char list[256], *rest = NULL;
     if (snprintf(list, sizeof list, "%s", value) >= (int)sizeof list)
         return 1;
@@ -284,7 +285,7 @@ static int parse_sizes(const char *value, settings *s) {
     return !s->size_count;
 }
 
-static int parse_flag(int c, const char *value, settings *s) {
+static int parse_tune_flag(int c, const char *value, settings *s) {
     switch (c) {
     case 'w':
         return (int)tt__parse_i64("--world", value, 2, 64, &s->world);
@@ -296,7 +297,7 @@ static int parse_flag(int c, const char *value, settings *s) {
     case 'p':
         return snprintf(s->out, sizeof s->out, "%s", value) >= (int)sizeof s->out;
     default: /* 's' */
-        return parse_sizes(value, s);
+        return parse_tune_sizes(value, s);
     }
 }
 
@@ -311,10 +312,10 @@ static int tune_main(int argc, char **argv) {
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
-        if (parse_flag(c, optarg, &s))
+        if (parse_tune_flag(c, optarg, &s))
             return tt__cli_usage_error("tune", "%s: not understood: \"%s\"", flag, optarg);
     }
     if (tt__bench_is_rank() && !*s.transport)
         snprintf(s.transport, sizeof s.transport, "tcp");
-    return tt__bench_is_member() ? run_rank(&s) : tt__spawn_ranks((int)s.world, NULL, argc, argv);
+    return tt__bench_is_member() ? run_tune_rank(&s) : tt__spawn_ranks((int)s.world, NULL, argc, argv);
 }

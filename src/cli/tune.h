@@ -17,8 +17,8 @@ typedef struct tt__tune_times {
     double usec[TT__TUNE_SIZES][TT__TUNE_ALGORITHMS];
 } tt__tune_times;
 
-/* Add the rules for one operation: the fastest algorithm up to each size. One with an order of its own never wins; one
- * that is hardly faster than what won at the size before neither. */
+/* Add the rules for one operation: the fastest algorithm up to each size. An algorithm with an order of its own never
+ * wins, nor does one that is hardly faster than the winner at the size before. */
 void tt__tune_put_rules(tt__bytes *text, const tt__tune_times *times);
 
 /* Add the lines of `previous` but comments, and rules for one of `ops` with the same ranks and hosts. */

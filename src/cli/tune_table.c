@@ -7,7 +7,7 @@
 /* Noise: a winner must be faster than the one before by more than this. */
 static const double hardly = 0.95;
 
-static int winner(const tt__tune_times *times, int size, int before) {
+static int fastest_algorithm(const tt__tune_times *times, int size, int before) {
     int best = before;
     for (int a = 0; a < times->algorithms; a++)
         if (!times->of[a]->own_order &&
@@ -28,9 +28,8 @@ static void put_rule(tt__bytes *text, const tt__tune_times *times, int algorithm
 void tt__tune_put_rules(tt__bytes *text, const tt__tune_times *times) {
     int before = -1;
     for (int size = 0; size < times->sizes; size++) {
-        int now = winner(times, size, before);
-        if (before >= 0 &&
-            now != before) /* somewhere between the two sizes: as much smaller than one as larger than the other */
+        int now = fastest_algorithm(times, size, before);
+        if (before >= 0 && now != before) /* the limit lies between the two sizes: their geometric mean */
             put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
         before = now;
     }
@@ -38,7 +37,7 @@ void tt__tune_put_rules(tt__bytes *text, const tt__tune_times *times) {
         put_rule(text, times, before, 0);
 }
 
-static bool replaced(const char *line, const bool ops[TT_OPS], int ranks, int hosts) {
+static bool is_replaced(const char *line, const bool ops[TT_OPS], int ranks, int hosts) {
     char op[32], on_ranks[16], on_hosts[16], expected_ranks[16], expected_hosts[16];
     if (sscanf(line, "%31s %15s %15s", op, on_ranks, on_hosts) != 3)
         return true; /* empty */
@@ -56,7 +55,7 @@ void tt__tune_put_previous(tt__bytes *text, const char *previous, const bool ops
         size_t n = strcspn(previous, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, previous);
         line[strcspn(line, "#")] = '\0';
-        if (!replaced(line, ops, ranks, hosts)) {
+        if (!is_replaced(line, ops, ranks, hosts)) {
             tt__bytes_put(text, line, strlen(line));
             tt__bytes_put(text, "\n", 1);
         }

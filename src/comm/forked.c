@@ -1,6 +1,6 @@
-/* A child that a rank forks has a copy of its groups, but not its threads, and shares its sockets and memory: one byte
- * of the child's would break the parent's calls. So groups remember in which process they were made, and all the child
- * can do with one is to end its copy. */
+/* Groups in a forked child. The child has a copy of its parent's groups, but not its threads, and shares its sockets
+ * and memory: a single byte that it wrote would break the parent's calls. So a group knows the process that made it; a
+ * child can do nothing with one but end its copy. */
 #include "base/error.h"
 #include "comm/group.h"
 
@@ -11,11 +11,11 @@ uint32_t tt__forks;
 
 static void in_child(void) { tt__forks++; }
 
-static void watch(void) { pthread_atfork(NULL, NULL, in_child); }
+static void register_atfork(void) { pthread_atfork(NULL, NULL, in_child); }
 
 void tt__watch_forks(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch);
+    pthread_once(&once, register_atfork);
 }
 
 tt_status tt__fail_inherited(const tt_group *group) {

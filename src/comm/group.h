@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* What tt_group_alloc() gave. */
+/* Memory that tt_group_alloc() returned. */
 typedef struct tt__allocation {
     struct tt__allocation *next;
     struct tt__extent *extent; /* NULL: ordinary memory */
@@ -24,13 +24,13 @@ struct tt_group {
     int rank, size;
     int *ranks;         /* (size): their ranks in the job */
     uint32_t id;        /* the same on all its ranks, unique in the job */
-    int holders;        /* who still uses its memory: see tt__group_hold() */
+    int holders;        /* users of its memory: see tt__group_hold() */
     bool destroyed;     /* by its owner; released when the last holder lets go */
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
 
-    /* Do a whole all_reduce, if it is of the kind that can be done so; else nothing has happened. NULL: none can. */
+    /* Carry out a whole all_reduce if it is of a kind that this can; else do nothing. NULL: there is none. */
     bool (*all_reduce_fast)(const tt_all_reduce_args *args, tt_status *status);
 
     int64_t timeout_ms;
@@ -42,7 +42,7 @@ struct tt_group {
     tt_work *queue, *queue_end;
     tt_work *unordered;
     tt_work *free_works; /* to be used again */
-    uint32_t owned;      /* works that callers have: they keep this struct, but nothing else of the group */
+    uint32_t owned;      /* works that callers own: they keep this struct, but nothing else of the group */
     bool freed;          /* all but the struct */
 
     int64_t *offsets; /* (2, size): room for lists that the caller left out */
@@ -54,23 +54,23 @@ struct tt_group {
 /* How many forks lie between this process and the first of its ancestors that made a group. */
 extern uint32_t tt__forks;
 
-/* From here on forks are counted. */
+/* Start to count forks. */
 void tt__watch_forks(void);
 
-/* The group was made by a process of which this is a forked child. */
+/* Was the group made by a process of which this is a forked child? */
 static inline bool tt__is_inherited(const tt_group *group) { return group->forks != tt__forks; }
 
-/* TT_ERR_STATE: the call can't be made in a child. */
+/* Record TT_ERR_STATE: the call can't be made in a forked child. */
 tt_status tt__fail_inherited(const tt_group *group);
 
 /* ---- group.c */
 
-/* No further call can be made: tt__group_check() says why. */
+/* Is the group unusable? tt__group_check() says why. */
 static inline bool tt__group_has_ended(const tt_group *group) {
     return atomic_load_explicit(&group->ended, memory_order_relaxed) || tt__is_inherited(group);
 }
 
-/* TT_OK, or the failure that made the group unusable, recorded again. */
+/* Return TT_OK, or record again the failure that made the group unusable. */
 tt_status tt__group_check(tt_group *group);
 static inline tt_status tt__group_usable(tt_group *group) {
     return __builtin_expect(group && !tt__group_has_ended(group), 1) ? TT_OK : tt__group_check(group);
@@ -79,19 +79,19 @@ static inline tt_status tt__group_usable(tt_group *group) {
 /* Note the thread's last error as why the group is unusable, unless there is one already. */
 void tt__group_note_failure(tt_group *group);
 
-/* A group of `size` ranks without anything yet; `ranks` is copied. */
+/* Make a group of `size` ranks without works and without an engine; `ranks` is copied. */
 tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms);
 
 /* Free what tt__group_make() made, works and the list of allocations included. The engine's part is the engine's to
  * free before. */
 void tt__group_free(tt_group *group);
 
-/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For whoever has
+/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users of
  * buffers there. */
 void tt__group_hold(tt_group *group);
 void tt__group_let_go(tt_group *group);
 
-/* Advance without waiting what is under way in the group; the group's failure, if any. */
+/* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);
 
 #endif

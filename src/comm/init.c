@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who am I, and where is the store? */
+/* Find this process's rank, and the store. */
 static tt_status find_meeting(const tt_init_process_group_args *args, tt__meeting *meeting) {
     const char *method = args->init_method;
     if (args->world_size < 0)
@@ -39,8 +39,8 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
     return status;
 }
 
-/* The same rank may join several groups through one store, one after the other, and again after a restart: each time
- * under another prefix. */
+/* Choose the prefix of the keys. A rank may join several groups through one store, one after the other, and again after
+ * a restart: each time under another prefix. */
 static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t size) {
     const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
     char key[128];
@@ -66,8 +66,8 @@ static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) 
     return status;
 }
 
-/* An option, or the variable that stands in for it. */
-static const char *option(const char *given, const char *variable) {
+/* Return an option, or its environment variable where it is not given. */
+static const char *option_or_env(const char *given, const char *variable) {
     const char *text = given ? given : getenv(variable);
     return text && *text ? text : NULL;
 }
@@ -83,23 +83,23 @@ static tt_status check_transport(const char **transport) {
                     *transport);
 }
 
-/* But for the store and the prefix. */
+/* Fill in the member, except for the store and the prefix. */
 static tt_status make_member(tt__member *member, const tt_init_process_group_args *args, const tt__meeting *meeting) {
     *member = (tt__member){.rank = meeting->rank,
                            .world = meeting->world,
                            .timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS,
                            .heartbeat_ms = args->heartbeat_ms > 0 ? args->heartbeat_ms : 5000,
-                           .algorithms = option(args->algorithms, "TT_ALGORITHMS"),
-                           .transport = option(args->transport, "TT_TRANSPORT")};
-    /* The launcher counts as RANK does; whoever gave another number is no rank of its. */
+                           .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
+                           .transport = option_or_env(args->transport, "TT_TRANSPORT")};
+    /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. */
     if (!args->store && !args->world_size && tt__agent_serves_store()) {
-        snprintf(member->launcher.host, sizeof member->launcher.host, "%s", meeting->host);
-        member->launcher.port = meeting->port;
+        snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
+        member->agent_store.port = meeting->port;
     }
     return check_transport(&member->transport);
 }
 
-/* Nothing says who this process is, but the engine can: it was started by mpirun. */
+/* Can only the engine find the ranks? True where mpirun started the process and nothing else says its rank. */
 static bool engine_finds_ranks(const tt_backend *table, const tt_init_process_group_args *args) {
     const char *method = args->init_method;
     return table->finds_ranks && !args->store && !args->world_size && (!method || !strcmp(method, "env://")) &&

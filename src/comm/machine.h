@@ -1,4 +1,4 @@
-/* What machines (work.h) are made of. */
+/* Building blocks of machines (work.h). */
 #ifndef TT_COMM_MACHINE_H
 #define TT_COMM_MACHINE_H
 
@@ -8,7 +8,7 @@
 
 /* ---- on messages */
 
-/* Room for n messages, while none is under way. TT_ERR_MEMORY. */
+/* Make room for n messages, while none is under way. TT_ERR_MEMORY. */
 tt_status tt__work_messages(tt_work *work, size_t n);
 
 /* Post a message to or from a rank of the group. `slot`: index into work->messages. The key is the work's seq and word;
@@ -16,7 +16,7 @@ tt_status tt__work_messages(tt_work *work, size_t n);
 void tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
 void tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);
 
-/* Return this from next(). */
+/* What next() returns to wait for messages. */
 tt__next tt__work_wait_messages(tt_work *work);
 
 /* ---- on inner groups. Return this from next(). */

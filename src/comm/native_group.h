@@ -33,28 +33,29 @@ typedef struct tt__native {
     int *place;       /* (size): rank r is by_host[place[r]] */
     bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
 
-    uint32_t seq;     /* calls published so far */
-    uint32_t step;    /* pieces of work planned so far, by all calls that were agreed on */
-    bool only_agrees; /* it stands behind another engine's group (backend/plugin_control.c): collectives move nothing */
-    bool spin;        /* ranks and CPUs are such that a short busy wait pays */
-    bool wake_pending;            /* something was published, and those asleep for it are not woken yet */
+    uint32_t seq;  /* calls published so far */
+    uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
+    /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
+    bool only_agrees;
+    bool spin;                    /* ranks and CPUs are such that a short busy wait pays */
+    bool wake_pending;            /* something was published, and its sleepers are not woken yet */
     uint8_t order[TT__MAX_WORLD]; /* tt__peer_order() */
     bool order_known, order_by_place;
     _Atomic uintptr_t user; /* the thread that used it last; 0: none yet */
     tt_work sync_work;      /* of a synchronous call that finds the queue empty, on shared memory */
 
     tt__begun begun[TT__BEGUN]; /* the last calls on messages, by seq % TT__BEGUN */
-    uint32_t mismatch_seq;      /* another rank called something else as this number; 0: not known of any */
+    uint32_t mismatch_seq;      /* number of a call in which another rank called something else; 0: none known */
     bool asking;                /* a thread asks the peers why they differ, and then fails the group */
     uint32_t monitored;         /* monitored barriers so far */
-    bool announced;             /* this process has told the others that it left or failed */
+    bool announced;             /* this process has announced that it left or failed */
 
     /* all_reduce_fast.c's kernels for two ranks, and the calls they are for; 0: none yet */
     tt__reduce_pair pair;
     uint32_t pair_kind;
 } tt__native;
 
-/* The group that `group` is part of, itself if it is no inner one. */
+/* Return the group that `group` is part of, itself if it is no inner one. */
 static inline tt_group *tt__top_group(const tt_group *group) {
     return group->native->parent ? group->native->parent : (tt_group *)(uintptr_t)group;
 }
@@ -63,7 +64,7 @@ static inline bool tt__is_local(const tt_group *group, int r) {
     return group->native->world->peers[group->ranks[r]].local;
 }
 
-/* A group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
+/* Make a group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
  * memory. */
 tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);
 
@@ -71,10 +72,10 @@ tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);
  * allowed. */
 void tt__native_group_free(tt_group *group);
 
-/* The process's group of this id, inner ones included; NULL if there is none. The lock is held. */
+/* Find the process's group of this id, inner ones included; NULL if there is none. The lock is held. */
 tt_group *tt__find_group(const tt__world *world, uint32_t id);
 
-/* The job's ranks of a set of the group's; the group's rank of one of the job, -1 if it is not in it. */
+/* Translate a set of the group's ranks to the job's; and a rank of the job to the group's, -1 if it is not in it. */
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
 int tt__rank_in_group(const tt_group *group, int job_rank);
 

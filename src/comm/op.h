@@ -12,7 +12,7 @@ enum {
     TT__OP_UNEVEN = 16,   /* its ranks may pass different counts, in lists */
     TT__OP_ELEMENTS = 32, /* `count` is of elements of `dtype` */
     TT__OP_CHOICE = 64,   /* a table may name its algorithm */
-    TT__OP_EXCHANGE = 128 /* makes or ends groups or memory: each rank tells all others a few bytes */
+    TT__OP_EXCHANGE = 128 /* makes or ends groups or memory: each rank sends all others a few bytes */
 };
 
 typedef struct tt__op_info {
@@ -22,10 +22,10 @@ typedef struct tt__op_info {
 
 extern const tt__op_info tt__ops[TT_OPS];
 
-/* Whether `op` is of one of these kinds. A number that is no operation is of none. */
+/* Is `op` of one of these kinds? A number that is no operation is of none. */
 static inline bool tt__op_is(tt_op op, unsigned kind) { return (unsigned)op < TT_OPS && tt__ops[op].kind & kind; }
 
-/* False if there is none of this name. */
+/* Find the operation of this name; false if there is none. */
 bool tt__op_named(const char *name, tt_op *op);
 
 #endif

@@ -17,13 +17,13 @@ static inline bool tt__rankset_has(const tt__rankset *set, int r) { return set->
 
 int tt__rankset_count(const tt__rankset *set);
 
-/* The lowest rank of the set that is at least `from`; -1 if there is none. */
+/* Return the lowest rank of the set that is at least `from`; -1 if there is none. */
 int tt__rankset_next(const tt__rankset *set, int from);
 
 /* "rank 3" or "ranks 0-2, 5". The set is not empty. Returns `text`. */
 const char *tt__rankset_text(const tt__rankset *set, char *text, size_t size);
 
-/* The same without the word: "0-2, 5". */
+/* Write the same without the word: "0-2, 5". */
 const char *tt__rankset_list(const tt__rankset *set, char *text, size_t size);
 
 #endif

@@ -1,11 +1,11 @@
-/* Who is together when a group is split. */
+/* Which ranks form a new group when a group is split. */
 #ifndef TT_COMM_SPLIT_H
 #define TT_COMM_SPLIT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a rank says of the new group that it is to be in. */
+/* A rank's choice of the new group that it is to be in. */
 typedef struct tt__choice {
     int32_t color; /* < 0: in none */
     int32_t key;   /* how it is ordered there */

@@ -23,7 +23,7 @@ void tt__works_free(tt_work *list) {
     }
 }
 
-/* The call's arrays, into memory of the work's own. */
+/* Copy the call's arrays into memory of the work's own. */
 static tt_status copy_lists(tt_work *work) {
     tt_call *call = &work->call;
     size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
@@ -121,8 +121,8 @@ void tt__work_enqueue(tt_work *work) {
     group->queue_end = work;
 }
 
-/* Nobody waits for it and nobody owns it: it can be used again. */
-static void recycle(tt_work *work) {
+/* Put a work back among the free ones; nobody waits for it or owns it. */
+static void work_recycle(tt_work *work) {
     if (!work->owned && !work->parent)
         tt__work_give_back(work);
 }
@@ -134,7 +134,7 @@ static tt_work *unlink_done(tt_work **list) {
         tt_work *work = *at;
         if (work->phase == TT__DONE) {
             *at = work->next;
-            recycle(work);
+            work_recycle(work);
         } else {
             last = work;
             at = &work->next;

@@ -2,11 +2,11 @@
  *
  * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen
  * before it is called again. The same machine serves synchronous calls (the caller waits between its steps),
- * asynchronous ones (whoever makes progress calls it), shared memory and messages. It never blocks, and never holds
- * anything that must be released if it is not called again (scratch memory belongs to the work).
+ * asynchronous ones (any call that makes progress runs it), shared memory and messages. It never blocks, and never
+ * holds anything that must be released if it is not called again (scratch memory belongs to the work).
  *
- *   QUEUED     not yet told to others: an earlier work of the group is not agreed on, or not through with the slots
- *   PUBLISHED  shared memory: told; not all ranks have come
+ *   QUEUED     not yet published: an earlier work of the group is not agreed on, or still uses the slots
+ *   PUBLISHED  shared memory: published; not all ranks have arrived
  *   RUNNING    agreed (shared memory: all words agree and the algorithm is chosen from all words; messages: at once,
  *              words travel in the keys)
  *   DONE       complete: status valid
@@ -18,7 +18,7 @@
 #define TT_COMM_WORK_H
 
 #include "comm/message/message.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/backend.h>
 
@@ -27,12 +27,12 @@ typedef enum tt__next {
     TT__NEXT_DONE,
     TT__NEXT_WAIT,         /* for what it has written to work->wait */
     TT__NEXT_CALL,         /* make work->child_call, a call on an inner group, and wait for its end */
-    TT__NEXT_LOST_MESSAGE, /* a message failed: whoever runs the machine finds out why */
+    TT__NEXT_LOST_MESSAGE, /* a message failed: the driver finds out why */
     TT__NEXT_FAILED,       /* it has recorded an error, with which the group fails */
     TT__NEXT_REFUSED       /* likewise, and the text begins its scratch memory, but the group lives on */
 } tt__next;
 
-/* What a group's shared memory needs to know of a call before it is told to others. */
+/* What a call publishes on shared memory. */
 typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */
@@ -93,7 +93,7 @@ struct tt_work {
     bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
-    int64_t looked_ms;  /* when whoever waits for it last looked after its peers */
+    int64_t looked_ms;  /* when its peers were last checked */
     tt__record *record; /* in the recorder; of a child, its parent's */
     uint32_t record_number;
 
@@ -126,24 +126,24 @@ static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
 
 /* ---- work.c */
 
-/* A work for `call`, whose lists are copied: a free one or a new one; NULL: no memory. Not queued anywhere. Its owner
- * gives it back. */
+/* Take a free or a new work for `call`, whose lists are copied; NULL: no memory. Not queued anywhere. Its owner gives
+ * it back. */
 tt_work *tt__work_take(tt_group *group, const tt_call *call);
 void tt__work_give_back(tt_work *work);
 
-/* Free works of a group that ends. */
+/* Free the works of a group that ends. */
 void tt__works_free(tt_work *list);
 
-/* Into the group's queue, or, of sends and receives, among its unordered works. */
+/* Put the work into the group's queue; sends and receives among its unordered works. */
 void tt__work_enqueue(tt_work *work);
 
 /* Take works that are done out of the group's lists; those that nobody owns can be used again. */
 void tt__works_unlink(tt_group *group);
 
-/* The error of a work that is done and failed, recorded again. */
+/* Record again the error of a work that is done and failed. Returns its status. */
 tt_status tt__work_error(const tt_work *work);
 
-/* Room for at least so many bytes in work->scratch. TT_ERR_MEMORY. */
+/* Make room for at least so many bytes in work->scratch. TT_ERR_MEMORY. */
 tt_status tt__work_scratch(tt_work *work, size_t bytes);
 
 #endif

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms,
-                         const tt__launcher_store *launcher) {
+                         const tt__agent_store *agent_store) {
     tt__world *world = calloc(1, sizeof *world);
     tt__peer *peers = calloc((size_t)size, sizeof *peers);
     *out = NULL;
@@ -27,7 +27,7 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
                          .owner = getpid(),
                          .heartbeat_ms = heartbeat_ms,
                          .peers = peers,
-                         .launcher = *launcher,
+                         .agent_store = *agent_store,
                          .memory_fd = -1,
                          .listener = -1,
                          .watched = -1};
@@ -107,8 +107,8 @@ void tt__world_wake(tt__world *world) {
 
 /* ---- memory */
 
-/* No peer can look into the group's memory any more: all have left it, too. One may still be about to enter it. A
- * failed group's may still be written by a late one. */
+/* Have all peers left the group, so that none reads its memory any more? One may still be about to enter it; a late one
+ * may still write a failed group's. */
 static bool group_is_over(const tt_group *group) {
     if (group->failed)
         return false;

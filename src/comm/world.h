@@ -1,4 +1,4 @@
-/* A process's membership in a job: who its ranks are, their memory, the links to them. Groups stand on it; the first
+/* A process's membership in a job: the job's ranks, their memory, the links to them. Groups stand on it; the first
  * makes it, the last ends it.
  *
  * Locking. `lock` guards the message engine, every group's queue of works, the lists of groups, the heap, and what is
@@ -27,10 +27,10 @@ typedef struct tt__peer {
 } tt__peer;
 
 /* The launcher's store, where it writes how each worker ended. */
-typedef struct tt__launcher_store {
+typedef struct tt__agent_store {
     char host[256];
     int port; /* 0: no launcher */
-} tt__launcher_store;
+} tt__agent_store;
 
 typedef struct tt__world {
     int rank, size;
@@ -42,7 +42,7 @@ typedef struct tt__world {
     int references; /* groups that are not yet released; those that only wait for their memory to be free don't count */
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
-    tt__launcher_store launcher;
+    tt__agent_store agent_store;
     int memory_fd;
     tt__heap heap;
     const struct tt__engine *engine;           /* of its groups */
@@ -57,7 +57,7 @@ typedef struct tt__world {
     uint32_t groups_named;     /* by this process: see tt__group_name() */
     uint32_t sleepers;         /* threads of this process that sleep */
     int asking; /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
-    uint32_t progress_count; /* steps of machines and rounds of messages so far: tells whether something moves */
+    uint32_t progress_count; /* steps of machines and rounds of messages so far: grows while something moves */
     uint64_t circle;         /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
     int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
@@ -69,17 +69,18 @@ static inline tt__control *tt__world_control(const tt__world *world) { return wo
 static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world->lock); }
 static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
 
-/* A world of `size`, of which only this process is known. */
-tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__launcher_store *launcher);
+/* Make a world of `size`, of which only this process is known. */
+tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);
 
-/* Own memory, shared by `ranks` ranks of this host. */
+/* Make this process's memory, shared by `ranks` ranks of this host. */
 tt_status tt__world_make_memory(tt__world *world, int ranks);
 
-/* The end of the membership: when the last group is released, or joining failed. */
+/* End the membership: when the last group is released, or joining failed. */
 void tt__world_end(tt__world *world);
 
-/* Before anything is ended. In a child that the process forked, the world is a copy, made maybe while a thread that the
- * child does not have held the lock; from here on links and shared memory are left alone, for they are the parent's. */
+/* Find out, before anything is ended, whether this is a forked child. There the world is a copy, made maybe while a
+ * thread that the child does not have held the lock; from here on links and shared memory are left alone, for they are
+ * the parent's. */
 void tt__world_own(tt__world *world);
 
 /* Wait until no thread of this process asks other ranks: it has given the lock back amid its walk through the groups.
@@ -94,17 +95,17 @@ void tt__world_wake(tt__world *world);
 tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
 void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
 
-/* Whether `bytes` at `p` lie in the own heap. */
+/* Do `bytes` at `p` lie in this process's heap? */
 static inline bool tt__in_heap(const tt__world *world, const void *p, size_t bytes) {
     const tt__shm *own = &world->peers[world->rank].shm;
     uintptr_t base = (uintptr_t)own->base, at = (uintptr_t)p;
     return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
 }
 
-/* ---- rendezvous/launcher_store.c */
+/* ---- rendezvous/agent_store.c */
 
 /* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "".
  * Returns `text`. */
-const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size);
+const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, char *text, size_t size);
 
 #endif

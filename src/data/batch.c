@@ -46,7 +46,7 @@ static bool buffer_is_free(const tt__batch_buffer *buffer) {
 
 /* A buffer that nobody else uses: an old one, one more, or one in the place of the oldest, whose memory is left to
  * those who use it. */
-static tt_status choose(tt__batches *b, tt__batch_buffer **out) {
+static tt_status choose_buffer(tt__batches *b, tt__batch_buffer **out) {
     for (int i = 0; i < b->count; i++)
         if (buffer_is_free(&b->buffer[i])) {
             *out = &b->buffer[i];
@@ -68,7 +68,7 @@ static tt_status choose(tt__batches *b, tt__batch_buffer **out) {
 tt_status tt__batches_init(tt__batches *batches, int64_t rows, const tt_tensor_spec *x, const tt_tensor_spec *y) {
     *batches = (tt__batches){.rows = rows, .x = *x, .y = *y};
     tt__batch_buffer *first;
-    return choose(batches, &first);
+    return choose_buffer(batches, &first);
 }
 
 void tt__batches_free(tt__batches *batches) {
@@ -98,7 +98,7 @@ static tt_status rows_lend(tt_tensor **out, const tt_tensor *rows, int64_t n) {
 
 tt_status tt__batches_lend(tt__batches *batches, int64_t n) {
     tt__batch_buffer *buffer;
-    TT__TRY(choose(batches, &buffer));
+    TT__TRY(choose_buffer(batches, &buffer));
     tt_status status = rows_lend(&batches->lent_x, buffer->x, n);
     if (!status)
         status = rows_lend(&batches->lent_y, buffer->y, n);

@@ -42,7 +42,7 @@ static tt_status check_alike(tt_dataset *const *parts, int64_t i, const char *fi
                     field, parts[0]->cls.name, i, parts[i]->cls.name, types ? "element type" : "shape");
 }
 
-static tt_status check(tt_dataset *const *parts, int64_t n) {
+static tt_status concat_check(tt_dataset *const *parts, int64_t n) {
     if (n < 1 || !parts)
         return tt__fail(TT_ERR_INVALID, "tt_concat_dataset: expected at least 1 part, got %" PRId64, parts ? n : 0);
     for (int64_t i = 0; i < n; i++)
@@ -60,7 +60,7 @@ tt_dataset *tt_concat_dataset(tt_dataset *const *parts, int64_t n) {
     static const char who[] = "tt_concat_dataset";
     static const tt_dataset_class cls = {
         .name = "a concatenation", .size = chain_size, .get = chain_get, .destroy = free};
-    if (check(parts, n))
+    if (concat_check(parts, n))
         return NULL;
     chain *c = malloc(sizeof *c + (size_t)n * sizeof(tt_dataset *));
     if (!c)

@@ -32,7 +32,7 @@ static tt_status check_spec(const char *who, const tt_dataset *d, const char *fi
     return TT_OK;
 }
 
-static tt_status check(const char *who, tt_dataset *d) {
+static tt_status dataset_check(const char *who, tt_dataset *d) {
     if (!d->cls.size || !d->cls.get)
         return tt__fail(TT_ERR_INVALID, "%s: %s: the class has no %s function", who, d->cls.name,
                         d->cls.size ? "get" : "size");
@@ -65,7 +65,7 @@ tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *
     d->user = user;
     d->x = x;
     d->y = y;
-    if (!check(who, d))
+    if (!dataset_check(who, d))
         return d;
     tt_dataset_free(d);
     return NULL;

@@ -12,9 +12,9 @@ typedef struct callback {
     void *user;
 } callback;
 
-static int64_t callback_size(void *user) { return ((const callback *)user)->size; }
+static int64_t dataset_callback_size(void *user) { return ((const callback *)user)->size; }
 
-static tt_status callback_get(void *user, int64_t index, void *x, void *y) {
+static tt_status dataset_callback_get(void *user, int64_t index, void *x, void *y) {
     const callback *c = user;
     return c->get(c->user, index, x, y);
 }
@@ -23,7 +23,8 @@ tt_dataset *tt_dataset_from_with(const tt_dataset_from_args *args, size_t size) 
     static const char who[] = "tt_dataset_from";
     tt_dataset_from_args a;
     TT__ARGS_COPY(a, args, size);
-    const tt_dataset_class cls = {.name = a.name, .size = callback_size, .get = callback_get, .destroy = free};
+    const tt_dataset_class cls = {
+        .name = a.name, .size = dataset_callback_size, .get = dataset_callback_get, .destroy = free};
     if (!a.get)
         return tt__fail_null(TT_ERR_INVALID, "%s: %s: get is NULL", who, a.name ? a.name : "a data set");
     callback *c = malloc(sizeof *c);

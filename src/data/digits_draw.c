@@ -18,21 +18,24 @@ typedef struct rng {
     uint64_t state;
 } rng;
 
-static uint64_t mix(uint64_t z) {
+static uint64_t splitmix(uint64_t z) {
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
 }
 
-static uint32_t next(rng *r) { return (uint32_t)(mix(r->state += UINT64_C(0x9e3779b97f4a7c15)) >> 32); }
+static uint32_t digits_random(rng *r) { return (uint32_t)(splitmix(r->state += UINT64_C(0x9e3779b97f4a7c15)) >> 32); }
 
-static int below(rng *r, int n) { return (int)((uint64_t)next(r) * (uint64_t)n >> 32); }
+static int random_below(rng *r, int n) { return (int)((uint64_t)digits_random(r) * (uint64_t)n >> 32); }
 
-static float between(rng *r, float low, float high) { return low + (high - low) * ((float)(next(r) >> 8) * 0x1p-24f); }
+static float random_between(rng *r, float low, float high) {
+    return low + (high - low) * ((float)(digits_random(r) >> 8) * 0x1p-24f);
+}
 
 /* Around 0, seldom near the ends: the mean of three. */
-static float around(rng *r, float limit) {
-    return (between(r, -limit, limit) + between(r, -limit, limit) + between(r, -limit, limit)) / 3.0f;
+static float random_around(rng *r, float limit) {
+    return (random_between(r, -limit, limit) + random_between(r, -limit, limit) + random_between(r, -limit, limit)) /
+           3.0f;
 }
 
 /* ---- glyphs ---- */
@@ -77,7 +80,7 @@ static const glyph *choose_glyph(rng *r, int digit) {
     for (size_t i = 0; i < sizeof glyphs / sizeof *glyphs; i++)
         if (glyphs[i].digit == digit)
             of_digit[n++] = &glyphs[i];
-    return of_digit[below(r, n)];
+    return of_digit[random_below(r, n)];
 }
 
 /* ---- from glyph to page ---- */
@@ -100,38 +103,39 @@ typedef struct hand {
 
 /* A turn by the angle whose half has tangent t: no sine or cosine needed. */
 static void choose_transform(hand *h, rng *r) {
-    float t = around(r, 0.22f), c = (1 - t * t) / (1 + t * t), s = 2 * t / (1 + t * t);
-    float width = between(r, 0.145f, 0.245f), height = between(r, 0.165f, 0.215f), shear = around(r, 0.5f) - 0.08f;
+    float t = random_around(r, 0.22f), c = (1 - t * t) / (1 + t * t), s = 2 * t / (1 + t * t);
+    float width = random_between(r, 0.145f, 0.245f), height = random_between(r, 0.165f, 0.215f),
+          shear = random_around(r, 0.5f) - 0.08f;
     h->xx = c * width;
     h->yx = s * width;
     h->xy = c * width * -shear - s * height;
     h->yy = s * width * -shear + c * height;
-    h->origin.x = (SIDE - 1) * 0.5f + around(r, 3.0f);
-    h->origin.y = (SIDE - 1) * 0.5f + around(r, 3.0f);
+    h->origin.x = (SIDE - 1) * 0.5f + random_around(r, 3.0f);
+    h->origin.y = (SIDE - 1) * 0.5f + random_around(r, 3.0f);
 }
 
 static void choose_hand(hand *h, rng *r) {
     for (int i = 0; i < GRID * GRID; i++) {
-        h->warp[i / GRID][i % GRID].x = around(r, 17.0f);
-        h->warp[i / GRID][i % GRID].y = around(r, 17.0f);
+        h->warp[i / GRID][i % GRID].x = random_around(r, 17.0f);
+        h->warp[i / GRID][i % GRID].y = random_around(r, 17.0f);
     }
     choose_transform(h, r);
-    h->radius = between(r, 0.75f, 1.75f);
-    h->taper = between(r, -0.35f, 0.35f);
-    h->softness = between(r, 1.0f, 2.0f);
-    h->ink = between(r, 190.0f, 290.0f); /* above 255 it saturates, as in scans */
-    h->noise = between(r, 0.0f, 22.0f);
+    h->radius = random_between(r, 0.75f, 1.75f);
+    h->taper = random_between(r, -0.35f, 0.35f);
+    h->softness = random_between(r, 1.0f, 2.0f);
+    h->ink = random_between(r, 190.0f, 290.0f); /* above 255 it saturates, as in scans */
+    h->noise = random_between(r, 0.0f, 22.0f);
 }
 
 /* Cell of the warp grid that `at` (0..GRID-1) lies in; what is outside belongs to the border cells. */
-static int cell(float at) {
+static int grid_cell(float at) {
     int i = (int)at;
     return i < 0 ? 0 : i > GRID - 2 ? GRID - 2 : i;
 }
 
-static point place(const hand *h, point p) {
+static point warped_point(const hand *h, point p) {
     float gx = (p.x + 35.0f) * ((GRID - 1) / 70.0f), gy = (p.y + 50.0f) * ((GRID - 1) / 100.0f);
-    int i = cell(gy), j = cell(gx);
+    int i = grid_cell(gy), j = grid_cell(gx);
     float fy = gy - (float)i, fx = gx - (float)j;
     const point *top = &h->warp[i][j], *bottom = &h->warp[i + 1][j];
     float x = p.x + (1 - fy) * ((1 - fx) * top[0].x + fx * top[1].x) + fy * ((1 - fx) * bottom[0].x + fx * bottom[1].x);
@@ -176,7 +180,7 @@ static void draw_stroke(float *gap, const hand *h, const int8_t *xy, int n) {
         const int8_t *a = xy + 2 * (i > 0 ? i - 1 : 0), *b = xy + 2 * i, *c = xy + 2 * (i + 1 < n ? i + 1 : n - 1),
                      *d = xy + 2 * (i + 2 < n ? i + 2 : n - 1);
         point p = catmull_rom((point){a[0], a[1]}, (point){b[0], b[1]}, (point){c[0], c[1]}, (point){d[0], d[1]}, u);
-        p = place(h, p);
+        p = warped_point(h, p);
         if (k > 0)
             draw_segment(gap, before, p, h->radius * (1 + h->taper * (float)k / (float)total), h->softness);
         before = p;
@@ -199,24 +203,25 @@ static void draw_glyph(float *gap, const hand *h, const glyph *g) {
 
 /* A few dots of dust. */
 static void add_specks(uint8_t *pixels, rng *r) {
-    for (int n = below(r, 6); n > 0; n--)
-        pixels[below(r, PIXELS)] = (uint8_t)between(r, 60.0f, 255.0f);
+    for (int n = random_below(r, 6); n > 0; n--)
+        pixels[random_below(r, PIXELS)] = (uint8_t)random_between(r, 60.0f, 255.0f);
 }
 
 static void ink_page(uint8_t *pixels, const float *gap, const hand *h, rng *r) {
     for (int i = 0; i < PIXELS; i++) {
         float ink = 0.5f - gap[i] / h->softness;
-        ink = (ink < 0 ? 0 : ink > 1 ? 1 : ink) * h->ink + around(r, 2 * h->noise) - 0.5f * h->noise;
+        ink = (ink < 0 ? 0 : ink > 1 ? 1 : ink) * h->ink + random_around(r, 2 * h->noise) - 0.5f * h->noise;
         pixels[i] = ink < 0 ? 0 : ink > 255 ? 255 : (uint8_t)(ink + 0.5f);
     }
     add_specks(pixels, r);
 }
 
 int tt__digit_draw(uint8_t *pixels, uint64_t seed, int64_t index) {
-    rng r = {mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ mix((uint64_t)index * UINT64_C(0xd1342543de82ef95) + 1)};
+    rng r = {splitmix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^
+             splitmix((uint64_t)index * UINT64_C(0xd1342543de82ef95) + 1)};
     hand h;
     float gap[PIXELS];
-    int digit = below(&r, 10);
+    int digit = random_below(&r, 10);
     choose_hand(&h, &r);
     draw_glyph(gap, &h, choose_glyph(&r, digit));
     ink_page(pixels, gap, &h, &r);

@@ -44,7 +44,7 @@ static void share_destroy(void *user) {
     free(s);
 }
 
-static tt_status check(const char *who, const tt_distributed_sampler_args *a) {
+static tt_status check_replicas(const char *who, const tt_distributed_sampler_args *a) {
     TT__TRY(tt__check_dataset_size(who, a->dataset_size));
     if (a->num_replicas < 1)
         return tt__fail(TT_ERR_INVALID, "%s: num_replicas: expected at least 1, got %d", who, a->num_replicas);
@@ -60,7 +60,7 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
         .name = "a distributed sampler", .size = share_size, .order = share_order, .destroy = share_destroy};
     tt_distributed_sampler_args a;
     TT__ARGS_COPY(a, args, size);
-    if (check(who, &a))
+    if (check_replicas(who, &a))
         return NULL;
     share *s = calloc(1, sizeof *s);
     if (!s)

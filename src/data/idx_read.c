@@ -93,7 +93,7 @@ static tt_status read_header(header *h, tt__source *source) {
 
 /* Small types become i32. They were read into the end of the tensor's memory and are widened from the front: element i
  * goes to bytes 4i..4i+3, which lie before or on those of any element not widened yet. */
-static void widen(int32_t *to, const uint8_t *from, int64_t count, size_t width) {
+static void widen_elements(int32_t *to, const uint8_t *from, int64_t count, size_t width) {
     for (int64_t i = 0; i < count; i++)
         to[i] = width == 1 ? (int8_t)from[i] : (int16_t)(from[2 * i] << 8 | from[2 * i + 1]);
 }
@@ -131,7 +131,7 @@ static tt_status read_elements(tt_tensor *x, const header *h, tt__source *source
         return tt__fail(TT_ERR_FORMAT, "%s: its header promises %zu bytes of elements, but %" PRIu64 "%s follow",
                         source->name, bytes, bytes + rest, rest < UINT64_C(64) << 20 ? "" : " or more");
     if (whole != bytes)
-        widen(x->data, into, h->count, h->width);
+        widen_elements(x->data, into, h->count, h->width);
     else if (!host_is_big_endian())
         swap_bytes(x->data, h->count, h->width);
     return TT_OK;

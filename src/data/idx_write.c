@@ -3,6 +3,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/parse.h"
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -16,15 +17,10 @@ typedef struct sink {
     z_stream deflate;
 } sink;
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 static tt_status sink_open(sink *s, const char *path) {
     memset(s, 0, sizeof *s);
     TT__TRY(tt__atomic_open(&s->file, path));
-    if (!ends_with(path, ".gz"))
+    if (!tt__ends_with(path, ".gz"))
         return TT_OK;
     if (deflateInit2(&s->deflate, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         tt__atomic_abort(&s->file);
@@ -77,7 +73,7 @@ static tt_status write_header(sink *s, const tt_tensor *x, tt__idx_type type) {
     return sink_write(s, header, 4 + 4 * (size_t)x->shape.ndim);
 }
 
-static uint64_t load(const uint8_t *p, size_t width) {
+static uint64_t load_element(const uint8_t *p, size_t width) {
     uint32_t four;
     uint64_t eight;
     if (width == 1)
@@ -94,7 +90,7 @@ static tt_status write_elements(sink *s, const tt_tensor *x) {
     for (int64_t left = x->numel; left > 0;) {
         size_t n = (size_t)left < BLOCK / width ? (size_t)left : BLOCK / width;
         for (size_t i = 0; i < n; i++)
-            store_big_endian(block + i * width, load(from + i * width, width), width);
+            store_big_endian(block + i * width, load_element(from + i * width, width), width);
         TT__TRY(sink_write(s, block, n * width));
         from += n * width;
         left -= (int64_t)n;

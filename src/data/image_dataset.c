@@ -58,7 +58,7 @@ out:
 enum { PATH_SIZE = 4096 };
 
 /* "DIR/SUB/NAME" or "DIR/SUB/NAME.gz", whichever is there, plain first. */
-static bool find(char *path, const char *dir, const char *sub, const char *name) {
+static bool find_image_file(char *path, const char *dir, const char *sub, const char *name) {
     static const char *const endings[] = {"", ".gz"};
     for (int i = 0; i < 2; i++) {
         int n = snprintf(path, PATH_SIZE, "%s/%s%s%s", dir, sub, name, endings[i]);
@@ -76,7 +76,7 @@ tt_dataset *tt_mnist(const char *dir, bool train) {
     if (!dir)
         return tt__fail_null(TT_ERR_INVALID, "tt_mnist: the directory is NULL");
     for (size_t i = 0; i < sizeof subs / sizeof *subs; i++)
-        if (find(images, dir, subs[i], images_name) && find(labels, dir, subs[i], labels_name))
+        if (find_image_file(images, dir, subs[i], images_name) && find_image_file(labels, dir, subs[i], labels_name))
             return tt_image_dataset(images, labels);
     return tt__fail_null(TT_ERR_IO, "tt_mnist: expected %s and %s, plain or with .gz, in %s, %s/MNIST/raw or %s/raw",
                          images_name, labels_name, dir, dir, dir);

@@ -35,7 +35,7 @@ static tt_status argument_missing(const char *what) {
     return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the %s is NULL", what);
 }
 
-static tt_status check(const tt_loader_new_args *a) {
+static tt_status loader_check(const tt_loader_new_args *a) {
     if (!a->dataset)
         return argument_missing("data set");
     if (!a->sampler)
@@ -69,7 +69,7 @@ static int64_t raw_rows(const tt_dataset *dataset) {
 }
 
 /* Batches are never larger than the epoch, so no memory is taken for what can't come. */
-static tt_status allocate(tt_loader *loader) {
+static tt_status loader_allocate(tt_loader *loader) {
     const tt_dataset *d = loader->dataset;
     int64_t n = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
     tt_tensor_spec x = d->x;
@@ -84,25 +84,25 @@ static tt_status allocate(tt_loader *loader) {
     return tt__batches_init(&loader->batches, n, &x, &d->y);
 }
 
-static tt_status set_up(tt_loader *loader, const tt_loader_new_args *a) {
+static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
     loader->dataset = a->dataset;
     loader->batch_size = a->batch_size;
     TT__TRY(choose_sampler(loader, a->sampler));
     loader->examples = loader->sampler->size;
     if (a->drop_last)
         loader->examples -= loader->examples % a->batch_size;
-    return allocate(loader);
+    return loader_allocate(loader);
 }
 
 tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size) {
     tt_loader_new_args a;
     TT__ARGS_COPY(a, args, size);
-    if (check(&a))
+    if (loader_check(&a))
         return NULL;
     tt_loader *loader = calloc(1, sizeof *loader);
     if (!loader)
         return tt__fail_null(TT_ERR_MEMORY, "tt_loader_new: out of memory");
-    if (!set_up(loader, &a))
+    if (!loader_init(loader, &a))
         return loader;
     tt_loader_free(loader);
     return NULL;

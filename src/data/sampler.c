@@ -42,7 +42,7 @@ static tt_status ask_size(const char *who, tt_sampler *s) {
                     s->cls.name, s->size);
 }
 
-static tt_status set_up(const char *who, tt_sampler *s) {
+static tt_status sampler_init(const char *who, tt_sampler *s) {
     TT__TRY(ask_size(who, s));
     s->indices = tt__indices_new(s->size);
     if (!s->indices)
@@ -62,7 +62,7 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
         s->cls.name = "a sampler";
     s->user = user;
     s->dataset_size = dataset_size;
-    if (!set_up(who, s))
+    if (!sampler_init(who, s))
         return s;
     tt_sampler_free(s);
     return NULL;
@@ -111,7 +111,7 @@ static tt_status check_range(const tt_sampler *s) {
     return TT_OK;
 }
 
-static tt_status draw(tt_sampler *s) {
+static tt_status sampler_draw(tt_sampler *s) {
     uint64_t errors = tt__error_count();
     s->drawn = s->begun = false;
     tt_status status = s->cls.order(s->user, s->epoch, s->indices, s->size);
@@ -124,7 +124,7 @@ static tt_status draw(tt_sampler *s) {
 
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order) {
     if (!sampler->drawn || sampler->begun)
-        TT__TRY(draw(sampler));
+        TT__TRY(sampler_draw(sampler));
     sampler->begun = true;
     memcpy(order, sampler->indices, (size_t)sampler->size * sizeof *order);
     return TT_OK;
@@ -136,7 +136,7 @@ const int64_t *tt_sampler_indices(tt_sampler *sampler) {
     if (is_placeholder(sampler))
         return tt__fail_null(TT_ERR_INVALID, "tt_sampler_indices: %s stands for a sampler that each loader makes",
                              sampler->cls.name);
-    return sampler->drawn || !draw(sampler) ? sampler->indices : NULL;
+    return sampler->drawn || !sampler_draw(sampler) ? sampler->indices : NULL;
 }
 
 void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch) {
@@ -158,9 +158,9 @@ typedef struct callback {
     void *user;
 } callback;
 
-static int64_t callback_size(void *user) { return ((const callback *)user)->size; }
+static int64_t sampler_callback_size(void *user) { return ((const callback *)user)->size; }
 
-static tt_status callback_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
+static tt_status sampler_callback_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
     const callback *c = user;
     return c->order(c->user, epoch, indices, n);
 }
@@ -169,7 +169,8 @@ tt_sampler *tt_sampler_from_with(const tt_sampler_from_args *args, size_t size) 
     static const char who[] = "tt_sampler_from";
     tt_sampler_from_args a;
     TT__ARGS_COPY(a, args, size);
-    const tt_sampler_class cls = {.name = a.name, .size = callback_size, .order = callback_order, .destroy = free};
+    const tt_sampler_class cls = {
+        .name = a.name, .size = sampler_callback_size, .order = sampler_callback_order, .destroy = free};
     if (!a.order)
         return tt__fail_null(TT_ERR_INVALID, "%s: %s: order is NULL", who, a.name ? a.name : "a sampler");
     callback *c = malloc(sizeof *c);

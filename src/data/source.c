@@ -13,7 +13,7 @@
 
 /* ---- packed bytes ---- */
 
-static tt_status read_file(tt__source *s, size_t *got) {
+static tt_status source_read_file(tt__source *s, size_t *got) {
     ssize_t n;
     do
         n = read(s->fd, s->buffer, sizeof s->buffer);
@@ -26,12 +26,12 @@ static tt_status read_file(tt__source *s, size_t *got) {
 }
 
 /* Make sure that packed bytes wait in inflate.next_in, unless all are used. */
-static tt_status fill(tt__source *s) {
+static tt_status source_fill(tt__source *s) {
     if (s->inflate.avail_in)
         return TT_OK;
     size_t got = 0;
     if (s->fd >= 0) {
-        TT__TRY(read_file(s, &got));
+        TT__TRY(source_read_file(s, &got));
     } else {
         uint64_t left = s->packed_size - s->packed_read;
         got = left < INT_MAX ? (size_t)left : INT_MAX;
@@ -48,8 +48,8 @@ static bool is_gzip(const tt__source *s) {
     return s->inflate.avail_in >= 2 && s->inflate.next_in[0] == 0x1f && s->inflate.next_in[1] == 0x8b;
 }
 
-static tt_status start(tt__source *s) {
-    tt_status status = fill(s);
+static tt_status source_start(tt__source *s) {
+    tt_status status = source_fill(s);
     if (!status && is_gzip(s)) {
         if (inflateInit2(&s->inflate, 16 + MAX_WBITS) == Z_OK)
             s->gzip = true;
@@ -61,7 +61,7 @@ static tt_status start(tt__source *s) {
     return status;
 }
 
-static void reset(tt__source *s, const char *name) {
+static void source_reset(tt__source *s, const char *name) {
     memset(s, 0, offsetof(tt__source, buffer));
     s->name = name;
     s->fd = -1;
@@ -69,7 +69,7 @@ static void reset(tt__source *s, const char *name) {
 
 tt_status tt__source_open(tt__source *source, const char *path) {
     struct stat info;
-    reset(source, path);
+    source_reset(source, path);
     source->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to must not hold us up */
     if (source->fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
@@ -84,14 +84,14 @@ tt_status tt__source_open(tt__source *source, const char *path) {
         return status;
     }
     source->packed_size = (uint64_t)info.st_size;
-    return start(source);
+    return source_start(source);
 }
 
 tt_status tt__source_memory(tt__source *source, const char *name, const void *bytes, size_t size) {
-    reset(source, name);
+    source_reset(source, name);
     source->memory = bytes;
     source->packed_size = size;
-    return start(source);
+    return source_start(source);
 }
 
 void tt__source_close(tt__source *source) {
@@ -107,7 +107,7 @@ void tt__source_close(tt__source *source) {
 
 static tt_status read_plain(tt__source *s, uint8_t *out, size_t size, size_t *got) {
     while (*got < size) {
-        TT__TRY(fill(s));
+        TT__TRY(source_fill(s));
         size_t n = s->inflate.avail_in, wanted = size - *got;
         if (!n)
             return TT_OK;
@@ -120,14 +120,14 @@ static tt_status read_plain(tt__source *s, uint8_t *out, size_t size, size_t *go
     return TT_OK;
 }
 
-static tt_status corrupt(const tt__source *s, const char *what) {
+static tt_status source_corrupt(const tt__source *s, const char *what) {
     return tt__fail(TT_ERR_FORMAT, "%s: its gzip stream is corrupt after %" PRIu64 " bytes (%s); get the file again",
                     s->name, s->packed_read - s->inflate.avail_in, what);
 }
 
 /* A member of the gzip file is complete (its checksum too). Another may follow; anything else does not belong there. */
 static tt_status end_member(tt__source *s) {
-    TT__TRY(fill(s));
+    TT__TRY(source_fill(s));
     if (!s->inflate.avail_in) {
         s->ended = true;
         return TT_OK;
@@ -140,7 +140,7 @@ static tt_status end_member(tt__source *s) {
 }
 
 static tt_status inflate_some(tt__source *s) {
-    TT__TRY(fill(s));
+    TT__TRY(source_fill(s));
     if (!s->inflate.avail_in)
         return tt__fail(TT_ERR_FORMAT, "%s: its gzip stream is cut off after %" PRIu64 " bytes; get the file again",
                         s->name, s->packed_read);
@@ -150,7 +150,7 @@ static tt_status inflate_some(tt__source *s) {
     if (result == Z_MEM_ERROR)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to unpack it", s->name);
     if (result != Z_OK && result != Z_BUF_ERROR)
-        return corrupt(s, s->inflate.msg ? s->inflate.msg : "it needs a dictionary");
+        return source_corrupt(s, s->inflate.msg ? s->inflate.msg : "it needs a dictionary");
     return TT_OK;
 }
 

@@ -50,21 +50,21 @@ static int64_t table_size(void *user) { return ((const table *)user)->inputs->sh
 /* ---- making ---- */
 
 /* Let go of a tensor that was to be taken over; a scope's or a holder's is theirs to free. */
-static void discard(tt_tensor *x) {
+static void discard_tensor(tt_tensor *x) {
     if (x && x->owner == TT__OWNER_CALLER)
         tt_tensor_free(x);
 }
 
 /* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't
  * be. */
-static tt_tensor *take(tt_tensor *x) {
+static tt_tensor *take_tensor(tt_tensor *x) {
     if (x && !tt_is_contiguous(x)) {
         tt_tensor *copy = tt__clone_contiguous("tt_tensor_dataset", x);
-        discard(x);
+        discard_tensor(x);
         x = copy;
     }
     if (x && tt__tensor_adopt(x, "a data set")) {
-        discard(x);
+        discard_tensor(x);
         return NULL;
     }
     return x;
@@ -80,7 +80,7 @@ static void table_destroy(void *user) {
 /* Examples are copied by plain pointers. */
 static bool is_here(const tt_tensor *x) { return !x || tt__device_is_host(tt__device_of(x)); }
 
-static tt_status check(const tt_tensor *inputs, const tt_tensor *targets) {
+static tt_status tensors_check(const tt_tensor *inputs, const tt_tensor *targets) {
     static const char who[] = "tt_tensor_dataset";
     if (!inputs)
         return tt__tensor_first_error(who);
@@ -128,17 +128,17 @@ static tt_dataset *dataset_of(table *t) {
 }
 
 tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets) {
-    tt_status status = check(inputs, targets);
+    tt_status status = tensors_check(inputs, targets);
     table *t = status ? NULL : calloc(1, sizeof *t);
     if (!t) {
         if (!status)
             tt__fail(TT_ERR_MEMORY, "tt_tensor_dataset: out of memory");
-        discard(inputs);
-        discard(targets);
+        discard_tensor(inputs);
+        discard_tensor(targets);
         return NULL;
     }
-    t->inputs = take(inputs);
-    t->targets = take(targets);
+    t->inputs = take_tensor(inputs);
+    t->targets = take_tensor(targets);
     if (t->inputs && (t->targets || !targets))
         return dataset_of(t);
     table_destroy(t);

@@ -15,13 +15,13 @@ typedef struct header {
     uint32_t ranks, rank_size;
 } header;
 
-static bool packed(const tt__seen_rank *seen, int node) { return seen->rank.node == node; }
+static bool is_of_node(const tt__seen_rank *seen, int node) { return seen->rank.node == node; }
 
 tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, size_t *size) {
     header head = {MAGIC, 0, sizeof(tt__job_rank)};
     *size = sizeof head;
     for (int i = 0; i < snapshot->n; i++)
-        if (packed(&snapshot->ranks[i], node)) {
+        if (is_of_node(&snapshot->ranks[i], node)) {
             head.ranks++;
             *size += sizeof(tt__job_rank) + (snapshot->ranks[i].recorder ? snapshot->ranks[i].rank.at.size : 0);
         }
@@ -33,7 +33,7 @@ tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, si
     for (int i = 0; i < snapshot->n; i++) {
         const tt__seen_rank *seen = &snapshot->ranks[i];
         tt__job_rank rank = seen->rank;
-        if (!packed(seen, node))
+        if (!is_of_node(seen, node))
             continue;
         rank.at.offset = 0;
         rank.at.size = seen->recorder ? rank.at.size : 0;
@@ -44,7 +44,7 @@ tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, si
     return TT_OK;
 }
 
-/* One rank: its recorder gets a file of its own, as if it had handed it in here. */
+/* Unpack one rank. Its recorder gets a file of its own, as if the rank had handed it in here. */
 static tt_status unpack_rank(tt__snapshot *snapshot, const tt__job_rank *rank, const void *recorder) {
     int memory = rank->at.size ? memfd_create("tutti-record", MFD_CLOEXEC) : -1;
     if (rank->at.size && (memory < 0 || pwrite(memory, recorder, rank->at.size, 0) != (ssize_t)rank->at.size)) {

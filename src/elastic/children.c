@@ -29,7 +29,7 @@ static void read_stat(const char *pid, char *state, pid_t *parent) {
         *state = 0;
 }
 
-static pid_t parent_of(const char *pid) {
+static pid_t parent_pid(const char *pid) {
     char state;
     pid_t parent;
     read_stat(pid, &state, &parent);
@@ -51,7 +51,7 @@ size_t tt__children(pid_t *pids, size_t max) {
     if (!proc)
         return 0;
     for (const struct dirent *entry; n < max && (entry = readdir(proc));)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == self)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_pid(entry->d_name) == self)
             pids[n++] = (pid_t)atoi(entry->d_name);
     closedir(proc);
     return n;
@@ -64,8 +64,8 @@ static int is_among(pid_t pid, const pid_t *pids, size_t n) {
     return 0;
 }
 
-/* One round: kill and reap what is there. A child's pid can't be reused before it is reaped here, so no stranger is
- * hit. */
+/* Kill and reap the present children once. A child's pid can't be reused before it is reaped here, so no other process
+ * is hit. */
 static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user) {
     enum { MAX = 1024 };
     pid_t pids[MAX];

@@ -1,4 +1,4 @@
-/* The children of this process: those it forked, and orphans that fell to it as a subreaper. */
+/* The children of this process: those it forked, and orphans that it got as a subreaper. */
 #ifndef TT_ELASTIC_CHILDREN_H
 #define TT_ELASTIC_CHILDREN_H
 
@@ -6,19 +6,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Pids of up to `max` children, zombies included, from /proc; returns how many. */
+/* List the pids of up to `max` children, zombies included, from /proc; returns how many. */
 size_t tt__children(pid_t *pids, size_t max);
 
-/* Who is told about a child that was reaped. */
+/* Called with each child that was reaped. */
 typedef void (*tt__reaped_fn)(void *user, pid_t pid, int wait_status);
 
-/* SIGKILL every child but the `spared` ones, and those that fall to this process as their parents die, until none is
- * left: then no descendant is. `reaped` may be NULL. Returns how many are still there after timeout_ms (0 in all but
- * strange cases: a process of another user, one stuck in the kernel). */
+/* SIGKILL every child but the `spared` ones, and those that this process inherits as their parents die, until none is
+ * left: then there is no descendant. `reaped` may be NULL. Returns how many are still there after timeout_ms (0 in all
+ * but strange cases: a process of another user, one stuck in the kernel). */
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms);
 
-/* 'R', 'S', 'T' stopped, 'Z' zombie, ... of a process of this host; 0: there is none. */
+/* Return the state of a process of this host: 'R', 'S', 'T' stopped, 'Z' zombie, ...; 0: there is none. */
 char tt__process_state(int64_t pid);
 
 #endif

@@ -7,7 +7,7 @@
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
- *   worker    the keeper reaps it and tells the launcher, which decides about the others (launcher.c).
+ *   worker    the keeper reaps it and reports it to the launcher, which decides about the others (launcher.c).
  *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
  *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
  *             subreaper too, which kills until none is left.
@@ -23,11 +23,11 @@
 #include <signal.h>
 #include <sys/types.h>
 
-/* What look() sees of a running job, and how it says what people should know. */
+/* What look() gets of a running job, and how it prints for the user. */
 typedef struct tt__job_look {
     void *user;
     const void *(*recorder)(void *user, int i, size_t *size); /* as tt__watch_recorder() */
-    /* Where a rank of the job is: "host h1, pid 7", as far as it is known here. Returns `text`. */
+    /* Write where a rank of the job is: "host h1, pid 7", as far as it is known here. Returns `text`. */
     const char *(*place)(void *user, int rank, char *text, size_t size);
     void (*say)(void *user, const char *line);  /* a line on stderr, after "tutti run: " */
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
@@ -51,7 +51,7 @@ typedef struct tt__job {
     int64_t join_ms;      /* how long to wait for other nodes */
     int64_t heartbeat_ms; /* a node that is silent for so long is lost */
 
-    /* Called when all workers have ended, with what they did last (which it may take); NULL: nobody wants to know. */
+    /* Called when all workers have ended, with their last calls (which it may take); NULL: not called. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
 
@@ -60,7 +60,7 @@ typedef struct tt__job {
     int64_t look_ms;
     void *look_user; /* of whoever set look() */
 
-    /* Filled in by tt__job_run(). */
+    /* Set by tt__job_run(). */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
@@ -68,15 +68,15 @@ typedef struct tt__job {
     pid_t group;                         /* the process group of launcher and workers */
 } tt__job;
 
-/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := what the command exits with.
- * Errors, with nothing left running: what kept the job from starting (TT_ERR_NET the store's port, TT_ERR_PEER other
- * nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := the command's exit code. Errors,
+ * with nothing left running: the job could not start (TT_ERR_NET the store's port, TT_ERR_PEER other nodes,
+ * TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
-/* The error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
+/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 
-/* Make the directory for error files, and remove it with what lies in it (if it exists). */
+/* Make the directory for error files; remove it with its files, if it exists. */
 tt_status tt__job_error_dir_make(tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
 

@@ -36,7 +36,7 @@ static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank
         ;
 }
 
-/* Old kernels have no pidfds: then workers that end at once are told in any order. */
+/* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
 static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
@@ -78,7 +78,7 @@ static int rank_of(const struct keeper *k, pid_t pid) {
     return -1;
 }
 
-static void reaped(void *user, pid_t pid, int status) {
+static void worker_reaped(void *user, pid_t pid, int status) {
     struct keeper *k = user;
     int rank = rank_of(k, pid);
     if (rank < 0)
@@ -92,7 +92,7 @@ static void reaped(void *user, pid_t pid, int status) {
     keeper_report(k, TT__KEEPER_ENDED, rank, status, pid);
 }
 
-/* A stopped process does not see SIGTERM before it is continued. */
+/* Send a signal, and SIGCONT: a stopped process does not see SIGTERM before it is continued. */
 static void send_signal(pid_t pid, int sig) {
     kill(pid, sig);
     kill(pid, SIGCONT);
@@ -111,10 +111,10 @@ static void signal_children(int sig) {
         send_signal(pids[i], sig);
 }
 
-/* Workers are killed by their known pids first: that needs no /proc. */
+/* Kill all descendants. Workers are killed by their known pids first: that needs no /proc. */
 static size_t kill_all(struct keeper *k) {
     signal_workers(k, SIGKILL);
-    return tt__children_kill(NULL, 0, reaped, k, KILL_TIMEOUT_MS);
+    return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
 
 static _Noreturn void keeper_finish(const struct keeper *k, size_t unkillable) {
@@ -144,7 +144,7 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message) 
     }
 }
 
-/* The launcher's end of the socket is closed by the kernel, however it died. */
+/* Read the launcher's orders. The kernel closes its end of the socket, however it died. */
 static void keeper_read(struct keeper *k) {
     tt__keeper_message message;
     ssize_t n = recv(k->socket, &message, sizeof message, MSG_DONTWAIT);
@@ -160,10 +160,10 @@ static void keeper_read(struct keeper *k) {
 static void reap_one(struct keeper *k, pid_t pid) {
     int status;
     if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
-        reaped(k, pid, status);
+        worker_reaped(k, pid, status);
 }
 
-/* Workers first, in the order in which they ended. Returns whether there was any. */
+/* Reap workers, in the order in which they ended. Returns whether there was any. */
 static bool reap_workers(struct keeper *k) {
     struct epoll_event events[64];
     int n = epoll_wait(k->ends, events, 64, 0);
@@ -183,12 +183,12 @@ static bool reap_all(struct keeper *k) {
         if (!info.si_pid)
             return true;
         int rank = rank_of(k, info.si_pid);
-        if (rank < 0 || k->pidfds[rank] < 0) /* else it ended just now: it has its turn above */
+        if (rank < 0 || k->pidfds[rank] < 0) /* else it ended just now: it is reaped above */
             reap_one(k, info.si_pid);
     }
 }
 
-/* Once no child is left no descendant is: an orphan would have fallen to us. */
+/* Reap, and report when no child is left: then there is no descendant, as an orphan would be our child. */
 static void keeper_reap(struct keeper *k) {
     struct signalfd_siginfo ignored;
     while (read(k->child_signals, &ignored, sizeof ignored) > 0)
@@ -270,8 +270,8 @@ bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world) 
     return launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
 }
 
-/* A keeper that ended before it read our last order leaves a reset, which is told once and ahead of what it had still
- * said. */
+/* Receive a message of the keeper. If it ended before it read our last order, a reset is reported once, before the
+ * messages that it had sent. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message) {
     ssize_t n;
     while ((n = recv(keeper->socket, message, sizeof *message, MSG_DONTWAIT)) < 0 &&

@@ -1,10 +1,10 @@
-/* The keeper process: starts workers, says how each ended, and never leaves one behind. Roles and deaths: job.h. */
+/* The keeper process: starts workers, reports how each ended, and never leaves one behind. Roles and deaths: job.h. */
 #ifndef TT_ELASTIC_KEEPER_H
 #define TT_ELASTIC_KEEPER_H
 
 #include "elastic/job.h"
 
-/* What launcher and keeper say to each other, one packet each. Workers are counted from 0 on each node. */
+/* Messages between launcher and keeper, one packet each. Workers are counted from 0 on each node. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
     TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
@@ -34,11 +34,11 @@ typedef struct tt__keeper {
  * calls. */
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper);
 
-/* Say something; false if the keeper is gone. */
+/* Send a message; false if the keeper is gone. */
 bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value);
 bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world);
 
-/* The next message: 1, none at the moment: 0, the keeper is gone: -1. */
+/* Receive the next message: 1; none at the moment: 0; the keeper is gone: -1. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);
 
 /* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what

@@ -1,11 +1,11 @@
-/* The launcher's side of a job: what is done when a worker fails or a signal comes.
+/* The launcher's side of a job: what happens when a worker fails or a signal comes.
  *
  *   TT__RUNNING --a worker fails--> TT__SETTLING --settle_ms--> TT__TERMINATING --grace_ms--> KILLING
  *
- * SETTLING: the others are finding out why; most end by themselves and say so. TERMINATING: they have SIGTERM. KILLING:
- * the keeper kills every descendant. A signal to the launcher goes to the workers and leads to TT__TERMINATING; a
- * second one to KILLING. When all workers have ended and something they started is still there, the same ladder holds
- * for it. The job is over when the keeper says that nothing is left. */
+ * SETTLING: the others are finding out why; most end by themselves and report it. TERMINATING: they have got SIGTERM.
+ * KILLING: the keeper kills every descendant. A signal to the launcher goes to the workers and leads to
+ * TT__TERMINATING; a second one to KILLING. When all workers have ended and something they started is still there, it
+ * goes through the same phases. The job is over when the keeper reports that nothing is left. */
 #include "elastic/launcher.h"
 
 #include "base/clock.h"
@@ -24,7 +24,7 @@ typedef tt__launcher_state launcher;
 
 /* Signals. */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT come through a signalfd, but those that the parent made us ignore (nohup, a
+/* Receive SIGINT, SIGTERM, SIGHUP and SIGQUIT through a signalfd. Those that the parent made us ignore (nohup, a
  * shell's background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -40,7 +40,7 @@ static tt_status open_signals(launcher *l) {
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-/* Ctrl-C at a terminal has reached the workers already, in the same process group: the kernel sent it. */
+/* Handle a signal. Ctrl-C at a terminal has reached the workers already, as they are in the same process group. */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
     int sig = (int)info->ssi_signo, living = l->job->workers - l->ended;
@@ -81,7 +81,7 @@ static void take_signals(launcher *l) {
         take_signal(l, &info);
 }
 
-/* What the keeper says. */
+/* Messages of the keeper. */
 
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
@@ -101,10 +101,10 @@ static void worker_ended(launcher *l, int rank, int status) {
         tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
 }
 
-/* A worker that can't be executed: there is no job, the others need no time. */
+/* End the job at once: a worker can't be executed. */
 static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     l->workers[rank].exec_errno = errnum;
-    if (!pid) /* no process: nobody will say that it ended */
+    if (!pid) /* no process: no message will report its end */
         worker_ended(l, rank, 127 << 8);
     if (l->phase < TT__KILLING)
         tt__launcher_kill(l);
@@ -139,7 +139,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
     }
 }
 
-/* The keeper died. The kernel has killed the workers; what they started is ours now. */
+/* Handle the keeper's death. The kernel has killed the workers; the processes they started are our children now. */
 static void lose_keeper(launcher *l) {
     l->done = l->keeper_lost = true;
     tt__streams_print(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
@@ -150,9 +150,9 @@ static void lose_keeper(launcher *l) {
 
 static void take_keeper_messages(launcher *l) {
     tt__keeper_message message;
-    int heard;
-    while (!l->done && (heard = tt__keeper_receive(&l->keeper, &message)) != 0) {
-        if (heard < 0)
+    int received;
+    while (!l->done && (received = tt__keeper_receive(&l->keeper, &message)) != 0) {
+        if (received < 0)
             lose_keeper(l);
         else
             take_message(l, &message);
@@ -172,7 +172,7 @@ static void next_phase(launcher *l) {
         tt__launcher_terminate(l, SIGTERM);
     } else if (l->phase == TT__TERMINATING) {
         tt__launcher_kill(l);
-    } else { /* a keeper that does not even answer to this */
+    } else { /* a keeper that does not respond even to this */
         kill(l->keeper.pid, SIGKILL);
         l->deadline_ms = INT64_MAX;
     }
@@ -210,7 +210,7 @@ static void launcher_run(launcher *l) {
     tt__streams_show(&l->streams, "");
 }
 
-/* Nothing of the job is left here. A signal now means that the user won't wait for the other nodes. */
+/* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
 static void wait_for_nodes(launcher *l) {
     int signals = l->signals_taken;
     if (!l->nodes || l->phase == TT__JOINING)
@@ -227,13 +227,13 @@ static int exit_code_of(const tt__worker *w) {
     return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
 }
 
-static int conclude(launcher *l) {
+static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
     /* Nobody failed before the signal came, or the node was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->told;
+    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
@@ -270,7 +270,7 @@ static tt_status launcher_allocate(launcher *l) {
     return TT_OK;
 }
 
-/* The keeper is forked before the store's thread exists. */
+/* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
     for (int rank = 0; rank < l->job->workers; rank++)
@@ -344,7 +344,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         look_back(&l);
         status = l.failure;
         if (!status)
-            *exit_code = conclude(&l);
+            *exit_code = launcher_conclude(&l);
     }
     launcher_finish(&l);
     return status;

@@ -1,6 +1,6 @@
-/* What the parts of the launcher share: launcher.c, the loop, and the ladder on which a job goes down;
- * launcher_phase.c, its steps; launcher_nodes.c, the other nodes of the job, and readers who want to know what the
- * ranks do; launcher_look.c, what is shown of a running job. The first calls the others. */
+/* What the parts of the launcher share: launcher.c, the loop, and the phases in which a job ends; launcher_phase.c, the
+ * steps between them; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks' calls;
+ * launcher_look.c, what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -13,7 +13,13 @@
 
 enum { TT__MAX_SPARED = 64, TT__KEEPER_KILL_MS = 6000 };
 
-typedef enum tt__phase { TT__JOINING, TT__RUNNING, TT__SETTLING, TT__TERMINATING, TT__KILLING } tt__phase;
+typedef enum tt__launcher_phase {
+    TT__JOINING,
+    TT__RUNNING,
+    TT__SETTLING,
+    TT__TERMINATING,
+    TT__KILLING
+} tt__launcher_phase;
 
 typedef struct tt__launcher_state {
     tt__job *job;
@@ -26,7 +32,7 @@ typedef struct tt__launcher_state {
     struct pollfd *fds;
     int *pipe_ends, *our_ends;
     int ended; /* workers */
-    tt__phase phase;
+    tt__launcher_phase phase;
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
     int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
@@ -40,7 +46,7 @@ typedef struct tt__launcher_state {
     pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
     size_t spared_count;
 
-    /* Of a job on several nodes. */
+    /* For a job on several nodes. */
     tt__nodes *nodes;
     tt__nodes_event *others, *lost; /* ENDED and LOST events, in no order */
     bool node_signal;               /* another launcher got a signal */
@@ -50,18 +56,18 @@ typedef struct tt__launcher_state {
 
 /* ---- launcher_phase.c */
 
-/* Let the keeper start the workers: job->first_rank and world are known. */
+/* Order the keeper to start the workers: job->first_rank and world are known. */
 void tt__launcher_begin(tt__launcher_state *l);
 
-void tt__launcher_enter(tt__launcher_state *l, tt__phase phase, int64_t timeout_ms);
+void tt__launcher_enter(tt__launcher_state *l, tt__launcher_phase phase, int64_t timeout_ms);
 
-/* The workers that live have got `sig`. */
+/* Note that the live workers have got `sig`. */
 void tt__launcher_note_signal(tt__launcher_state *l, int sig);
 
-/* Send `sig` to what is still there: the workers, or what they left. */
+/* Send `sig` to what is still there: the workers, or processes they left. */
 void tt__launcher_terminate(tt__launcher_state *l, int sig);
 
-/* Let the keeper kill every descendant. */
+/* Order the keeper to kill every descendant. */
 void tt__launcher_kill(tt__launcher_state *l);
 
 /* ---- launcher_nodes.c */
@@ -69,21 +75,21 @@ void tt__launcher_kill(tt__launcher_state *l);
 tt_status tt__launcher_join(tt__launcher_state *l);
 void tt__launcher_take_node_events(tt__launcher_state *l);
 
-/* tutti/ended/RANK := how worker `i` ended, for the errors of those that waited for it; if it failed, the other
- * launchers hear of it. Best effort. */
+/* Write how worker `i` ended under tutti/ended/RANK, for the errors of ranks that waited for it; if it failed, announce
+ * it to the other launchers. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
-/* No worker is left here: wait until that is so everywhere. */
+/* Announce that no worker is left here, and wait until that is so everywhere. */
 void tt__launcher_announce_done(tt__launcher_state *l);
 
-/* Who failed first of all nodes; false: nobody did. *own: its index in l->workers, or -1. tail: TT__TAIL_BYTES + 1
- * bytes. */
+/* Find the first failure on all nodes; false: there was none. *own: its index in l->workers, or -1. tail:
+ * TT__TAIL_BYTES + 1 bytes. */
 bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
 
-/* The nodes that are lost, in a line each. */
+/* Report the nodes that are lost, in a line each. */
 void tt__launcher_report_lost(tt__launcher_state *l);
 
-/* What readers are told. */
+/* The callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);
 
 void tt__launcher_leave(tt__launcher_state *l);

@@ -1,4 +1,4 @@
-/* What the launcher shows of a job while it runs: what job->look() finds in the ranks' recorders. */
+/* Looking at a job while it runs: job->look() reads the ranks' recorders. */
 #include "base/clock.h"
 #include "elastic/launcher.h"
 
@@ -11,7 +11,7 @@ static const void *look_recorder(void *user, int i, size_t *size) {
     return tt__watch_recorder(((launcher *)user)->watch, i, size);
 }
 
-/* The node that has the rank. */
+/* Return the node that has the rank. */
 static int node_of(const launcher *l, int rank) {
     int node = l->job->nodes - 1;
     while (l->nodes && node > 0 && tt__nodes_first_rank(l->nodes, node) > rank)

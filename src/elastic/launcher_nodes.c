@@ -14,7 +14,7 @@ typedef tt__launcher_state launcher;
 
 /* ---- what readers are told */
 
-static void describe_job(void *user, tt__job_info *info) {
+static void launcher_describe_job(void *user, tt__job_info *info) {
     const launcher *l = user;
     *info = (tt__job_info){.pid = getpid(),
                            .started_realtime_ns = l->started.realtime_ns,
@@ -66,7 +66,7 @@ static bool reader_asks(void *user) {
 }
 
 tt_status tt__launcher_watch(launcher *l) {
-    const tt__watch_job job = {l, describe_job, describe_local, count_remote, describe_remote, reader_asks};
+    const tt__watch_job job = {l, launcher_describe_job, describe_local, count_remote, describe_remote, reader_asks};
     return tt__watch_open(&l->watch, l->job->workers, &job, l->job->socket_name);
 }
 
@@ -162,7 +162,7 @@ static void take_joined(launcher *l) {
     tt__launcher_begin(l);
 }
 
-/* True: the event is kept. */
+/* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
     case TT__NODES_JOINED:
@@ -213,7 +213,7 @@ void tt__launcher_take_node_events(launcher *l) {
 
 /* ---- the end */
 
-/* By when they ended, over all nodes. */
+/* Order failures by when they ended, over all nodes. */
 static void order_by_time(tt__worker *workers, int n) {
     for (int i = 0; i < n; i++) {
         workers[i].order = 0;
@@ -241,8 +241,8 @@ static void describe_other(const launcher *l, const tt__nodes_event *event, tt__
                          .tail = event->text ? event->text : ""};
 }
 
-/* The event of the i-th failure on other nodes. */
-static const tt__nodes_event *other(const launcher *l, int i) {
+/* Return the event of the i-th failure on other nodes. */
+static const tt__nodes_event *other_node(const launcher *l, int i) {
     const tt__nodes_event *event = l->others;
     while (i--)
         event = event->next;
@@ -269,7 +269,7 @@ bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tai
         *own = found;
         describe_own(l, found, first, tail);
     } else {
-        describe_other(l, other(l, found - l->job->workers), first);
+        describe_other(l, other_node(l, found - l->job->workers), first);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* From one phase of a job to the next; launcher.c has the picture. */
+/* Steps from one phase of a job to the next; launcher.c has the overview. */
 #include "base/clock.h"
 #include "elastic/launcher.h"
 
@@ -14,7 +14,7 @@ void tt__launcher_begin(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_START, l->job->master_port);
 }
 
-void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
+void tt__launcher_enter(launcher *l, tt__launcher_phase phase, int64_t timeout_ms) {
     l->phase = phase;
     l->deadline_ms = tt__deadline_ms(timeout_ms);
 }
@@ -22,7 +22,7 @@ void tt__launcher_enter(launcher *l, tt__phase phase, int64_t timeout_ms) {
 void tt__launcher_note_signal(launcher *l, int sig) {
     for (int rank = 0; rank < l->job->workers; rank++)
         if (!l->workers[rank].ended)
-            l->workers[rank].told = sig;
+            l->workers[rank].sent_signal = sig;
 }
 
 void tt__launcher_terminate(launcher *l, int sig) {

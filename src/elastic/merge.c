@@ -6,7 +6,7 @@
 
 static const char OWN[] = "tutti: rank ";
 
-/* A rank that said it. */
+/* A rank that wrote the line. */
 typedef struct speaker {
     int from, rank;
 } speaker;
@@ -41,7 +41,7 @@ size_t tt__words_of_any(char *out, size_t size, const char *text, size_t n, int 
     return used;
 }
 
-/* The rank that the line names, and where its text begins; false: it is another kind of line. */
+/* Find the rank that the line names, and where its text begins; false: another kind of line. */
 static bool split_line(const char *line, size_t n, int *rank, size_t *begin) {
     size_t at = sizeof OWN - 1;
     long number = 0;

@@ -1,9 +1,8 @@
-/* Lines that several ranks say alike, put together: "tutti: rank 0: TEXT" and "tutti: rank 2: TEXT" are "tutti: ranks
+/* Merging of lines that several ranks write alike: "tutti: rank 0: TEXT" and "tutti: rank 2: TEXT" become "tutti: ranks
  * 0, 2: TEXT". Knows no descriptors. Texts are alike, too, if each names its own rank in the same places: that is "this
  * rank" then.
  *
- * Only such lines, which tt_report() writes, are held back, and only for a moment: whoever feeds them says when it is
- * over. */
+ * Only such lines, which tt_report() writes, are held back, and only for a moment: the caller says when it is over. */
 #ifndef TT_ELASTIC_MERGE_H
 #define TT_ELASTIC_MERGE_H
 
@@ -20,20 +19,20 @@ typedef struct tt__merge {
  * is no memory: pass it on, after what is held of that writer. */
 bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n);
 
-/* Whether a line of writer `from` is held; of anybody. */
+/* Is a line of writer `from` held? Of any writer? */
 bool tt__merge_holds(const tt__merge *merge, int from);
 bool tt__merge_holds_any(const tt__merge *merge);
 
-/* Whether `writers` of them have said each line that is held. */
+/* Have `writers` ranks written each line that is held? */
 bool tt__merge_complete(const tt__merge *merge, int writers);
 
-/* The next held line as text with its line end, to be freed; *n its length. NULL: there is none. */
+/* Take the next held line as text with its line end, to be freed; *n its length. NULL: there is none. */
 char *tt__merge_take(tt__merge *merge, size_t *n);
 
 void tt__merge_free(tt__merge *merge);
 
-/* The text of rank `rank` (n bytes) as other ranks could say it, too: its own number is "this rank". At most `size`
- * bytes with the NUL; returns the length. */
+/* Write the text of rank `rank` (n bytes) as other ranks could write it, too: its own number is "this rank". At most
+ * `size` bytes with the NUL; returns the length. */
 size_t tt__words_of_any(char *out, size_t size, const char *text, size_t n, int rank);
 
 #endif

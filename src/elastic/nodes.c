@@ -85,7 +85,7 @@ bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
 
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
-/* Takes `bytes`. */
+/* Post an order. Takes over `bytes`. */
 static void order_post(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
     tt__order *new = calloc(1, sizeof *new);
     if (!new) {
@@ -116,7 +116,7 @@ void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
         order_post(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
 }
 
-/* Bytes of a program need not be UTF-8, which JSON has to be. */
+/* Make a JSON string of a program's bytes, which need not be UTF-8. */
 static json_t *any_string(const char *text) {
     json_t *string = json_string(text ? text : "");
     char *clean = string ? NULL : strdup(text);
@@ -132,8 +132,8 @@ static json_t *any_string(const char *text) {
 void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
     order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank",
                                      rank, "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
-                                     w->told, "secondary", (int)w->secondary, "message", any_string(w->message), "tail",
-                                     any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+                                     w->sent_signal, "secondary", (int)w->secondary, "message", any_string(w->message),
+                                     "tail", any_string(tail), "when", (json_int_t)w->when.realtime_ns));
 }
 
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {

@@ -1,17 +1,18 @@
-/* The launchers of a job on several nodes, and what they tell each other through the store that node 0 serves.
+/* The launchers of a job on several nodes, and their messages through the store that node 0 serves.
  *
- * A thread of the launcher does all the talking, so that a slow network never keeps the launcher from its workers; the
- * two exchange events, and a descriptor becomes readable when there are some.
+ * A thread of the launcher uses the store, so that a slow network never keeps the launcher from its workers; the two
+ * exchange events, and a descriptor becomes readable when there are some.
  *
- *   tutti/nodes/claim/K   1: somebody is node K
- *   tutti/nodes/card/K    who that is
+ *   tutti/nodes/claim/K   1: node K is taken
+ *   tutti/nodes/card/K    its description
  *   tutti/nodes/beat/K    a number that grows as long as launcher K lives
- *   tutti/nodes/news/I    the I-th thing that a launcher had to say, from 1 on
- *   tutti/nodes/look/I/K  what the ranks of node K do, asked for by a reader on another node
- *   tutti/nodes/final/K   what they did last
+ *   tutti/nodes/news/I    the I-th event that a launcher announced, from 1 on
+ *   tutti/nodes/look/I/K  what the ranks of node K call, asked for by a reader on another node
+ *   tutti/nodes/final/K   their last calls
  *
- * A launcher whose number stands still for the heartbeat is lost. Launchers end together: each says "done" when it has
- * no worker left, and stays until all have or are lost, so that every report names the same first failure. */
+ * A launcher whose number does not change for the heartbeat is lost. Launchers end together: each announces "done" when
+ * it has no worker left, and stays until all have done so or are lost, so that every report names the same first
+ * failure. */
 #ifndef TT_ELASTIC_NODES_H
 #define TT_ELASTIC_NODES_H
 
@@ -38,7 +39,7 @@ typedef enum tt__nodes_kind {
     TT__NODES_FAILED, /* they never will be; text says why */
     TT__NODES_ENDED,  /* a worker of another node failed: worker, rank, node, text (the tail of its stderr) */
     TT__NODES_SIGNAL, /* launcher `node` got signal `value` and ends its workers */
-    TT__NODES_LOST,   /* launcher `node` is not heard of any more; text says how that was seen */
+    TT__NODES_LOST,   /* launcher `node` no longer responds; text says how that was seen */
     TT__NODES_LOOK,   /* a reader of another node wants to know: tt__nodes_show(value) */
     TT__NODES_SEEN,   /* tt__nodes_look() was answered, as far as it will be: snapshot */
     TT__NODES_WAITS,  /* text: for whom, after a while of joining */
@@ -63,7 +64,7 @@ void tt__nodes_free(tt__nodes *nodes);
 /* Readable when there is an event. */
 int tt__nodes_fd(const tt__nodes *nodes);
 
-/* The next event, or NULL; to be ended by tt__nodes_event_free(). */
+/* Take the next event, or NULL; to be freed by tt__nodes_event_free(). */
 tt__nodes_event *tt__nodes_next(tt__nodes *nodes);
 void tt__nodes_event_free(tt__nodes_event *event);
 
@@ -72,21 +73,21 @@ int tt__nodes_world(const tt__nodes *nodes);
 int tt__nodes_first_rank(const tt__nodes *nodes, int node);
 const char *tt__nodes_hostname(const tt__nodes *nodes, int node);
 
-/* Whether somebody wants a trace: tt__nodes_announce_done() needs what the ranks did. */
+/* Is a trace wanted? tt__nodes_announce_done() then needs the ranks' last calls. */
 bool tt__nodes_want_final(const tt__nodes *nodes);
 
 /* ---- to the others; nothing waits */
 
 /* Set a key of the store. */
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
-/* A worker of this node failed. */
+/* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *worker, const char *tail);
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);
-/* Ask what the ranks of all other nodes do: SEEN follows, at most timeout_ms later. */
+/* Ask what the ranks of all other nodes call: SEEN follows, at most timeout_ms later. */
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms);
 /* Answer LOOK number `id`. */
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot);
-/* No worker of this node is left. `final` may be NULL. OVER follows. */
+/* Announce that no worker of this node is left. `final` may be NULL. OVER follows. */
 void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final);
 
 #endif

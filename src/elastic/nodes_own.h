@@ -1,5 +1,5 @@
-/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, by
- * which the two talk. */
+/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, the
+ * queue between the two. */
 #ifndef TT_ELASTIC_NODES_OWN_H
 #define TT_ELASTIC_NODES_OWN_H
 
@@ -11,7 +11,7 @@
 
 enum { TT__NODES_KEY = 64 };
 
-/* Something for the thread to do. */
+/* An order for the thread. */
 typedef struct tt__order {
     struct tt__order *next;
     enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_DONE } kind;
@@ -51,7 +51,7 @@ void *tt__nodes_thread(void *nodes);
 /* Make an eventfd readable. */
 void tt__nodes_wake(int fd);
 
-/* Takes the event. */
+/* Post an event; takes it over. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
 
 #endif

@@ -1,4 +1,4 @@
-/* The thread that talks to the other launchers. It looks at the store a few times a second, and at once when its
+/* The thread that communicates with the other launchers. It reads the store a few times a second, and at once when its
  * launcher has an order. */
 #include "elastic/nodes_own.h"
 
@@ -32,7 +32,7 @@ typedef struct talk {
     tt__snapshot seen;
 } talk;
 
-static bool stopped(talk *t) {
+static bool thread_stopped(talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
     bool stop = t->nodes->stop;
     pthread_mutex_unlock(&t->nodes->lock);
@@ -67,7 +67,7 @@ static void lose_node(talk *t, int node, const char *text) {
     post_event(t, TT__NODES_LOST, node, 0, text);
 }
 
-/* A call to the store failed: node 0, whose it is, is gone or can't be reached. */
+/* Check a call to the store. If it failed, node 0, which serves it, is gone or can't be reached. */
 static tt_status check_store(talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
@@ -141,7 +141,8 @@ static bool connect_store(talk *t) {
     return !status;
 }
 
-/* Whom the store serves without a proof, as PyTorch's clients on its own machine, is not yet a member of the job. */
+/* Check that the other launchers have the job secret: the store also serves clients without a proof, such as PyTorch's
+ * on its own machine. */
 static tt_status check_secret(const tt__nodes_member *own, int k, const tt__nodes_member *other) {
     bool lacks = own->demands_it && !other->has_secret;
     if (!lacks && (!other->demands_it || own->has_secret))
@@ -193,7 +194,7 @@ static tt_status take_card(talk *t, int k, const char *text) {
     return status;
 }
 
-/* All are here: ranks count through the nodes. */
+/* Number the ranks through the nodes, when all have joined. */
 static void number_ranks(talk *t) {
     tt__nodes *nodes = t->nodes;
     for (int k = 0; k < nodes->member.nodes; k++) {
@@ -311,8 +312,8 @@ static void take_end(talk *t, int node, const json_t *news) {
         return;
     tt__worker *w = &event->worker;
     if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "rank", &event->rank,
-                    "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->told, "secondary",
-                    &secondary, "message", &message, "tail", &tail, "when", &when)) {
+                    "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->sent_signal,
+                    "secondary", &secondary, "message", &message, "tail", &tail, "when", &when)) {
         tt__nodes_event_free(event);
         return;
     }
@@ -444,13 +445,13 @@ static void read_final(talk *t, tt__snapshot *snapshot) {
     }
 }
 
-/* Node 0 serves the others until they know what they need. */
+/* Wait, on node 0, until the other nodes have read all they need from the store. */
 static void wait_for_leavers(talk *t) {
     int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms), left = 0;
     int expected = 0;
     for (int k = 1; k < t->nodes->member.nodes; k++)
         expected += !t->nodes->of[k].lost;
-    while (!t->cut && !stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
+    while (!t->cut && !thread_stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
         if (!check_store(t, tt_store_add(t->store, "tutti/nodes/left", 0, &left)) && left < expected)
             poll(NULL, 0, 20);
     }
@@ -530,7 +531,7 @@ void *tt__nodes_thread(void *arg) {
     t.shown = calloc((size_t)nodes->member.nodes, sizeof *t.shown);
     if (!t.shown)
         fail_joining(&t, "no memory to join the other nodes");
-    while (!stopped(&t)) {
+    while (!thread_stopped(&t)) {
         if (t.shown)
             talk_step(&t);
         sleep_a_beat(&t);

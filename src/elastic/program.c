@@ -1,6 +1,7 @@
 #include "elastic/program.h"
 
 #include "base/error.h"
+#include "base/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,18 +14,13 @@
 
 enum kind { MISSING, NOT_A_FILE, NOT_EXECUTABLE, EXECUTABLE };
 
-static enum kind kind_of(const char *path) {
+static enum kind program_kind(const char *path) {
     struct stat info;
     if (stat(path, &info))
         return MISSING;
     if (!S_ISREG(info.st_mode))
         return NOT_A_FILE;
     return access(path, X_OK) ? NOT_EXECUTABLE : EXECUTABLE;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && !strcmp(text + n - m, end);
 }
 
 static bool starts_with_hash_bang(const char *path) {
@@ -36,14 +32,14 @@ static bool starts_with_hash_bang(const char *path) {
     return yes;
 }
 
-/* The executable `name` in $PATH, allocated; NULL if there is none. */
+/* Find the executable `name` in $PATH, allocated; NULL if there is none. */
 static char *search_path(const char *name) {
     const char *dirs = getenv("PATH");
     char path[PATH_MAX];
     for (const char *dir = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; dir;) {
         size_t n = strcspn(dir, ":");
         int length = snprintf(path, sizeof path, "%.*s/%s", n ? (int)n : 1, n ? dir : ".", name);
-        if (length > 0 && (size_t)length < sizeof path && kind_of(path) == EXECUTABLE)
+        if (length > 0 && (size_t)length < sizeof path && program_kind(path) == EXECUTABLE)
             return strdup(path);
         dir = dir[n] ? dir + n + 1 : NULL;
     }
@@ -54,7 +50,7 @@ static tt_status find_python(char **python, const char *what_for) {
     const char *chosen = getenv("PYTHON_EXEC");
     if (!chosen || !*chosen)
         chosen = "python3";
-    *python = strchr(chosen, '/') ? (kind_of(chosen) == EXECUTABLE ? strdup(chosen) : NULL) : search_path(chosen);
+    *python = strchr(chosen, '/') ? (program_kind(chosen) == EXECUTABLE ? strdup(chosen) : NULL) : search_path(chosen);
     if (*python)
         return TT_OK;
     return tt__fail(TT_ERR_NOT_FOUND,
@@ -62,7 +58,7 @@ static tt_status find_python(char **python, const char *what_for) {
                     chosen);
 }
 
-static tt_status refuse(const char *path, enum kind kind, bool no_python) {
+static tt_status refuse_program(const char *path, enum kind kind, bool no_python) {
     switch (kind) {
     case MISSING:
         return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such file", path);
@@ -70,23 +66,25 @@ static tt_status refuse(const char *path, enum kind kind, bool no_python) {
         return tt__fail(TT_ERR_INVALID, "%s: is not a file that can be run", path);
     default:
         return tt__fail(TT_ERR_INVALID, "%s: is not executable (chmod +x %s)%s", path, path,
-                        ends_with(path, ".py") && no_python ? ", and --no-python forbids running it with python3" : "");
+                        tt__ends_with(path, ".py") && no_python ? ", and --no-python forbids running it with python3"
+                                                                : "");
     }
 }
 
-/* A name without a slash that is not in PATH; people forget the "./". */
+/* Refuse a name without a slash that is not in PATH; the user may have forgotten the "./". */
 static tt_status refuse_name(const char *name) {
     return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such program in PATH%s%s%s", name,
-                    kind_of(name) == EXECUTABLE ? "; for the one in this directory write ./" : "",
-                    kind_of(name) == EXECUTABLE ? name : "",
-                    kind_of(name) == MISSING || kind_of(name) == EXECUTABLE ? ""
-                                                                            : ", and the one here is not executable");
+                    program_kind(name) == EXECUTABLE ? "; for the one in this directory write ./" : "",
+                    program_kind(name) == EXECUTABLE ? name : "",
+                    program_kind(name) == MISSING || program_kind(name) == EXECUTABLE
+                        ? ""
+                        : ", and the one here is not executable");
 }
 
-/* A path with a slash for a script or executable; *python := whether to run it with Python. */
-static tt_status find_file(char **file, bool *python, const char *name, bool no_python) {
-    bool script = ends_with(name, ".py");
-    enum kind kind = kind_of(name);
+/* Find a path with a slash for a script or executable; *python := whether to run it with Python. */
+static tt_status find_program(char **file, bool *python, const char *name, bool no_python) {
+    bool script = tt__ends_with(name, ".py");
+    enum kind kind = program_kind(name);
     *python = false;
     if (!strchr(name, '/') && !(script && kind != MISSING)) {
         *file = search_path(name);
@@ -96,7 +94,7 @@ static tt_status find_file(char **file, bool *python, const char *name, bool no_
         (kind == NOT_EXECUTABLE || !starts_with_hash_bang(name)))
         *python = true;
     else if (kind != EXECUTABLE)
-        return refuse(name, kind, no_python);
+        return refuse_program(name, kind, no_python);
     if (asprintf(file, "%s%s", strchr(name, '/') ? "" : "./", name) < 0)
         *file = NULL;
     return *file ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the name of %s", name);
@@ -107,7 +105,7 @@ tt_status tt__program_find(tt__program *out, char **args, int count, bool module
     bool python = module;
     *out = (tt__program){0};
     if (!module)
-        TT__TRY(find_file(&out->file, &python, args[0], no_python));
+        TT__TRY(find_program(&out->file, &python, args[0], no_python));
     if (python) {
         free(out->file);
         out->file = NULL;

@@ -33,15 +33,15 @@ void tt__error_file_read(const char *path, char **message, bool *secondary) {
     json_decref(root);
 }
 
-/* 0 = the worker did not fail; else the lower, the likelier it is the cause. */
+/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
-    return w->exec_errno ? 1 : w->told ? 3 : w->secondary ? 2 : 1;
+    return w->exec_errno ? 1 : w->sent_signal ? 3 : w->secondary ? 2 : 1;
 }
 
-/* A dying process's connections are closed before its parent is told, so a survivor may come first by a hair. Signals
- * like these are nobody's reaction to the end of a peer: */
+/* Was the worker killed by a signal that is never a reaction to the end of a peer? A dying process's connections are
+ * closed before its parent learns of it, so a survivor may seem to end a little earlier. */
 static bool struck_down(const tt__worker *w) {
     int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
     return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
@@ -69,7 +69,7 @@ int tt__first_failure(const tt__worker *workers, int n) {
 }
 
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
-static const char *describe(const tt__worker *w, char *text, size_t size) {
+static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     char name[32];
     if (w->exec_errno)
         snprintf(text, size, "could not be started: %s", strerror(w->exec_errno));
@@ -81,7 +81,7 @@ static const char *describe(const tt__worker *w, char *text, size_t size) {
     return text;
 }
 
-/* Every line of `text` after `indent`. */
+/* Print every line of `text` after `indent`. */
 static void say_lines(tt__streams *streams, const char *indent, const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -91,8 +91,7 @@ static void say_lines(tt__streams *streams, const char *indent, const char *text
     }
 }
 
-/* Whether `tail` is one line, and `message` is what it ends with: tt_report() says the same on stderr and in the error
- * file. */
+/* Is `tail` one line that ends with `message`? tt_report() writes the same to stderr and to the error file. */
 static bool says_the_same(const char *tail, const char *message) {
     size_t n = strlen(tail), m = strlen(message);
     while (n > 0 && tail[n - 1] == '\n')
@@ -117,10 +116,10 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     print_place(first, place, sizeof place);
     tt__streams_alarm(
         streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
-        w->secondary ? "failed because of another rank" : "failed first", describe(w, how, sizeof how), place,
+        w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
-    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->told)
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
         tt__streams_print(streams, "  program: %s", job->file);
@@ -134,7 +133,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     }
 }
 
-/* The worker's message without its own rank's number before it. */
+/* Return the worker's message without its own rank's number before it. */
 static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
     char prefix[32];
     const char *message = workers[i].message ? workers[i].message : "";
@@ -144,7 +143,7 @@ static const char *own_words(const tt__job *job, const tt__worker *workers, int 
 
 enum { MESSAGE_SIZE = 2048 };
 
-/* The first line of the worker's message as another rank could say it. Returns `text`. */
+/* Write the first line of the worker's message as another rank could write it. Returns `text`. */
 static const char *words_of_any(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
     const char *message = own_words(job, workers, i);
     tt__words_of_any(text, MESSAGE_SIZE, message, strcspn(message, "\n"), job->first_rank + i);
@@ -156,11 +155,11 @@ static bool same_words(const tt__job *job, const tt__worker *workers, int i, int
     return !strcmp(words_of_any(job, workers, i, a), words_of_any(job, workers, k, b));
 }
 
-/* Whether one line does for both. */
-static bool alike(const tt__job *job, const tt__worker *workers, int i, int k) {
+/* Can one line report both workers? */
+static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
     const tt__worker *a = &workers[i], *b = &workers[k];
-    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno && a->told == b->told &&
-           a->secondary == b->secondary && same_words(job, workers, i, k);
+    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno &&
+           a->sent_signal == b->sent_signal && a->secondary == b->secondary && same_words(job, workers, i, k);
 }
 
 /* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
@@ -170,9 +169,9 @@ static int list_alike(const tt__job *job, const tt__worker *workers, int rank, i
     int count = 0;
     for (int r = rank, last; r < n; r = last + 1) {
         last = r;
-        if (r == first || !alike(job, workers, r, rank))
+        if (r == first || !ended_alike(job, workers, r, rank))
             continue;
-        while (last + 1 < n && last + 1 != first && alike(job, workers, last + 1, rank))
+        while (last + 1 < n && last + 1 != first && ended_alike(job, workers, last + 1, rank))
             last++;
         if (used < size)
             used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
@@ -188,9 +187,9 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
     if (!w->ended)
         snprintf(how, sizeof how, "end unknown");
     else
-        describe(w, how, sizeof how);
-    if (w->told && w->status)
-        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->told, name, sizeof name));
+        describe_end(w, how, sizeof how);
+    if (w->sent_signal && w->status)
+        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->sent_signal, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");
     int count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
@@ -202,15 +201,15 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
                       *message ? ": " : "", (int)strcspn(message, "\n"), message);
 }
 
-static bool reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
+static bool is_reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
     for (int r = 0; r < rank; r++)
-        if (r != first && alike(job, workers, r, rank))
+        if (r != first && ended_alike(job, workers, r, rank))
             return true;
     return false;
 }
 
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first) {
     for (int rank = 0; rank < job->workers; rank++)
-        if (rank != first && !reported(job, workers, rank, first))
+        if (rank != first && !is_reported(job, workers, rank, first))
             report_alike(streams, job, workers, rank, first);
 }

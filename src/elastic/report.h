@@ -6,33 +6,33 @@
 #include "elastic/streams.h"
 
 typedef struct tt__worker {
-    pid_t pid;      /* 0 = not started */
-    int exec_errno; /* not 0: its program could not be executed */
-    bool ended;     /* the fields below are valid */
-    int status;     /* wait status */
-    int order;      /* 0, 1, ...: in which order they ended */
-    int told;       /* the signal the launcher had sent it before, 0 = none */
-    bool secondary; /* it says itself that it ended because another one did */
-    char *message;  /* from its error file, or NULL; allocated */
+    pid_t pid;       /* 0 = not started */
+    int exec_errno;  /* not 0: its program could not be executed */
+    bool ended;      /* the fields below are valid */
+    int status;      /* wait status */
+    int order;       /* 0, 1, ...: in which order they ended */
+    int sent_signal; /* the signal the launcher had sent it before, 0 = none */
+    bool secondary;  /* it has reported that it ended because another one did */
+    char *message;   /* from its error file, or NULL; allocated */
     tt__moment when;
 } tt__worker;
 
 /* "exit code 3" or "signal 9 (SIGKILL)". Returns `text`. */
 const char *tt__end_text(int wait_status, char *text, size_t size);
 
-/* What the shell would call it: the exit code, or 128 + signal. */
+/* Return the exit code as a shell gives it: the worker's, or 128 + signal. */
 int tt__end_code(int wait_status);
 
-/* The name of a signal, "SIGKILL"; "signal" if it has none. Returns `text`. */
+/* Write the name of a signal, "SIGKILL"; "signal" if it has none. Returns `text`. */
 const char *tt__signal_name(int sig, char *text, size_t size);
 
 /* Read a torchelastic error file: *message := its message (allocated, NULL if there is none), *secondary := whether it
  * says so. */
 void tt__error_file_read(const char *path, char **message, bool *secondary);
 
-/* The rank that failed first, or -1 if none did: the earliest that ended badly, neither because of another (secondary)
- * nor after the launcher had told it to; if there is no such one, the earliest secondary one; and then the earliest of
- * the rest. Of ends less than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+/* Find the rank that failed first, or -1 if none did: the earliest that failed neither because of another (secondary)
+ * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. Of
+ * ends less than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
 enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 
@@ -44,10 +44,10 @@ typedef struct tt__first {
     const char *tail; /* the last lines of its stderr */
 } tt__first;
 
-/* Report it in full. started: when the job did. */
+/* Report the first failure in full. started: when the job did. */
 void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started);
 
-/* This node's workers but number `first` (-1: all) in a line each, alike ones together. */
+/* Report this node's workers but number `first` (-1: all) in a line each, equal ones together. */
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first);
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a stranger hands over may not be as large as it says. */
+/* Map a recorder. The memory of a stranger may be smaller than it claims. */
 void tt__seen_map(tt__seen_rank *seen) {
     int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;
@@ -60,7 +60,7 @@ void tt__snapshot_free(tt__snapshot *snapshot) {
     *snapshot = (tt__snapshot){0};
 }
 
-/* Packets up to TT__JOB_END. */
+/* Receive packets up to TT__JOB_END. */
 static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
     for (;;) {
         tt__job_packet packet;
@@ -96,7 +96,7 @@ tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t tim
     return status;
 }
 
-/* The name in a line of /proc/net/unix of a listening socket, or NULL. Connections to it have the same name. */
+/* Return the name in a line of /proc/net/unix of a listening socket, or NULL. Connections to it have the same name. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
     char *name = strstr(line, "@" TT__JOB_SOCKET_PREFIX);

@@ -1,5 +1,4 @@
-/* What a reader gets to see of a job at one moment: who its ranks are, how they are, and their flight recorders,
- * mapped. */
+/* A job at one moment, for a reader: its ranks, their states, and their flight recorders, mapped. */
 #ifndef TT_ELASTIC_SNAPSHOT_H
 #define TT_ELASTIC_SNAPSHOT_H
 
@@ -28,13 +27,13 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
 
 void tt__snapshot_free(tt__snapshot *snapshot);
 
-/* Map the recorder that rank.at describes in `memory`: sets recorder, or leaves it NULL. And unmap it; `memory` stays
+/* Map the recorder that rank.at describes in `memory`: sets recorder, or leaves it NULL. Unmap it; `memory` stays
  * open. */
 void tt__seen_map(tt__seen_rank *seen);
 void tt__seen_unmap(tt__seen_rank *seen);
 
-/* Names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be freed.
- */
+/* List the names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be
+ * freed. */
 tt_status tt__jobs_find(char ***names, int *n);
 
 #endif

@@ -52,7 +52,7 @@ void tt__streams_close(tt__streams *streams) {
     *streams = (tt__streams){0};
 }
 
-/* What can't be queued for lack of memory is lost: better than ending the job for it. */
+/* Queue bytes. Without memory they are lost, which is better than ending the job. */
 static void streams_append(tt__streams *streams, const char *bytes, size_t n) {
     if (streams->out_used + n > streams->out_size) {
         size_t size = 2 * (streams->out_used + n);
@@ -78,7 +78,7 @@ static void streams_queue(tt__streams *streams, const char *bytes, size_t n) {
     streams->mid_line = bytes[n - 1] != '\n' && bytes[n - 1] != '\r';
 }
 
-/* Bytes up to and with the last line end. A progress bar ends its lines with \r. */
+/* Count the bytes up to and with the last line end. A progress bar ends its lines with \r. */
 static size_t whole_lines(const char *bytes, size_t n) {
     while (n && bytes[n - 1] != '\n' && bytes[n - 1] != '\r')
         n--;
@@ -91,7 +91,7 @@ static void queue_merged(tt__streams *streams) {
         streams_queue(streams, line, n);
 }
 
-/* Whole lines of writer `s`. */
+/* Queue whole lines of writer `s`. */
 static void queue_lines(tt__streams *streams, const tt__stream *s, const char *bytes, size_t n) {
     int from = (int)(s - streams->of);
     for (size_t part; n; bytes += part, n -= part) {
@@ -125,7 +125,7 @@ static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
         s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
 }
 
-/* A line whose beginning came before is put together again, if it fits. */
+/* Feed bytes of a writer. A line whose beginning came before is joined again, if it fits. */
 static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
     const char *end = memchr(bytes, '\n', n);
     size_t first = end ? (size_t)(end + 1 - bytes) : n;
@@ -160,7 +160,7 @@ static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, 
     }
 }
 
-/* One read; false when there is nothing more at the moment. */
+/* Read once; false when there is nothing more at the moment. */
 static bool read_some(tt__streams *streams, tt__stream *s) {
     char bytes[READ_BYTES];
     if (s->fd < 0)
@@ -177,8 +177,8 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
     return false;
 }
 
-/* A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be made
- * non-blocking: others share it. */
+/* Write what fits. A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be
+ * made non-blocking: other processes share it. */
 static bool write_some(tt__streams *streams) {
     size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
     ssize_t wrote = write(streams->out_fd, streams->out, n);
@@ -194,7 +194,7 @@ static bool write_some(tt__streams *streams) {
     return true;
 }
 
-static bool writable(const tt__streams *streams, int timeout_ms) {
+static bool is_writable(const tt__streams *streams, int timeout_ms) {
     struct pollfd fd = {.fd = streams->out_fd, .events = POLLOUT};
     return poll(&fd, 1, timeout_ms) > 0;
 }
@@ -228,19 +228,19 @@ void tt__streams_serve(tt__streams *streams) {
     }
     if (tt__merge_holds_any(&streams->merge) && !tt__left_ms(streams->merge_ms + FLUSH_MS))
         queue_merged(streams);
-    while (streams->out_used && writable(streams, 0) && write_some(streams))
+    while (streams->out_used && is_writable(streams, 0) && write_some(streams))
         ;
 }
 
 void tt__streams_drain(tt__streams *streams, int rank) {
-    /* A pipe holds at most 1 MiB (pipe-max-size); whoever else still writes into it is not waited for. */
+    /* A pipe holds at most 1 MiB (pipe-max-size); other writers are not waited for. */
     for (int reads = 0; reads < (1 << 20) / READ_BYTES && read_some(streams, &streams->of[rank]); reads++)
         ;
     queue_pending(streams, &streams->of[rank]);
 }
 
-/* Lines are wrapped on a terminal, but not those that quote a rank, behind spaces. What stands before the first colon
- * is coloured. */
+/* Print a line. On a terminal it is wrapped, unless it begins with spaces and quotes a rank; the part before the first
+ * colon is coloured. */
 static void say_line(tt__streams *streams, tt__colour colour, const char *text) {
     char line[2 * SAID_SIZE];
     const char *begin = tt__terminal_colour(streams->out_fd, colour);
@@ -292,10 +292,10 @@ void tt__streams_flush(tt__streams *streams) {
     queue_merged(streams);
     while (streams->out_used)
         if (!write_some(streams))
-            writable(streams, 1000);
+            is_writable(streams, 1000);
 }
 
-/* Start of the last `lines` lines of text (n bytes). */
+/* Return the start of the last `lines` lines of text (n bytes). */
 static size_t last_lines(const char *text, size_t n, int lines) {
     size_t i = n && text[n - 1] == '\n' ? n - 1 : n;
     for (; i > 0; i--)

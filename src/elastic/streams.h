@@ -1,9 +1,9 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
  * Every worker writes into a pipe of its own. Whole lines go to the launcher's stderr in one piece, so that ranks don't
- * mix inside a line; what stands without a line end for FLUSH_MS (a prompt, a progress bar) goes out as it is. What
- * tt_report() writes is held for as long at most, and is one line where several ranks say the same (merge.h). Nothing
- * here waits for the reader of our stderr: while that is stuck the pipes fill and the workers wait, but the launcher
+ * mix inside a line; text that has no line end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines
+ * of tt_report() are held for as long at most, and merged where several ranks write the same (merge.h). Nothing here
+ * waits for the reader of our stderr: while it does not read, the pipes fill and the workers wait, but the launcher
  * goes on. */
 #ifndef TT_ELASTIC_STREAMS_H
 #define TT_ELASTIC_STREAMS_H
@@ -39,12 +39,12 @@ typedef struct tt__streams {
     bool status;   /* the last line on the terminal is one of tt__streams_show() */
 } tt__streams;
 
-/* Pipes for `n` workers; write_ends[rank], the caller's to close, are theirs. On failure nothing is open. */
+/* Open pipes for `n` workers; write_ends[rank], the caller's to close, are theirs. On failure nothing is open. */
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends);
 void tt__streams_close(tt__streams *streams);
 
-/* For poll(2): fill in at most n+1 entries, return how many; *timeout_ms is lowered to when tt__streams_serve() must be
- * called at last. */
+/* Fill in at most n+1 entries for poll(2), return how many; *timeout_ms is lowered to when tt__streams_serve() must be
+ * called at the latest. */
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms);
 
 /* Read, pass on and flush what can be without waiting. */
@@ -53,7 +53,7 @@ void tt__streams_serve(tt__streams *streams);
 /* Take all that `rank` has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
-/* Queue a line of the launcher's own, wrapped on a terminal; what is bad news is coloured there. */
+/* Queue a line of the launcher's own, wrapped on a terminal; failures are coloured there. */
 void tt__streams_print(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 
@@ -64,7 +64,7 @@ void tt__streams_show(tt__streams *streams, const char *text);
 /* Write out everything, waiting for the reader. */
 void tt__streams_flush(tt__streams *streams);
 
-/* The last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
+/* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
  * Returns `text`. */
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text);
 

@@ -5,14 +5,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static bool is_set(const char *variable) {
+static bool variable_is_set(const char *variable) {
     const char *text = getenv(variable);
     return text && *text;
 }
 
 bool tt__terminal_colours(int fd) {
     const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
-    if (is_set("NO_COLOR"))
+    if (variable_is_set("NO_COLOR"))
         return false;
     if (force && *force && strcmp(force, "0") != 0)
         return true;
@@ -32,7 +32,7 @@ const char *tt__terminal_colour(int fd, tt__colour colour) {
     return tt__terminal_colours(fd) ? sequences[colour] : "";
 }
 
-/* Columns of n bytes: those of UTF-8 characters beyond the first don't count. */
+/* Count the columns of n bytes: one for each UTF-8 character. */
 static int columns_of(const char *text, size_t n) {
     int columns = 0;
     for (size_t i = 0; i < n; i++)

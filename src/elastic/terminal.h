@@ -1,4 +1,4 @@
-/* What is written for people: colour and width of a terminal, and text wrapped to it. */
+/* Output for people: colour and width of a terminal, and text wrapped to it. */
 #ifndef TT_ELASTIC_TERMINAL_H
 #define TT_ELASTIC_TERMINAL_H
 
@@ -9,7 +9,7 @@
  * CLICOLOR_FORCE asks. */
 bool tt__terminal_colours(int fd);
 
-/* Columns of the terminal `fd`; 0: it is none. */
+/* Return the columns of the terminal `fd`; 0: not a terminal. */
 int tt__terminal_columns(int fd);
 
 /* Sequences that begin a colour, and the one that ends it. "" where fd shows none: they can be printed anywhere. */

@@ -12,7 +12,7 @@
 
 enum { MAX_CALLERS = 1024, MAX_RECORDER = 1 << 20 };
 
-/* What a rank handed in. */
+/* What a rank has handed in. */
 typedef struct seat {
     int memory; /* -1: nothing */
     tt__job_recorder at;
@@ -111,7 +111,7 @@ static bool read_whole(int fd, void *to, size_t size, uint64_t offset) {
     return true;
 }
 
-/* A file of our own with the recorder alone, or -1. */
+/* Copy the recorder into a file of our own; -1 on failure. */
 static int copy_recorder(const seat *s) {
     char *bytes = malloc(s->at.size);
     int copy = memfd_create("tutti-record", MFD_CLOEXEC);
@@ -132,7 +132,7 @@ static void seat_release(seat *s) {
     s->caller = -1;
 }
 
-/* Takes `memory`. */
+/* Take the recorder in `memory`, which this takes over. */
 static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *at, int memory) {
     int i = at->rank - watch->first_rank;
     if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER) {
@@ -163,9 +163,9 @@ const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
 
 /* ---- readers */
 
-static int remotes(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
+static int remote_count(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
 
-/* The i-th rank, of this host or another; returns its memory, or -1. */
+/* Describe the i-th rank, of this host or another; returns its memory, or -1. */
 static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
     int memory;
     if (i < watch->n) {
@@ -181,7 +181,7 @@ static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
 }
 
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
-    int n = watch->n + remotes(watch);
+    int n = watch->n + remote_count(watch);
     tt_status status = TT_OK;
     *snapshot = (tt__snapshot){0};
     watch->job.info(watch->job.user, &snapshot->info);
@@ -195,7 +195,7 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
     return status;
 }
 
-/* Packet number `next` of an answer; false if it can't be sent now. */
+/* Send packet number `next` of an answer; false if it can't be sent now. */
 static bool caller_send_next(tt__watch *watch, const caller *c) {
     tt__job_packet packet = {0};
     int i = c->next - 1;
@@ -203,16 +203,16 @@ static bool caller_send_next(tt__watch *watch, const caller *c) {
         watch->job.info(watch->job.user, &packet.info);
         return tt__job_send(c->fd, TT__JOB_INFO, &packet, -1);
     }
-    if (i >= watch->n + remotes(watch))
+    if (i >= watch->n + remote_count(watch))
         return tt__job_send(c->fd, TT__JOB_END, &packet, -1);
     int memory = describe_rank(watch, i, &packet.rank);
     return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory);
 }
 
-/* Send what the reader's socket has room for. */
+/* Send as much as the reader's socket has room for. */
 static void caller_send(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
-    int packets = 2 + watch->n + remotes(watch);
+    int packets = 2 + watch->n + remote_count(watch);
     while (c->next < packets && caller_send_next(watch, c))
         c->next++;
     c->reader = c->next < packets ? IS_TOLD : LISTENS;
@@ -239,7 +239,7 @@ static void caller_close(tt__watch *watch, int which) {
     close_fd(&c->fd);
 }
 
-/* Whether anybody came. */
+/* Accept connections. Returns whether there were any. */
 static bool accept_callers(tt__watch *watch) {
     int fd;
     bool any = false;
@@ -256,7 +256,7 @@ static bool accept_callers(tt__watch *watch) {
     return any;
 }
 
-/* One packet; false if the connection is over. */
+/* Receive one packet; false if the connection is over. */
 static bool caller_receive(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     tt__job_packet packet;
@@ -272,7 +272,7 @@ static bool caller_receive(tt__watch *watch, int which) {
     return true;
 }
 
-/* False: somebody new came, who may have said something already. */
+/* Serve the connections. False: there is a new one, which may have sent something already. */
 static bool serve_callers(tt__watch *watch) {
     struct epoll_event events[64];
     bool all = true;
@@ -291,7 +291,8 @@ static bool serve_callers(tt__watch *watch) {
     return all;
 }
 
-/* First everybody is heard: a rank that has ended has handed in its memory before, and a reader is to see both. */
+/* Serve the socket. All packets are received before readers are answered: a rank that has ended has handed in its
+ * memory before, and a reader is to see both. */
 void tt__watch_serve(tt__watch *watch) {
     while (!serve_callers(watch))
         ;

@@ -2,13 +2,13 @@
  * them.
  *
  * What a rank handed in is kept open; when the rank closes its connection, by its end or because it left its job's
- * groups, the recorder is copied and the rank's memory let go, so that nothing but a recorder outlives a rank. */
+ * groups, the recorder is copied and the rank's memory released, so that nothing but a recorder outlives a rank. */
 #ifndef TT_ELASTIC_WATCH_H
 #define TT_ELASTIC_WATCH_H
 
 #include "elastic/snapshot.h"
 
-/* Who knows the job: fills in what readers are told. */
+/* Callbacks that fill in what readers get of the job. */
 typedef struct tt__watch_job {
     void *user;
     void (*info)(void *user, tt__job_info *info);
@@ -18,13 +18,13 @@ typedef struct tt__watch_job {
      * are none. */
     int (*remotes)(void *user);
     int (*remote)(void *user, int i, tt__job_rank *rank);
-    /* A reader asks. False: it is to be answered later, when tt__watch_answer() is called. NULL: at once. */
+    /* Called when a reader asks. False: answer it later, when tt__watch_answer() is called. NULL: at once. */
     bool (*asked)(void *user);
 } tt__watch_job;
 
 typedef struct tt__watch tt__watch;
 
-/* For `n` ranks, 0 .. n-1 unless tt__watch_first_rank() says otherwise; on a socket of that name. */
+/* Open the watch of `n` ranks, 0 .. n-1 unless tt__watch_first_rank() says otherwise, on a socket of that name. */
 tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const char *name);
 void tt__watch_free(tt__watch *watch);
 
@@ -39,11 +39,11 @@ void tt__watch_serve(tt__watch *watch);
 /* Answer the readers that wait. */
 void tt__watch_answer(tt__watch *watch);
 
-/* The recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended. Valid
- * until the watch is served. */
+/* Return the recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended.
+ * Valid until the watch is served. */
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size);
 
-/* What a reader would get. */
+/* Make the snapshot that a reader would get. */
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);
 
 #endif

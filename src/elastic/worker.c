@@ -1,4 +1,4 @@
-/* What a worker's process does between fork and exec. */
+/* A worker's process between fork and exec. */
 #include "elastic/keeper.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static int set_number(const char *name, int value) {
     return setenv(name, text, 1);
 }
 
-/* torchrun's environment. Returns 0, or -1 (out of memory). */
+/* Set torchrun's environment variables. Returns 0, or -1 (out of memory). */
 static int set_environment(const tt__job *job, int i) {
     int rank = job->first_rank + i;
     const struct {
@@ -51,8 +51,8 @@ static int set_environment(const tt__job *job, int i) {
     return failed;
 }
 
-/* Rank 0 reads what the launcher was given; the others would steal pieces of it from each other, so they see end of
- * file. */
+/* Set the standard streams. Rank 0 reads the launcher's stdin; the others see end of file, since readers would take
+ * pieces of it from each other. */
 static int set_streams(int rank, int stderr_end) {
     if (rank != 0) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

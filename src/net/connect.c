@@ -1,4 +1,4 @@
-/* Connecting patiently: the ranks of a job start in any order, so that nobody listens yet is the normal case. */
+/* Connecting with patience: the ranks of a job start in any order, so usually the other side does not listen yet. */
 #include "net/net.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, a late
- * one is not hammered by thousands. */
+/* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, and
+ * thousands of ranks don't overload a late one. */
 enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 64 };
 
 /* Deadlines are long, and a wrong address looks like a late server: warn after this time, and again and again. */
@@ -40,7 +40,8 @@ static void warn_if_due(waiting *w) {
             (double)tt__left_ms(w->deadline_ms) / 1000);
 }
 
-/* A port of the ephemeral range can connect to itself while nobody listens (TCP's simultaneous open). */
+/* Has the socket connected to itself? A port of the ephemeral range can, while nobody listens (TCP's simultaneous
+ * open). */
 static bool connected_to_self(int fd) {
     struct sockaddr_storage here = {0}, there = {0};
     socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -72,7 +73,7 @@ static int await_connect(int fd, waiting *w) {
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size) ? errno : errnum;
 }
 
-/* One attempt at one address: an errno, 0 for success. */
+/* Try one address once. Returns an errno, 0 for success. */
 static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -91,14 +92,14 @@ static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     return 0;
 }
 
-/* Loopback without a route is an interface that is down, as in a new network name space: waiting won't mend it. IPv4
- * says EADDRNOTAVAIL when all ports are taken, which passes. */
+/* Is the loopback interface down, as in a new network name space? Waiting won't help then. IPv4 also says EADDRNOTAVAIL
+ * when all ports are taken, which passes. */
 static bool loopback_is_down(const struct addrinfo *a, int errnum) {
     return tt__net_is_loopback(a->ai_addr) &&
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
 }
 
-/* One round over all addresses of the host. `hopeless`: whether another round can't help. */
+/* Try all addresses of the host once. *hopeless: another round can't help. */
 static bool try_host(waiting *w, int *fd, bool *hopeless) {
     struct addrinfo *list = NULL;
     char service[16];

@@ -21,7 +21,7 @@ enum {
     RANDOM_SIZE = 32
 };
 
-/* The size of a message, header included; 0 for what is none. */
+/* Return the size of a message, header included; 0: not a message. */
 static size_t message_size(uint8_t kind) {
     static const uint8_t sizes[] = {[HELLO] = 64,
                                     [CHALLENGE] = 64,
@@ -43,7 +43,7 @@ static int get_rank(const uint8_t *at) {
     return rank > INT32_MAX ? TT__ANY_RANK : (int)rank;
 }
 
-static bool proves(const tt__handshake *h) { return h->role.secret && h->role.secret->set; }
+static bool proves_secret(const tt__handshake *h) { return h->role.secret && h->role.secret->set; }
 
 static uint8_t *put_header(tt__handshake *h, uint8_t kind, uint8_t detail) {
     const uint8_t header[HEADER] = {TT__HANDSHAKE_FIRST_BYTE, TT__HANDSHAKE_VERSION, kind, detail};
@@ -53,14 +53,14 @@ static uint8_t *put_header(tt__handshake *h, uint8_t kind, uint8_t detail) {
     return message;
 }
 
-/* HELLO or CHALLENGE, kept for the proofs. */
+/* Write HELLO or CHALLENGE, and keep it for the proofs. */
 static tt_status put_introduction(tt__handshake *h, uint8_t kind, uint8_t kept[TT__HANDSHAKE_MESSAGE_MAX]) {
     uint8_t random[RANDOM_SIZE];
     TT__TRY(tt__random_bytes(random, sizeof random));
     uint8_t *message = put_header(h, kind, 0);
     memset(message + HEADER, 0, message_size(kind) - HEADER);
     message[AT_PURPOSE] = (uint8_t)h->role.purpose;
-    message[AT_PROVES] = proves(h);
+    message[AT_PROVES] = proves_secret(h);
     put_handshake_rank(message + AT_RANK, h->role.rank);
     put_handshake_rank(message + AT_PEER, h->role.server ? h->peer : h->role.peer);
     memcpy(message + AT_JOB, h->role.job, TT__JOB_SIZE);
@@ -85,7 +85,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
     return tt__mac_equal(mac, message + HEADER);
 }
 
-/* A server that refuses says why; a stranger is told nothing. */
+/* Fail the handshake. A server sends its client the reason, but nothing to a stranger. */
 static void fail_handshake(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
@@ -95,14 +95,14 @@ static void fail_handshake(tt__handshake *h, tt__refusal why) {
     }
 }
 
-/* What HELLO and CHALLENGE have in common: do the two sides want the same? */
-static tt__refusal judge(const tt__handshake *h, const uint8_t *message) {
+/* Do the two sides agree, by the fields that HELLO and CHALLENGE share? */
+static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
     bool other_proves = message[AT_PROVES] != 0;
     int rank = get_rank(message + AT_RANK), wanted = get_rank(message + AT_PEER);
     if (message[AT_PURPOSE] != h->role.purpose)
         return TT__REFUSED_PURPOSE;
-    if (proves(h) != other_proves)
-        return h->role.server == proves(h) ? TT__REFUSED_NO_PROOF : TT__REFUSED_NO_SECRET;
+    if (proves_secret(h) != other_proves)
+        return h->role.server == proves_secret(h) ? TT__REFUSED_NO_PROOF : TT__REFUSED_NO_SECRET;
     if (memcmp(message + AT_JOB, h->role.job, TT__JOB_SIZE) != 0)
         return TT__REFUSED_JOB;
     if ((h->role.peer != TT__ANY_RANK && rank != h->role.peer) ||
@@ -113,7 +113,7 @@ static tt__refusal judge(const tt__handshake *h, const uint8_t *message) {
 
 static void on_hello(tt__handshake *h) {
     memcpy(h->hello, h->in, message_size(HELLO));
-    tt__refusal why = judge(h, h->hello);
+    tt__refusal why = check_proof(h, h->hello);
     if (why) {
         fail_handshake(h, why);
         return;
@@ -124,19 +124,19 @@ static void on_hello(tt__handshake *h) {
         return;
     }
     h->expected = PROOF;
-    if (!proves(h))
+    if (!proves_secret(h))
         h->state = TT__HANDSHAKE_DONE;
 }
 
 static void on_challenge(tt__handshake *h) {
     memcpy(h->challenge, h->in, message_size(CHALLENGE));
-    tt__refusal why = judge(h, h->challenge);
+    tt__refusal why = check_proof(h, h->challenge);
     if (why) {
         fail_handshake(h, why);
         return;
     }
     h->peer = get_rank(h->challenge + AT_RANK);
-    if (proves(h)) {
+    if (proves_secret(h)) {
         proof_of(h, false, put_header(h, PROOF, 0) + HEADER);
         h->expected = ACCEPT;
     } else {
@@ -189,7 +189,7 @@ static void on_message(tt__handshake *h) {
     h->in_size = 0;
 }
 
-/* Judged byte by byte, so that nobody waits for the rest of what is none. */
+/* Check the header byte by byte, so as not to wait for the rest of what is no message. */
 static tt__refusal judge_header(const tt__handshake *h) {
     if (h->in_size > 0 && h->in[0] != TT__HANDSHAKE_FIRST_BYTE)
         return TT__REFUSED_STRANGER;
@@ -276,7 +276,7 @@ static const struct {
 tt_status tt__handshake_error(const tt__handshake *h) {
     tt__refusal why = h->refusal;
     if (why == TT__REFUSED_NO_PROOF || why == TT__REFUSED_NO_SECRET) /* the same fact; which side is this one? */
-        why = proves(h) ? TT__REFUSED_NO_SECRET : TT__REFUSED_NO_PROOF;
+        why = proves_secret(h) ? TT__REFUSED_NO_SECRET : TT__REFUSED_NO_PROOF;
     return tt__fail(words[why].status, "%s", words[why].text);
 }
 

@@ -11,12 +11,12 @@
  *
  * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not
  * the other way round (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
- * connection they are made on. The client proves first: a stranger learns nothing that a guess could be tested with.
- * Without a secret the same messages sort out strangers and other jobs, but prove nothing. A side with a secret never
- * accepts one without.
+ * connection they are made on. The client proves first, so that a stranger gets nothing to test a guess of the secret
+ * with. Without a secret the same messages detect strangers and other jobs, but prove nothing. A side with a secret
+ * never accepts one without.
  *
- * A pure state machine: bytes in, bytes out, no socket and no clock. Whoever moves the bytes ends it at a deadline of
- * its own. */
+ * A pure state machine: bytes in, bytes out, no socket and no clock. The caller, which moves the bytes, has a deadline
+ * of its own. */
 #ifndef TT_NET_HANDSHAKE_H
 #define TT_NET_HANDSHAKE_H
 
@@ -88,7 +88,7 @@ size_t tt__handshake_wants(const tt__handshake *handshake);
 /* Feed bytes that have come. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
 
-/* The first `size` bytes of `out` were sent. */
+/* Drop the first `size` bytes of `out`, which were sent. */
 void tt__handshake_sent(tt__handshake *handshake, size_t size);
 
 /* Make the message by which a server refuses a peer before there is a handshake. Returns its size. */

@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-/* The address's bytes; *size 0: neither IPv4 nor IPv6. */
+/* Return the address's bytes; *size 0: neither IPv4 nor IPv6. */
 static const unsigned char *address_bytes(const struct sockaddr *address, size_t *size) {
     if (address->sa_family == AF_INET) {
         *size = 4;
@@ -23,7 +23,7 @@ static int prefix_of(const struct sockaddr *mask) {
     return bits;
 }
 
-static bool usable(const struct ifaddrs *a) {
+static bool is_usable(const struct ifaddrs *a) {
     size_t size = 0;
     if (!a->ifa_addr || !a->ifa_netmask || !(a->ifa_flags & IFF_UP))
         return false;
@@ -44,14 +44,14 @@ size_t tt__interfaces(tt__interface *list, size_t max) {
     if (getifaddrs(&all))
         return 0;
     for (const struct ifaddrs *a = all; a && n < max; a = a->ifa_next)
-        if (usable(a))
+        if (is_usable(a))
             fill_interface(&list[n++], a);
     freeifaddrs(all);
     return n;
 }
 
-/* One part without its "^": "eth" or "=eth0". */
-static bool matches(const char *part, size_t length, const char *name) {
+/* Does the name match one part of a list, without its "^": "eth" or "=eth0"? */
+static bool pattern_matches(const char *part, size_t length, const char *name) {
     if (length && *part == '=')
         return strlen(name) == length - 1 && !memcmp(part + 1, name, length - 1);
     return length && !strncmp(part, name, length);
@@ -62,7 +62,7 @@ bool tt__interface_passes(const char *list, const char *name) {
     for (const char *part = list; part && *part;) {
         size_t length = strcspn(part, ",");
         bool excludes = *part == '^';
-        bool match = matches(part + excludes, length - excludes, name);
+        bool match = pattern_matches(part + excludes, length - excludes, name);
         if (excludes && match)
             return false;
         any_wanted |= !excludes && length;

@@ -47,7 +47,8 @@ typedef struct tt__job_rank {
     int32_t wait_status; /* if ENDED */
     int32_t order;       /* in which the node's ranks ended: 0, 1, ... */
     bool secondary;      /* it ended because another one did */
-    bool stopped;        /* by a signal; valid for ranks of other nodes: who asks can see those of this host itself */
+    /* by a signal; valid for ranks of other nodes: a reader can see those of its own host itself */
+    bool stopped;
     tt__moment ended;    /* when */
     tt__moment now;      /* of its host, later than what the recorder says */
     tt__job_recorder at; /* where its recorder lies in the descriptor; size 0: it has none */

@@ -21,7 +21,7 @@ static void set_port(struct sockaddr *address, int port) {
         ((struct sockaddr_in *)(void *)address)->sin_port = htons((uint16_t)port);
 }
 
-/* An errno, 0 for success. */
+/* Listen on one address. Returns an errno, 0 for success. */
 static int listen_on(struct addrinfo *a, int port, int *out, int *bound) {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

@@ -11,8 +11,8 @@
 /* Make the address of the abstract name `name`, cut off where an address ends; returns the address's length. */
 socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
 
-/* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno says
- * why it failed. */
+/* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno has the
+ * reason of a failure. */
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached);
 
 /* Receive one packet of at most `size` bytes: its length, 0 at the other side's end, -1 and errno. *attached: its

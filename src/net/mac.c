@@ -9,7 +9,7 @@
 
 enum { BLOCK = SHA256_CBLOCK };
 
-static void hash(uint8_t digest[TT__MAC_SIZE], const uint8_t block[BLOCK], const tt__span *spans, size_t n) {
+static void hash_spans(uint8_t digest[TT__MAC_SIZE], const uint8_t block[BLOCK], const tt__span *spans, size_t n) {
     SHA256_CTX context;
     SHA256_Init(&context);
     SHA256_Update(&context, block, BLOCK);
@@ -37,9 +37,9 @@ static void key_block(uint8_t block[BLOCK], tt__span key, uint8_t pad) {
 void tt__mac(uint8_t mac[TT__MAC_SIZE], tt__span key, const tt__span *spans, size_t n) {
     uint8_t block[BLOCK], inner[TT__MAC_SIZE];
     key_block(block, key, 0x36);
-    hash(inner, block, spans, n);
+    hash_spans(inner, block, spans, n);
     key_block(block, key, 0x5c);
-    hash(mac, block, &(tt__span){inner, sizeof inner}, 1);
+    hash_spans(mac, block, &(tt__span){inner, sizeof inner}, 1);
     OPENSSL_cleanse(block, sizeof block);
 }
 

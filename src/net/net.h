@@ -52,7 +52,7 @@ enum { TT__NET_ADDRESS_SIZE = 80, TT__NET_ENDPOINT_SIZE = 280 };
 
 /* "127.0.0.1:29500", "[::1]:29500" */
 void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDRESS_SIZE]);
-/* The same for a host as the user wrote it: "localhost:29500", "[::1]:29500". */
+/* Write host and port as a user does: "localhost:29500", "[::1]:29500". */
 void tt__net_endpoint_text(const char *host, int port, char text[TT__NET_ENDPOINT_SIZE]);
 
 #endif

@@ -62,7 +62,7 @@ static tt_status check_file(int fd, const char *path) {
     return TT_OK;
 }
 
-static tt_status read_text(int fd, const char *path, char text[TT__SECRET_MAX + 1]) {
+static tt_status read_secret_text(int fd, const char *path, char text[TT__SECRET_MAX + 1]) {
     char bytes[TT__SECRET_MAX + 3]; /* one too many, and a line break of two characters */
     size_t size = 0;
     ssize_t n;
@@ -96,7 +96,7 @@ tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]) 
         return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
     tt_status status = check_file(fd, path);
     if (!status)
-        status = read_text(fd, path, text);
+        status = read_secret_text(fd, path, text);
     close(fd);
     return status;
 }

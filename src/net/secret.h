@@ -1,9 +1,9 @@
-/* The job secret: what the processes of one job share and nobody else knows. From it come the keys by which they prove
- * that they belong together (handshake.h), and, where asked for, those of encryption (stream.h).
+/* The job secret, which only the processes of one job know. From it derive the keys by which they prove that they
+ * belong together (handshake.h), and, where asked for, those of encryption (stream.h).
  *
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
- * it; a line break at its end does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and hands it
- * down as TT_SECRET. */
+ * it; a line break at its end does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and passes it
+ * to its workers as TT_SECRET. */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
@@ -38,7 +38,7 @@ void tt__secret_wipe(tt__secret *secret);
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
-/* Fill with random bytes that nobody can guess. TT_ERR_SYSTEM where the system gives none. */
+/* Fill with random bytes from the system. TT_ERR_SYSTEM where it gives none. */
 tt_status tt__random_bytes(void *bytes, size_t size);
 
 #endif

@@ -6,8 +6,8 @@
  *   the job secret       by default: its key is TLS's external PSK (RFC 8446, section 4.2.11), with an ephemeral key
  *                        exchange. No certificates are used.
  *   certificates         if TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA are set (PEM files): each side shows its own and
- *                        checks that the other's comes from that CA, which is to be the job's own: whoever has a
- *                        certificate of it belongs to the job. Names are not looked at.
+ *                        checks that the other's comes from that CA, which is to be the job's own: every holder of a
+ *                        certificate from it belongs to the job. Names are not looked at.
  *
  * A stream is not locked. The socket may block or not; the calls that never wait ask for that themselves. */
 #ifndef TT_NET_STREAM_H

@@ -40,7 +40,7 @@ typedef struct wire {
 
 static wire *ssl_wire(const SSL *ssl) { return BIO_get_data(SSL_get_wbio(ssl)); }
 
-/* Room for `size` bytes more. */
+/* Make room for `size` bytes more. */
 static bool wire_reserve(wire *w, size_t size) {
     if (w->size + size <= w->room)
         return true;
@@ -191,20 +191,20 @@ static tt_status use_certificates(tt__tls *tls, const char *certificate, const c
 
 /* ---- settings */
 
-static bool is_set(const char *value) { return value && *value; }
+static bool is_given(const char *value) { return value && *value; }
 
 static tt_status choose_credentials(tt__tls *tls, const tt__secret *secret) {
     const char *certificate = getenv("TT_TLS_CERT"), *key = getenv("TT_TLS_KEY"), *ca = getenv("TT_TLS_CA");
-    int files = is_set(certificate) + is_set(key) + is_set(ca);
+    int files = is_given(certificate) + is_given(key) + is_given(ca);
     if (files == 3)
         return use_certificates(tls, certificate, key, ca);
     if (files)
         return tt__fail(TT_ERR_INVALID,
                         "TLS: expected all of TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA or none, but %s "
                         "is not set",
-                        !is_set(certificate) ? "TT_TLS_CERT"
-                        : !is_set(key)       ? "TT_TLS_KEY"
-                                             : "TT_TLS_CA");
+                        !is_given(certificate) ? "TT_TLS_CERT"
+                        : !is_given(key)       ? "TT_TLS_KEY"
+                                               : "TT_TLS_CA");
     if (!secret || !secret->set)
         return tt__fail(TT_ERR_INVALID, "TT_TLS=1 needs a job secret (TT_SECRET or TT_SECRET_FILE) or certificates "
                                         "(TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA)");
@@ -232,7 +232,7 @@ static tt_status tls_set_up(tt__tls *tls, const tt__secret *secret) {
 /* Warn a user who names certificates but does not ask for encryption. */
 static void warn_of_plain(void) {
     static _Atomic bool warned;
-    if ((is_set(getenv("TT_TLS_CERT")) || is_set(getenv("TT_TLS_KEY")) || is_set(getenv("TT_TLS_CA"))) &&
+    if ((is_given(getenv("TT_TLS_CERT")) || is_given(getenv("TT_TLS_KEY")) || is_given(getenv("TT_TLS_CA"))) &&
         !atomic_exchange(&warned, true))
         tt__log(TT_LOG_WARNING,
                 "nothing is encrypted: certificates are named (TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA), but "
@@ -242,9 +242,9 @@ static void warn_of_plain(void) {
 tt_status tt__tls_load(tt__tls **out, const tt__secret *secret) {
     const char *asked = getenv("TT_TLS");
     *out = NULL;
-    if (!is_set(asked))
+    if (!is_given(asked))
         warn_of_plain();
-    if (!is_set(asked) || !strcmp(asked, "0"))
+    if (!is_given(asked) || !strcmp(asked, "0"))
         return TT_OK;
     if (strcmp(asked, "1") != 0)
         return tt__fail(TT_ERR_INVALID, "TT_TLS: expected 1 or 0, got \"%.40s\"", asked);

@@ -9,7 +9,7 @@
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);
 void tt__tls_connection_free(void *ssl);
 
-/* As the calls of streams. */
+/* Like the calls of streams. */
 tt__io tt__tls_begin(void *ssl);
 tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got);
 tt__io tt__tls_write(void *ssl, const struct iovec *pieces, int n, size_t *put);

@@ -17,7 +17,7 @@ typedef struct call {
 } call;
 
 /* The status of an expression that gave NULL. */
-static tt_status failed(const tt_module *module) {
+static tt_status forward_failed(const tt_module *module) {
     if (!tt_last_status())
         tt__tensor_fail(TT_ERR_STATE, "the forward of a %s gave NULL without an error", module->cls.name);
     return tt_last_status();
@@ -25,11 +25,11 @@ static tt_status failed(const tt_module *module) {
 
 static tt_status call_one(tt_module *module, const call *c) {
     c->out[0] = module->cls.forward(module, c->in[0]);
-    return c->out[0] ? TT_OK : failed(module);
+    return c->out[0] ? TT_OK : forward_failed(module);
 }
 
 /* How many tensors a class takes or gives, for errors. */
-static const char *number_text(const tt_module_class *cls, int64_t number, char text[24]) {
+static const char *tensor_number_text(const tt_module_class *cls, int64_t number, char text[24]) {
     if (!cls->forward_many)
         number = 1;
     if (number == 0)
@@ -41,8 +41,8 @@ static const char *number_text(const tt_module_class *cls, int64_t number, char 
 static tt_status fail_count(const tt_module *module, const call *c) {
     char takes[24], gives[24];
     tt__tensor_fail(TT_ERR_INVALID, "forward: a %s takes %s tensors and gives %s; %lld came, and %lld were asked for",
-                    module->cls.name, number_text(&module->cls, module->cls.inputs, takes),
-                    number_text(&module->cls, module->cls.outputs, gives), (long long)c->in_count,
+                    module->cls.name, tensor_number_text(&module->cls, module->cls.inputs, takes),
+                    tensor_number_text(&module->cls, module->cls.outputs, gives), (long long)c->in_count,
                     (long long)c->out_count);
     return TT_ERR_INVALID;
 }
@@ -54,11 +54,11 @@ static tt_status call_many(tt_module *module, const call *c) {
     TT__TRY(cls->forward_many(module, c->in, c->in_count, c->out, c->out_count));
     for (int64_t i = 0; i < c->out_count; i++)
         if (!c->out[i])
-            return failed(module);
+            return forward_failed(module);
     return TT_OK;
 }
 
-static tt_status run(tt_module *module, const call *c);
+static tt_status forward_run(tt_module *module, const call *c);
 
 /* The class's function for as many tensors. */
 static tt_status call_class(tt_module *module, const call *c) {
@@ -66,7 +66,7 @@ static tt_status call_class(tt_module *module, const call *c) {
         return call_one(module, c);
     if (module->cls.forward_many)
         return call_many(module, c);
-    return module->wrapped ? run(module->wrapped, c) : fail_count(module, c);
+    return module->wrapped ? forward_run(module->wrapped, c) : fail_count(module, c);
 }
 
 /* ---- hooks ---- */
@@ -111,12 +111,12 @@ static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor *
     TT__TRY(run_hooks(module, c, in));
     for (int64_t i = 0; i < c->in_count; i++)
         if (!in[i])
-            return failed(module);
+            return forward_failed(module);
     TT__TRY(call_class(module, &inner));
     return run_hooks(module, &inner, NULL);
 }
 
-static tt_status run(tt_module *module, const call *c) {
+static tt_status forward_run(tt_module *module, const call *c) {
     if (!module->hook_count)
         return call_class(module, c);
     size_t bytes = (size_t)c->in_count * sizeof *c->in;
@@ -179,10 +179,10 @@ tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x) {
     if (module->cls.forward && !module->hook_count)
         return module->cls.forward(module, x);
     tt_tensor *y = NULL;
-    return run(module, &(call){.in = &x, .in_count = 1, .out = &y, .out_count = 1}) ? NULL : y;
+    return forward_run(module, &(call){.in = &x, .in_count = 1, .out = &y, .out_count = 1}) ? NULL : y;
 }
 
-static tt_status check(const char *who, const tt_module *module, const call *c) {
+static tt_status forward_check(const char *who, const tt_module *module, const call *c) {
     if (c->in_count < 0 || c->out_count < 0 || (c->in_count && !c->in) || (c->out_count && !c->out))
         return tt__fail(TT_ERR_INVALID, "%s: expected lists of inputs and outputs, got %lld at %p and %lld at %p", who,
                         (long long)c->in_count, (const void *)c->in, (long long)c->out_count, (const void *)c->out);
@@ -199,8 +199,8 @@ tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, in
     const call c = {.in = inputs, .in_count = input_count, .out = outputs, .out_count = output_count};
     for (int64_t i = 0; outputs && i < output_count; i++)
         outputs[i] = NULL;
-    TT__TRY(check("tt_module_forward_many", module, &c));
-    tt_status status = run(module, &c);
+    TT__TRY(forward_check("tt_module_forward_many", module, &c));
+    tt_status status = forward_run(module, &c);
     for (int64_t i = 0; status && i < output_count; i++)
         outputs[i] = NULL;
     return status;

@@ -11,7 +11,7 @@ typedef struct linear {
     tt_tensor *weight, *bias; /* borrowed from the module */
 } linear;
 
-static tt_tensor *linear_forward(tt_module *self, tt_tensor *x) {
+static tt_tensor *linear_module_forward(tt_module *self, tt_tensor *x) {
     const linear *l = tt_module_user(self);
     return tt_linear(x, l->weight, l->bias);
 }
@@ -19,7 +19,7 @@ static tt_tensor *linear_forward(tt_module *self, tt_tensor *x) {
 static void linear_destroy(tt_module *self) { free(tt_module_user(self)); }
 
 static const tt_module_class linear_class =
-    TT_MODULE_CLASS(.name = "Linear", .forward = linear_forward, .destroy = linear_destroy);
+    TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = linear_destroy);
 
 /* A parameter with the given shape, drawn and registered; NULL on failure. */
 static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
@@ -42,7 +42,7 @@ static double weight_bound(double in_features) {
     return sqrt(3) * (gain / sqrt(in_features));
 }
 
-static tt_status check(const tt_nn_linear_args *a) {
+static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
     if (a->in_features < 1 || a->out_features < 1)
         return tt__fail(TT_ERR_INVALID,
                         "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",
@@ -56,7 +56,7 @@ static tt_status check(const tt_nn_linear_args *a) {
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
     tt_nn_linear_args a;
     TT__ARGS_COPY(a, args, size);
-    if (check(&a))
+    if (linear_sizes_check(&a))
         return NULL;
     linear *l = calloc(1, sizeof *l);
     tt_module *module = l ? tt_module_new(&linear_class, l) : NULL;

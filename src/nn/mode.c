@@ -84,7 +84,7 @@ static tt_status list_own(tt_module *module, void *user) {
 }
 
 /* A copy of another type, or elsewhere, that nothing else uses and no scope ends. */
-static tt_status convert(const plan *p, tt_tensor *x, tt_tensor **copy) {
+static tt_status convert_tensor(const plan *p, tt_tensor *x, tt_tensor **copy) {
     if (!x)
         return TT_OK;
     *copy = tt_keep(p->device ? tt_to_device(x, p->device) : tt_to(x, p->dtype));
@@ -99,8 +99,8 @@ static tt_status convert_one(const plan *p, conversion *item) {
             TT_ERR_STATE,
             "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first",
             p->who, TT__DESCRIBE(item->tensor));
-    TT__TRY(convert(p, item->tensor, &item->copy));
-    return convert(p, tt_grad(item->tensor), &item->grad_copy);
+    TT__TRY(convert_tensor(p, item->tensor, &item->copy));
+    return convert_tensor(p, tt_grad(item->tensor), &item->grad_copy);
 }
 
 static tt_status convert_all(plan *p) {

@@ -25,7 +25,7 @@ static tt_status check_class(const tt_module_class *cls) {
     return TT_OK;
 }
 
-static tt_status wrap(tt_module *module) {
+static tt_status wrapper_attach(tt_module *module) {
     tt_module *inner = module->cls.wrapped(module);
     if (!inner)
         return tt__fail(TT_ERR_INVALID, "tt_module_new: a %s needs a module to wrap, got NULL", module->cls.name);
@@ -48,7 +48,7 @@ tt_module *tt_module_new(const tt_module_class *cls, void *user) {
     module->user = user;
     module->refs = 1;
     module->training = true;
-    if (module->cls.wrapped && wrap(module)) {
+    if (module->cls.wrapped && wrapper_attach(module)) {
         free(module);
         return NULL;
     }
@@ -63,7 +63,7 @@ void *tt_module_user(const tt_module *module) { return module ? module->user : N
 
 static void module_unref(tt_module *module);
 
-static void unwrap(tt_module *module) {
+static void wrapper_detach(tt_module *module) {
     tt_module **at = &module->wrapped->wrappers;
     while (*at != module)
         at = &(*at)->next_wrapper;
@@ -78,7 +78,7 @@ static void module_unref(tt_module *module) {
         module->cls.destroy(module);
     tt__module_drop_lists(module);
     if (module->wrapped)
-        unwrap(module);
+        wrapper_detach(module);
     for (size_t i = 0; i < module->child_count; i++) {
         tt_module *child = module->children[i].module;
         child->parent = NULL;
@@ -150,7 +150,7 @@ static tt_status check_name(const char *who, const tt_module *module, const char
     return TT_OK;
 }
 
-static tt_status add_child(tt_module *parent, const char *name, tt_module *module) {
+static tt_status module_add_child(tt_module *parent, const char *name, tt_module *module) {
     static const char who[] = "tt_module_add_module";
     if (!parent)
         return tt__fail(TT_ERR_INVALID, "%s: the parent of \"%s\" is NULL", who, name ? name : "");
@@ -179,7 +179,7 @@ tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *m
     if (module->parent || module->freed)
         return tt__fail(TT_ERR_STATE, "%s: \"%s\" %s%s already", who, name ? name : "",
                         module->freed ? "was freed" : "belongs to a ", module->freed ? "" : module->parent->cls.name);
-    tt_status status = add_child(parent, name, module);
+    tt_status status = module_add_child(parent, name, module);
     if (status) {
         module->freed = true;
         module_unref(module);
@@ -194,7 +194,7 @@ static bool is_held(const tt_tensor *x) { return x->owner == TT__OWNER_HOLDER &&
 
 /* One reference for the new entry: that of the tensor's owner, or, where a module holds the tensor already, a new
  * one. */
-static tt_status hold(const tt__module_tensor *entry) {
+static tt_status hold_tensor(const tt__module_tensor *entry) {
     if (is_held(entry->tensor)) {
         tt__tensor_ref(entry->tensor);
         return TT_OK;
@@ -213,7 +213,7 @@ static tt_status add_tensor(const char *who, tt_module *module, const tt__module
         free(copy);
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, entry->name);
     }
-    if (hold(entry)) {
+    if (hold_tensor(entry)) {
         free(copy);
         return tt__fail_prefix("%s \"%s\"", who, entry->name);
     }

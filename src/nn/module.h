@@ -8,7 +8,7 @@
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
-#include "nn/list.h"
+#include "nn/module_lists.h"
 #include "tensor/tensor.h"
 
 #include <tutti/nn.h>

@@ -44,13 +44,13 @@ static const tt_module_class sequential_class =
 /* ---- making ---- */
 
 /* The children that came, whichever way. */
-static tt_module *child_of(const tt_nn_sequential_args *a, int64_t i) {
+static tt_module *sequential_child(const tt_nn_sequential_args *a, int64_t i) {
     return a->named ? a->named[i].module : a->children[i];
 }
 
 static bool came_before(const tt_nn_sequential_args *a, int64_t i) {
     for (int64_t j = 0; j < i; j++)
-        if (child_of(a, j) == child_of(a, i))
+        if (sequential_child(a, j) == sequential_child(a, i))
             return true;
     return false;
 }
@@ -58,7 +58,7 @@ static bool came_before(const tt_nn_sequential_args *a, int64_t i) {
 /* All there, each once, none with a parent. */
 static tt_status check_children(const tt_nn_sequential_args *a) {
     for (int64_t i = 0; i < a->count; i++) {
-        const tt_module *child = child_of(a, i);
+        const tt_module *child = sequential_child(a, i);
         if (!child)
             return tt_last_status() ? tt_last_status()
                                     : tt__fail(TT_ERR_INVALID, "%s: child %lld is NULL", who, (long long)i);
@@ -72,14 +72,14 @@ static tt_status check_children(const tt_nn_sequential_args *a) {
  * place. */
 static void free_children(const tt_nn_sequential_args *a, int64_t from) {
     for (int64_t i = a->count; i-- > from;)
-        if (child_of(a, i) && !came_before(a, i) && !child_of(a, i)->parent)
-            tt_module_free(child_of(a, i));
+        if (sequential_child(a, i) && !came_before(a, i) && !sequential_child(a, i)->parent)
+            tt_module_free(sequential_child(a, i));
 }
 
-static tt_status add_child(tt_module *module, const tt_nn_sequential_args *a, int64_t i) {
+static tt_status sequential_add(tt_module *module, const tt_nn_sequential_args *a, int64_t i) {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)i);
-    return tt_module_add_module(module, a->named ? a->named[i].name : number, child_of(a, i));
+    return tt_module_add_module(module, a->named ? a->named[i].name : number, sequential_child(a, i));
 }
 
 tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size) {
@@ -94,7 +94,7 @@ tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size)
         return NULL;
     }
     for (int64_t i = 0; i < a.count; i++) {
-        if (add_child(module, &a, i)) { /* which has freed that child */
+        if (sequential_add(module, &a, i)) { /* which has freed that child */
             free_children(&a, i + 1);
             tt_module_free(module);
             return NULL;

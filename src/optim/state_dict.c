@@ -165,7 +165,7 @@ static int64_t take_number(const char **text) {
     return number;
 }
 
-static tt_status unexpected(const tt_optimizer *o, const char *name) {
+static tt_status fail_unexpected(const tt_optimizer *o, const char *name) {
     const tt__optim_group *last = &o->groups[o->group_count - 1];
     return tt__fail(TT_ERR_NOT_FOUND,
                     "%s: unexpected entry \"%s\": this %s of %zu groups and %lld parameters has no such state (was it "
@@ -181,14 +181,14 @@ static tt_status load_state_entry(const tt_optimizer *o, loaded_group *to, const
     while (g < o->group_count && number >= o->groups[g].first + (int64_t)o->groups[g].count)
         g++;
     if (number < 0 || g == o->group_count)
-        return unexpected(o, name);
+        return fail_unexpected(o, name);
     size_t i = (size_t)(number - o->groups[g].first);
     if (o->cls->counts_steps && !strcmp(rest, "step"))
         return load_step(&to[g], i, name, x);
     for (int s = 0; s < o->cls->slots; s++)
         if (!strcmp(rest, o->cls->slot_names[s]) && o->cls->uses(to[g].option, s))
             return load_slot(o, &o->groups[g], &to[g], i, s, name, x);
-    return unexpected(o, name);
+    return fail_unexpected(o, name);
 }
 
 static tt_status check_params(const tt__optim_group *group, const char *name, const tt_tensor *x) {
@@ -212,7 +212,7 @@ static tt_status load_option_entry(const tt_optimizer *o, loaded_group *to, cons
     int64_t g = take_number(&rest);
     double value = 0;
     if (g < 0 || g >= (int64_t)o->group_count)
-        return unexpected(o, name);
+        return fail_unexpected(o, name);
     if (!strcmp(rest, "params"))
         return check_params(&o->groups[g], name, x);
     TT__TRY(load_number(name, x, &value));
@@ -256,7 +256,7 @@ static tt_status load_states(const tt_optimizer *o, loaded_group *to, const tt_n
         if (is_option(name))
             continue;
         if (strncmp(name, "state.", strlen("state.")))
-            return unexpected(o, name);
+            return fail_unexpected(o, name);
         TT__TRY(load_state_entry(o, to, name, state->tensors[i]));
     }
     for (size_t g = 0; g < o->group_count; g++)
@@ -283,7 +283,7 @@ static void take_loaded(tt_optimizer *o, loaded_group *to) {
     }
 }
 
-static tt_status load(tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
+static tt_status load_groups(tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
     TT__TRY(init_loaded(o, to));
     TT__TRY(load_options(o, to, state));
     TT__TRY(load_states(o, to, state));
@@ -300,7 +300,7 @@ tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_t
     if (!to)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu groups", who, optimizer->group_count);
     int scope = tt_scope_begin(); /* ends what state on a device is copied from */
-    tt_status status = scope ? load(optimizer, to, state) : tt_last_status();
+    tt_status status = scope ? load_groups(optimizer, to, state) : tt_last_status();
     tt_scope_end(scope);
     for (size_t g = 0; g < optimizer->group_count; g++)
         tt__optim_state_free(optimizer->cls, &optimizer->groups[g], &to[g].state);

@@ -94,19 +94,19 @@ static tt_status on_gradient(tt_tensor *x, void *user) {
 
 /* ---- wrapping ---- */
 
-static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
+static tt_status ddp_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
 
 /* All that ranks must have alike. */
 typedef struct contents {
     const tt_named_tensors *parameters, *buffers;
 } contents;
 
-static tt_status describe(const char *what, const tt_named_tensors *list, char **texts) {
+static tt_status describe_list(const char *what, const tt_named_tensors *list, char **texts) {
     for (int64_t i = 0; i < list->count; i++) {
         bool frozen = *what == 'p' && !tt_requires_grad(list->tensors[i]);
         if (asprintf(&texts[i], "%s %lld \"%s\" %s%s", what, (long long)i, list->names[i],
                      TT__DESCRIBE(list->tensors[i]), frozen ? " without gradient" : "") < 0)
-            return texts[i] = NULL, no_memory();
+            return texts[i] = NULL, ddp_no_memory();
     }
     return TT_OK;
 }
@@ -115,10 +115,10 @@ static tt_status compare_with_peers(tt_group *group, const contents *c) {
     size_t parameters = (size_t)c->parameters->count, count = parameters + (size_t)c->buffers->count;
     char **texts = calloc(count + 1, sizeof *texts);
     if (!texts)
-        return no_memory();
-    tt_status status = describe("parameter", c->parameters, texts);
+        return ddp_no_memory();
+    tt_status status = describe_list("parameter", c->parameters, texts);
     if (!status)
-        status = describe("buffer", c->buffers, texts + parameters);
+        status = describe_list("buffer", c->buffers, texts + parameters);
     if (!status)
         status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, count);
     for (size_t i = 0; i < count; i++)
@@ -154,7 +154,7 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
     d->slots = calloc((size_t)all->count + 1, sizeof *d->slots);
-    tt_status status = params && d->slots ? TT_OK : no_memory();
+    tt_status status = params && d->slots ? TT_OK : ddp_no_memory();
     if (!status)
         status = select_trainable(d, all, params, count);
     if (!status && *count == 0)
@@ -177,7 +177,7 @@ static tt_status check_unwrapped(const ddp *d) {
     return TT_OK;
 }
 
-static tt_status attach(ddp *d, size_t count) {
+static tt_status ddp_attach(ddp *d, size_t count) {
     for (; d->attached < count; d->attached++) {
         slot *s = &d->slots[d->attached];
         TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
@@ -193,7 +193,7 @@ static tt_status attach(ddp *d, size_t count) {
 
 /* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile
  * has none. */
-static void release(ddp *d) {
+static void ddp_release(ddp *d) {
     tt__saved_error saved;
     tt__error_save(&saved);
     for (size_t i = 0; i < d->attached; i++) {
@@ -208,7 +208,7 @@ static void release(ddp *d) {
     free(d);
 }
 
-static void ddp_destroy(tt_module *self) { release(tt_module_user(self)); }
+static void ddp_destroy(tt_module *self) { ddp_release(tt_module_user(self)); }
 
 static tt_module *ddp_wrapped(tt_module *self) { return ((const ddp *)tt_module_user(self))->module; }
 
@@ -221,7 +221,7 @@ static tt_status list_contents(tt_module *module, contents *c) {
     return c->parameters && c->buffers ? TT_OK : tt_last_status();
 }
 
-static tt_status set_up(ddp *d, const tt_ddp_args *args) {
+static tt_status ddp_init(ddp *d, const tt_ddp_args *args) {
     contents c;
     size_t count = 0;
     TT__TRY(list_contents(d->module, &c));
@@ -230,7 +230,7 @@ static tt_status set_up(ddp *d, const tt_ddp_args *args) {
     TT__TRY(take_rank_zeros(args->group, c.parameters));
     TT__TRY(take_rank_zeros(args->group, c.buffers));
     TT__TRY(make_reducer(d, args, &count));
-    return attach(d, count);
+    return ddp_attach(d, count);
 }
 
 tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
@@ -245,13 +245,13 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
         return tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is already wrapped");
     ddp *d = calloc(1, sizeof *d);
     if (!d)
-        return no_memory(), NULL;
+        return ddp_no_memory(), NULL;
     d->module = args.module;
     d->group = args.group;
     d->broadcast_buffers = !args.no_broadcast_buffers;
-    tt_module *wrapper = set_up(d, &args) ? NULL : tt_module_new(&ddp_class, d);
+    tt_module *wrapper = ddp_init(d, &args) ? NULL : tt_module_new(&ddp_class, d);
     if (!wrapper)
-        release(d);
+        ddp_release(d);
     return wrapper;
 }
 

@@ -22,13 +22,15 @@ static tt_status stage_begin(stage *s, const char *who, const tt_tensor *x) {
 }
 
 /* Contiguous memory that plain pointers reach? */
-static bool is_plain(const tt_tensor *x) { return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)); }
+static bool is_plain_memory(const tt_tensor *x) {
+    return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
+}
 
 /* `staged` := x as a contiguous tensor on the host. `values`: a copy has those of x. */
 static tt_status stage_one(const stage *s, const tt_tensor *x, tt_work *const *work, bool values, tt_tensor **staged) {
     tt_tensor *given = (tt_tensor *)(uintptr_t)x; /* what is only sent is not written to */
     *staged = given;
-    if (is_plain(x))
+    if (is_plain_memory(x))
         return TT_OK;
     if (work)
         return tt__fail(TT_ERR_UNSUPPORTED,
@@ -64,7 +66,7 @@ static tt_status stage_end(stage *s, tt_status status) {
 /* ---- shapes ---- */
 
 /* Is `all` (n * D, ...) or (n, D, ...), for `part` (D, ...)? */
-static bool fits(const tt_tensor *part, const tt_tensor *all, int n) {
+static bool stacks_over(const tt_tensor *part, const tt_tensor *all, int n) {
     int ndim = tt_tensor_dim(part), more = tt_tensor_dim(all) - ndim;
     if ((more != 0 && more != 1) || (ndim == 0 && more == 0) || tt_tensor_numel(all) != n * tt_tensor_numel(part))
         return false;
@@ -81,7 +83,7 @@ static tt_status check_parts(const char *who, const tt_group *group, const tt_te
     if (tt_tensor_dtype(part) != tt_tensor_dtype(all))
         return tt__fail(TT_ERR_DTYPE, "%s: expected tensors of one type, got %s and %s", who, TT__DESCRIBE(part),
                         TT__DESCRIBE(all));
-    if (n > 0 && !fits(part, all, n))
+    if (n > 0 && !stacks_over(part, all, n))
         return tt__fail(TT_ERR_SHAPE, "%s: expected a tensor of %d times %s, (%d * D, ...) or (%d, D, ...), got %s",
                         who, n, TT__DESCRIBE(part), n, n, TT__DESCRIBE(all));
     return TT_OK;

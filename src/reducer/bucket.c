@@ -21,7 +21,7 @@ static void close_bucket(const tt__bucket_item *items, open_bucket *open, size_t
     open->bytes = 0;
 }
 
-static open_bucket *oldest(open_bucket *open) {
+static open_bucket *oldest_bucket(open_bucket *open) {
     open_bucket *found = &open[0];
     for (int d = 1; d < DTYPES; d++)
         if (open[d].first < found->first)
@@ -48,7 +48,7 @@ size_t tt__bucket_assign(const tt__bucket_item *items, size_t count, const size_
         if (b->limit + 1 < limit_count)
             b->limit++;
     }
-    for (open_bucket *b; (b = oldest(open));)
+    for (open_bucket *b; (b = oldest_bucket(open));)
         close_bucket(items, b, last_of[b - open], buckets++, bucket_of);
     return buckets;
 }

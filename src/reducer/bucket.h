@@ -10,12 +10,11 @@ typedef struct tt__bucket_item {
     tt_dtype dtype;
 } tt__bucket_item;
 
-/* PyTorch DDP's procedure. Per dtype there is one open bucket. Each item, in the order given, is appended to the open
- * bucket of its dtype; if the bucket's bytes are then at or above its limit it is closed, and that dtype moves to its
- * next limit (the last one repeats). So a bucket may exceed its limit by its last item. At the end open buckets are
- * closed, those opened first first.
- * bucket_of[i] := item i's bucket, numbered in the order of closing. Returns the number of buckets. `limits`: at least
- * one. */
+/* Assign gradients to buckets, by PyTorch DDP's procedure. Per dtype there is one open bucket. Each item, in the order
+ * given, is appended to the open bucket of its dtype; if the bucket's bytes are then at or above its limit it is
+ * closed, and that dtype moves to its next limit (the last one repeats). So a bucket may exceed its limit by its last
+ * item. At the end open buckets are closed, those opened first first. bucket_of[i] := item i's bucket, numbered in the
+ * order of closing. Returns the number of buckets. `limits`: at least one. */
 size_t tt__bucket_assign(const tt__bucket_item *items, size_t count, const size_t *limits, size_t limit_count,
                          size_t *bucket_of);
 

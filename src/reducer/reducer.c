@@ -4,14 +4,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-static void trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
+static void trace_event(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
     if (!r->trace)
         return;
     tt_reducer_event event = {.kind = kind, .index = (int64_t)index, .time_ns = tt__now_ns()};
     r->trace(&event, r->trace_user);
 }
 
-/* The group failed, or this rank left the step: every later call fails. */
+/* Abandon the step: the group failed, or this rank left the step. Every later call fails. */
 static tt_status abandon_step(tt_reducer *r, tt_status status) { return r->broken = status; }
 
 void tt__reducer_abandon(tt_reducer *r, tt_status why) {
@@ -33,7 +33,7 @@ static tt_status check_usable(const tt_reducer *r, const char *function) {
 static tt_status begin_buckets(tt_reducer *r) {
     while (r->begun < r->bucket_count && r->buckets[r->begun].pending == 0) {
         tt__reducer_bucket *b = &r->buckets[r->begun++];
-        trace(r, TT_REDUCER_BEGIN, r->begun - 1);
+        trace_event(r, TT_REDUCER_BEGIN, r->begun - 1);
         TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, (int64_t)b->count, b->dtype, TT_AVG,
                                            .work = &b->work, .file = "the averaging of gradients")));
     }
@@ -44,10 +44,10 @@ static void note_end(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
     tt_work_free(b->work);
     b->work = NULL;
-    trace(r, TT_REDUCER_END, r->ended++);
+    trace_event(r, TT_REDUCER_END, r->ended++);
 }
 
-/* Advance the works, which every call on them does. Returns the first failure. */
+/* Advance the works and note which have ended. Returns the first failure. */
 static tt_status note_ended(tt_reducer *r) {
     while (r->ended < r->begun && tt_work_is_completed(r->buckets[r->ended].work)) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));
@@ -68,7 +68,7 @@ tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
         return tt__fail(TT_ERR_STATE, "tt_reducer_mark_ready: parameter \"%s\" is already ready in this step", p->name);
     p->ready = true;
     r->buckets[p->bucket].pending--;
-    trace(r, TT_REDUCER_READY, (size_t)i);
+    trace_event(r, TT_REDUCER_READY, (size_t)i);
     tt_status status = begin_buckets(r);
     if (!status)
         status = note_ended(r);
@@ -90,7 +90,7 @@ static tt_status check_all_ready(const tt_reducer *r) {
                     r->params[first].name, missing, r->param_count);
 }
 
-/* Works end in order, so the last bucket's end is every bucket's end. */
+/* End all buckets. Works end in order, so the last bucket's end is every bucket's. */
 static tt_status end_buckets(tt_reducer *r) {
     while (r->ended < r->bucket_count) {
         TT__TRY(tt_work_wait(r->buckets[r->ended].work));

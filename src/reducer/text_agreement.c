@@ -1,4 +1,4 @@
-/* First each rank's length and hash are gathered; only if they differ, the texts themselves. */
+/* Agreement on texts. Each rank's length and hash are gathered first; the texts themselves only if these differ. */
 #include "reducer/text_agreement.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct summary {
 
 enum { SUMMARY_WORDS = sizeof(summary) / sizeof(int64_t) };
 
-static summary summarise(const char *const *texts, size_t count) {
+static summary summarise_texts(const char *const *texts, size_t count) {
     uint64_t hash = UINT64_C(14695981039346656037);
     int64_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -27,12 +27,12 @@ static summary summarise(const char *const *texts, size_t count) {
     return (summary){.bytes = bytes, .hash = (int64_t)hash};
 }
 
-/* The text that begins at `at` in a list of `size` bytes, or what stands for the end of the list. */
+/* Return the text that begins at `at` in a list of `size` bytes, or a text for the list's end. */
 static const char *text_at(const char *list, size_t at, size_t size) { return at < size ? list + at : "nothing more"; }
 
 /* Find where the lists differ. Both are walked while they are equal, so that one position serves both. */
-static tt_status report(const char *who, int rank, const char *theirs, size_t their_size, const char *zeros,
-                        size_t zero_size) {
+static tt_status report_difference(const char *who, int rank, const char *theirs, size_t their_size, const char *zeros,
+                                   size_t zero_size) {
     size_t at = 0;
     while (at < their_size && at < zero_size && strcmp(theirs + at, zeros + at) == 0)
         at += strlen(zeros + at) + 1;
@@ -40,9 +40,9 @@ static tt_status report(const char *who, int rank, const char *theirs, size_t th
                     text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
 }
 
-/* Gather everyone's texts, `width` bytes a rank, and report the first rank that differs. */
-static tt_status explain(tt_group *group, const char *who, const char *const *texts, size_t count,
-                         const summary *summaries, int64_t width) {
+/* Gather all ranks' texts, `width` bytes a rank, and report the first rank that differs. */
+static tt_status explain_difference(tt_group *group, const char *who, const char *const *texts, size_t count,
+                                    const summary *summaries, int64_t width) {
     int world = tt_get_world_size(group);
     char *all = calloc(1, (size_t)world * (size_t)width + 1);
     if (!all)
@@ -53,15 +53,15 @@ static tt_status explain(tt_group *group, const char *who, const char *const *te
     tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, width, TT_U8, .file = who));
     for (int r = 1; r < world && !status; r++)
         if (memcmp(&summaries[r], &summaries[0], sizeof *summaries) != 0)
-            status = report(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,
-                            (size_t)summaries[0].bytes);
+            status = report_difference(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,
+                                       (size_t)summaries[0].bytes);
     free(all);
     return status;
 }
 
 tt_status tt__agree_on(tt_group *group, const char *who, const char *const *texts, size_t count) {
     int world = tt_get_world_size(group);
-    summary mine = summarise(texts, count), *all = calloc((size_t)world, sizeof *all);
+    summary mine = summarise_texts(texts, count), *all = calloc((size_t)world, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
     tt_status status =
@@ -73,7 +73,7 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
         width = all[r].bytes > width ? all[r].bytes : width;
     }
     if (!status && !same)
-        status = explain(group, who, texts, count, all, width);
+        status = explain_difference(group, who, texts, count, all, width);
     free(all);
     return status;
 }

@@ -7,7 +7,7 @@
 
 enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16 };
 
-/* Pending peers may take half of the descriptors. */
+/* Return how many peers may be pending: they may take half of the descriptors. */
 static size_t pending_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > MANY_DESCRIPTORS)

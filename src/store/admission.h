@@ -1,4 +1,4 @@
-/* Who may use a store's server. A connection's first byte tells which protocol follows; the admission decides whether
+/* Admission to a store's server. A connection's first byte says which protocol follows; the admission decides whether
  * that is allowed, keeps peers that have yet to prove themselves in the order in which they came (so that expired ones
  * are found without a search), and logs a bounded number of refusals. */
 #ifndef TT_STORE_ADMISSION_H
@@ -55,11 +55,11 @@ bool tt__admission_accepts(const tt__admission *admission, const tt__pending_pee
 void tt__admission_add(tt__admission *admission, tt__pending_peer *peer);
 void tt__admission_remove(tt__admission *admission, tt__pending_peer *peer);
 
-/* A peer to be refused, because its time is over or too many are pending; NULL if there is none. */
+/* Return a peer to be refused, because its time is over or too many are pending; NULL if there is none. */
 tt__pending_peer *tt__admission_expired(tt__admission *admission);
-/* The peer that has been pending longest; NULL if there is none. */
+/* Return the peer that has been pending longest; NULL if there is none. */
 tt__pending_peer *tt__admission_oldest(const tt__admission *admission);
-/* When the next peer expires or suppressed log lines are due; -1: never. */
+/* Return when the next peer expires or suppressed log lines are due; -1: never. */
 int64_t tt__admission_next_ms(const tt__admission *admission);
 
 #endif

@@ -23,7 +23,7 @@ static inline void tt__call_lock_destroy(tt__call_lock *lock) {
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* TT_ERR_TIMEOUT: another call held it until the deadline. */
+/* Take the lock. TT_ERR_TIMEOUT: another call held it until the deadline. */
 static inline tt_status tt__call_lock_take(tt__call_lock *lock, int64_t deadline_ms) {
     const struct timespec until = tt__timespec_ms(deadline_ms);
     int errnum = 0;

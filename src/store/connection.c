@@ -127,7 +127,7 @@ static void read_requests(connection *c) {
     } while (!c->closing && !c->session.out.size && tt__stream_pending(&c->stream));
 }
 
-static void admit(connection *c) {
+static void admit_client(connection *c) {
     tt__admission_remove(&c->all->admission, &c->peer);
     free(c->handshake);
     c->handshake = NULL;
@@ -180,7 +180,7 @@ static void serve_handshake(connection *c) {
     else if (!tt__admission_accepts(&c->all->admission, &c->peer))
         refuse_connection(c, "it comes from another machine, and there is no job secret that it could prove to have");
     else
-        admit(c);
+        admit_client(c);
 }
 
 static void serve_tls(connection *c) {
@@ -204,7 +204,7 @@ static void serve_tls(connection *c) {
         refuse_connection(c, "out of memory");
 }
 
-/* Tell a client of ours why; anybody else learns nothing. Its bytes are read first, so that it sees an end, not a
+/* Send a client of ours the reason, and anything else nothing. Its bytes are read first, so that it sees an end, not a
  * reset. */
 static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     uint8_t refusal[TT__HANDSHAKE_MESSAGE_MAX];
@@ -231,7 +231,7 @@ static void read_first_byte(connection *c) {
         refuse_first_byte(c, first, why);
         return;
     case TT__ADMIT_NOW:
-        admit(c);
+        admit_client(c);
         return;
     case TT__ADMIT_HANDSHAKE:
         tt__admission_add(&all->admission, &c->peer);
@@ -295,7 +295,7 @@ bool tt__connection_open(tt__connections *all, int fd) {
     getpeername(fd, (struct sockaddr *)&peer, &size);
     tt__net_address_text((struct sockaddr *)&peer, c->address);
     c->peer.local = tt__net_is_local(fd);
-    /* PyTorch 1.13 keeps a second connection, on which it says nothing. */
+    /* PyTorch 1.13 keeps a second connection, on which it sends nothing. */
     if (!tt__admission_trusts(&all->admission, &c->peer))
         tt__admission_add(&all->admission, &c->peer);
     poll_for(c, UV_READABLE);

@@ -7,8 +7,8 @@
  * newer releases also count in "refcount/", which is of no use beside "cleanup/".
  *
  * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives
- * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds nobody holding it knows that the
- * records are from an earlier job. */
+ * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds the lock free knows that the records
+ * are from an earlier job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,7 +49,7 @@ static file_store *file_of(tt__local_store *store) { return (file_store *)store;
 
 static tt_status fail_io(const char *what, int errnum) { return tt__fail_errno(TT_ERR_IO, errnum, "%s", what); }
 
-static void forget(file_store *f) {
+static void forget_entries(file_store *f) {
     tt__store_table_free(&f->base.table);
     tt__store_table_init(&f->base.table);
     f->known = 0;
@@ -72,7 +72,7 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
     return TT_OK;
 }
 
-/* The last user of an earlier job may have removed the file that we opened. */
+/* Is the file that we opened still there? The last user of an earlier job may have removed it. */
 static bool is_still_there(const file_store *f) {
     struct stat ours, there;
     return !fstat(f->fd, &ours) && !stat(f->path, &there) && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
@@ -82,17 +82,17 @@ static void close_file(file_store *f) {
     if (f->fd >= 0)
         close(f->fd); /* and with it all locks */
     f->fd = -1;
-    forget(f);
+    forget_entries(f);
 }
 
-static bool presence(const file_store *f, short kind) {
+static bool lock_presence(const file_store *f, short kind) {
     struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = (off_t)1 << 62, .l_len = 1};
     return fcntl(f->fd, F_OFD_SETLK, &range) == 0;
 }
 
 /* ---- records */
 
-static tt_status apply(file_store *f, tt__span key, tt__span value) {
+static tt_status apply_record(file_store *f, tt__span key, tt__span value) {
     tt__store_table *table = &f->base.table;
     bool gone = key.size > 1 && key.data[0] == '-' && key.data[1] == '/';
     if (gone)
@@ -116,7 +116,7 @@ static tt_status apply(file_store *f, tt__span key, tt__span value) {
 }
 
 /* Read a length and that many bytes at *at; false if they are not all there. */
-static bool take(const tt__bytes *bytes, size_t *at, size_t max, tt__span *span, bool *bad) {
+static bool take_span(const tt__bytes *bytes, size_t *at, size_t max, tt__span *span, bool *bad) {
     if (bytes->size - *at < 4)
         return false;
     size_t size = (size_t)tt__store_number(bytes->data + *at, 4);
@@ -133,8 +133,9 @@ static tt_status apply_all(file_store *f, tt__bytes *bytes) {
     size_t done = 0, at = 0;
     bool bad = false;
     tt__span key, value;
-    while (take(bytes, &at, TT_STORE_MAX_KEY + 1, &key, &bad) && take(bytes, &at, TT_STORE_MAX_VALUE, &value, &bad)) {
-        TT__TRY(apply(f, key, value));
+    while (take_span(bytes, &at, TT_STORE_MAX_KEY + 1, &key, &bad) &&
+           take_span(bytes, &at, TT_STORE_MAX_VALUE, &value, &bad)) {
+        TT__TRY(apply_record(f, key, value));
         done = at;
     }
     f->known += (off_t)done;
@@ -174,7 +175,7 @@ static tt_status catch_up(file_store *f, bool *torn) {
     return status;
 }
 
-static tt_status append(file_store *f, const tt__bytes *record) {
+static tt_status append_record(file_store *f, const tt__bytes *record) {
     off_t end = lseek(f->fd, 0, SEEK_END);
     for (size_t done = 0; end >= 0 && done < record->size;) {
         ssize_t n = write(f->fd, record->data + done, record->size - done);
@@ -198,7 +199,7 @@ static tt_status write_record(file_store *f, const char *front, tt__span key, tt
     tt__bytes_put(&record, key.data, key.size);
     tt__store_put_u32(&record, (uint32_t)value.size);
     tt__bytes_put(&record, value.data, value.size);
-    tt_status status = record.failed ? tt__fail(TT_ERR_MEMORY, "out of memory") : append(f, &record);
+    tt_status status = record.failed ? tt__fail(TT_ERR_MEMORY, "out of memory") : append_record(f, &record);
     tt__bytes_free(&record);
     return status;
 }
@@ -210,13 +211,13 @@ static tt_status take_part(file_store *f) {
     bool torn;
     if (!f->fresh)
         return TT_OK;
-    if (presence(f, F_WRLCK)) {
+    if (lock_presence(f, F_WRLCK)) {
         TT__TRY(catch_up(f, &torn));
         if (ftruncate(f->fd, 0))
             return fail_io("emptying the file", errno);
-        forget(f);
+        forget_entries(f);
     }
-    return presence(f, F_RDLCK) ? TT_OK : fail_io("holding a lock in the file (F_OFD_SETLK)", errno);
+    return lock_presence(f, F_RDLCK) ? TT_OK : fail_io("holding a lock in the file (F_OFD_SETLK)", errno);
 }
 
 /* Open and lock the file at `path`. */
@@ -269,7 +270,7 @@ static tt_status file_publish(tt__local_store *store, tt__span key, const tt__sp
     return write_record(file_of(store), value ? "/" : "-/", key, value ? *value : (tt__span){0});
 }
 
-/* No notification works on every file system, so poll the file. */
+/* Wait for a change by polling the file, since no notification works on every file system. */
 static tt_status file_wait(tt__local_store *store, int64_t deadline_ms) {
     file_store *f = file_of(store);
     long left = tt__left_ms(deadline_ms), pause_ms = f->pause_ms < left ? f->pause_ms : left;

@@ -45,7 +45,7 @@ static tt_status local_end(call *c, const char *what, const char *key) {
 
 static void local_no_memory(call *c) { c->status = tt__fail(TT_ERR_MEMORY, "out of memory"); }
 
-/* The entry if it has a value. */
+/* Find an entry that has a value. */
 static tt__store_entry *find_present(const call *c, const char *key) {
     tt__store_entry *entry = tt__store_table_find(&c->store->table, key_span(key));
     return entry && entry->present ? entry : NULL;

@@ -4,8 +4,8 @@
 #ifndef TT_STORE_LOCAL_STORE_H
 #define TT_STORE_LOCAL_STORE_H
 
-#include "store/store.h"
-#include "store/table.h"
+#include "store/key_table.h"
+#include "store/store_ops.h"
 
 typedef struct tt__local_store tt__local_store;
 
@@ -15,8 +15,8 @@ typedef struct tt__medium {
     void (*end)(tt__local_store *store);
     /* Publish a change before the table changes: key := value, or key is deleted (value NULL). */
     tt_status (*publish)(tt__local_store *store, tt__span key, const tt__span *value);
-    /* Between begin() and end(): let others in until something may have changed, or the deadline has passed. After a
-     * failure end() is not called. */
+    /* Between begin() and end(): release the table until something may have changed, or the deadline has passed. After
+     * a failure end() is not called. */
     tt_status (*wait)(tt__local_store *store, int64_t deadline_ms);
     void (*free)(tt__local_store *store);
 } tt__medium;
@@ -31,7 +31,7 @@ struct tt__local_store {
 
 /* Fill in a zeroed store, all but its name; timeout_ms 0 = the default. */
 void tt__local_store_init(tt__local_store *store, const tt__medium *medium, int64_t timeout_ms);
-/* The medium's free() calls this, then frees the store. */
+/* Release a store's table. The medium's free() calls this, then frees the store. */
 void tt__local_store_fini(tt__local_store *store);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct request {
 
 static void break_no_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
 
-static tt__store_entry *obtain(request *r, tt__span key) {
+static tt__store_entry *obtain_entry(request *r, tt__span key) {
     tt__store_entry *entry = tt__store_table_obtain(r->table, key);
     if (!entry)
         break_no_memory(r);
@@ -48,12 +48,14 @@ static void do_validate(request *r) {
 static void do_ping(request *r) { tt__store_put_u32(&r->session->out, tt__store_take_u32(&r->fields)); }
 
 static void do_set(request *r) {
-    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     if (entry)
         store_value(r, entry, tt__store_take_string(&r->fields));
 }
 
-static bool same(tt__span a, tt__span b) { return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size)); }
+static bool spans_equal(tt__span a, tt__span b) {
+    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
+}
 
 static void do_compare_set(request *r) {
     tt__span key = tt__store_take_string(&r->fields);
@@ -61,11 +63,11 @@ static void do_compare_set(request *r) {
     tt__span desired = tt__store_take_string(&r->fields);
     tt__store_entry *entry = tt__store_table_find(r->table, key);
     bool present = entry && entry->present;
-    if (present ? !same(tt__store_entry_value(entry), expected) : expected.size > 0) {
+    if (present ? !spans_equal(tt__store_entry_value(entry), expected) : expected.size > 0) {
         tt__store_put_string(&r->session->out, present ? tt__store_entry_value(entry) : expected);
         return;
     }
-    if (!entry && !(entry = obtain(r, key)))
+    if (!entry && !(entry = obtain_entry(r, key)))
         return;
     store_value(r, entry, desired);
     tt__store_put_string(&r->session->out, desired);
@@ -90,7 +92,7 @@ static bool add_number(request *r, tt__store_entry *entry, int64_t delta, int64_
 }
 
 static void do_add(request *r) {
-    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     int64_t sum;
     if (entry && add_number(r, entry, tt__store_take_i64(&r->fields), &sum))
         tt__store_put_u64(&r->session->out, (uint64_t)sum);
@@ -115,7 +117,7 @@ static void do_cancel_wait(request *r) {
 static void do_num_keys(request *r) { tt__store_put_u64(&r->session->out, r->table->present); }
 
 static void do_watch_key(request *r) {
-    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     if (!entry)
         return;
     tt__store_watch_begin(r->session, entry);
@@ -134,7 +136,7 @@ static void do_delete_key(request *r) {
 }
 
 static void do_append(request *r) {
-    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     if (!entry)
         return;
     tt__span more = tt__store_take_string(&r->fields);
@@ -172,7 +174,7 @@ static void do_list_keys(request *r) {
 
 /* Count arrivals in the key; the one that completes the world opens the barrier for all. */
 static void do_barrier(request *r) {
-    tt__store_entry *entry = obtain(r, tt__store_take_string(&r->fields));
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     int64_t world_size = tt__store_take_i64(&r->fields), arrived;
     if (!entry || !add_number(r, entry, 1, &arrived))
         return;

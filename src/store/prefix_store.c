@@ -1,6 +1,6 @@
 /* PrefixStore: another store's keys below a prefix. */
 #include "base/error.h"
-#include "store/store.h"
+#include "store/store_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ enum { TT__STORE_WHY_SIZE = 160 };
 tt__store_parsed tt__store_parse(tt__store_parser *parser, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]);
 
-/* The fields of a whole request, to be taken in their order. */
+/* The fields of a whole request, to be read in their order. */
 typedef struct tt__store_fields {
     const uint8_t *at;
 } tt__store_fields;

@@ -151,7 +151,7 @@ static tt_status start_server(tt_store_server *server, const tt_store_server_new
     return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "store server: starting its thread") : TT_OK;
 }
 
-static void dispose(tt_store_server *server) {
+static void server_dispose(tt_store_server *server) {
     if (server->loop_made)
         uv_loop_close(&server->loop);
     tt__store_service_free(&server->connections.service);
@@ -187,7 +187,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
             close_everything(server);
             uv_run(&server->loop, UV_RUN_DEFAULT);
         }
-        dispose(server);
+        server_dispose(server);
         return status;
     }
     *args.out = server;
@@ -201,5 +201,5 @@ void tt_store_server_free(tt_store_server *server) {
         return;
     uv_async_send(&server->stop);
     pthread_join(server->thread, NULL);
-    dispose(server);
+    server_dispose(server);
 }

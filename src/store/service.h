@@ -1,14 +1,14 @@
 /* What a store does with requests, without sockets: bytes of a client in, bytes for clients out. The server moves the
  * bytes; tests and the fuzzer drive a service directly. One thread only.
  *
- * A session is one client's connection. Feeding one session may leave replies in others (who waited for the key that
- * was set): sessions with something to send, or that broke the protocol and must be closed, stand in the service's
+ * A session is one client's connection. Feeding one session may leave replies in others, which waited for the key that
+ * was set. Sessions with something to send, or that broke the protocol and must be closed, stand in the service's
  * queue. */
 #ifndef TT_STORE_SERVICE_H
 #define TT_STORE_SERVICE_H
 
+#include "store/key_table.h"
 #include "store/request.h"
-#include "store/table.h"
 
 typedef struct tt__store_service {
     tt__store_table table;
@@ -48,7 +48,7 @@ typedef struct tt__store_session {
 #define TT__STORE_OUT_MAX ((size_t)1 << 30)
 
 void tt__store_service_init(tt__store_service *service);
-/* All sessions must have been ended. */
+/* Free the service. All sessions must have been ended. */
 void tt__store_service_free(tt__store_service *service);
 
 /* Take the next session out of the queue; NULL if there is none. */

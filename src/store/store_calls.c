@@ -1,5 +1,5 @@
 /* The public calls: check the arguments, then the store's own operation. */
-#include "store/store.h"
+#include "store/store_ops.h"
 
 #include "base/error.h"
 
@@ -24,7 +24,7 @@ static tt_status check_keys(const char *call, const tt_store *store, const char 
     return TT_OK;
 }
 
-/* The timeout to use: 0 stands for the store's. */
+/* Choose the timeout: 0 stands for the store's. */
 static tt_status check_timeout(const char *call, const tt_store *store, int64_t *timeout_ms) {
     TT__TRY(check_call(call, *timeout_ms >= 0, "a timeout of at least 0 ms"));
     if (*timeout_ms == 0)

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "store/call_lock.h"
 #include "store/client.h"
-#include "store/store.h"
+#include "store/store_ops.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void put_value(call *c, const void *value, size_t size) {
         tt__store_put_string(&c->client->out, (tt__span){value, size});
 }
 
-static void submit(call *c) {
+static void submit_call(call *c) {
     if (!c->status)
         c->status = tt__store_client_send(c->client, c->deadline_ms);
 }
@@ -125,7 +125,7 @@ static tt_status tcp_set(tt_store *store, const char *key, const void *value, si
     call c = tcp_begin(store, TT__STORE_SET);
     put_key(&c, key);
     put_value(&c, value, size);
-    submit(&c);
+    submit_call(&c);
     return tcp_end(&c, "set", key);
 }
 
@@ -133,7 +133,7 @@ static tt_status tcp_append(tt_store *store, const char *key, const void *value,
     call c = tcp_begin(store, TT__STORE_APPEND);
     put_key(&c, key);
     put_value(&c, value, size);
-    submit(&c);
+    submit_call(&c);
     return tcp_end(&c, "append", key);
 }
 
@@ -141,7 +141,7 @@ static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_
     call c = tcp_begin(store, TT__STORE_ADD);
     put_key(&c, key);
     put_u64(&c, (uint64_t)delta);
-    submit(&c);
+    submit_call(&c);
     read_i64(&c, result);
     if (c.locked && c.status == TT_ERR_NET && c.client->ended)
         c.status =
@@ -155,7 +155,7 @@ static tt_status tcp_compare_set(tt_store *store, const char *key, const void *e
     put_key(&c, key);
     put_value(&c, expected, expected_size);
     put_value(&c, desired, desired_size);
-    submit(&c);
+    submit_call(&c);
     read_value(&c, value);
     return tcp_end(&c, "compare_set", key);
 }
@@ -164,7 +164,7 @@ static tt_status tcp_check(tt_store *store, const char *const *keys, size_t n, b
     call c = tcp_begin(store, TT__STORE_CHECK);
     uint8_t flag = TT__STORE_NOT_READY;
     put_keys(&c, keys, n);
-    submit(&c);
+    submit_call(&c);
     read_flag(&c, &flag);
     *all = flag == TT__STORE_READY;
     return tcp_end(&c, "check", n == 1 ? keys[0] : NULL);
@@ -174,7 +174,7 @@ static tt_status tcp_delete_key(tt_store *store, const char *key, bool *deleted)
     call c = tcp_begin(store, TT__STORE_DELETE_KEY);
     int64_t count = 0;
     put_key(&c, key);
-    submit(&c);
+    submit_call(&c);
     read_i64(&c, &count);
     *deleted = count > 0;
     return tcp_end(&c, "delete_key", key);
@@ -182,7 +182,7 @@ static tt_status tcp_delete_key(tt_store *store, const char *key, bool *deleted)
 
 static tt_status tcp_num_keys(tt_store *store, int64_t *count) {
     call c = tcp_begin(store, TT__STORE_NUM_KEYS);
-    submit(&c);
+    submit_call(&c);
     read_i64(&c, count);
     return tcp_end(&c, "num_keys", NULL);
 }
@@ -198,7 +198,7 @@ static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const v
         put_key(&c, keys[i]);
         put_value(&c, values[i], sizes[i]);
     }
-    submit(&c);
+    submit_call(&c);
     return tcp_end(&c, "multi_set", NULL);
 }
 
@@ -207,12 +207,12 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     uint8_t flag = TT__STORE_READY;
     call check = {c->store, c->client, deadline_ms, .status = tt__store_client_begin(c->client, TT__STORE_CHECK)};
     put_keys(&check, &key, 1);
-    submit(&check);
+    submit_call(&check);
     read_flag(&check, &flag);
     return flag == TT__STORE_NOT_READY;
 }
 
-/* The keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
+/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
@@ -231,7 +231,7 @@ static void name_missing(call *c, const char *const *keys, size_t n, char text[K
 
 static void tcp_wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     put_keys(c, keys, n);
-    submit(c);
+    submit_call(c);
     if (!c->status)
         c->status = tt__store_client_read_stop_waiting(c->client, c->deadline_ms);
     if (!c->locked || c->status != TT_ERR_TIMEOUT)
@@ -247,7 +247,7 @@ static tt_status tcp_wait(tt_store *store, const char *const *keys, size_t n, in
     return tcp_end(&c, "wait", NULL);
 }
 
-/* A wait is over: start the next request of the same call. */
+/* Start the next request of the same call, after a wait. */
 static void tcp_next_request(call *c, tt__store_op op) {
     if (!c->status)
         c->status = tt__store_client_begin(c->client, op);
@@ -258,7 +258,7 @@ static tt_status tcp_get(tt_store *store, const char *key, tt_store_value *value
     tcp_wait_for(&c, &key, 1, c.store->timeout_ms);
     tcp_next_request(&c, TT__STORE_GET);
     put_key(&c, key);
-    submit(&c);
+    submit_call(&c);
     read_value(&c, value);
     return tcp_end(&c, "get", key);
 }
@@ -269,7 +269,7 @@ static tt_status tcp_multi_get(tt_store *store, const char *const *keys, size_t 
     tcp_wait_for(&c, keys, n, c.store->timeout_ms);
     tcp_next_request(&c, TT__STORE_MULTI_GET);
     put_keys(&c, keys, n);
-    submit(&c);
+    submit_call(&c);
     for (size_t i = 0; i < n; i++)
         read_value(&c, &values[i]);
     for (size_t i = 0; i < n && c.status; i++)
@@ -298,7 +298,7 @@ static void read_keys(call *c, tt__bytes *text, size_t *n) {
 static tt_status tcp_list_keys(tt_store *store, char ***keys, size_t *n) {
     call c = tcp_begin(store, TT__STORE_LIST_KEYS);
     tt__bytes text = {0};
-    submit(&c);
+    submit_call(&c);
     read_keys(&c, &text, n);
     if (!c.status && (text.failed || !(*keys = tt__store_key_list((const char *)text.data, text.size, *n))))
         c.status = tt__fail(TT_ERR_MEMORY, "out of memory for %zu keys", *n);
@@ -312,7 +312,7 @@ static tt_status tcp_barrier(tt_store *store, const char *key, int64_t world_siz
     call c = tcp_begin_for(store, TT__STORE_BARRIER, timeout_ms);
     put_key(&c, key);
     put_u64(&c, (uint64_t)world_size);
-    submit(&c);
+    submit_call(&c);
     if (!c.status)
         c.status = tt__store_client_read_stop_waiting(c.client, c.deadline_ms);
     if (c.locked && c.status == TT_ERR_TIMEOUT)
@@ -363,12 +363,12 @@ static tt_status count_client(tcp_store *store, int64_t delta, int64_t deadline_
     tt__store_put_string(&c.client->out,
                          (tt__span){(const uint8_t *)TT__STORE_INIT_KEY, sizeof TT__STORE_INIT_KEY - 1});
     put_u64(&c, (uint64_t)delta);
-    submit(&c);
+    submit_call(&c);
     read_i64(&c, came);
     return c.status;
 }
 
-/* The serving side waits for the others, so that nobody finds the server gone before having begun. */
+/* Wait, on the serving side, for the others, so that none finds the server gone before it has begun. */
 static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *args, int64_t deadline_ms) {
     int64_t came = 0;
     TT__TRY(count_client(store, 1, deadline_ms, &came));

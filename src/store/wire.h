@@ -45,7 +45,7 @@ typedef struct tt__store_op_info {
 
 extern const tt__store_op_info tt__store_op_table[TT__STORE_OP_COUNT];
 
-/* The operation that `opcode` stands for; TT__STORE_OP_COUNT if none. */
+/* Return the operation of `opcode`; TT__STORE_OP_COUNT if there is none. */
 tt__store_op tt__store_op_of(tt_store_dialect dialect, uint8_t opcode);
 
 #define TT__STORE_MAGIC UINT32_C(0x3C85F7CE)
@@ -63,7 +63,7 @@ void tt__store_put_u32(tt__bytes *out, uint32_t value);
 void tt__store_put_u64(tt__bytes *out, uint64_t value);
 void tt__store_put_string(tt__bytes *out, tt__span string);
 
-/* The little-endian number in the first `size` <= 8 bytes. */
+/* Return the little-endian number in the first `size` <= 8 bytes. */
 uint64_t tt__store_number(const uint8_t *data, size_t size);
 
 #endif

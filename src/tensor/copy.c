@@ -8,15 +8,15 @@
 
 /* ---- bytes from and to the host ---- */
 
-static size_t bytes_of(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
+static size_t tensor_bytes(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
 
 tt_status tt__tensor_read(const tt_tensor *x, void *host) {
     const tt_device *device = tt__device_of(x);
     if (x->numel == 0)
         return TT_OK;
     if (!tt__device_is_host(device))
-        return device->to_host(host, x->data, bytes_of(x));
-    memcpy(host, x->data, bytes_of(x));
+        return device->to_host(host, x->data, tensor_bytes(x));
+    memcpy(host, x->data, tensor_bytes(x));
     return TT_OK;
 }
 
@@ -25,8 +25,8 @@ tt_status tt__tensor_write(tt_tensor *x, const void *host) {
     if (x->numel == 0)
         return TT_OK;
     if (!tt__device_is_host(device))
-        return device->from_host(x->data, host, bytes_of(x));
-    memcpy(x->data, host, bytes_of(x));
+        return device->from_host(x->data, host, tensor_bytes(x));
+    memcpy(x->data, host, tensor_bytes(x));
     return TT_OK;
 }
 

@@ -14,7 +14,7 @@ enum { KEPT = 1 << 18 };
 /* A model has hundreds; who has this many outside of scopes has a loop that never ends one. */
 enum { MANY = 50000 };
 
-static bool debugging(void) {
+static bool is_debugging(void) {
     static _Atomic int cached = -1;
     int on = atomic_load_explicit(&cached, memory_order_relaxed);
     if (on < 0) {
@@ -30,7 +30,7 @@ static void *kept[KEPT];
 static size_t oldest;
 
 void tt__debug_free(void *block) {
-    if (__builtin_expect(debugging(), 0)) {
+    if (__builtin_expect(is_debugging(), 0)) {
         pthread_mutex_lock(&lock);
         void *goes = kept[oldest];
         kept[oldest] = block;
@@ -43,9 +43,9 @@ void tt__debug_free(void *block) {
 
 void tt__debug_count_unscoped(int change) {
     static _Thread_local int alive;
-    static _Atomic bool told;
+    static _Atomic bool warned;
     alive += change;
-    if (__builtin_expect(alive < MANY, 1) || atomic_exchange_explicit(&told, true, memory_order_relaxed))
+    if (__builtin_expect(alive < MANY, 1) || atomic_exchange_explicit(&warned, true, memory_order_relaxed))
         return;
     tt__log(TT_LOG_WARNING,
             "%d tensors live outside of scopes, where only tt_tensor_free() frees them: memory grows. Write "

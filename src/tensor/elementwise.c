@@ -18,31 +18,32 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors) {
 }
 
 /* x with y's shape: its strides are 0 where it is repeated. */
-static tt_tensor spread(const tt_tensor *x, const tt_tensor *y) {
+static tt_tensor broadcast_view(const tt_tensor *x, const tt_tensor *y) {
     int64_t stride[TT_MAX_DIMS];
     tt__shape_broadcast_strides(&x->shape, x->stride, &y->shape, stride);
     return tt__tensor_seen(x, y->shape, stride);
 }
 
-static tt_status run_binary(const char *who, tt__kernel_add run, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
+static tt_status broadcast_binary(const char *who, tt__kernel_add run, tt_tensor *y, const tt_tensor *a,
+                                  const tt_tensor *b) {
     if (!run || !TT__SAME_DEVICE(who, y, a, b))
         return tt_last_status();
     if (tt__shape_equal(&a->shape, &y->shape) && tt__shape_equal(&b->shape, &y->shape))
         return run(y, a, b);
-    tt_tensor wide_a = spread(a, y), wide_b = spread(b, y);
+    tt_tensor wide_a = broadcast_view(a, y), wide_b = broadcast_view(b, y);
     return run(y, &wide_a, &wide_b);
 }
 
 tt_status tt__add_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(who, TT__KERNEL(who, y, add), y, a, b);
+    return broadcast_binary(who, TT__KERNEL(who, y, add), y, a, b);
 }
 
 tt_status tt__sub_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(who, TT__KERNEL(who, y, sub), y, a, b);
+    return broadcast_binary(who, TT__KERNEL(who, y, sub), y, a, b);
 }
 
 tt_status tt__mul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(who, TT__KERNEL(who, y, mul), y, a, b);
+    return broadcast_binary(who, TT__KERNEL(who, y, mul), y, a, b);
 }
 
 tt_status tt__scale_out(const char *who, tt_tensor *y, const tt_tensor *x, double factor) {

@@ -30,7 +30,7 @@ void tt__generator_init(tt_generator *g, uint64_t seed) {
     g->cached_normal = 0;
 }
 
-static uint64_t entropy(void) {
+static uint64_t random_seed(void) {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = (uint64_t)tt__now_ns() ^ (uint64_t)getpid() << 16;
@@ -39,7 +39,7 @@ static uint64_t entropy(void) {
 
 tt_generator *tt_default_generator(void) {
     if (!thread_default.seeded)
-        tt_manual_seed(entropy());
+        tt_manual_seed(random_seed());
     return &thread_default.generator;
 }
 
@@ -72,10 +72,10 @@ static tt_generator *or_default(tt_generator *g) { return g ? g : tt_default_gen
 
 /* ---- raw draws ---- */
 
-static const tt__random_kernels *kernels(void) { return TT__LEVEL_CHOOSE(tt__random_kernels); }
+static const tt__random_kernels *generator_kernels(void) { return TT__LEVEL_CHOOSE(tt__random_kernels); }
 
-static void draw(tt_generator *g, uint32_t *out, size_t n) {
-    const tt__random_kernels *k = kernels();
+static void generator_draw(tt_generator *g, uint32_t *out, size_t n) {
+    const tt__random_kernels *k = generator_kernels();
     while (n) {
         if (g->next == TT__MT_WORDS) {
             k->refill(g->mt);
@@ -91,13 +91,13 @@ static void draw(tt_generator *g, uint32_t *out, size_t n) {
 
 uint32_t tt_generator_random(tt_generator *generator) {
     uint32_t word;
-    draw(or_default(generator), &word, 1);
+    generator_draw(or_default(generator), &word, 1);
     return word;
 }
 
 uint64_t tt_generator_random64(tt_generator *generator) {
     uint32_t words[2];
-    draw(or_default(generator), words, 2);
+    generator_draw(or_default(generator), words, 2);
     return (uint64_t)words[0] << 32 | words[1];
 }
 
@@ -108,8 +108,8 @@ void tt__generator_uniform_f32(tt_generator *g, float *out, int64_t n, float low
     g = or_default(g);
     for (int64_t i = 0; i < n; i += CHUNK) {
         size_t take = n - i < CHUNK ? (size_t)(n - i) : CHUNK;
-        draw(g, bits, take);
-        kernels()->uniform_f32(out + i, bits, take, low, high - low);
+        generator_draw(g, bits, take);
+        generator_kernels()->uniform_f32(out + i, bits, take, low, high - low);
     }
 }
 
@@ -118,8 +118,8 @@ void tt__generator_uniform_f64(tt_generator *g, double *out, int64_t n, double l
     g = or_default(g);
     for (int64_t i = 0; i < n; i += CHUNK / 2) {
         size_t take = n - i < CHUNK / 2 ? (size_t)(n - i) : CHUNK / 2;
-        draw(g, bits, 2 * take);
-        kernels()->uniform_f64(out + i, bits, take, low, high - low);
+        generator_draw(g, bits, 2 * take);
+        generator_kernels()->uniform_f64(out + i, bits, take, low, high - low);
     }
 }
 
@@ -160,10 +160,10 @@ void tt__generator_normal_f32(tt_generator *g, float *out, int64_t n, double mea
     }
     tt__generator_uniform_f32(g, out, n, 0, 1);
     for (int64_t i = 0; i + 16 <= n; i += 16)
-        kernels()->normal16_f32(out + i, (float)mean, (float)std);
+        generator_kernels()->normal16_f32(out + i, (float)mean, (float)std);
     if (n % 16) {
         tt__generator_uniform_f32(g, out + n - 16, 16, 0, 1);
-        kernels()->normal16_f32(out + n - 16, (float)mean, (float)std);
+        generator_kernels()->normal16_f32(out + n - 16, (float)mean, (float)std);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Can the arrays cross from dimension d into the joined inner one (`n` elements, strides `step`) with one stride? */
-static bool joins(const tt__iter *it, const int64_t *const *stride, int d) {
+static bool dims_join(const tt__iter *it, const int64_t *const *stride, int d) {
     for (int k = 0; k < it->arrays; k++)
         if (stride[k][d] != it->n * it->step[k])
             return false;
@@ -35,7 +35,7 @@ static tt__iter iter_begin(const tt_shape *shape, const int *order, int arrays, 
             it.n = n;
             for (int k = 0; k < arrays; k++)
                 it.step[k] = stride[k][d];
-        } else if (inner && joins(&it, stride, d)) {
+        } else if (inner && dims_join(&it, stride, d)) {
             it.n *= n;
         } else {
             inner = false;

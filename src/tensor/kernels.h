@@ -78,4 +78,7 @@ tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offse
  * type. */
 extern const tt__kernels *const tt__reference_kernels[TT__DTYPES];
 
+/* Elements of a row, where rows lie along the last dimension. */
+static inline int64_t tt__row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
+
 #endif

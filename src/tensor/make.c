@@ -15,7 +15,7 @@ tt_status tt__fill_out(const char *who, tt_tensor *y, double value) {
 }
 
 /* The integers an element type can hold, as doubles: a conversion from outside them is undefined in C. */
-static bool fits(tt_dtype dtype, double value) {
+static bool type_holds(tt_dtype dtype, double value) {
     static const struct {
         double above, below;
     } range[TT__DTYPES] = {[TT_U8] = {-1, 256},
@@ -28,18 +28,18 @@ static bool fits(tt_dtype dtype, double value) {
     return value > range[dtype].above && value < range[dtype].below;
 }
 
-static tt_tensor *full(const char *who, tt_shape shape, tt_dtype dtype, double value) {
-    if (!fits(dtype, value))
+static tt_tensor *make_full(const char *who, tt_shape shape, tt_dtype dtype, double value) {
+    if (!type_holds(dtype, value))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: %g does not fit %s", who, value, tt_dtype_name(dtype));
     tt_tensor *x = tt__tensor_new(who, shape, dtype);
     return x && tt__fill_out(who, x, value) ? tt__abandon(x) : x;
 }
 
-tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype) { return full("tt_zeros", shape, dtype, 0); }
+tt_tensor *tt_zeros(tt_shape shape, tt_dtype dtype) { return make_full("tt_zeros", shape, dtype, 0); }
 
-tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype) { return full("tt_ones", shape, dtype, 1); }
+tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype) { return make_full("tt_ones", shape, dtype, 1); }
 
-tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value) { return full("tt_full", shape, dtype, value); }
+tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value) { return make_full("tt_full", shape, dtype, value); }
 
 tt_tensor *tt_arange(int64_t n) {
     tt_tensor *x = tt__tensor_new("tt_arange", TT_SHAPE(n), TT_I64);

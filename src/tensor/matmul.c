@@ -16,7 +16,7 @@ tt_tensor tt__as_rows(const tt_tensor *x) {
 }
 
 /* Can a product read it where it is: is one of its strides 1 and the other no smaller than a line? */
-static bool is_plain(const tt_tensor *m) {
+static bool is_plain_matrix(const tt_tensor *m) {
     int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
     bool by_rows = (m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1);
     bool by_cols = (m->stride[0] == 1 || rows == 1) && (m->stride[1] >= rows || cols == 1);
@@ -29,8 +29,8 @@ static bool is_row_major(const tt_tensor *m) {
 
 static tt_status run_plain(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
                            double beta) {
-    tt_tensor *pa = is_plain(a) ? (tt_tensor *)a : tt__clone_contiguous(who, a);
-    tt_tensor *pb = !pa || is_plain(b) ? (tt_tensor *)b : tt__clone_contiguous(who, b);
+    tt_tensor *pa = is_plain_matrix(a) ? (tt_tensor *)a : tt__clone_contiguous(who, a);
+    tt_tensor *pb = !pa || is_plain_matrix(b) ? (tt_tensor *)b : tt__clone_contiguous(who, b);
     tt_status status = pa && pb ? run(y, pa, pb, beta) : tt_last_status();
     tt__contiguous_done(pb, b);
     tt__contiguous_done(pa, a);

@@ -54,7 +54,7 @@ static _Atomic bool forked; /* this process is a child of one that may have used
 
 static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
 
-static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+static void threads_watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
 /* OMP_NUM_THREADS, "4" or "4,2" (the first holds here); 0: it says nothing. */
 static int environment_threads(void) {
@@ -93,13 +93,13 @@ tt_status tt_set_num_threads(int threads) {
 
 void tt__parallel_prepare(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static _Thread_local int told;
-    pthread_once(&once, watch_forks);
+    static _Thread_local int applied;
+    pthread_once(&once, threads_watch_forks);
     int threads = tt_get_num_threads();
-    if (told == threads || !openmp_get())
+    if (applied == threads || !openmp_get())
         return;
     openmp_get()->set_num_threads(threads);
-    told = threads;
+    applied = threads;
 }
 
 typedef struct loop {

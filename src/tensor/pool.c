@@ -48,7 +48,7 @@ static unsigned class_of(size_t size, size_t *capacity) {
     return 4 * shift + (unsigned)(t >> shift);
 }
 
-static void trim(void *p) {
+static void pool_trim(void *p) {
     pool *of = p;
     of->registered = 0;
     for (int cls = 0; cls < CLASSES; cls++) {
@@ -61,7 +61,7 @@ static void trim(void *p) {
     }
 }
 
-static void make_key(void) { pthread_key_create(&key, trim); }
+static void make_key(void) { pthread_key_create(&key, pool_trim); }
 
 void *tt__pool_alloc(size_t size) {
     if (size > SIZE_MAX / 4)
@@ -105,4 +105,4 @@ void tt__pool_discard(void *p) {
         free((block *)p - 1);
 }
 
-void tt__pool_trim(void) { trim(&mine); }
+void tt__pool_trim(void) { pool_trim(&mine); }

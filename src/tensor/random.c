@@ -74,7 +74,7 @@ static tt_status fill_elsewhere(tt_tensor *x, const distribution *d) {
     return status;
 }
 
-static tt_status fill(tt_tensor *x, const distribution *d) {
+static tt_status random_fill(tt_tensor *x, const distribution *d) {
     if (!x)
         return tt__tensor_first_error(d->who);
     if (!tt__tensor_check(d->who, x))
@@ -104,7 +104,7 @@ tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *gener
                         high);
         return TT_ERR_INVALID;
     }
-    return fill(x, &(distribution){"tt_uniform_", false, low, high, generator});
+    return random_fill(x, &(distribution){"tt_uniform_", false, low, high, generator});
 }
 
 tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator) {
@@ -112,10 +112,10 @@ tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *genera
         tt__tensor_fail(TT_ERR_INVALID, "tt_normal_: expected std >= 0, got %g", std);
         return TT_ERR_INVALID;
     }
-    return fill(x, &(distribution){"tt_normal_", true, mean, std, generator});
+    return random_fill(x, &(distribution){"tt_normal_", true, mean, std, generator});
 }
 
-static tt_tensor *filled(tt_shape shape, const distribution *d) {
+static tt_tensor *random_filled(tt_shape shape, const distribution *d) {
     tt_tensor *x = tt__tensor_new(d->who, shape, TT_F32);
     if (x)
         fill_contiguous(x, d);
@@ -123,11 +123,11 @@ static tt_tensor *filled(tt_shape shape, const distribution *d) {
 }
 
 tt_tensor *tt_rand(tt_shape shape, tt_generator *generator) {
-    return filled(shape, &(distribution){"tt_rand", false, 0, 1, generator});
+    return random_filled(shape, &(distribution){"tt_rand", false, 0, 1, generator});
 }
 
 tt_tensor *tt_randn(tt_shape shape, tt_generator *generator) {
-    return filled(shape, &(distribution){"tt_randn", true, 0, 1, generator});
+    return random_filled(shape, &(distribution){"tt_randn", true, 0, 1, generator});
 }
 
 tt_tensor *tt_randint(int64_t low, int64_t high, tt_shape shape, tt_generator *generator) {

@@ -9,20 +9,20 @@
 
 enum { WORDS = 624, SHIFT = 397 };
 
-static inline uint32_t twist(uint32_t a, uint32_t b) {
+static inline uint32_t mt_twist(uint32_t a, uint32_t b) {
     uint32_t y = (a & 0x80000000u) | (b & 0x7fffffffu);
     return (y >> 1) ^ (-(b & 1u) & 0x9908b0dfu);
 }
 
-static void refill(uint32_t *mt) {
+static void mt_refill(uint32_t *mt) {
     for (int i = 0; i < WORDS - SHIFT; i++)
-        mt[i] = mt[i + SHIFT] ^ twist(mt[i], mt[i + 1]);
+        mt[i] = mt[i + SHIFT] ^ mt_twist(mt[i], mt[i + 1]);
     for (int i = WORDS - SHIFT; i < WORDS - 1; i++)
-        mt[i] = mt[i + SHIFT - WORDS] ^ twist(mt[i], mt[i + 1]);
-    mt[WORDS - 1] = mt[SHIFT - 1] ^ twist(mt[WORDS - 1], mt[0]);
+        mt[i] = mt[i + SHIFT - WORDS] ^ mt_twist(mt[i], mt[i + 1]);
+    mt[WORDS - 1] = mt[SHIFT - 1] ^ mt_twist(mt[WORDS - 1], mt[0]);
 }
 
-static void temper(uint32_t *restrict out, const uint32_t *restrict mt, size_t n) {
+static void mt_temper(uint32_t *restrict out, const uint32_t *restrict mt, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint32_t y = mt[i];
         y ^= y >> 11;
@@ -124,4 +124,5 @@ static void normal16_f32(float *d, float mean, float std) {
     memcpy(d + 8, second, sizeof second);
 }
 
-const tt__random_kernels TT__LEVEL_NAME(tt__random_kernels) = {refill, temper, uniform_f32, uniform_f64, normal16_f32};
+const tt__random_kernels TT__LEVEL_NAME(tt__random_kernels) = {mt_refill, mt_temper, uniform_f32, uniform_f64,
+                                                               normal16_f32};

@@ -102,14 +102,14 @@ static void end_entries(tt_scope *s, tt__entry_kind kind) {
 
 /* ---- the stack ---- */
 
-static void push(tt_scope *s) {
+static void scope_enter(tt_scope *s) {
     s->outer = mine.inner;
     mine.inner = s;
     atomic_store_explicit(&s->thread, &mine, memory_order_relaxed);
 }
 
 /* Take `s` out of this thread's stack, wherever in it. */
-static void pull(tt_scope *s) {
+static void scope_leave(tt_scope *s) {
     for (tt_scope **at = &mine.inner; *at; at = &(*at)->outer)
         if (*at == s) {
             *at = s->outer;
@@ -149,7 +149,7 @@ int tt_scope_begin(void) {
     }
     mine.last_id = mine.last_id == INT_MAX ? 1 : mine.last_id + 1;
     scope_init(s, mine.last_id);
-    push(s);
+    scope_enter(s);
     mine.blocks++;
     return s->id;
 }
@@ -172,7 +172,7 @@ static tt_scope *innermost_block(void) {
 static void end_block(tt_scope *s) {
     scope_empty(s);
     pass_error_on(s, s->outer);
-    pull(s);
+    scope_leave(s);
     if (--mine.blocks >= SCOPES_AT_HAND)
         tt__pool_free(s);
 }
@@ -186,7 +186,7 @@ void tt_scope_end(int id) {
         if (mine.inner->id)
             end_block(mine.inner);
         else
-            pull(mine.inner);
+            scope_leave(mine.inner);
     }
     end_block(s);
 }
@@ -208,14 +208,14 @@ tt_status tt_scope_enter(tt_scope *scope) {
         return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_scope_enter: the scope is NULL");
     if (atomic_load_explicit(&scope->thread, memory_order_relaxed))
         return tt__fail(TT_ERR_STATE, "tt_scope_enter: a thread is in this scope already; tt_scope_leave() it first");
-    push(scope);
+    scope_enter(scope);
     return TT_OK;
 }
 
 tt_status tt_scope_leave(tt_scope *scope) {
     if (!scope || atomic_load_explicit(&scope->thread, memory_order_relaxed) != &mine)
         return tt__fail(TT_ERR_STATE, "tt_scope_leave: this thread is not in the scope; tt_scope_enter() comes before");
-    pull(scope);
+    scope_leave(scope);
     return TT_OK;
 }
 
@@ -228,7 +228,7 @@ void tt_scope_free(tt_scope *scope) {
         return;
     }
     if (thread)
-        pull(scope);
+        scope_leave(scope);
     scope_empty(scope);
     pass_error_on(scope, innermost_block());
     tt__pool_free(scope);

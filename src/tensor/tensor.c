@@ -31,14 +31,14 @@ static tt_tensor *tensor_shell(const char *who, tt_shape shape, tt_dtype dtype) 
     return x;
 }
 
-static void scope_ended(tt__entry *entry) {
+static void tensor_scope_ended(tt__entry *entry) {
     tt_tensor *x = (tt_tensor *)entry;
     x->owner = TT__OWNER_CALLER;
     tt__tensor_unref(x);
 }
 
 static tt_tensor *give_to_scope(tt_tensor *x) {
-    bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, scope_ended);
+    bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, tensor_scope_ended);
     x->owner = in_scope ? TT__OWNER_SCOPE : TT__OWNER_CALLER;
     x->unscoped = !in_scope;
     if (!in_scope)

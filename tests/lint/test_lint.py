@@ -117,6 +117,30 @@ class Contract(unittest.TestCase):
             self.assertEqual(lines(lint.check_contract("x", self.GOOD.replace(good, bad))), [line], bad)
 
 
+class FileNames(unittest.TestCase):
+    def test_one_name_in_two_folders_is_found(self):
+        names = ["src/a/copy.c", "src/a/copy.h", "src/a/reduce.c", "src/a/b/reduce.c", "src/c/copy.h", "src/c/plain.c"]
+        found = list(lint.check_file_names(names))
+        self.assertEqual([name for name, _, _ in found], ["src/a/reduce.c", "src/c/copy.h"])
+        self.assertIn("src/a/copy.c", found[1][2])
+
+
+class StaticNames(unittest.TestCase):
+    def test_declarations_are_read(self):
+        text = ("static int f(int a) {\n    static int no = g();\n}\n/* static int g(void); */\n"
+                "static const char *\nlong_name(void);\nstatic __attribute__((noinline)) void slow(int a,\n"
+                "                                           int b);\nstatic inline tt__x *h(void) {\n}\n"
+                "static const int table[] = {1};\nstatic void NAME(adam)(int a) {\n}\nint public(void);\n")
+        self.assertEqual(lint.static_functions(text), {"f", "long_name", "slow", "h"})
+
+    def test_one_name_in_two_files_is_found(self):
+        texts = {"b.c": "static void check(int a) {\n}\nstatic void b_print(void);\nstatic void b_print(void) {\n}\n",
+                 "a.c": "static int check(void) {\n}\n", "c.c": "void check(void);\n"}
+        found = list(lint.check_static_names(texts))
+        self.assertEqual([name for name, _, _ in found], ["b.c"])
+        self.assertIn("check() is also the name of a function in a.c", found[0][2])
+
+
 class Sizes(unittest.TestCase):
     def test_long_function(self):
         body = "    x++;\n"

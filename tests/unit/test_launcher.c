@@ -258,7 +258,7 @@ static void the_first_failure_is_the_cause(void **state) {
     assert_int_equal(tt__first_failure(w, 3), 1); /* the earliest that failed */
     w[1].secondary = true;
     assert_int_equal(tt__first_failure(w, 3), 0); /* but not one that says it is a consequence */
-    w[0].told = SIGTERM;
+    w[0].sent_signal = SIGTERM;
     assert_int_equal(tt__first_failure(w, 3), 1); /* nor one that was told to end, if there is a choice */
     w[1].status = 0;
     assert_int_equal(tt__first_failure(w, 3), 0);

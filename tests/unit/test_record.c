@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/comm.h>
 

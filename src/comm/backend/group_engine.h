@@ -1,13 +1,13 @@
-/* Who carries out a group's calls: the native engine (native.c) or a plug-in (plugin.c). What is public checks
- * arguments, fills a tt_call (collective/<name>.c) and comes here; from here on engines share nothing but tt_group's
- * first part and tt_work. */
+/* The table of functions that carry out a group's calls: the native engine's (native.c) or a plug-in's
+ * (plugin_group.c). The public functions check arguments, fill a tt_call (call/) and call it; engines share nothing but
+ * tt_group's first part and tt_work. */
 #ifndef TT_COMM_BACKEND_GROUP_ENGINE_H
 #define TT_COMM_BACKEND_GROUP_ENGINE_H
 
 #include <tutti/backend.h>
 
-/* Arguments are checked, the group is usable; errors are recorded. The thread is the one that uses the group, but for
- * abort(). */
+/* Callers have checked the arguments and that the group is usable. Errors are recorded. All but abort() are called in
+ * the thread that uses the group. */
 typedef struct tt__engine {
     const char *name;
 
@@ -25,21 +25,21 @@ typedef struct tt__engine {
     tt_status (*alloc)(tt_group *group, const tt_call *call, void **out);
     tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
 
-    /* Until the work is done or its deadline has passed; then its status, recorded. */
+    /* Wait until the work is done or its deadline has passed. Returns its status; an error is recorded. */
     tt_status (*wait)(tt_work *work);
 
-    /* Advance the group's works without waiting. The group's failure, if any. */
+    /* Advance the group's works without waiting. Returns the group's failure, if any. */
     tt_status (*progress)(tt_group *group);
 
-    /* The owner forgets the work: it goes back to the group's free ones, or is given up to the queue if it is not
-     * done. */
+    /* Release the owner's hold on the work: a work that is done can be used again; another one goes on without an
+     * owner. */
     void (*forget)(tt_work *work);
 
-    /* From any thread. `reason` is not NULL. */
+    /* Fail the group, from any thread. `reason` is not NULL. */
     void (*abort)(tt_group *group, const char *reason);
 
     /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
-     * included. retire() comes once, when the owner destroys the group; release() when nobody holds its memory any
+     * included. retire() is called once, when the owner destroys the group; release() when nobody holds its memory any
      * more. */
     void (*retire)(tt_group *group);
     void (*release)(tt_group *group);

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static tt_status fail(tt_status status, const char *format, ...) {
+static tt_status host_fail(tt_status status, const char *format, ...) {
     char text[TT__ERROR_TEXT_SIZE];
     va_list arguments;
     va_start(arguments, format);
@@ -26,7 +26,7 @@ static void log_line(tt_log_level level, const char *format, ...) {
 
 const tt_backend_host tt__backend_host = {
     .abi = TT_BACKEND_ABI,
-    .fail = fail,
+    .fail = host_fail,
     .log = log_line,
     .last_error = tt_last_error,
     .dtype_size = tt_dtype_size,

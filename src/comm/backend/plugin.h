@@ -1,8 +1,8 @@
-/* A group whose calls another engine carries out: what the parts of that offer each other.
+/* A group whose calls another engine carries out: what the files plugin_*.c offer each other.
  *
- * A task is what a call becomes for the engine: parts, each one call of the engine's (several for a coalesced
- * all-reduce or a batch). What the engine lacks of types and reduce ops is made up for around a part: its input is
- * converted to memory of the part's own, its output back (plugin_convert.c).
+ * A task carries out a call: it consists of parts, each one call of the engine's (several for a coalesced all-reduce or
+ * a batch). For a type or reduce op that the engine lacks, a part converts its input to memory of its own, and its
+ * output back (plugin_convert.c).
  *
  * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine
  * says `serial`, one after the other; sends and receives at once. A collective begins with the ranks' agreement on it
@@ -17,7 +17,7 @@
 
 #include <pthread.h>
 
-/* Where groups of one job meet. */
+/* The store that groups of one job meet through. */
 typedef struct tt__meeting_place {
     tt_store *store;
     bool own; /* free it when the last group is gone */
@@ -63,7 +63,7 @@ typedef struct tt__plugin {
     _Atomic bool aborted;
 } tt__plugin;
 
-/* A work's own variable is its task; NULL: it is done. */
+/* Return the task of a work; NULL: the work is done. */
 static inline tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
 
 static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->plugin; }
@@ -72,21 +72,21 @@ extern const tt__engine tt__plugin_engine;
 
 /* ---- plugin_convert.c */
 
-/* Can the engine do it, by itself or with our help? TT_ERR_UNSUPPORTED names what it lacks. */
+/* Can the engine carry out the call, by itself or with conversions? TT_ERR_UNSUPPORTED names what it lacks. */
 tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call);
 
 /* Make `part` of a call that was checked; it has memory of its own where it needs some. */
 tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call);
 
-/* The engine is through: put the result where it belongs. */
+/* Put the result where it belongs, when the engine has ended the part. */
 void tt__part_finish(const tt__part *part);
 
 /* ---- plugin_agree.c */
 
 enum { TT__CHECKS_MAX = 3 };
 
-/* What comes before the engine's call: the ranks' agreement, and questions that it leaves open. Appends to `parts`,
- * counts in *n. */
+/* Append to `parts` (counted in *n) what comes before the engine's call: the ranks' agreement, and the exchanges that
+ * check what it leaves open. */
 tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" */
@@ -99,43 +99,43 @@ tt_status tt__plugin_wait(tt_work *work);
 tt_status tt__plugin_progress(tt_group *group);
 void tt__plugin_forget(tt_work *work);
 
-/* The thread's last error ends the group: end all works with it. */
+/* Fail the group and all its works with the thread's last error. */
 tt_status tt__plugin_fail(tt_group *group);
 
-/* End all works; the engine is asked to give up what is under way. */
+/* End all works, after asking the engine to give up what is under way. */
 void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
 
 /* ---- plugin_control.c */
 
-/* Is a group of so many ranks to have a control group? The same on all. */
+/* Is a group of so many ranks to have a control group? All ranks get the same answer. */
 bool tt__control_wanted(int ranks);
 
-/* Make the control group, through the member's store; or through one that is met by the engine's means, without which
- * the group does if it can't be reached. Collective. */
+/* Make the control group, through the member's store. Without one, rank 0 serves a store and announces it by the
+ * engine's means; if that can't be reached, there is no control group. Collective. */
 tt_status tt__control_open(tt_group *group, const tt__member *member);
 tt_status tt__control_meet(tt_group *group, const tt__member *member);
 
-/* That of a group of some ranks, for tt_new_group() or split(); NULL if `group` has none, or this rank is in no new
- * one. Collective. */
+/* Make the control group of a subgroup, for tt_new_group() or split(); NULL if `group` has none, or this rank is in no
+ * new group. Collective. */
 tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ranks, int color, int key,
                             tt_group **control);
 
-/* The group failed: tell the others why. It is left: tell them, too. */
+/* Announce to the other ranks that the group failed, and why; or that this rank leaves it. */
 void tt__control_fail(const tt_group *group);
 void tt__control_leave(tt_group *group);
 
-/* Begin a part that agrees; has it ended? Both may say that the group failed. */
+/* Begin a part that agrees; test whether it has ended. Both fail if the group has. */
 tt_status tt__control_ask(const tt_group *group, tt__part *part);
 tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done);
 void tt__control_forget(tt__part *part);
 
-/* Look after those whom calls that are under way wait for, every now and then. An error ends the group. */
+/* Check the peers that calls under way wait for, every now and then. An error fails the group. */
 tt_status tt__control_watch(tt_group *group);
 
-/* The engine failed in this call, with the thread's last error. If that is so because a rank is gone, it is the last
- * error from here on. */
+/* Find out whether the engine failed in this call, with the thread's last error, because a rank is gone; that becomes
+ * the last error then. */
 void tt__control_explain(tt_work *work);
 
 /* ---- plugin_group.c */

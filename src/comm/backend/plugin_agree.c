@@ -1,6 +1,6 @@
-/* What comes before an engine's call: the ranks' agreement, by the control group; of all_to_all_v also whether each
- * pair agrees on what goes between them, which only those two know. That is asked by the engine's own means: one
- * all_to_all of counts, one all_reduce of what came of it. */
+/* The checks before an engine's call. The ranks agree on it by the control group. In all_to_all_v only two ranks know
+ * the counts between them: the engine itself exchanges these (an all_to_all), and an all_reduce makes the outcome known
+ * to all. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 
@@ -34,7 +34,8 @@ const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
     return text;
 }
 
-/* What the others will send, against what this rank expects of them: a pair that disagrees, or 0, for all to know. */
+/* Compare what the others will send with what this rank expects. Gives a pair that disagrees, or 0, for the
+ * all_reduce. */
 static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__part *part) {
     const int64_t *theirs = part->call.recv;
     int64_t *verdict = part[1].memory;

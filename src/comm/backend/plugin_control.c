@@ -1,10 +1,10 @@
-/* The group that stands behind a plug-in's: native, of the same ranks. It moves no data; it knows what other engines
- * don't.
+/* The control group behind a plug-in's group: native, of the same ranks. It moves no data; it finds out what other
+ * engines don't.
  *
- * Before an engine's collective the ranks agree on the call there, as native calls do: who calls something else, stays
- * away, leaves, hangs in a deadlock is named (engines don't ask: gloo ends the process of a rank that gets more than it
- * expects, MPICH may hand out wrong sums). While the engine works, processes and links are watched, so that a rank that
- * dies or freezes is named. A failure or abort is told to all ranks.
+ * Before an engine's collective the ranks agree on the call there, as native calls do. So errors name the rank that
+ * calls something else, stays away, leaves, or is part of a deadlock. (Engines don't check: gloo ends the process of a
+ * rank that gets more than it expects, MPICH may return wrong sums.) While the engine works, processes and links are
+ * watched, so that errors name a rank that died or is stopped. A failure or abort is announced to all ranks.
  *
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/clock.h"
@@ -22,7 +22,7 @@
 enum {
     LOOK_MS = 20,       /* between looks at the peers, while calls are under way */
     IN_FLIGHT_MS = 250, /* what a rank sent before it ended may still arrive */
-    EXPLAIN_MS = 2000   /* an engine may see that a rank ended before the kernel or the launcher tells */
+    EXPLAIN_MS = 2000   /* an engine may see the end of a rank before the kernel or the launcher reports it */
 };
 
 /* ---- beginning */
@@ -51,13 +51,13 @@ tt_status tt__control_open(tt_group *group, const tt__member *member) {
     return status;
 }
 
-/* Where rank 0 serves a store, known to all by the engine's means; the text is empty if it can't. */
+/* Where rank 0 serves a store, as broadcast by the engine; the text is empty if it can't. */
 typedef struct place {
     char host_id[128], hostname[72];
     int32_t port;
 } place;
 
-static tt_status combine(tt_group *group, void *buf, size_t count, tt_reduce_op op, int64_t timeout_ms) {
+static tt_status combine_verdicts(tt_group *group, void *buf, size_t count, tt_reduce_op op, int64_t timeout_ms) {
     const tt_call call = {.op = TT_OP_ALL_REDUCE,
                           .dtype = TT_U8,
                           .reduce_op = op,
@@ -77,8 +77,8 @@ static tt_status control_serve(tt_store **store, place *at, const tt__card *card
     return TT_OK;
 }
 
-static tt_status meet(tt_group *group, const tt__member *member, const place *at, const tt__card *card,
-                      tt_store *served) {
+static tt_status control_meet(tt_group *group, const tt__member *member, const place *at, const tt__card *card,
+                              tt_store *served) {
     tt__member own = *member;
     tt_store *reached = NULL;
     const char *host = strcmp(at->host_id, card->host_id) != 0 ? at->hostname : "localhost";
@@ -106,15 +106,15 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member) {
     TT__TRY(tt__card_make(&card, member->world, member->transport, NULL));
     if (member->rank == 0 && control_serve(&served, &at, &card, own.timeout_ms))
         tt__log(TT_LOG_WARNING, "back end %s: %s", plugin->table->name, tt_last_error());
-    tt_status status = combine(group, &at, sizeof at, TT_MAX, member->timeout_ms);
-    if (!status && meet(group, &own, &at, &card, served))
+    tt_status status = combine_verdicts(group, &at, sizeof at, TT_MAX, member->timeout_ms);
+    if (!status && control_meet(group, &own, &at, &card, served))
         tt__log(TT_LOG_WARNING, "back end %s: the ranks' calls are not compared, nor is who ends named: %s",
                 plugin->table->name, tt_last_error());
     tt_group *control = plugin->control;
     plugin->control = NULL; /* until all are known to have one */
     all_are_in = control != NULL;
     if (!status)
-        status = combine(group, &all_are_in, 1, TT_MIN, member->timeout_ms);
+        status = combine_verdicts(group, &all_are_in, 1, TT_MIN, member->timeout_ms);
     if (!status && all_are_in)
         plugin->control = control;
     else
@@ -214,9 +214,9 @@ static const char *control_meanwhile(const tt_work *work, char *text, size_t siz
     return text;
 }
 
-/* Whom the engine waits for in this call: has one of them failed, or is it gone? What is gone may be so because it is
- * through. */
-static tt_status look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
+/* Has one of the ranks that the engine waits for in this call failed, or is it gone? A rank may be gone because it has
+ * finished. */
+static tt_status control_look(tt_work *work, const tt__task *task, bool engine_failed, bool *said) {
     const tt_group *group = work->group;
     const tt_group *control = tt__plugin_of(group)->control;
     bool collective = !tt__op_is(work->call.op, TT__OP_P2P);
@@ -248,7 +248,7 @@ static tt_status watch_one(tt_work *work, const tt__task *task, int64_t now) {
         tt__look_after(agreement);
         return TT_OK;
     }
-    tt_status status = look(work, task, false, &said);
+    tt_status status = control_look(work, task, false, &said);
     if (!status)
         plugin->gone_ms = 0;
     else if (!plugin->gone_ms)
@@ -285,7 +285,7 @@ void tt__control_explain(tt_work *work) {
     if (!control || control->failed || (status != TT_ERR_PEER && status != TT_ERR_NET))
         return;
     tt__error_save(&engines);
-    while (!look(work, tt__task_of(work), true, &said)) {
+    while (!control_look(work, tt__task_of(work), true, &said)) {
         if (tt__now_ms() >= deadline_ms) {
             tt__error_restore(&engines);
             return;

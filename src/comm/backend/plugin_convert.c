@@ -1,5 +1,5 @@
-/* What an engine lacks, made up for around its call: scaling for averages and factors, 16-bit floats summed in f32,
- * bools as bytes of 0 and 1. */
+/* Conversions around an engine's call for what the engine lacks: scaling for averages and factors, sums of 16-bit
+ * floats in f32, bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"
@@ -8,8 +8,8 @@
 
 static bool convert_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
-/* What an engine without a supports() function takes (tutti/backend.h). */
-static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+/* Does an engine take the call? Without a supports() function it takes what tutti/backend.h says. */
+static bool engine_takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
     if (table->supports)
         return table->supports(op, dtype, reduce_op);
     if (!tt__op_is(op, TT__OP_REDUCES))
@@ -19,7 +19,7 @@ static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_o
     return reduce_op <= TT_MAX ? reduce_op != TT_AVG : reduce_op <= TT_BXOR && !convert_is_float(dtype);
 }
 
-/* What a reduction is for the engine: another type, another op. */
+/* The type and the op by which the engine carries out a reduction. */
 static tt_dtype dtype_there(tt_dtype dtype) { return dtype == TT_BOOL ? TT_U8 : tt__partial_dtype(dtype); }
 
 static tt_reduce_op op_there(tt_dtype dtype, tt_reduce_op op) {
@@ -34,9 +34,9 @@ static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_
     const tt_backend *table = tt__plugin_of(group)->table;
     if (!table->begin[op])
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s", table->name, tt_op_name(op));
-    if (takes(table, op, dtype, reduce_op))
+    if (engine_takes(table, op, dtype, reduce_op))
         return TT_OK;
-    if (tt__op_is(op, TT__OP_REDUCES) && takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
+    if (tt__op_is(op, TT__OP_REDUCES) && engine_takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
         return TT_OK;
     if (tt__op_is(op, TT__OP_REDUCES))
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s", table->name, tt_op_name(op),
@@ -65,7 +65,7 @@ tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
     }
 }
 
-/* Elements of a reduction's input. */
+/* Count the elements of a reduction's input. */
 static size_t input_count(const tt_group *group, const tt_call *call) {
     return (size_t)call->count * (call->op == TT_OP_REDUCE_SCATTER ? (size_t)group->size : 1);
 }
@@ -83,7 +83,7 @@ static void come_back(tt__part *part, const void *from, void *to, tt_dtype dtype
     part->dtype = dtype;
 }
 
-/* The result of a reduce_scatter may lie in its input; engines don't allow that. */
+/* Give the result memory of its own: in reduce_scatter it may lie in the input, which engines don't allow. */
 static tt_status part_from_overlap(tt__part *part, const tt_group *group, const tt_call *call) {
     size_t size = tt_dtype_size(call->dtype), bytes = input_count(group, call) * size;
     uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
@@ -95,7 +95,7 @@ static tt_status part_from_overlap(tt__part *part, const tt_group *group, const 
     return TT_OK;
 }
 
-/* Memory of the part's own holds the input as the engine gets it, and behind it, or in place, the result. */
+/* Convert the input to memory of the part's own; the result comes behind it, or in place. */
 static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_call *call, double scale) {
     tt_dtype dtype = part->call.dtype;
     size_t n = input_count(group, call), size = tt_dtype_size(dtype);
@@ -113,7 +113,7 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
     *part = (tt__part){.call = *call, .source = -1};
     if (!tt__op_is(call->op, TT__OP_REDUCES))
         return TT_OK;
-    if (takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
+    if (engine_takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
         return part_from_overlap(part, group, call);
     double scale = tt__leaf_scale(call->reduce_op, group->size, call->factor);
     part->call.dtype = dtype_there(call->dtype);

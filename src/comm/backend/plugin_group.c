@@ -37,9 +37,9 @@ static void leave_place(tt__meeting_place *place) {
 
 /* ---- one group */
 
-/* With nobody to meet yet; `place` is the group's, also on failure. */
-static tt_group *make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank, int size,
-                      const int *ranks, int64_t timeout_ms) {
+/* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
+static tt_group *plugin_new_group(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
+                                  int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
     if (!plugin) {
@@ -78,24 +78,24 @@ static void plugin_release(tt_group *group) {
     tt__group_free(group);
 }
 
-static void retire(tt_group *group) {
+static void plugin_retire(tt_group *group) {
     tt__plugin_end_works(group, TT_ERR_STATE);
     tt__control_leave(group);
 }
 
-/* An engine that forgot to say why is helped out. */
-static tt_status explained(const tt_backend *table, tt_status status) {
+/* Record an error where the engine returned a status without a text. */
+static tt_status with_reason(const tt_backend *table, tt_status status) {
     if (!status || tt_last_status() == status)
         return status;
     return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
 }
 
-/* Whatever open() leaves when it fails is no engine. */
+/* Open the engine; what open() leaves when it fails is forgotten. */
 static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member) {
     tt_status status = plugin->table->open(&plugin->engine, member);
     if (status)
         plugin->engine = NULL;
-    return explained(plugin->table, status);
+    return with_reason(plugin->table, status);
 }
 
 /* Open the group's engine through its store. */
@@ -116,8 +116,8 @@ static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     return status;
 }
 
-/* An engine that makes subgroups itself needs the store no more; whoever serves it waits until all are through with
- * it. */
+/* Release the store, which an engine that makes subgroups itself no longer needs. The rank that serves it waits until
+ * all have finished with it. */
 static tt_status let_store_go(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
@@ -133,7 +133,8 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
     bool wanted = tt__control_wanted(member->world);
     *out = NULL;
     TT__TRY(take_place(&place, member->store, own_store));
-    tt_group *group = make(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
+    tt_group *group =
+        plugin_new_group(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
     if (!group)
         return tt_last_status();
     tt_status status = wanted && place ? tt__control_open(group, member) : TT_OK;
@@ -152,13 +153,13 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
 
 /* ---- groups of some ranks */
 
-/* What a rank says when groups are made of a group. */
+/* What each rank contributes when groups are made of a group. */
 typedef struct entry {
     tt__choice choice;
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
-/* Everybody's entry, in the order of ranks; then all have come. */
+/* Gather all ranks' entries. When it returns, all ranks have arrived. */
 static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
     tt_call gather = {.op = TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
@@ -171,7 +172,7 @@ static tt_status plugin_exchange(tt_group *group, const tt_call *call, const ent
     return tt__plugin_submit(group, &gather, NULL);
 }
 
-/* The subgroup of `members` (ranks of `group`) that this rank is in, without engine. */
+/* Make the subgroup of `members` (ranks of `group`) that this rank is in, without an engine. */
 static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64_t timeout_ms) {
     tt__plugin *plugin = tt__plugin_of(group);
     char prefix[sizeof plugin->prefix];
@@ -187,7 +188,7 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
         plugin->place->groups++;
     if (snprintf(prefix, sizeof prefix, "%s/%u.%d", plugin->prefix, plugin->subgroups, ranks[0]) >= (int)sizeof prefix)
         prefix[0] = '\0';
-    tt_group *made = make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
+    tt_group *made = plugin_new_group(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
     if (made && !prefix[0]) {
         plugin_release(made);
@@ -197,7 +198,8 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
     return made;
 }
 
-/* All ranks are here. n == 0: this one is in no new group, but the engine may need it. `control` is handed over. */
+/* Open the new group's engine; all ranks have arrived. n == 0: this rank is in no new group, but the engine may need
+ * it. Takes over `control`. */
 static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t timeout_ms, tt_group *control,
                              tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
@@ -212,7 +214,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
         tt__plugin_of(made)->control = control;
     tt_status status = TT_OK;
     if (table->new_group)
-        status = explained(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
+        status = with_reason(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
     else if (made)
         status = open_engine(made, timeout_ms);
     if (made && engine)
@@ -239,7 +241,8 @@ static tt_status fail_lists(tt_group *group, const entry *all) {
     return TT_OK;
 }
 
-static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine, tt_group **out) {
+static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine,
+                               tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt_group *control = NULL;
     entry *all = calloc((size_t)group->size, sizeof *all);
@@ -273,7 +276,7 @@ static tt_status divide(tt_group *group, const tt_call *call, const int *ranks, 
 }
 
 tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    return divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
+    return plugin_divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
 }
 
 tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
@@ -285,12 +288,12 @@ tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *
             mine.choice.key = (int32_t)i;
         }
     }
-    return divide(group, call, ranks, &mine, out);
+    return plugin_divide(group, call, ranks, &mine, out);
 }
 
 /* ---- memory, which is ordinary */
 
-static tt_status alloc(tt_group *group, const tt_call *call, void **out) {
+static tt_status symmetric_alloc(tt_group *group, const tt_call *call, void **out) {
     size_t bytes = call->count;
     tt__allocation *allocation = calloc(1, sizeof *allocation);
     void *at = allocation && bytes <= PTRDIFF_MAX ? aligned_alloc(64, (bytes / 64 + 1) * 64) : NULL;
@@ -306,7 +309,7 @@ static tt_status alloc(tt_group *group, const tt_call *call, void **out) {
     return TT_OK;
 }
 
-static tt_status give_back(tt_group *group, const tt_call *call, void *ptr) {
+static tt_status symmetric_free(tt_group *group, const tt_call *call, void *ptr) {
     (void)call;
     tt__allocation **at = &group->allocations;
     while (*at && (*at)->at != ptr)
@@ -343,12 +346,12 @@ const tt__engine tt__plugin_engine = {
     .submit = tt__plugin_submit,
     .new_group = tt__plugin_new_group,
     .split = tt__plugin_split,
-    .alloc = alloc,
-    .free = give_back,
+    .alloc = symmetric_alloc,
+    .free = symmetric_free,
     .wait = tt__plugin_wait,
     .progress = tt__plugin_progress,
     .forget = tt__plugin_forget,
     .abort = abort_group,
-    .retire = retire,
+    .retire = plugin_retire,
     .release = plugin_release,
 };

@@ -32,8 +32,8 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
-/* Beside the library; or, where it is linked into a program, in the tree that the program was installed in (bin) or
- * built in (tests/unit). */
+/* List the folders to look in: beside the library; or, where it is linked into a program, in the tree that the program
+ * was installed in (bin) or built in (tests/unit). */
 static void list_folders(folders text) {
     const char *given = getenv("TT_BACKEND_PATH");
     Dl_info self;
@@ -56,7 +56,7 @@ static void list_folders(folders text) {
     }
 }
 
-/* The next folder of a list; false at its end. Empty ones are left out. */
+/* Take the next folder of a list; false at its end. Skips empty ones. */
 static bool next_folder(const char **list, char *folder, size_t size) {
     while (**list == ':')
         ++*list;
@@ -66,7 +66,7 @@ static bool next_folder(const char **list, char *folder, size_t size) {
     return n > 0;
 }
 
-static bool find_file(const char *name, char *path, size_t size) {
+static bool find_plugin(const char *name, char *path, size_t size) {
     folders list;
     char folder[PATH_MAX];
     list_folders(list);
@@ -111,7 +111,7 @@ static tt_status fail_unknown(const char *name) {
                     name, found, name, list);
 }
 
-/* An MPI library can't talk to another one's launcher, so there "mpi" is the launcher's. */
+/* Choose the plug-in for "mpi" by the MPI launcher that started this process: another MPI library can't talk to it. */
 static const char *name_here(const char *name) {
     static const struct {
         const char *name, *variable, *here;
@@ -119,7 +119,7 @@ static const char *name_here(const char *name) {
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         if (!strcmp(name, launchers[i].name) && getenv(launchers[i].variable) &&
-            find_file(launchers[i].here, path, sizeof path))
+            find_plugin(launchers[i].here, path, sizeof path))
             return launchers[i].here;
     return name;
 }
@@ -160,7 +160,7 @@ static tt_status load_file(const tt_backend **out, const char *path) {
     return tt__plugin_check(*out, path);
 }
 
-static tt_status load(const tt_backend **out, const char *path) {
+static tt_status load_plugin(const tt_backend **out, const char *path) {
     for (const loaded *one = all; one; one = one->next)
         if (!strcmp(one->path, path)) {
             *out = one->table;
@@ -186,10 +186,10 @@ tt_status tt__plugin_load(const tt_backend **out, const char *name) {
     char path[PATH_MAX];
     if (strchr(name, '/'))
         snprintf(path, sizeof path, "%s", name);
-    else if (!find_file(name_here(name), path, sizeof path))
+    else if (!find_plugin(name_here(name), path, sizeof path))
         return fail_unknown(name);
     pthread_mutex_lock(&lock);
-    tt_status status = load(out, path);
+    tt_status status = load_plugin(out, path);
     pthread_mutex_unlock(&lock);
     return status;
 }

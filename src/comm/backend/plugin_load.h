@@ -4,12 +4,12 @@
 
 #include <tutti/backend.h>
 
-/* The table of back end `name`, or of the shared object at `name` if there is a slash in it. Loaded at the first call,
- * then kept. Errors: TT_ERR_UNSUPPORTED no such back end (the text says where was looked, and which there are), it
- * can't be loaded, or its table lacks something (the text names it). Thread-safe. */
+/* Find the table of back end `name`, or of the shared object at `name` if there is a slash in it. It is loaded at the
+ * first call, and stays loaded. Errors: TT_ERR_UNSUPPORTED no such back end (the text lists the folders searched and
+ * the back ends found), it can't be loaded, or its table lacks something (the text names it). Thread-safe. */
 tt_status tt__plugin_load(const tt_backend **out, const char *name);
 
-/* What must be in a table. `path` is for the text. */
+/* Check that a table is complete. `path` is for the error's text. */
 tt_status tt__plugin_check(const tt_backend *table, const char *path);
 
 #endif

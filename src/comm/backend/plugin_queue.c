@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete(), in the thread that uses the group, when all parts of its task have
- * ended, or when the group fails or is destroyed. */
+ * Who completes a work, exactly once: complete_task(), in the thread that uses the group, when all parts of its task
+ * have ended, or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
@@ -23,7 +23,7 @@ static void set_task(tt_work *work, const tt__task *task) { work->state[0] = (ui
 
 /* ---- tasks */
 
-/* The i-th call that `call` is made of. */
+/* Return the i-th of the calls that `call` consists of. */
 static tt_call nth_call(const tt_call *call, size_t i) {
     tt_call one = *call;
     if (call->op == TT_OP_ALL_REDUCE_COALESCED) {
@@ -44,7 +44,7 @@ static tt_call nth_call(const tt_call *call, size_t i) {
     return one;
 }
 
-/* Nothing is to be moved. Messages and uneven calls tell something even if they are empty. */
+/* Does the call move nothing? Messages and uneven calls are carried out even if they are empty. */
 static bool is_empty(const tt_call *call) {
     return !call->count && call->op != TT_OP_BARRIER && call->op != TT_OP_ALL_GATHER_V &&
            call->op != TT_OP_ALL_TO_ALL_V && !is_p2p(call->op);
@@ -77,7 +77,7 @@ void tt__task_free(tt__task *task) {
     free(task);
 }
 
-/* May part i be begun: is what must come before it through? */
+/* May part i begin: has all ended that must come before it? */
 static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
     const tt__part *before = i ? &task->parts[i - 1] : NULL;
     if (!before || before->state == TT__PART_ENDED || is_p2p(before->call.op))
@@ -94,7 +94,7 @@ static tt_status begin_part(const tt_group *group, tt__part *part) {
     return status;
 }
 
-/* Begin the parts that are not and may be. */
+/* Begin the parts that may begin and have not. */
 static tt_status begin_parts(const tt_group *group, tt__task *task) {
     while (task->begun < task->count && is_next(group, task, task->begun)) {
         tt__part *part = &task->parts[task->begun];
@@ -121,7 +121,7 @@ static tt_status test_part(const tt_group *group, const tt_call *whole, tt__part
     return part->check ? part->check(group, whole, part) : TT_OK;
 }
 
-/* Advance; *done: all parts have ended. */
+/* Advance the parts; *done := all have ended. */
 static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__task *task, bool *done) {
     size_t ended = 0, before;
     do {
@@ -141,7 +141,7 @@ static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__
 
 /* ---- works */
 
-static void complete(tt_work *work, tt_status status) {
+static void complete_task(tt_work *work, tt_status status) {
     tt__task *task = tt__task_of(work);
     if (!status && task && task->count == 1 && work->call.op == TT_OP_RECV)
         work->source = task->parts[0].source;
@@ -152,7 +152,7 @@ static void complete(tt_work *work, tt_status status) {
     atomic_store_explicit(&work->done, true, memory_order_release);
 }
 
-/* The thread's last error is the work's, not the group's. */
+/* Record the thread's last error as the work's, not the group's. */
 static void note_refusal(tt_work *work) {
     char text[TT__ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", tt_last_error());
@@ -161,7 +161,7 @@ static void note_refusal(tt_work *work) {
         memcpy(work->scratch, text, sizeof text);
 }
 
-/* Move one work as far as it goes. */
+/* Advance one work as far as possible. */
 static tt_status task_advance(tt_work *work) {
     tt__task *task = tt__task_of(work);
     bool done = false;
@@ -176,13 +176,13 @@ static tt_status task_advance(tt_work *work) {
     if (status)
         note_refusal(work);
     if (done || status) {
-        complete(work, status);
+        complete_task(work, status);
         tt__task_free(task);
     }
     return TT_OK;
 }
 
-/* The next collective may begin: all ranks begin them in the same order. */
+/* May the next collective begin? All ranks begin them in the same order. */
 static bool task_lets_next_begin(const tt_work *work) {
     if (work->phase == TT__DONE)
         return true;
@@ -200,7 +200,7 @@ static tt_status fail_if_aborted(tt_group *group) {
     return TT_ERR_ABORTED;
 }
 
-/* All works, those of collectives in order. */
+/* Advance all works, those of collectives in order. */
 static tt_status advance_all(tt_group *group) {
     for (tt_work *work = group->queue; work; work = work->next) {
         TT__TRY(task_advance(work));
@@ -212,7 +212,7 @@ static tt_status advance_all(tt_group *group) {
     return TT_OK;
 }
 
-static tt_status progress(tt_group *group) {
+static tt_status plugin_progress(tt_group *group) {
     if (group->failed)
         return group->failed;
     tt_status status = fail_if_aborted(group);
@@ -227,13 +227,13 @@ static tt_status progress(tt_group *group) {
 }
 
 tt_status tt__plugin_progress(tt_group *group) {
-    TT__TRY(progress(group));
+    TT__TRY(plugin_progress(group));
     return group->failed ? tt__group_check(group) : TT_OK;
 }
 
 /* ---- the end of all works */
 
-/* The engine was told to give up. Test a part until it has ended, at most until the deadline. */
+/* Test a part until it has ended, at most until the deadline. The engine was asked to abort. */
 static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline_ms) {
     bool ended = part->state != TT__PART_BEGUN || part->agrees;
     tt__control_forget(part);
@@ -247,8 +247,8 @@ static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline
         part->state = TT__PART_ENDED;
 }
 
-/* What has not ended keeps its memory until the engine is closed. */
-static void give_up(tt__plugin *plugin, tt__task *task) {
+/* Give up a task. Parts that don't end keep their memory until the engine is closed. */
+static void abandon_task(tt__plugin *plugin, tt__task *task) {
     int64_t deadline_ms = tt__now_ms() + (plugin->table->abort ? GIVE_UP_MS : 0);
     bool ended = true;
     for (size_t i = 0; i < task->begun; i++) {
@@ -268,11 +268,11 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
         tt__task *task = work->phase == TT__DONE ? NULL : tt__task_of(work);
         if (!task)
             continue;
-        complete(work, status);
+        complete_task(work, status);
         if (tt__is_inherited(work->group))
             tt__task_free(task); /* its requests are the parent's */
         else
-            give_up(plugin, task);
+            abandon_task(plugin, task);
     }
 }
 
@@ -294,7 +294,7 @@ tt_status tt__plugin_fail(tt_group *group) {
 
 /* ---- waiting */
 
-/* The first request of a work that the engine has not ended; NULL if there is none. */
+/* Return the first request of a work that the engine has not ended; NULL: none. */
 static void *request_of(const tt_work *work) {
     const tt__task *task = tt__task_of(work);
     for (size_t i = 0; task && i < task->begun; i++)
@@ -328,14 +328,14 @@ static tt_status task_fail_timeout(tt_work *work) {
     return tt__plugin_fail(work->group);
 }
 
-/* The ranks' agreement on this work, or on one before it, is not complete: it has the better text. */
+/* Is the ranks' agreement on this work, or on one before it, incomplete? Then its timeout has the better text. */
 static bool agrees_first(const tt_work *work) {
     const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
     const tt__task *task = tt__task_of(first);
     return task && task->begun && task->parts[task->begun - 1].agreement;
 }
 
-/* Nothing moved: wait a little for the work, unless its time is over. */
+/* Wait a little for the work, as nothing moved; fail if its deadline has passed. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
     if (tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0))
         return task_fail_timeout(work);
@@ -346,22 +346,22 @@ static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
 static tt_status wait_done(tt_work *work) {
     int64_t since_ms = tt__now_ms();
     while (work->phase != TT__DONE) {
-        TT__TRY(progress(work->group));
+        TT__TRY(plugin_progress(work->group));
         if (work->phase != TT__DONE)
             TT__TRY(wait_a_moment(work, since_ms));
     }
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
-/* All collectives that were begun before a synchronous one, which may have less time than they have. */
-static tt_status drain(tt_group *group, int64_t timeout_ms) {
+/* Wait for all collectives begun before a synchronous one, which may have an earlier deadline. */
+static tt_status drain_task(tt_group *group, int64_t timeout_ms) {
     int64_t since_ms = tt__now_ms(), deadline_ms = tt__deadline_ms(timeout_ms);
     while (group->queue) {
         if (group->queue->deadline_ms > deadline_ms) {
             group->queue->deadline_ms = deadline_ms;
             group->queue->call.timeout_ms = timeout_ms;
         }
-        TT__TRY(progress(group));
+        TT__TRY(plugin_progress(group));
         if (group->queue)
             TT__TRY(wait_a_moment(group->queue, since_ms));
     }
@@ -372,7 +372,7 @@ tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
 
 /* ---- calls */
 
-/* A work with its task, begun if it is its turn. */
+/* Make a work with its task; begin it if no other must come first. */
 static tt_work *task_begin(tt_group *group, const tt_call *call) {
     tt_work *work = tt__work_take(group, call);
     tt__task *task = work ? make_task(group, &work->call) : NULL;
@@ -385,7 +385,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
     work->deadline_ms = tt__deadline_ms(call->timeout_ms);
     work->owned = true;
     tt__work_enqueue(work);
-    progress(group);
+    plugin_progress(group);
     return work;
 }
 
@@ -399,10 +399,10 @@ static tt_status task_wait_and_forget(tt_work *work) {
 tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
     if (out)
         *out = NULL;
-    TT__TRY(progress(group));
+    TT__TRY(plugin_progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
     if (!out && !is_p2p(call->op))
-        TT__TRY(drain(group, call->timeout_ms));
+        TT__TRY(drain_task(group, call->timeout_ms));
     tt_work *work = task_begin(group, call);
     if (!work)
         return tt_last_status();

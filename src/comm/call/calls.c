@@ -3,7 +3,7 @@
 
 #include "comm/collective/collective.h"
 
-/* Check a call that all ranks make with one count, and hand it over. */
+/* Check a call that all ranks make with one count, and submit it. */
 static tt_status submit_one(tt_group *group, tt_call *call, tt_work **work) {
     TT__TRY(tt__check_group(group, work));
     TT__TRY(tt__check_call(group, call, call->send));
@@ -63,7 +63,7 @@ static tt_status check_lists(const tt_all_reduce_coalesced_args *a) {
     return TT_OK;
 }
 
-/* Sets call->count, of all buffers together. */
+/* Check the buffers, and set call->count: of all of them together. */
 static tt_status check_buffers(const tt_all_reduce_coalesced_args *a, tt_call *call) {
     int64_t sum = 0;
     TT__TRY(check_lists(a));

@@ -4,11 +4,11 @@
 #include "comm/collective/collective.h"
 #include "comm/rankset.h"
 
-static tt_call call_of(const tt_group *group, tt_op op, int64_t timeout_ms, const char *file, int line) {
+static tt_call new_group_call(const tt_group *group, tt_op op, int64_t timeout_ms, const char *file, int line) {
     return (tt_call){.op = op, .timeout_ms = tt__timeout_of(group, timeout_ms), .file = file, .line = line};
 }
 
-static tt_status check(tt_group *group, const char *name, const void *out, tt_work **work) {
+static tt_status check_new_call(tt_group *group, const char *name, const void *out, tt_work **work) {
     TT__TRY(tt__group_usable(group));
     if (!out)
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", name);
@@ -17,7 +17,7 @@ static tt_status check(tt_group *group, const char *name, const void *out, tt_wo
     return TT_OK;
 }
 
-/* Different ranks of the group, each at most once. The hash of the list is the call's tag. */
+/* Check that the list has ranks of the group, each at most once. The hash of the list is the call's tag. */
 static tt_status check_ranks(const tt_group *group, const int *ranks, int64_t count, int *tag) {
     tt__rankset seen = {0};
     uint32_t hash = 2166136261U;
@@ -41,8 +41,8 @@ tt_status tt_new_group_with(const tt_new_group_args *args, size_t size) {
     TT__CALL_ARGS(tt_new_group_args, a);
     if (a->out)
         *a->out = NULL;
-    TT__TRY(check(a->group, "new_group", a->out, a->work));
-    tt_call call = call_of(a->group, TT_OP_NEW_GROUP, a->timeout_ms, a->file, a->line);
+    TT__TRY(check_new_call(a->group, "new_group", a->out, a->work));
+    tt_call call = new_group_call(a->group, TT_OP_NEW_GROUP, a->timeout_ms, a->file, a->line);
     TT__TRY(check_ranks(a->group, a->ranks, a->count, &call.tag));
     call.count = a->count;
     return a->group->engine->new_group(a->group, &call, a->ranks, (size_t)a->count, a->out);
@@ -52,8 +52,8 @@ tt_status tt_group_split_with(const tt_group_split_args *args, size_t size) {
     TT__CALL_ARGS(tt_group_split_args, a);
     if (a->out)
         *a->out = NULL;
-    TT__TRY(check(a->group, "split", a->out, a->work));
-    const tt_call call = call_of(a->group, TT_OP_SPLIT, a->timeout_ms, a->file, a->line);
+    TT__TRY(check_new_call(a->group, "split", a->out, a->work));
+    const tt_call call = new_group_call(a->group, TT_OP_SPLIT, a->timeout_ms, a->file, a->line);
     return a->group->engine->split(a->group, &call, a->color < 0 ? -1 : a->color, a->key, a->out);
 }
 
@@ -61,15 +61,15 @@ tt_status tt_group_alloc_with(const tt_group_alloc_args *args, size_t size) {
     TT__CALL_ARGS(tt_group_alloc_args, a);
     if (a->out)
         *a->out = NULL;
-    TT__TRY(check(a->group, "alloc", a->out, a->work));
-    tt_call call = call_of(a->group, TT_OP_ALLOC, a->timeout_ms, a->file, a->line);
+    TT__TRY(check_new_call(a->group, "alloc", a->out, a->work));
+    tt_call call = new_group_call(a->group, TT_OP_ALLOC, a->timeout_ms, a->file, a->line);
     call.count = (int64_t)a->bytes; /* which an engine takes for the bytes again */
     return a->group->engine->alloc(a->group, &call, a->out);
 }
 
 tt_status tt_group_free_with(const tt_group_free_args *args, size_t size) {
     TT__CALL_ARGS(tt_group_free_args, a);
-    TT__TRY(check(a->group, "free", a, a->work));
-    const tt_call call = call_of(a->group, TT_OP_FREE, a->timeout_ms, a->file, a->line);
+    TT__TRY(check_new_call(a->group, "free", a, a->work));
+    const tt_call call = new_group_call(a->group, TT_OP_FREE, a->timeout_ms, a->file, a->line);
     return a->group->engine->free(a->group, &call, a->ptr);
 }

@@ -26,7 +26,7 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__exchange_words,
     &tt__exchange_bruck,
     &tt__monitored_barrier_messages,
-    /* On messages; of each op the plainest first. */
+    /* On messages: of each op the plainest first. */
     &tt__barrier_dissemination,
     &tt__barrier_hierarchical,
     &tt__all_reduce_direct,

@@ -73,7 +73,7 @@ uint32_t tt__hosts_of(const tt_group *group) {
     return hosts;
 }
 
-/* The same on all ranks, whatever they pass. */
+/* The bytes by which to choose: the same on all ranks, whatever they pass. */
 static uint64_t choose_bytes_of(const tt_group *group, const tt_call *call) {
     uint64_t size = tt_dtype_size(call->dtype), total = 0;
     if (call->op == TT_OP_ALL_TO_ALL_V)
@@ -89,10 +89,9 @@ static bool choose_serves(const tt__algorithm *algorithm, const tt_group *group,
     return algorithm->op == call->op && !algorithm->shared && (!algorithm->serves || algorithm->serves(group, call));
 }
 
-static bool within(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
+static bool span_holds(tt__span_of span, uint32_t value) { return value >= span.from && value <= span.to; }
 
-/* Where no line fits: the first algorithm that serves. For a group of one rank that is the plainest, which all are
- * written for. */
+/* Choose the first algorithm that serves, where no line fits. For a group of one rank that is the plainest. */
 static const tt__algorithm *first_of(const tt_group *group, const tt_call *call) {
     for (size_t i = 0; i < tt__algorithm_count; i++)
         if (!tt__algorithms[i]->own_order && choose_serves(tt__algorithms[i], group, call))
@@ -102,7 +101,7 @@ static const tt__algorithm *first_of(const tt_group *group, const tt_call *call)
 
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
     return rule->algorithm->op == call->op && choose_bytes_of(group, call) <= rule->bytes &&
-           within(rule->ranks, (uint32_t)group->size) && within(rule->hosts, tt__hosts_of(group));
+           span_holds(rule->ranks, (uint32_t)group->size) && span_holds(rule->hosts, tt__hosts_of(group));
 }
 
 const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call) {
@@ -112,14 +111,14 @@ const tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *gro
     return first_of(group, call);
 }
 
-/* By the world's table. */
+/* Choose by the world's table. */
 static const tt__algorithm *choose_on_messages(const tt_group *group, const tt_call *call) {
     return tt__choose_by(group->native->world->tuning, group, call);
 }
 
 /* ---- for works */
 
-/* Of all exchanges the table has one op. */
+/* Map an op to the one that the table has for it: all exchanges share one. */
 static tt_op table_op(tt_op op) { return tt__op_is(op, TT__OP_EXCHANGE) ? TT_OP_NEW_GROUP : op; }
 
 static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
@@ -129,8 +128,8 @@ static bool serves_work(const tt__algorithm *algorithm, const tt_work *work) {
            (!algorithm->serves_words || algorithm->serves_words(work));
 }
 
-/* On shared memory the first that serves is the best; a table may name another. */
-static const tt__algorithm *named(const tt_work *work) {
+/* Return the algorithm on shared memory that the table names. Without one, the first that serves is the best. */
+static const tt__algorithm *named_algorithm(const tt_work *work) {
     const tt__tuning *tuning = work->group->native->world->tuning;
     for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
         if (tt__rule_fits(&tuning->rules[i], work->group, &work->call) && serves_work(tuning->rules[i].algorithm, work))
@@ -147,7 +146,7 @@ const tt__algorithm *tt__choose(const tt_work *work) {
     if (__builtin_expect(tt__only_agrees(work) && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES), 0))
         return choose_barrier(work->group);
     const tt__algorithm *chosen =
-        work->group->native->shared ? named(work) : choose_on_messages(work->group, &work->call);
+        work->group->native->shared ? named_algorithm(work) : choose_on_messages(work->group, &work->call);
     for (size_t i = 0; i < tt__algorithm_count && !chosen; i++)
         if (serves_work(tt__algorithms[i], work))
             chosen = tt__algorithms[i];

@@ -47,25 +47,25 @@ typedef struct tt__tuning {
  * understood (file, line, what was expected); TT_ERR_IO $TT_TUNING can't be read. */
 tt_status tt__tuning_text(const char *algorithms, char **text);
 
-/* Where the user's table lies; false if neither $XDG_CONFIG_HOME nor $HOME is set. */
+/* Write the path of the user's table; false if neither $XDG_CONFIG_HOME nor $HOME is set. */
 bool tt__tuning_users_path(char *path, size_t size);
 
 /* Read a table. `source` names it in errors. */
 tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *source);
 
-/* A table of forced algorithms alone, "all_reduce=staged,broadcast=chain". Errors as of tt__tuning_text(). */
+/* Read a table of forced algorithms alone, "all_reduce=staged,broadcast=chain". Errors as of tt__tuning_text(). */
 tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms);
 
-/* Whether a line is about such a call; whether its algorithm serves it is another question. */
+/* Does a line apply to such a call? Its algorithm may still not serve it. */
 bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call);
 
-/* The algorithm for a call; NULL: messages don't serve this op. Without a table the first that serves. */
+/* Choose the algorithm for a call; NULL: messages don't serve this op. Without a table: the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
 
-/* How many hosts a group's ranks are on. */
+/* Count the hosts of a group's ranks. */
 uint32_t tt__hosts_of(const tt_group *group);
 
-/* The table that is built in. */
+/* Return the table that is built in. */
 const char *tt__tuning_default(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The way of a checked call to its group's engine. */
+/* From a checked call to its group's engine. */
 #ifndef TT_COMM_COLLECTIVE_COLLECTIVE_H
 #define TT_COMM_COLLECTIVE_COLLECTIVE_H
 
@@ -9,7 +9,7 @@ static inline tt_status tt__submit(tt_group *group, const tt_call *call, tt_work
     return group->engine->submit(group, call, work);
 }
 
-/* A call's own timeout, or else its group's. */
+/* Return a call's own timeout, or else its group's. */
 static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {
     return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
 }

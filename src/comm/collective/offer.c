@@ -1,4 +1,4 @@
-/* What a call on shared memory tells the other ranks with its arrival word. */
+/* What a call on shared memory publishes with its arrival word. */
 #include "comm/collective/algorithms.h"
 
 #include "comm/collective/shared/shared_algorithms.h"
@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Before the others' words are known: what a table names for such a call, should they allow it. */
+/* Return the algorithm that a table names for such a call, if the others' words, which are not known yet, will allow
+ * it. */
 static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
     const tt__tuning *tuning = work->group->native->world->tuning;
     for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
@@ -15,7 +16,7 @@ static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
     return NULL;
 }
 
-/* Small data ride with the word; of larger ones the peers learn where they lie. */
+/* Offer small data with the word, and of larger ones where they lie. */
 static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
     if (bytes <= TT__INLINE_MAX)
         *offer = (tt__offer){.payload = data, .bytes = bytes};
@@ -23,8 +24,8 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
-/* Small symmetric buffers ride only where that spares more than it costs, see all_reduce.c, or where a name says so.
- * Peers see from the word which it was. */
+/* Are small symmetric buffers read in place? They travel with the word only where that is faster (call/calls.c), or
+ * where the forced algorithm says so. Peers see from the word which it was. */
 static bool reads_in_place(const tt_work *work, size_t bytes) {
     const tt__algorithm *wanted = wanted_on_shared_memory(work);
     if (wanted && bytes <= TT__INLINE_MAX)

@@ -24,7 +24,7 @@ static const tt__algorithm *algorithm_named(tt_op op, const char *name) {
 }
 
 /* "direct, slices and ring": the algorithms of an op. */
-static void list_algorithms(tt_op op, char *text, size_t size) {
+static void algorithm_names(tt_op op, char *text, size_t size) {
     size_t used = 0;
     *text = '\0';
     for (size_t i = 0; i < tt__algorithm_count && used < size; i++)
@@ -42,14 +42,14 @@ static tt_status find_algorithm(const char *op_name, const char *name, const tt_
         *algorithm = algorithm_named(op, name);
     if (*algorithm)
         return TT_OK;
-    list_algorithms(op, names, sizeof names);
+    algorithm_names(op, names, sizeof names);
     if (!tt__op_is(op, TT__OP_CHOICE))
         return tt__fail(TT_ERR_INVALID, "%s has no algorithms to choose from", op_name);
     return tt__fail(TT_ERR_INVALID, "%s has no algorithm \"%s\"; expected %s", op_name, name, names);
 }
 
-/* A decimal number at *text, which moves behind it. */
-static bool number(const char **text, uint64_t max, uint64_t *value) {
+/* Read a decimal number at *text, which moves behind it. */
+static bool parse_number(const char **text, uint64_t max, uint64_t *value) {
     char *end;
     if (**text < '0' || **text > '9')
         return false;
@@ -66,12 +66,12 @@ static tt_status parse_span(const char *column, const char *text, tt__span_of *s
     *span = (tt__span_of){0, UINT32_MAX};
     if (!strcmp(text, "*"))
         return TT_OK;
-    bool good = number(&at, UINT32_MAX, &from);
+    bool good = parse_number(&at, UINT32_MAX, &from);
     to = from;
     if (good && *at == '-') {
         at++;
         to = UINT32_MAX;
-        good = !*at || number(&at, UINT32_MAX, &to);
+        good = !*at || parse_number(&at, UINT32_MAX, &to);
     }
     if (!good || *at || from > to)
         return tt__fail(TT_ERR_INVALID, "%s: expected a number, \"A-B\", \"A-\" or \"*\", got \"%s\"", column, text);
@@ -85,7 +85,7 @@ static tt_status parse_bytes(const char *text, uint64_t *bytes) {
     *bytes = UINT64_MAX;
     if (!strcmp(text, "*"))
         return TT_OK;
-    bool good = number(&at, UINT64_C(1) << 33, bytes);
+    bool good = parse_number(&at, UINT64_C(1) << 33, bytes);
     if (good && *at && (suffix = strchr(suffixes, *at))) {
         *bytes <<= 10 * (suffix - suffixes + 1);
         at++;
@@ -157,7 +157,7 @@ static tt_status put_forced(tt__bytes *text, const char *algorithms) {
     return TT_OK;
 }
 
-static tt_status read_file(FILE *file, const char *path, tt__bytes *text) {
+static tt_status read_table(FILE *file, const char *path, tt__bytes *text) {
     char piece[4096];
     for (size_t n; (n = fread(piece, 1, sizeof piece, file)) > 0;) {
         if (memchr(piece, '\0', n) || text->size + n > TABLE_MAX_BYTES)
@@ -175,7 +175,7 @@ bool tt__tuning_users_path(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-/* The user's file need not be there; one that is named has to. */
+/* Append the table of a file. The user's file may be missing; one that TT_TUNING names may not. */
 static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     const char *named = getenv("TT_TUNING");
     bool is_named = named && *named;
@@ -191,13 +191,12 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
         tt__bytes_put(text, tt__tuning_default(), strlen(tt__tuning_default()));
         return TT_OK;
     }
-    tt_status status = read_file(file, source, text);
+    tt_status status = read_table(file, source, text);
     fclose(file);
     return status;
 }
 
-/* Lines of the table are checked here, where the file has a name; whoever reads the whole text finds no fault any
- * more. */
+/* Append a table after checking its lines here, where errors can name the file. */
 static tt_status put_checked_table(tt__bytes *text) {
     char source[PATH_MAX] = "";
     tt__bytes table = {0};

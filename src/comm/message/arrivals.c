@@ -47,7 +47,7 @@ void tt__arrivals_free_all(tt__messages *messages) {
     }
 }
 
-/* Tell comm what the peer calls. */
+/* Report to comm what the peer calls. */
 static void report_word(tt__messages *messages, const tt__key *key) {
     if (key->seq && messages->config.on_word)
         messages->config.on_word(messages->config.world, key->group, key->seq, key->word);

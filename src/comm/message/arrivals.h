@@ -16,7 +16,7 @@ typedef struct tt__arrival {
     unsigned char data[];
 } tt__arrival;
 
-/* A receiver that is ready for a message which was not posted here yet. */
+/* The readiness of a receiver for a message that was not posted here yet. */
 typedef struct tt__readiness {
     struct tt__readiness *next;
     tt__key key;
@@ -24,7 +24,7 @@ typedef struct tt__readiness {
     uint32_t id; /* of the receive */
 } tt__readiness;
 
-/* A record with room for `bytes`, from the free list if possible; NULL: no memory. */
+/* Make a record with room for `bytes`, from the free list if possible; NULL: no memory. */
 tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_t bytes, uint32_t id);
 
 /* Give the record back to the free list. NULL is allowed. */

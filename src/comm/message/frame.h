@@ -23,7 +23,7 @@ typedef enum tt__frame_type {
 /* flags of REFUSE. id: the refusing rank's message; other: the message it is about, 0 if unknown; key and bytes: those
  * of the refusing rank's message. */
 enum {
-    TT__REFUSE_RECEIVE = 1, /* it is about a receive; else about a send */
+    TT__REFUSE_RECEIVE = 1, /* the message is a receive; else a send */
     TT__REFUSE_MISMATCH = 2 /* because they differ; else because it was cancelled */
 };
 

@@ -7,7 +7,7 @@
 /* Send beats if they are due; returns when the next are. */
 int64_t tt__beats_send(tt__messages *messages, int64_t now_ms);
 
-/* A beat has come. */
+/* Handle a beat that has arrived. */
 void tt__on_beat(tt__link *link, const tt__beat *beat);
 
 /* Accuse no peer of silence while this process itself was stopped: it has read nothing meanwhile. */

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Make the ring to link->peer, a rank of this host, in this rank's memory, and tell the peer of it. */
+/* Make the ring to link->peer, a rank of this host, in this rank's memory, and post it on the peer's ring board. */
 static tt_status open_ring(tt__link *link) {
     tt__messages *messages = link->messages;
     const tt__messages_config *config = &messages->config;

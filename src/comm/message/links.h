@@ -4,7 +4,7 @@
 
 #include "comm/message/state.h"
 
-/* The link to `peer`, made if it is a ring or leads to this rank; NULL, recorded, if there can't be one. */
+/* Return the link to `peer`, made if it is a ring or leads to this rank; NULL, recorded, if there can't be one. */
 tt__link *tt__link_to(tt__messages *messages, int peer);
 
 /* Make a TCP link over a connected stream (taken; closed on failure). `where`: the peer's address. */

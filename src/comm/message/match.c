@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static bool older(const tt__message *a, const tt__message *b) { return (int32_t)(a->id - b->id) < 0; }
+static bool is_older(const tt__message *a, const tt__message *b) { return (int32_t)(a->id - b->id) < 0; }
 
 tt__message *tt__first_for(const tt__message_list *list, const tt__key *key) {
     tt__message *m = list->first;
@@ -47,7 +47,7 @@ tt__message *tt__match_receive(tt__link *link, const tt__key *key, uint64_t byte
             end_contradicted(link, key, bytes);
         return NULL;
     }
-    if (m && (!any || older(m, any))) {
+    if (m && (!any || is_older(m, any))) {
         tt__message_list_remove(&link->posted, m);
     } else {
         m = any;

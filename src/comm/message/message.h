@@ -26,7 +26,7 @@
 #define TT_COMM_MESSAGE_H
 
 #include "comm/message/transport/ring.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/backend.h>
 
@@ -77,11 +77,11 @@ void tt__message_recv(tt__messages *messages, tt__message *message);
 /* End a message that is not done, with `status`. What the peer already sent for it is dropped when it comes. */
 void tt__message_cancel(tt__messages *messages, tt__message *message, tt_status status);
 
-/* `group` is destroyed: drop what was sent to it and never received, and what still comes, and give the senders'
- * windows back. */
+/* Forget a group that is destroyed: drop what was sent to it and never received, and what still comes, and give the
+ * senders' windows back. */
 void tt__messages_forget(tt__messages *messages, uint32_t group);
 
-/* `group` is made. Its id may have been used before: ids come again after a million groups. */
+/* Accept messages for a new group. Its id may have been used before: ids come again after a million groups. */
 void tt__messages_expect(tt__messages *messages, uint32_t group);
 
 /* Move what can be moved without waiting. Returns whether anything happened. */
@@ -94,22 +94,23 @@ void tt__messages_wait(tt__messages *messages, int64_t ms);
 /* Wake all callers of tt__messages_wait(). */
 void tt__messages_wake(tt__messages *messages);
 
-/* The caller returns to the program while messages or works are under way: the thread takes over. Cheap; does
+/* Let the thread take over, as the caller returns to the program while messages or works are under way. Cheap; does
  * nothing without TCP links. */
 void tt__messages_leave(tt__messages *messages);
 
-/* Is there a thread, which is to say: are there TCP links? */
+/* Is there a thread, that is, are there TCP links? */
 bool tt__messages_threaded(const tt__messages *messages);
 
 /* ---- news of ranks that a TCP link joins */
 
 typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__news;
 
-/* Tell those of `ranks` that a TCP link joins that this rank left, failed or aborted `group` after call `seq`. */
+/* Announce to those of `ranks` that a TCP link joins that this rank left, failed or aborted `group` after call
+ * `seq`. */
 void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int count, tt__news news, tt_status status,
                    uint32_t seq, const char *text);
 
-/* What such a rank told of a group. True, with the rest filled in, if it left, failed or aborted it. */
+/* Return what such a rank announced of a group. True, with the rest filled in, if it left, failed or aborted it. */
 bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *news, tt_status *status, uint32_t *seq,
                  char *text, size_t size);
 
@@ -125,23 +126,23 @@ bool tt__link_silent(tt__messages *messages, int rank);
  * of the protocol. */
 bool tt__link_is_gone(const tt__messages *messages, int rank);
 
-/* Tell what rank `rank` waited for at its last heartbeat; false: for nothing. group, seq, whom: as in tt__waiting. */
+/* Return what rank `rank` waited for at its last heartbeat; false: nothing. group, seq, whom: as in tt__waiting. */
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record);
 
 /* Announce what this rank waits for, or that it waits no more, if that may have changed: once it has waited for more
  * than a moment, and regularly while it does. */
 void tt__announce_waiting(tt__messages *messages);
 
-/* A call of this key's group, seq and word begins: report what ranks have already sent for another word by the word
- * callback. */
+/* Compare a call that begins, of this key's group, seq and word, with what ranks have already sent: the word callback
+ * gets what differs. */
 void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key);
 
-/* This host's realtime minus that of `rank`'s host, in ns, from the fastest exchange so far; false while there was
- * none. */
+/* Return this host's realtime minus that of `rank`'s host, in ns, from the fastest exchange so far; false while there
+ * was none. */
 bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 
-/* Ask rank `rank` what it called as number `seq` of `group`, for error texts. False: it has not come so far, or does
- * not answer within `ms`. Releases the lock meanwhile. */
+/* Ask rank `rank` what it called as number `seq` of `group`, for error texts. False: it has made no such call yet, or
+ * does not answer within `ms`. Releases the lock meanwhile. */
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
                   uint32_t *word, int64_t ms);
 
@@ -164,14 +165,14 @@ typedef struct tt__messages_config {
      * it again even if no message comes, -1: not at all. May be NULL. */
     int64_t (*advance)(void *world);
 
-    /* The text and word of what this rank called as number `seq` of `group`; false: nothing. May be NULL. */
+    /* Return the text and word of what this rank called as number `seq` of `group`; false: nothing. May be NULL. */
     bool (*call_text)(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word);
 
-    /* The text of this rank's send or receive in `group` with this record; false: there is none. May be NULL. */
+    /* Return the text of this rank's send or receive in `group` with this record; false: there is none. May be NULL. */
     bool (*record_text)(void *world, uint32_t group, uint32_t record, char *text, size_t size);
 
-    /* A rank has called something with this word as number `seq` of `group`. Called for messages that have no
-     * receive, and for ranks that wait. May be NULL. */
+    /* Learn that a rank called something with this word as number `seq` of `group`: from messages that have no receive,
+     * and from ranks that wait. May be NULL. */
     void (*on_word)(void *world, uint32_t group, uint32_t seq, uint32_t word);
 
     /* What this rank waits for; heartbeats carry it. May be NULL. */
@@ -179,8 +180,8 @@ typedef struct tt__messages_config {
 
     /* Rings, for ranks that share memory with this one; NULL where there are none.
      *
-     *   ring_peer    Tell a rank's number on this host (0..63), its memory and its ring board; false: it is not local.
-     *                Also called for this rank itself.
+     *   ring_peer    Return a rank's number on this host (0..63), its memory and its ring board; false: it is not
+     *                local. Also called for this rank itself.
      *   ring_memory  Take `bytes` of this rank's memory, zeroed, for as long as the world lives; *offset: where they
      *                lie in it.
      *   wake         Wake a rank that sleeps on its doorbell. */

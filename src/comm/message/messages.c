@@ -36,7 +36,7 @@ tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config
 
 /* ---- the end */
 
-static int unsent(const tt__link *link) {
+static int unsent_messages(const tt__link *link) {
     int bytes = 0;
     if (link->ended)
         return 0;
@@ -45,14 +45,14 @@ static int unsent(const tt__link *link) {
 
 /* Wait until the peer has received everything: closing a socket with unread bytes would discard what is on its way. */
 static void wait_until_sent(tt__link *link, int64_t deadline_ms) {
-    while (unsent(link) && tt__left_ms(deadline_ms)) {
+    while (unsent_messages(link) && tt__left_ms(deadline_ms)) {
         tt__link_flush(link);
         tt__link_read(link);
         poll(NULL, 0, 1);
     }
 }
 
-/* Tell all peers that this rank leaves, and wait until what was sent has reached them. */
+/* Say goodbye to all peers, and wait until what was sent has reached them. */
 static void say_goodbye(tt__messages *messages) {
     int64_t deadline_ms = tt__deadline_ms(LEAVE_MS);
     for (tt__link *link = messages->active; link; link = link->next) {

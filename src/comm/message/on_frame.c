@@ -1,4 +1,4 @@
-/* Whatever is wrong with a frame ends its link, and nothing else. */
+/* Handling of frames. A bad frame ends its link, and nothing else. */
 #include "comm/message/on_frame.h"
 
 #include "comm/message/ended_groups.h"
@@ -101,8 +101,8 @@ static bool begin_data(tt__link *link) {
     tt__message *receive = tt__find_receive(link, frame->other);
     if (!receive)
         return true; /* cancelled meanwhile */
-    bool told = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
-    if (!told || frame->bytes > receive->bytes - receive->moved)
+    bool announced = receive->state == TT__MESSAGE_READY || receive->state == TT__MESSAGE_ARRIVING;
+    if (!announced || frame->bytes > receive->bytes - receive->moved)
         return protocol_error(link, "more data than was asked for");
     if (receive->state == TT__MESSAGE_READY)
         begin_arriving(link, receive);
@@ -124,7 +124,7 @@ static void end_data(tt__link *link) {
 
 static void keep_announcement(tt__link *link, const tt__frame *frame) {
     if (tt__messages_have_ended(link->messages, frame->key.group))
-        return; /* the sender is told that this rank has left the group */
+        return; /* the sender learns from news that this rank has left the group */
     if (link->arrival_count >= TT__KEPT_MAX) {
         protocol_error(link, "more announcements than can be kept");
         return;
@@ -160,10 +160,10 @@ static void on_announce(tt__link *link) {
         keep_announcement(link, frame);
         return;
     }
-    bool told = receive->state == TT__MESSAGE_READY;
+    bool announced = receive->state == TT__MESSAGE_READY;
     receive->state = TT__MESSAGE_ARRIVING;
     receive->peer_id = frame->id;
-    if (told && tt__fits(receive, &frame->key, frame->bytes))
+    if (announced && tt__fits(receive, &frame->key, frame->bytes))
         return;
     tt__message_list_remove(&link->arriving, receive);
     if (tt__fits(receive, &frame->key, frame->bytes))
@@ -227,7 +227,7 @@ static tt__message *sent_by(tt__link *link, uint32_t send_id) {
     return m;
 }
 
-/* The peer refuses one of our receives. */
+/* Handle the peer's refusal of one of our receives. */
 static void receive_refused(tt__link *link, const tt__frame *frame) {
     tt__message *receive = frame->other ? tt__find_receive(link, frame->other) : sent_by(link, frame->id);
     if (!receive) {
@@ -253,7 +253,7 @@ static tt__message *sent_to(tt__link *link, uint32_t receive_id) {
     return m;
 }
 
-/* The peer refuses one of our sends. */
+/* Handle the peer's refusal of one of our sends. */
 static void send_refused(tt__link *link, const tt__frame *frame) {
     tt__message *send = frame->other ? tt__find_send(link, frame->other) : sent_to(link, frame->id);
     if (!send) {

@@ -22,7 +22,7 @@ void tt__begin_sending(tt__link *link, tt__message *message, uint32_t receive_id
 /* Take a message out of `sending`, however much of it was written. */
 void tt__stop_sending(tt__link *link, tt__message *message);
 
-/* Tell the peer that its message `other` (0: unknown) will not be transferred. */
+/* Refuse the peer's message `other` (0: unknown): it will not be transferred. */
 void tt__refuse(tt__link *link, int flags, const tt__message *own, uint32_t other);
 
 /* Give `bytes` of an eager message back to the sender's window. */

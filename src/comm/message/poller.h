@@ -1,4 +1,4 @@
-/* epoll over the TCP links, and an eventfd that wakes who sleeps in it. */
+/* epoll over the TCP links, and an eventfd that wakes its sleepers. */
 #ifndef TT_COMM_MESSAGE_POLLER_H
 #define TT_COMM_MESSAGE_POLLER_H
 
@@ -12,7 +12,7 @@ void tt__poller_close(tt__messages *messages);
 tt_status tt__poller_add(tt__link *link);
 void tt__poller_watch_writes(tt__link *link, bool wanted);
 
-/* Wake who sleeps; take the wake-up back once it was seen. */
+/* Wake the sleepers; take the wake-up back once it was seen. */
 void tt__poller_wake(tt__messages *messages);
 void tt__poller_woken(tt__messages *messages);
 

@@ -25,7 +25,7 @@ static void init_message(tt__messages *messages, tt__message *message, bool is_r
     messages->open++;
 }
 
-/* The message's link; NULL: there is none, and the message is done. */
+/* Return the message's link; NULL: there is none, and the message is done. */
 static tt__link *link_for(tt__messages *messages, tt__message *message) {
     tt__link *link = tt__link_to(messages, message->peer);
     if (!link || link->ended) {
@@ -59,7 +59,7 @@ static bool take_ready(tt__link *link, const tt__message *message, tt__readiness
     return false;
 }
 
-/* Tell the receiver whose the data are: messages sent later may overtake them, and may have the same key. */
+/* Announce which message the data belong to: messages sent later may overtake them, and may have the same key. */
 static void claim_ready(tt__link *link, const tt__message *message, uint32_t receive_id) {
     tt__frame frame = {.type = TT__FRAME_ANNOUNCE,
                        .key = message->key,
@@ -149,7 +149,7 @@ void tt__message_send(tt__messages *messages, tt__message *message) {
 
 /* ---- receives */
 
-/* A receive was posted after its message came. */
+/* Complete a receive that was posted after its message came. */
 static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *arrival) {
     message->source = link->peer;
     bool eager = !arrival->id;
@@ -166,8 +166,8 @@ static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *a
     tt__arrival_free(link->messages, arrival);
 }
 
-/* Of large sends and receives with one key the first belongs to the first. Was the sender told of all such receives
- * posted before this one? */
+/* Has the sender got a "ready" for all receives with this key posted before this one? Of large sends and receives with
+ * one key the first belongs to the first. */
 static bool earlier_are_ready(const tt__link *link, const tt__message *message) {
     int looked = 0;
     if (tt__first_for(&link->messages->any, &message->key))

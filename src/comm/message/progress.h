@@ -11,7 +11,7 @@ bool tt__serve_rings(tt__messages *messages);
 /* Wait until `condition` is signalled, at most `ms`; releases the lock meanwhile. */
 void tt__wait_for_change(tt__messages *messages, pthread_cond_t *condition, int64_t ms);
 
-/* Something was completed: wake other callers that sleep; `sleepers` of them in any case. */
+/* Wake other callers that sleep, as something was completed; `sleepers` of them in any case. */
 void tt__wake_waiters(tt__messages *messages, int sleepers);
 
 #endif

@@ -4,13 +4,13 @@
 
 #include "comm/message/state.h"
 
-/* `bytes` of tt__news_body and text have come. */
+/* Handle news: `bytes` of tt__news_body and text. */
 void tt__on_news(tt__link *link, const void *body, size_t bytes);
 
-/* link->frame is a question: answer it. */
+/* Answer the question in link->frame. */
 void tt__on_question(tt__link *link);
 
-/* link->frame is an answer, whose text is in link->control. */
+/* Handle the answer in link->frame, whose text is in link->control. */
 void tt__on_answer(tt__link *link, size_t bytes);
 
 #endif

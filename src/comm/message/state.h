@@ -4,13 +4,13 @@
  *   frame.h         what travels on a link
  *   arrivals.c      what came before it was asked for
  *   link.c          a link's life; a message's end
- *   poller.c        epoll over the TCP links, and waking who sleeps in it
+ *   poller.c        epoll over the TCP links, and waking its sleepers
  *   links.c         links to peers, made when they are needed
  *   outgoing.c      frames are written
  *   ended_groups.c  what comes for a group that has ended
  *   match.c         receives and messages find each other
  *   heartbeat.c, news.c, questions.c   frames beside messages
- *   on_frame.c      what each incoming frame means
+ *   on_frame.c      handles incoming frames
  *   incoming.c      frames are read
  *   post.c          messages are posted and cancelled
  *   progress.c      all links are served; callers wait
@@ -43,7 +43,7 @@ typedef struct tt__message_list {
 enum {
     TT__MESSAGE_DONE,
     TT__MESSAGE_POSTED,    /* a receive that has no message yet: in link->posted, or messages->any */
-    TT__MESSAGE_READY,     /* a receive in link->posted of which the sender was told */
+    TT__MESSAGE_READY,     /* a receive in link->posted for which "ready" was sent */
     TT__MESSAGE_ARRIVING,  /* a receive that has its message: in link->arriving */
     TT__MESSAGE_ANNOUNCED, /* a send: in link->announced */
     TT__MESSAGE_SENDING    /* a send: in link->sending */
@@ -145,11 +145,11 @@ struct tt__messages {
     pthread_t thread;
     bool has_thread, stop;
     bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
-    bool thread_acts;           /* the thread advances works: its looks at the links are no caller's */
+    bool thread_acts;           /* the thread advances works: reads of the links meanwhile are not a caller's */
     int callers;                /* threads in tt__messages_wait() */
     bool handed_over;           /* the last caller left while something was under way */
     int64_t polled_ms, now_ms, beat_due_ms, checked_ms;
-    int64_t waits_ms, announced_ms; /* since when this rank waits; when the others were last told of it; 0: not */
+    int64_t waits_ms, announced_ms; /* since when this rank waits; when that was last announced to the others; 0: not */
     pthread_cond_t changed, thread_wanted;
 };
 

@@ -1,5 +1,5 @@
-/* The thread stands back while a caller waits, and for a moment after one has looked at the links, since the next call
- * is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
+/* The thread leaves the links to a caller that waits, and for a moment after a caller has read them, since the next
+ * call is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
 #include "comm/message/thread.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 enum { STAND_BACK_MS = 50 };
 
-/* How long the thread still leaves the links to callers; 0: it serves them itself. */
+/* Return how long the thread still leaves the links to callers; 0: it serves them itself. */
 static int64_t stands_back(const tt__messages *messages, int64_t now) {
     if (messages->callers)
         return STAND_BACK_MS;
@@ -19,7 +19,7 @@ static int64_t stands_back(const tt__messages *messages, int64_t now) {
     return messages->handed_over || left < 0 ? 0 : left;
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return b < 0 || a < b ? a : b; }
+static int64_t earlier_ms(int64_t a, int64_t b) { return b < 0 || a < b ? a : b; }
 
 /* Sleep until a link has something, and serve it, unless a caller does. */
 static void poll_links(tt__messages *messages, int64_t ms) {
@@ -38,7 +38,7 @@ static void poll_links(tt__messages *messages, int64_t ms) {
         tt__wake_waiters(messages, 0);
 }
 
-static int64_t advance_works(tt__messages *messages) {
+static int64_t thread_advance(tt__messages *messages) {
     if (!messages->config.advance)
         return -1;
     messages->thread_acts = true;
@@ -56,12 +56,12 @@ static void *thread_main(void *arg) {
         messages->now_ms = now;
         int64_t beat_ms = tt__beats_send(messages, now) - now, back_ms = stands_back(messages, now);
         if (back_ms) {
-            tt__wait_for_change(messages, &messages->thread_wanted, earlier(beat_ms, back_ms));
+            tt__wait_for_change(messages, &messages->thread_wanted, earlier_ms(beat_ms, back_ms));
             again_ms = 0;
             continue;
         }
-        poll_links(messages, earlier(beat_ms, again_ms));
-        again_ms = messages->callers || messages->stop ? -1 : advance_works(messages);
+        poll_links(messages, earlier_ms(beat_ms, again_ms));
+        again_ms = messages->callers || messages->stop ? -1 : thread_advance(messages);
     }
     pthread_mutex_unlock(messages->config.lock);
     return NULL;

@@ -6,7 +6,7 @@
 
 tt_status tt__messages_thread_start(tt__messages *messages);
 
-/* End it and wait for its end; does nothing if there is none. The lock must not be held. */
+/* End the thread and wait for its end; does nothing if there is none. The lock must not be held. */
 void tt__messages_thread_stop(tt__messages *messages);
 
 #endif

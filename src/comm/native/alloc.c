@@ -1,5 +1,5 @@
-/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They are asked twice:
- * first, before any page is taken, whether there is room for all; then whether all have their pages. */
+/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They compare twice:
+ * before any page is taken, whether there is room in all heaps; then, whether all have their pages. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tell the others how far I am, and learn whether all are as far. */
+/* Publish this rank's status, and learn whether all ranks succeeded. */
 static tt_status compare_status(tt_group *group, const tt_call *call, int32_t status) {
     int32_t all[TT__MAX_RANKS];
     tt__rankset failed = {0};

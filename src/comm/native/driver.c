@@ -1,9 +1,9 @@
-/* The driver: runs the machines of works, whose order it keeps.
+/* The driver: runs the machines of works, in order.
  *
  * Works of a group wait in its queue. On shared memory a call is published when the one before it is agreed on and its
  * rank's part of it is done, since there are two slots and one count of steps; then both may wait for the others at
  * once. On messages a call begins at once, unless one before it makes calls of its own on inner groups, which must come
- * in the same order on all ranks. Sends and receives wait for nobody. */
+ * in the same order on all ranks. Sends and receives wait for no other work. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -58,9 +58,9 @@ static tt_status begin_running(tt_work *work) {
     return TT_OK;
 }
 
-/* All have come. */
+/* Agree on a work of which all ranks have published the call. */
 static tt_status work_agree(tt_work *work) {
-    tt__wake_peers(work->group); /* nobody should sleep through what may be a long reduction */
+    tt__wake_peers(work->group); /* no peer should sleep through what may be a long reduction */
     if (!tt__agree(work))
         return tt__fail_words(work);
     work->wait = (tt__wait){.what = TT__CHILD};
@@ -101,8 +101,8 @@ static bool work_is_ready(tt_work *work) {
     }
 }
 
-/* What came of messages or of the child that the work waited for. */
-static tt_status outcome(tt_work *work) {
+/* Return the status of the messages, or of the child, that the work waited for. */
+static tt_status wait_outcome(tt_work *work) {
     if (work->wait.what == TT__MESSAGES)
         return tt__check_messages(work);
     if (work->wait.what != TT__CHILD || !work->child)
@@ -114,7 +114,7 @@ static tt_status outcome(tt_work *work) {
     return status;
 }
 
-/* The call that the machine asks for becomes a work of the inner group. */
+/* Begin the call that the machine asks for, as a work of the inner group. */
 static tt_status begin_child(tt_work *work) {
     tt_group *group = work->child_call.group;
     tt_work *child = tt__work_take(group, &work->child_call.call);
@@ -156,14 +156,14 @@ tt__run tt__work_run(tt_work *work) {
     if (work->phase == TT__QUEUED && work_start(work))
         return TT__RUN_FAILED;
     while (run == TT__RUN_WAITS && work->phase != TT__DONE && work_is_ready(work)) {
-        if (work->phase == TT__PUBLISHED ? work_agree(work) : outcome(work))
+        if (work->phase == TT__PUBLISHED ? work_agree(work) : wait_outcome(work))
             return TT__RUN_FAILED;
         run = run_step(work);
     }
     return run;
 }
 
-/* Move one work as far as it goes without waiting. An error fails the group. */
+/* Advance one work as far as possible without waiting. An error fails the group. */
 static tt_status work_advance(tt_work *work) {
     uint32_t steps = work->steps;
     tt__run run = tt__work_run(work);

@@ -16,7 +16,7 @@ static void cancel_messages(tt_work *work) {
             tt__message_cancel(work->group->native->world->messages, &work->messages[i], TT_ERR_ABORTED);
 }
 
-/* A child that its parent does not wait for any more. */
+/* Detach a child from its parent, which does not wait for it any more. */
 static void orphan_child(tt_work *child) {
     child->parent = NULL;
     child->record = NULL;
@@ -40,7 +40,8 @@ void tt__work_complete(tt_work *work, tt_status status) {
 
 /* ---- the group */
 
-/* The last call published. On shared memory a thread without the lock may be at its next one: its words tell. */
+/* Return the number of the last call published. On shared memory a thread without the lock may have begun the next: the
+ * arrival words show it. */
 static uint32_t last_call(const tt_group *group) {
     const tt__area *self = group->native->areas[group->rank];
     if (!group->native->shared)
@@ -83,7 +84,7 @@ static void fail_works(tt_group *group, tt_status status) {
     tt__works_unlink(group);
 }
 
-/* These name the culprit already; for anything else it is this rank. */
+/* Does the error's text name the rank at fault already? All other errors are this rank's. */
 static bool is_about_another(tt_status status) {
     return status == TT_ERR_PEER || status == TT_ERR_TIMEOUT || status == TT_ERR_MISMATCH || status == TT_ERR_ABORTED;
 }

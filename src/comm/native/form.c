@@ -1,12 +1,12 @@
-/* Native groups from an area that is told to the others to a group that can be used. */
+/* Making native groups: from an area, announced to the other ranks, to a group that can be used. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
 #include "comm/collective/choose.h"
 #include "comm/shared/placement.h"
 
-/* With several hosts (0: not yet known) the group may have an inner one of this host's ranks, whose area lies behind
- * its own. */
+/* Take the group's area of the heap. With several hosts (0: not yet known) the group may have an inner one of this
+ * host's ranks, whose area lies behind its own. */
 static tt_status take_area(tt_group *group) {
     size_t bytes = group->native->world->hosts == 1 ? TT__AREA_BYTES : 2 * TT__AREA_BYTES;
     tt__world *world = group->native->world;
@@ -43,7 +43,7 @@ void tt__native_discard(tt_group *group) {
     tt__native_group_free(group);
 }
 
-/* Where the peers' areas lie; a place that can't be is none. */
+/* Find the peers' areas; an impossible offset counts as none. */
 static void find_areas(tt_group *group, const uint64_t *offsets) {
     group->native->shared = true;
     for (int r = 0; r < group->size; r++) {
@@ -57,8 +57,8 @@ static void find_areas(tt_group *group, const uint64_t *offsets) {
     }
 }
 
-/* Inner groups first: what comes of their works is what the group's wait for. */
-static void enlist(tt_group *group) {
+/* Add the group to the world's list, inner groups first: the group's works wait for theirs. */
+static void add_to_world(tt_group *group) {
     tt__world *world = group->native->world;
     tt_group *groups[] = {group, group->native->cross, group->native->local};
     for (int i = 0; i < 3; i++) {
@@ -88,9 +88,9 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     atomic_store_explicit(&group->native->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);
     world->references++;
-    enlist(group);
+    add_to_world(group);
     tt__recorder_name_group(&tt__world_control(world)->recorder, id, ranks, size);
-    if (status) /* the others count on this rank: they learn why it is none of them */
+    if (status) /* the others expect this rank: announce why it does not take part */
         tt__group_fail(group);
     tt__world_unlock(world);
 }

@@ -1,4 +1,4 @@
-/* A group over several hosts: its inner groups, and whether hosts fit into the one summation order.
+/* Inner groups of a group over several hosts, and whether hosts are subtrees of the one summation order.
  *
  *   local   the ranks of this host, which share memory
  *   cross   the ranks that have this rank's number on their hosts, one of each host; only if all hosts have as many
@@ -16,7 +16,7 @@ static const uint32_t LOCAL_BIT = UINT32_C(1) << 30, CROSS_BIT = UINT32_C(1) << 
 
 static int host_of(const tt_group *group, int r) { return group->native->world->peers[group->ranks[r]].host; }
 
-/* How many of the first `end` ranks are on rank r's host. */
+/* Count the ranks among the first `end` that are on rank r's host. */
 static int count_on_host(const tt_group *group, int r, int end) {
     int n = 0;
     for (int i = 0; i < end; i++)
@@ -31,7 +31,7 @@ static int first_on_host(const tt_group *group, int r) {
     return first;
 }
 
-/* Ranks on every host, 0 if they differ; *most: on the fullest. */
+/* Count the ranks of each host, 0 if they differ; *most: on the fullest. */
 static int ranks_a_host(const tt_group *group, int *most) {
     int each = count_on_host(group, 0, group->size);
     bool alike = true;
@@ -44,8 +44,8 @@ static int ranks_a_host(const tt_group *group, int *most) {
     return alike ? each : 0;
 }
 
-/* left[i]: where the left side begins of the join whose right side begins with leaf i. That tells the tree. Leaves are
- * `stride` apart, from `first` on. */
+/* Describe the summation tree. left[i]: where the left side begins of the join whose right side begins with leaf i.
+ * Leaves are `stride` apart, from `first` on. */
 static void describe_tree(int n, int first, int stride, int *left) {
     int p = 1, starts[TT__MAX_RANKS];
     while (2 * p <= n)
@@ -60,7 +60,7 @@ static void describe_tree(int n, int first, int stride, int *left) {
             left[starts[unit + width]] = starts[unit];
 }
 
-/* Are the sums of blocks of `each` consecutive ranks, summed over the blocks, what the one order has? */
+/* Does the one summation order sum blocks of `each` consecutive ranks first? */
 static bool blocks_are_subtrees(int n, int each) {
     int whole[TT__MAX_RANKS] = {0}, composed[TT__MAX_RANKS] = {0};
     describe_tree(n, 0, 1, whole);
@@ -70,7 +70,7 @@ static bool blocks_are_subtrees(int n, int each) {
     return !memcmp(whole, composed, (size_t)n * sizeof *whole);
 }
 
-/* by_host and place, of `each` ranks a host. */
+/* Fill in by_host and place, for `each` ranks a host. */
 static tt_status order_by_host(tt_group *group, int each) {
     int n = group->size, hosts = 0;
     if (!(group->native->by_host = calloc(2 * (size_t)n, sizeof *group->native->by_host)))
@@ -84,7 +84,7 @@ static tt_status order_by_host(tt_group *group, int each) {
     return TT_OK;
 }
 
-/* Numbered host by host. */
+/* Are ranks numbered host by host? */
 static bool hosts_are_blocks(const tt_group *group) {
     bool blocks = true;
     for (int r = 0; r < group->size; r++)
@@ -106,7 +106,7 @@ static tt_group *make_inner(tt_group *group, uint32_t bit, const int *members, i
     return inner;
 }
 
-/* Its areas lie behind those of the group: see take_area(). */
+/* Give the inner group its areas, which lie behind those of the group: see take_area(). */
 static void share_memory(tt_group *local, const tt_group *group, const int *members) {
     for (int i = 0; i < local->size; i++) {
         local->native->areas[i] = group->native->areas[members[i]] + 1;

@@ -1,4 +1,5 @@
-/* Joining a job: who is on which host, who shares memory with whom, who is reached over the network. */
+/* Joining a job: find out which ranks are on which host, share memory with those of this host, connect to the
+ * others. */
 #include "comm/native/native.h"
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
     return TT_OK;
 }
 
-/* The ranks of other hosts: everybody says how it is reached, then all pairs meet. */
+/* Connect to the ranks of other hosts: all publish their addresses, then each pair connects. */
 static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host, int64_t deadline_ms) {
     enum { SIZE = TT__ADDRESSES_SIZE };
     char(*texts)[SIZE] = calloc((size_t)world->size, sizeof *texts);

@@ -16,7 +16,7 @@ static void leave_list(tt_group *group) {
         *at = group->native->next_group;
 }
 
-/* Nobody will receive in the group any more. */
+/* Drop the messages of a group in which nobody will receive any more. */
 static void forget_messages(const tt_group *group) {
     const tt_group *groups[] = {group, group->native->cross, group->native->local};
     for (int i = 0; i < 3 && group->native->world->messages && !group->native->world->forked; i++)
@@ -24,7 +24,7 @@ static void forget_messages(const tt_group *group) {
             tt__messages_forget(group->native->world->messages, groups[i]->id);
 }
 
-/* Its memory is free when the peers can't read it any more: tt__world_take(). */
+/* Release the group. Its memory is freed when the peers can't read it any more: tt__world_take(). */
 static void native_release(tt_group *group) {
     tt__world *world = group->native->world;
     tt__world_own(world);
@@ -46,7 +46,7 @@ static void native_release(tt_group *group) {
 
 /* ---- joining */
 
-/* `group` has room for all, and its area is the first thing that every rank took of its memory. */
+/* Begin the first group, of all ranks. Its area is the first range that every rank took of its heap. */
 static tt_status begin_first_group(tt_group *group) {
     tt__world *world = group->native->world;
     uint64_t *offsets = calloc((size_t)world->size, sizeof *offsets);
@@ -65,7 +65,7 @@ static tt_status begin_first_group(tt_group *group) {
     return status;
 }
 
-/* Whoever comes through this barrier knows that nobody needs the store any more. */
+/* Wait until no rank needs the store any more. */
 static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     int64_t left = tt__left_ms(deadline_ms);
     group->native->world->joining = true;
@@ -75,14 +75,14 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     return status;
 }
 
-/* Where all share memory, what rank 0 forces came with its card. */
+/* Agree on the algorithms. Where all share memory, those that rank 0 forces came with its card. */
 static tt_status agree_on_algorithms(tt__world *world, const tt__member *member) {
     if (world->hosts > 1)
         return tt__tuning_agree(world, member);
     return world->size == 1 && member->algorithms ? tt__tuning_force(world, member->algorithms) : TT_OK;
 }
 
-/* The ranks of this host divide its CPUs: threads of operators count on that (tensor/parallel.h). */
+/* Divide this host's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
 static void share_cpus(const tt__world *world) {
     int here = 0;
     for (int r = 0; r < world->size; r++)
@@ -90,7 +90,7 @@ static void share_cpus(const tt__world *world) {
     tt__set_host_ranks(here);
 }
 
-/* From a world that knows itself alone to one whose ranks are all there. */
+/* Join the job: meet all ranks, and begin the first group. */
 static tt_status native_join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
     if (world->size > 1)
         TT__TRY(tt__join(world, member, deadline_ms));
@@ -107,7 +107,7 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     tt__world *world;
     tt_group *group = NULL;
     *out = NULL;
-    TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->launcher));
+    TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->agent_store));
     world->engine = &tt__native_engine;
     world->progress = tt__world_progress;
     tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);

@@ -19,7 +19,7 @@ extern const tt__engine tt__native_engine;
 
 /* ---- native.c */
 
-/* Make the group: share memory with all other ranks. On return nobody needs the store any more. */
+/* Make the first group: join all ranks. On return no rank needs the store any more. */
 tt_status tt__native_join(tt_group **out, const tt__member *member);
 
 /* ---- subgroup.c, alloc.c */
@@ -41,12 +41,11 @@ tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
 
 /* Go on with a synchronous call that runs alone and was published with `word`, outside of a work; if `algorithm` is
- * given, all is agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
+ * given, all ranks have agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
 tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step);
 
-/* A synchronous call in which every rank gives `bytes` (at most 48) of its own, and reads everybody's: all (size,
- * bytes). */
+/* Exchange `bytes` (at most 48) of every rank, in a synchronous call: all (size, bytes). */
 tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, size_t bytes, void *all);
 
 /* ---- wait.c */
@@ -57,19 +56,19 @@ tt_status tt__wait_alone(tt_work *work);
 /* Wait until the work, which is queued, is done. The lock is held, and released while waiting. */
 void tt__wait_done(tt_work *work);
 
-/* For whoever polls a queued work instead of waiting for it: look after those whom it waits for, and whether its time
- * is up. To be called every now and then, and when the work is done. Takes the lock. */
+/* Check the peers and the deadline of a queued work that is polled instead of waited for. To be called every now and
+ * then, and when the work is done. Takes the lock. */
 void tt__look_after(tt_work *work);
 
 /* ---- driver.c. The lock is held, but for the driver of a call that runs alone. */
 
 typedef enum tt__run { TT__RUN_WAITS, TT__RUN_DONE, TT__RUN_REFUSED, TT__RUN_FAILED } tt__run;
 
-/* Run the work's machine as far as it goes without waiting. FAILED: the group is to fail, with the error that is
+/* Run the work's machine as far as possible without waiting. FAILED: the group is to fail, with the error that is
  * recorded. */
 tt__run tt__work_run(tt_work *work);
 
-/* Tell the others of a work on shared memory, which waits for their arrival then. */
+/* Publish a work on shared memory, which waits for the others' arrival then. */
 void tt__work_publish(tt_work *work);
 
 /* Advance the group's works. */
@@ -80,11 +79,12 @@ bool tt__world_progress(tt__world *world);
 
 /* ---- end.c. The lock is held. */
 
-/* The work is done. `status` TT_OK, or an error whose text is the group's (failed) or, else, the thread's last
+/* Complete the work. `status` TT_OK, or an error whose text is the group's (failed) or, else, the thread's last
  * error. */
 void tt__work_complete(tt_work *work, tt_status status);
 
-/* The thread's last error ends the group: say so to the others, end all its works. Returns the error's status. */
+/* Fail the group with the thread's last error: announce it to the others, end all its works. Returns the error's
+ * status. */
 tt_status tt__group_fail(tt_group *group);
 
 /* These two take the lock. */
@@ -93,8 +93,8 @@ void tt__native_abort(tt_group *group, const char *reason);
 
 /* ---- form.c */
 
-/* A group with room for `room` ranks and an area of its own, to be told to the others. Then either it begins: who they
- * are (of the job), where their areas lie (in the memory of each), how the group is named; or it is discarded. NULL: no
+/* Make a group with room for `room` ranks and an area, which is to be announced to the others. Then begin it, with its
+ * id, its ranks (of the job) and the offsets of their areas (each in its own memory); or discard it. NULL: no
  * memory. */
 tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms);
 void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets);
@@ -102,7 +102,7 @@ void tt__native_discard(tt_group *group);
 
 /* ---- inner_groups.c */
 
-/* Sets local, cross and subtrees of the group, where they are useful. */
+/* Set local, cross and subtrees of the group, where they are useful. */
 tt_status tt__make_inner_groups(tt_group *group);
 
 /* ---- join.c */
@@ -112,15 +112,15 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
 
 /* ---- tuning_agree.c */
 
-/* Rank 0 publishes its table of algorithms before anybody can need it: what fails later must not keep the others
- * waiting for it. Whatever is wrong comes out in tt__tuning_agree(). */
+/* Publish rank 0's table of algorithms, early: if rank 0 fails later, the others need not wait for it.
+ * tt__tuning_agree() reports what is wrong with it. */
 void tt__tuning_publish(const tt__member *member);
 
-/* Rank 0's table of algorithms for all ranks: world->tuning. TT_ERR_INVALID, on all: what is wrong with it. */
+/* Take over rank 0's table of algorithms: world->tuning. TT_ERR_INVALID, on all ranks: what is wrong with it. */
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
 
-/* Where all share memory there is no table but the names that rank 0 forces ("": none), the same text on all:
- * world->tuning. TT_ERR_INVALID, on all, likewise. */
+/* Set world->tuning to the algorithms that rank 0 forces ("": none), where all share memory and need no other table.
+ * The text is the same on all ranks, and so is TT_ERR_INVALID. */
 tt_status tt__tuning_force(tt__world *world, const char *algorithms);
 
 /* ---- world_messages.c */

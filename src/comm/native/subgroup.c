@@ -1,8 +1,8 @@
 /* Groups of a group's ranks.
  *
- * Every rank says in one exchange which new group it is to be in (a color, or none), and how it is ordered there (a
- * key); where its area for that group lies, and a name that it has given to no other group. Each new group takes its
- * first rank's. tt_new_group() is a split with one color, its list's order the key. */
+ * In one exchange every rank gives the color of its new group (or none), its key, by which ranks are ordered there, the
+ * offset of its area for that group, and an id that it has given to no other group. Each new group takes the id of its
+ * first rank. tt_new_group() is a split with one color, whose keys follow its list. */
 #include "comm/native/native.h"
 
 #include "base/args.h"
@@ -19,8 +19,8 @@ typedef struct entry {
     int32_t status; /* why it has no area */
 } entry;
 
-/* This process's rank, and how many groups it has named: unique among the job's groups that live. 0 is the first
- * group's. */
+/* Make an id from this process's rank and the number of groups it has named: unique among the job's groups that live. 0
+ * is the first group's. */
 static uint32_t new_name(tt__world *world) {
     uint32_t name;
     do
@@ -29,7 +29,8 @@ static uint32_t new_name(tt__world *world) {
     return name;
 }
 
-static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine, tt_group **made) {
+static tt_status prepare_subgroup(tt_group *group, int color, int key, int64_t timeout_ms, entry *mine,
+                                  tt_group **made) {
     tt__world *world = group->native->world;
     *mine = (entry){.choice = {color, key}};
     if (color < 0)
@@ -44,7 +45,7 @@ static tt_status prepare(tt_group *group, int color, int key, int64_t timeout_ms
     return TT_OK;
 }
 
-/* If a rank has no area, it tells the others why, and there is no group. One that has none either keeps its own error,
+/* Fail, on all ranks, if a rank has no area; the others learn why. A rank that has none itself keeps its own error,
  * which is recorded. */
 static tt_status check_all(tt_group *group, const tt_call *call, const entry *all) {
     tt_status own = (tt_status)all[group->rank].status;
@@ -82,7 +83,7 @@ static void subgroup_form(const tt_group *group, tt_group *made, const entry *al
 tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
     entry mine, all[TT__MAX_RANKS];
     tt_group *made = NULL;
-    mine.status = (int32_t)prepare(group, color, key, call->timeout_ms, &mine, &made);
+    mine.status = (int32_t)prepare_subgroup(group, color, key, call->timeout_ms, &mine, &made);
     tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
     if (!status)
         status = check_all(group, call, all);

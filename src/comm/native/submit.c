@@ -33,7 +33,7 @@ static tt_status run_to_end(tt_work *work) {
     return status;
 }
 
-/* The call that runs alone in the group, from what it waits for on. */
+/* Run the call that is alone in the group, from what it waits for on. */
 static tt_status run_on(tt_work *work) {
     tt_status status = run_to_end(work);
     if (status)
@@ -41,7 +41,7 @@ static tt_status run_on(tt_work *work) {
     return status;
 }
 
-/* Without queue and lock: nobody else touches the group. */
+/* Prepare a call that runs alone, without queue and lock: no other thread touches the group. */
 static tt_work *prepare_alone(tt_group *group, const tt_call *call) {
     tt_work *work = &group->native->sync_work;
     work->call = *call;
@@ -81,18 +81,18 @@ static tt_status submit_wait_and_forget(tt_work *work) {
     return status;
 }
 
-/* A call behind this work has less time: if it runs out, the group fails, and the work with it. */
-static void hurry(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
+/* Lower the work's deadline to that of a call behind it: when that passes, the group fails, and the work with it. */
+static void limit_timeout(tt_work *work, int64_t deadline_ms, int64_t timeout_ms) {
     if (work->deadline_ms <= deadline_ms)
         return;
     work->deadline_ms = deadline_ms;
     work->call.timeout_ms = timeout_ms;
 }
 
-/* On messages works run side by side, so the last of them may be done first. */
+/* Complete the works before this one. On messages works run side by side, so the last of them may be done first. */
 static tt_status complete_earlier(tt_group *group, int64_t deadline_ms, int64_t timeout_ms) {
     while (group->queue && !group->failed) {
-        hurry(group->queue, deadline_ms, timeout_ms);
+        limit_timeout(group->queue, deadline_ms, timeout_ms);
         tt__wait_done(group->queue);
         tt__works_unlink(group);
     }

@@ -1,4 +1,4 @@
-/* Rank 0's table of algorithms becomes everybody's, through the store. */
+/* All ranks take over rank 0's table of algorithms, through the store. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 enum { KEY_SIZE = 128 };
 static const char error_mark[] = "error ";
 
-/* The table, or that there is none and why. */
+/* Publish the table, or the error for which there is none. */
 static void publish_text(const tt__member *member, const char *key, const char *text, tt_status status) {
     char error[1024];
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
@@ -19,8 +19,8 @@ static void publish_text(const tt__member *member, const char *key, const char *
     tt_ignore(tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text)));
 }
 
-/* What rank 0 has published; to be freed. */
-static tt_status read_text(const tt__member *member, const char *key, char **text) {
+/* Read the text that rank 0 has published; to be freed. */
+static tt_status read_published(const tt__member *member, const char *key, char **text) {
     tt_store_value value = {0};
     TT__TRY(tt_store_get(member->store, key, &value));
     char *copy = strndup(value.data, value.size);
@@ -59,7 +59,7 @@ tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
 tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
     char key[KEY_SIZE], *text = NULL;
     snprintf(key, sizeof key, "%s/tuning", member->prefix);
-    tt_status status = member->rank ? read_text(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+    tt_status status = member->rank ? read_published(member, key, &text) : tt__tuning_text(member->algorithms, &text);
     if (!status)
         status = make_tuning(world);
     if (!status)

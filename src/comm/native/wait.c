@@ -1,6 +1,6 @@
 /* Waiting for peers: first a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on the own
- * doorbell (shared/doorbell.h). A sleeper looks every now and then whether those it waits for still live, and in
- * between advances what it can of the process's other works: whoever waits for them may be waited for here. */
+ * doorbell (shared/doorbell.h). A sleeper checks every now and then that the ranks it waits for are alive, and in
+ * between advances the process's other works: ranks that wait for those may be the ones it waits for. */
 #include "comm/native/native.h"
 
 #include "base/clock.h"
@@ -21,14 +21,14 @@ enum { LOOKS_PER_CLOCK = 40 }; /* so many that reading the clock counts for noth
 
 typedef enum patience { SPIN, YIELD, SLEEP } patience;
 
-/* How to wait on, after so long. */
+/* Choose how to wait on, after so long. */
 static patience patience_after(bool may_spin, int64_t waited_ns) {
     if (may_spin && waited_ns < SPIN_NS)
         return SPIN;
     return waited_ns < YIELD_NS ? YIELD : SLEEP;
 }
 
-/* The place that decides: what watches peers gives its verdict, and the group fails here. The lock is held. */
+/* Ask the watchers for their verdict, and fail the group if they say so. The lock is held. */
 static tt_status look_and_judge(tt_work *work) {
     tt_group *culprit = NULL;
     switch (tt__look_closely(work, &culprit)) {
@@ -83,7 +83,7 @@ static tt_status wait_asleep(tt_work *work) {
     return status;
 }
 
-/* Longer than a moment. */
+/* Wait for longer than a moment. */
 static tt_status wait_patiently(tt_work *work) {
     tt_group *group = work->group;
     bool announced = false;
@@ -123,7 +123,7 @@ tt_status tt__wait_alone(tt_work *work) {
 
 /* ---- works in queues */
 
-/* Only messages over links that a descriptor tells of can end the wait. */
+/* Can only messages over links that have a descriptor end the wait? */
 static bool waits_for_links_only(const tt__world *world) {
     if (!world->threaded)
         return false;

@@ -1,4 +1,4 @@
-/* The world's message engine: its making, and what it asks of the rest of comm (message.h). */
+/* The world's message engine: its making, and its callbacks into the rest of comm (message.h). */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A work on shared memory is looked at so often by the thread while no caller does. */
+/* How often the thread checks a work on shared memory while no caller does. */
 enum { POLL_MS = 1 };
 
-static int64_t advance_works(void *arg) {
+static int64_t world_advance(void *arg) {
     tt__world *world = arg;
     uint32_t count = world->progress_count;
     world->progress(world);
@@ -40,7 +40,7 @@ static void on_word(void *arg, uint32_t id, uint32_t seq, uint32_t word) {
         tt__on_word(group, seq, word);
 }
 
-/* Ranks of this host are numbered as they are in the job. */
+/* Return a rank's number on this host, where ranks are ordered as in the job. */
 static int number_on_host(const tt__world *world, int rank) {
     int number = 0;
     for (int r = 0; r < rank; r++)
@@ -73,7 +73,7 @@ static tt_status ring_memory(void *arg, size_t bytes, uint64_t *offset) {
     return status;
 }
 
-static void wake_peer(void *arg, int rank) {
+static void world_wake_peer(void *arg, int rank) {
     tt__control *control = ((tt__world *)arg)->peers[rank].control;
     if (control && atomic_load_explicit(&control->sleepers, memory_order_relaxed))
         tt__doorbell_ring(control);
@@ -92,13 +92,13 @@ tt_status tt__world_messages(tt__world *world) {
                                         .lock = &world->lock,
                                         .world = world,
                                         .hostnames = world->hostnames,
-                                        .advance = advance_works,
+                                        .advance = world_advance,
                                         .call_text = own_call_text,
                                         .record_text = own_p2p_text,
                                         .on_word = on_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
                                         .ring_peer = ring_peer,
                                         .ring_memory = ring_memory,
-                                        .wake = wake_peer};
+                                        .wake = world_wake_peer};
     return tt__messages_new(&world->messages, &config);
 }

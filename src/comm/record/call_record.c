@@ -9,14 +9,14 @@
 
 /* ---- signatures */
 
-/* Each step is a bijection of 64 bits. */
+/* Mix the bits of a number. Each step is a bijection of 64 bits. */
 static inline uint64_t mix_bits(uint64_t h) {
     h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
     h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
     return h ^ (h >> 32);
 }
 
-/* Of calls whose ranks pass different numbers, what must be the same all the same. Recorded as their tag. */
+/* Hash what must be the same on all ranks in calls whose ranks pass different numbers. Recorded as the tag. */
 static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
     uint64_t h = call->buffers;
     if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_REDUCE_COALESCED)
@@ -25,7 +25,7 @@ static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
     return (uint32_t)h;
 }
 
-/* As in the record, where root and tag stand for more. */
+/* Return the signature by what the record holds, where root and tag have several meanings. */
 static inline uint64_t call_signature(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root, uint64_t count,
                                       int tag) {
     if (__builtin_expect(tt__op_is(op, TT__OP_UNEVEN), 0))
@@ -39,7 +39,8 @@ static inline int record_tag(const tt_group *group, const tt_call *call) {
     return __builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN), 0) ? (int)hash_of_lists(group, call) : call->tag;
 }
 
-/* A part of another call differs where that does, even if the parts are alike. */
+/* Return the signature of the work's call. A part of another call differs where that does, even if the parts are
+ * alike. */
 uint64_t tt__signature(const tt_work *work) {
     const tt_call *call = &work->call;
     uint64_t bits =
@@ -51,7 +52,7 @@ uint64_t tt__signature(const tt_work *work) {
 
 /* ---- records */
 
-/* What the record has no room for. */
+/* Keep the lists, for which the record has no room. */
 static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *group, const tt_call *call) {
     size_t n = (size_t)group->size;
     tt__lists lists = {.first = call->recv_counts, .firsts = n};
@@ -81,7 +82,7 @@ tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, 
 
 /* ---- texts */
 
-/* With what its lists may differ in. */
+/* Write the call's text, with the values in which its lists may differ. */
 static void whole_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
     char lists[192];
     tt__record_text(recorder, record, text, size);
@@ -105,7 +106,8 @@ static bool slot_has_record(const tt_group *group, int r, uint32_t seq) {
            record.seq == seq && record.group == group->id;
 }
 
-/* A word may be told a moment before its record is written. A call on an inner group has none of its own. */
+/* Write what rank r called. A word may be published a moment before its record is written. A call on an inner group has
+ * no record of its own. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size) {
     for (int i = 0; i < 20 && !slot_has_record(group, r, seq); i++)
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);

@@ -1,14 +1,14 @@
-/* What the flight recorder says of a group's calls: their records, their signatures and their texts. */
+/* Group calls in the flight recorder: their records, signatures and texts. */
 #ifndef TT_COMM_RECORD_CALL_RECORD_H
 #define TT_COMM_RECORD_CALL_RECORD_H
 
 #include "comm/native_group.h"
 
-/* The signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with messages; of
- * a child, its parent's is part. */
+/* Return the signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with
+ * messages. A child's depends on its parent's. */
 uint64_t tt__signature(const tt_work *work);
 
-/* What a record says of a call beside where and when it was made. */
+/* The part of a record that describes the call, without place and time. */
 typedef struct tt__record_kind {
     tt_op op;
     tt_dtype dtype;
@@ -34,20 +34,20 @@ static inline tt__record *tt__record_begin_call(const tt_group *group, const cha
     return record;
 }
 
-/* A record of the call, with its lists. */
+/* Write a record of the call, with its lists. */
 tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" as rank r published it; of this process's own work. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
 void tt__work_text(const tt_work *work, char *text, size_t size);
 
-/* What rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word, from
- * its flight recorder. False: it did not come so far, or it is too long ago. */
+/* Find what rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word,
+ * from its flight recorder. False: it has made no such call yet, or it is too long ago. */
 bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
                    uint32_t *word);
 
-/* What rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in `group`.
- * False: too long ago. */
+/* Find what rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in
+ * `group`. False: too long ago. */
 bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size);
 
 #endif

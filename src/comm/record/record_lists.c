@@ -1,5 +1,5 @@
-/* Lists beside the recorder's records, so that calls which differ in nothing else can be told apart in a text. */
-#include "comm/record/record.h"
+/* Lists beside the recorder's records, so that texts can distinguish calls that differ in nothing else. */
+#include "comm/record/recorder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* What a program says of its training, for those who look from outside. */
+/* The progress of training that a program reports, for observers of the job. */
 #include "base/args.h"
 #include "base/clock.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/comm.h>
 
@@ -15,12 +15,12 @@ static struct {
     tt__recorder *recorder;        /* where it is shown; NULL: nowhere yet */
 } own;
 
-/* A forked child shares its parent's recorder, which is none of its business. */
+/* Detach a forked child from its parent's recorder, which it must not write. */
 static void forget_recorder(void) { own.recorder = NULL; }
 
-static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_recorder); }
+static void recorder_watch_forks(void) { pthread_atfork(NULL, NULL, forget_recorder); }
 
-static void show(void) {
+static void publish_progress(void) {
     tt__progress *shown = &own.recorder->progress;
     const tt__progress *said = &own.said;
     uint32_t version = atomic_load_explicit(&shown->version, memory_order_relaxed);
@@ -40,10 +40,10 @@ static void show(void) {
 
 void tt__progress_attach(tt__recorder *recorder) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, recorder_watch_forks);
     own.recorder = recorder;
     if (own.said.at_ns)
-        show();
+        publish_progress();
 }
 
 void tt__progress_detach(const tt__recorder *recorder) {
@@ -51,7 +51,7 @@ void tt__progress_detach(const tt__recorder *recorder) {
         own.recorder = NULL;
 }
 
-/* Rates are those of one to two windows; of slow steps, of the last one. */
+/* Count samples. Rates are taken over one to two windows, or over the last step where steps are slow. */
 static void count_samples(int64_t samples) {
     int64_t now = tt__now_ns();
     tt__progress *said = &own.said;
@@ -68,19 +68,19 @@ static void count_samples(int64_t samples) {
     said->at_ns = now;
 }
 
-static int64_t natural(int64_t number) { return number > 0 ? number : 0; }
+static int64_t at_least_zero(int64_t number) { return number > 0 ? number : 0; }
 
 void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size) {
     tt_publish_progress_args full;
     TT__ARGS_COPY(full, args, size);
-    own.said.epoch = natural(full.epoch);
-    own.said.epochs = natural(full.epochs);
-    own.said.step = natural(full.step);
-    own.said.steps = natural(full.steps);
+    own.said.epoch = at_least_zero(full.epoch);
+    own.said.epochs = at_least_zero(full.epochs);
+    own.said.step = at_least_zero(full.step);
+    own.said.steps = at_least_zero(full.steps);
     own.said.loss = full.loss;
-    count_samples(natural(full.samples));
+    count_samples(at_least_zero(full.samples));
     if (own.recorder)
-        show();
+        publish_progress();
 }
 
 /* ---- reading */

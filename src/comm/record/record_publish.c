@@ -1,6 +1,6 @@
-/* How the launcher gets to see a rank's flight recorder. */
+/* Handing the launcher a rank's flight recorder. */
 #include "base/error.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "net/job_socket.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 enum { PATIENCE_MS = 200 };
 
-/* The launcher needs to read only. Where /proc is not to be had it gets what we have. */
+/* Open the memory for reading only, which is all that the launcher needs. Without /proc it gets our own descriptor. */
 static int read_only(int memory_fd) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", memory_fd);

@@ -1,13 +1,13 @@
 /* The log line of a wait that takes long. */
 #include "base/error.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static const double NOTICE_S = 5;
 
-/* TT_WAIT_NOTICE, in seconds; 0: never. What is no number is the default. */
+/* Read TT_WAIT_NOTICE, in seconds; 0: never. A text that is no number gives the default. */
 static int64_t notice_ns(void) {
     static _Atomic int64_t known = -1;
     int64_t ns = atomic_load_explicit(&known, memory_order_relaxed);

@@ -40,7 +40,7 @@
         }                                                                                                        \
     }
 
-/* NaN wins: x if it is the one or is NaN, else y, which may be. */
+/* The smaller, or a NaN where there is one: x if it is smaller or is NaN, else y, which may be one. */
 #define MIN_OF(x, y) (x < y || x != x ? x : y)
 #define MAX_OF(x, y) (x > y || x != x ? x : y)
 
@@ -99,8 +99,8 @@ static void narrow_bf16(void *dst, const void *src, size_t n) {
     ELEMENTWISE for (size_t i = 0; i < n; i++) out[i] = tt__bf16_of_float(in[i]);
 }
 
-/* As many f16 as instructions of this level convert, in vectors; the rest, and everything at the lowest level, in
- * software. */
+/* Convert as many f16 as possible in vectors, by the instructions of this level; the rest, and all at the lowest level,
+ * in software. */
 static void leaf_f16(void *dst, const void *src, size_t n, double scale) {
     float *out = dst, s = (float)scale;
     const uint16_t *in = src;

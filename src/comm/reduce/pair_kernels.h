@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* What is done with two elements. A scaled sum (averages, TT_PREMUL_SUM) scales its leaves, the ranks' own elements,
- * while they are read. */
+/* Operations on two elements. A scaled sum (averages, TT_PREMUL_SUM) scales its leaves, the ranks' own elements, while
+ * they are read. */
 typedef enum tt__pair_op {
     TT__PAIR_SUM,
     TT__PAIR_PRODUCT,
@@ -34,8 +34,8 @@ typedef struct tt__pair_kernel {
 typedef struct tt__pair_kernels {
     tt__pair_kernel of[TT__PAIR_DTYPES][TT__PAIR_OPS]; /* NULL where there is no such thing */
 
-    /* dst (n) := what a rank's own elements src (n) count as: scaled (floats), as f32 (16-bit floats), 0 or 1 (bools).
-     * NULL (integers): as they are. dst may be src but for 16-bit floats. */
+    /* dst (n) := a rank's own elements src (n), ready to be joined: scaled (floats), as f32 (16-bit floats), 0 or 1
+     * (bools). NULL (integers): as they are. dst may be src but for 16-bit floats. */
     void (*leaf[TT__PAIR_DTYPES])(void *dst, const void *src, size_t n, double scale);
 
     /* dst (n), 16-bit := src (n), f32. NULL for other types. */

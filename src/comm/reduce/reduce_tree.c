@@ -5,9 +5,9 @@
  * sum with factors, scales each rank's own elements while reading them, before anything is added. f16 and bf16 are
  * widened while read and rounded after the last join.
  *
- * Long buffers go block by block, so that what is between the leaves and the root stays in the first-level cache. Units
- * are visited from left to right with a stack of what is not yet joined, as a binary counter carries: after unit u, as
- * many joins as u has trailing ones. */
+ * Long buffers go block by block, so that partials stay in the first-level cache. Units are visited from left to right
+ * with a stack of partials not yet joined, as a binary counter carries: after unit u, as many joins as u has trailing
+ * ones. */
 #include "comm/reduce/reduce_tree.h"
 
 #include "comm/reduce/pair_kernels.h"
@@ -68,7 +68,7 @@ static operand leaf_of(const tree *t, int r, const void *const *src, size_t offs
     return x;
 }
 
-/* Folded pairs come first, so no leaf has a joined operand on its right. */
+/* Choose the kernel by its operands. Folded pairs come first, so no leaf has a joined operand on its right. */
 static const tt__pair_kernel *kernel_for(const tree *t, const operand *left, const operand *right) {
     return &t->joins[left->leaf ? TT__PAIR_SCALE_BOTH : right->leaf ? TT__PAIR_SCALE_RIGHT : t->op];
 }
@@ -79,7 +79,8 @@ static operand tree_sum_join(const tree *t, int at, operand left, operand right)
     return (operand){t->scratch[at], false, 1};
 }
 
-/* src[r] (n ranks), read from byte `offset` on. The result lies in scratch[0], or is the only leaf. */
+/* Reduce a block of src[r] (n ranks), read from byte `offset` on. The result lies in scratch[0], or is the only
+ * leaf. */
 static const unsigned char *reduce_block(const tree *t, const void *const *src, int n, size_t offset) {
     operand stack[MAX_DEPTH];
     int p = 1, top = 0;
@@ -100,8 +101,8 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
     return stack[0].data;
 }
 
-/* Where results are rounded or copied from. */
-static void store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
+/* Round or copy a block's result to all destinations. */
+static void tree_store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
     size_t bytes = t->count * tt_dtype_size(t->dtype);
     for (int d = 0; d < dsts; d++) {
         unsigned char *to = (unsigned char *)dst[d] + offset;
@@ -112,7 +113,7 @@ static void store(const tree *t, void *const *dst, int dsts, const unsigned char
     }
 }
 
-/* One leaf: its elements count as something else only if scaled, or bools. */
+/* Reduce one leaf. Its elements change only if they are scaled, or bools. */
 static void reduce_one(const tree *t, void *const *dst, int dsts, const void *src, size_t count) {
     size_t size = tt_dtype_size(t->dtype), block = BLOCK_BYTES / 4;
     for (size_t i = 0; i < count; i += block) {
@@ -157,11 +158,11 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
     }
     for (size_t i = 0; i < count; i += block) {
         t.count = count - i < block ? count - i : block;
-        store(&t, dst, dsts, reduce_block(&t, src, n, i * size), i * size);
+        tree_store(&t, dst, dsts, reduce_block(&t, src, n, i * size), i * size);
     }
 }
 
-/* Two leaves, which are joined where they lie. */
+/* Reduce two leaves, joined where they lie. */
 static void reduce_two(void *const *dst, int dsts, const void *const *src, const double *factors, size_t count,
                        tt_dtype dtype, tt_reduce_op op) {
     bool scaled = is_scaled(op, factors);

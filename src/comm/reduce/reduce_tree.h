@@ -9,11 +9,11 @@
 
 enum { TT__TREE_MAX = 1024 /* leaves */ };
 
-/* Types whose elements are reduced as f32. */
+/* Is it a type whose elements are reduced as f32? */
 static inline bool tt__is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
-/* src[r] (count) for ranks r of 0..n-1: put their reduction into every dst[0..dsts-1] (count). A dst may be a src;
- * otherwise they do not overlap. op and dtype must fit each other; with TT_PREMUL_SUM use the next one. */
+/* Reduce src[r] (count) of ranks r of 0..n-1 into every dst[0..dsts-1] (count). A dst may be a src; otherwise they do
+ * not overlap. op and dtype must fit each other; with TT_PREMUL_SUM use the next one. */
 void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, size_t count, tt_dtype dtype,
                      tt_reduce_op op);
 
@@ -21,24 +21,25 @@ void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* What tt__reduce_tree() does with two leaves and one destination, or two, to be looked up beforehand; for all types
- * but 16-bit floats. The scales are 0.5, which counts in averages only. */
+/* The kernels that tt__reduce_tree() runs on two leaves and one destination, or two; for all types but 16-bit floats.
+ * The scales are 0.5, and matter in averages only. */
 typedef struct tt__reduce_pair {
     void (*one)(void *dst, const void *a, const void *b, size_t n, double scale_a, double scale_b);
     void (*two)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);
 } tt__reduce_pair;
 tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op);
 
-/* NULL if elements of `dtype` can be reduced by `op`; else why not, "an average of i32 would have to round; ...". */
+/* Return NULL if elements of `dtype` can be reduced by `op`; else why not, "an average of i32 would have to round;
+ * ...". */
 const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op);
 
 /* ---- For algorithms whose ranks join partials: leaf, then join() by join() in the order of the tree, then round. Same
  * bits as above. */
 
-/* The type of partials: TT_F32 for 16-bit floats, else dtype. */
+/* Return the type of partials: TT_F32 for 16-bit floats, else dtype. */
 tt_dtype tt__partial_dtype(tt_dtype dtype);
 
-/* What a leaf is multiplied with: 1/n of TT_AVG over n ranks, `factor` of TT_PREMUL_SUM, else 1. */
+/* Return the factor of a leaf: 1/n of TT_AVG over n ranks, `factor` of TT_PREMUL_SUM, else 1. */
 double tt__leaf_scale(tt_reduce_op op, int n, double factor);
 
 /* dst (count partials) := leaf src (count). dst may be src where partials have the leaf's type. */

@@ -12,7 +12,7 @@ typedef struct tt__slice {
     size_t at, n;
 } tt__slice;
 
-/* Share i of n of `count` elements of `size` bytes, a power of two up to 64. */
+/* Return share i of n of `count` elements of `size` bytes, a power of two up to 64. */
 static inline tt__slice tt__slice_of(size_t count, size_t size, int n, int i) {
     size_t shares = (size_t)n, line = (size_t)TT__CACHE_LINE >> __builtin_ctzl(size);
     bool is_power = !(shares & (shares - 1)); /* divisions cost as much as the rest of a small call */

@@ -1,4 +1,4 @@
-/* Meeting through the store. Each rank sets one key, its card, and reads everybody's: three round trips. */
+/* Meeting through the store. Each rank sets one key, its card, and reads all ranks' cards: three round trips. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -21,7 +21,7 @@ static void read_line(const char *path, char *text, size_t size) {
     text[strcspn(text, "\n ")] = '\0';
 }
 
-/* One token without spaces, also where the system says nothing. */
+/* Write the host's id: one token without spaces, also where the system has none. */
 static tt_status host_id(char *text, size_t size) {
     const char *given = getenv("TT_HOST_ID");
     char boot[48];
@@ -84,8 +84,8 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
                     VERSION, text);
 }
 
-/* After a timeout: which ranks have not left a card? TT_OK: all have, by now; or somebody else gave up at the same
- * time, and theirs say so. */
+/* Find the ranks that have written no card when the timeout passed. TT_OK: all have by now; or another rank gave up at
+ * the same time, as its note says. */
 static tt_status check_missing(tt_store *store, const char *const *keys, int world, int64_t waited_ms) {
     char cause[512], ranks[256];
     tt__rankset missing = {0};
@@ -106,7 +106,7 @@ static tt_status check_missing(tt_store *store, const char *const *keys, int wor
                     ranks, world, (long long)waited_ms);
 }
 
-/* Read one by one: the older dialect of the store can't do otherwise. */
+/* Read the keys one by one, as the older dialect of the store requires. */
 static tt_status get_each(tt_store *store, const char *const *keys, int world, tt_store_value *values) {
     for (int r = 0; r < world; r++) {
         tt_status status = tt_store_get(store, keys[r], &values[r]);

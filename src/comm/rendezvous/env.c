@@ -1,4 +1,4 @@
-/* env://: rank, world size and address from the variables that every launcher of this field sets. */
+/* env://: rank, world size and address from the variables that launchers set. */
 #include "base/error.h"
 #include "base/parse.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -30,7 +30,8 @@ static tt_status from_env(const char *name, int64_t min, int64_t max, int64_t *v
     return TT_OK;
 }
 
-/* Letters of other alphabets are left to the resolver. "host:port" is no address, "::1" is. */
+/* Can the text be a host's name or address? Letters of other alphabets are left to the resolver. "host:port" is no
+ * address, "::1" is. */
 static bool may_be_host(const char *host) {
     const char *first = strchr(host, ':');
     if (first && strchr(host, ':') == strrchr(host, ':'))

@@ -1,5 +1,5 @@
-/* file:///path: ranks that share a file system and no address meet in a file. What an earlier job left in it is
- * forgotten by whoever finds nobody else there; the last of the ranks to have joined removes it. */
+/* file:///path: ranks that share a file system and no address meet in a file. A rank that finds no other there clears
+ * what an earlier job left; the last rank that has joined removes the file. */
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
 

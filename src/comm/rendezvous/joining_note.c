@@ -1,6 +1,6 @@
-/* Why joining failed, for the others: a rank that gives up because of another closes its connections, and whoever sees
- * only that would blame it. So the first to know leaves a note in the store, where the rest look before they name
- * anyone. */
+/* The reason why joining failed, for the other ranks. A rank that gives up because of another closes its connections,
+ * and its peers would blame it. So the first rank that knows writes a note into the store, which the others read before
+ * they name a rank. */
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
 
@@ -13,7 +13,7 @@ static const char *note_key_of(const char *prefix, int rank, char key[256]) {
     return key;
 }
 
-/* The first note that another rank left. */
+/* Find the first note of another rank. */
 static bool find_note(tt_store *store, const char *prefix, int rank, int world, char text[NOTE_SIZE], int *by) {
     char name[256];
     for (int r = 0; r < world; r++) {

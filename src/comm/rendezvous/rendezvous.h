@@ -1,4 +1,5 @@
-/* How ranks find each other: who am I (env://, tcp://, file://), and who are the others (through the store). */
+/* How ranks find each other: a rank learns its own number (env://, tcp://, file://), and meets the others through the
+ * store. */
 #ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
@@ -15,23 +16,23 @@ typedef struct tt__meeting {
     char path[1024]; /* the store is this file; empty: it is served at host and port */
 } tt__meeting;
 
-/* From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the
+/* Read RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the
  * address is not needed. */
 tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store);
 
-/* From "tcp://host:port[?rank=R&world_size=N]". */
+/* Read "tcp://host:port[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world);
 
-/* From "file:///path[?rank=R&world_size=N]". */
+/* Read "file:///path[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_file(tt__meeting *meeting, const char *url, int rank, int world);
 
-/* Rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
+/* Set rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
 tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *form, int rank, int world);
 
-/* RANK >= WORLD_SIZE and the like, said at once. */
+/* Check rank and world size: RANK >= WORLD_SIZE is an error, for example. */
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
 
-/* Whether a launcher serves the store (TORCHELASTIC_USE_AGENT_STORE). */
+/* Does a launcher serve the store (TORCHELASTIC_USE_AGENT_STORE)? */
 bool tt__agent_serves_store(void);
 
 /* The card a rank leaves in the store. */
@@ -49,7 +50,7 @@ typedef struct tt__card {
     char algorithms[1025];
 } tt__card;
 
-/* What this process would write, without socket and nonce. `algorithms` may be NULL. */
+/* Fill in this process's card, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'.
@@ -57,22 +58,23 @@ tt_status tt__card_make(tt__card *card, int world, const char *transport, const 
 tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
                              int64_t deadline_ms, size_t size, char *texts);
 
-/* Have nobody wait for texts that are not there. */
+/* End the others' waiting for this rank's text, which will not come. */
 void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world);
 
-/* Leave my card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
+/* Write this rank's card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards);
 
-/* What stands in place of a text under "net" that will never come. */
+/* The text under "net" of a rank that has given up. */
 #define TT__GIVEN_UP "given up"
 
-/* Joining failed, with the thread's last error: tell the others why, unless one of them knew before, and let nobody
- * wait for texts under "net". To be called before anything is closed, so that whoever sees that finds the reason.
- * Returns the status; the error is recorded, that of the other instead if this rank knows only that it hung up. */
+/* Announce that joining failed, with the thread's last error, unless another rank has announced a failure before; and
+ * end the waiting for texts under "net". To be called before anything is closed, so that ranks that see it closed find
+ * the reason. Returns the status; the error is recorded: the other rank's, if this one knows only that a connection
+ * ended. */
 tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
 
-/* Who the ranks are: what tt__native_join() needs to know beside the store. */
+/* A rank that joins a job: what tt__native_join() needs. */
 typedef struct tt__member {
     int rank, world;
     int64_t timeout_ms, heartbeat_ms;
@@ -80,7 +82,7 @@ typedef struct tt__member {
     char prefix[96];             /* of the keys */
     const char *transport;       /* as tt_init_process_group() has it; never NULL */
     const char *algorithms;      /* likewise, or NULL */
-    tt__launcher_store launcher; /* whose ranks these are */
+    tt__agent_store agent_store; /* whose ranks these are */
 } tt__member;
 
 #endif

@@ -18,7 +18,7 @@ static const char *query_value(const char *query, const char *name, char *text, 
     return NULL;
 }
 
-static tt_status missing(const char *url, const char *form, const char *what) {
+static tt_status url_lacks(const char *url, const char *form, const char *what) {
     return tt__fail(TT_ERR_INVALID,
                     "%.200s: expected %s, the %s is missing (give .rank and .world_size, or ?rank=R&world_size=N)", url,
                     form, what);
@@ -30,9 +30,9 @@ tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *f
     int64_t r = rank, n = world;
     if (!world) {
         if (!query_value(query ? query + 1 : NULL, "rank", rank_text, sizeof rank_text))
-            return missing(url, form, "rank");
+            return url_lacks(url, form, "rank");
         if (!query_value(query + 1, "world_size", world_text, sizeof world_text))
-            return missing(url, form, "world size");
+            return url_lacks(url, form, "world size");
         if (tt__parse_i64("rank", rank_text, 0, INT32_MAX, &r) ||
             tt__parse_i64("world_size", world_text, 1, INT32_MAX, &n))
             return tt__fail_prefix("%.200s", url);

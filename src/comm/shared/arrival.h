@@ -1,10 +1,10 @@
-/* Arrival words and steps: how the ranks of a group that shares memory tell each other what they call and how far they
+/* Arrival words and steps: by these the ranks of a group that shares memory publish what they call and how far they
  * are.
  *
- * Every rank publishes each call before it touches anything of a peer, and compares. The arrival word of call k lies in
- * slot k mod 2. A rank publishes call k+1 only after it has seen all words of call k, so while a rank waits for the
- * words of call k, a peer's slot k mod 2 holds call k or call k-2, never k+2. What belongs to call k (payload, offset)
- * therefore stays until everybody has arrived at k+1, which a rank does when it is through with k. */
+ * Every rank publishes each call, and compares it with the others', before it touches a peer's memory. The arrival word
+ * of call k lies in slot k mod 2. A rank publishes call k+1 only after it has seen all words of call k, so while a rank
+ * waits for the words of call k, a peer's slot k mod 2 holds call k or call k-2, never k+2. What belongs to call k
+ * (payload, offset) therefore stays until all ranks have arrived at k+1, which a rank does when it has finished k. */
 #ifndef TT_COMM_SHARED_ARRIVAL_H
 #define TT_COMM_SHARED_ARRIVAL_H
 
@@ -25,26 +25,26 @@ static inline uint64_t tt__word_of(const tt_group *group, int r, uint32_t seq) {
     return tt__word_in(tt__slot_of(group, r, seq));
 }
 
-/* Rank r's part of the group has finished `step`. */
+/* Has rank r finished `step`? */
 static inline bool tt__has_finished(const tt__area *area, uint32_t step) {
     return (int32_t)(atomic_load_explicit(&area->step, memory_order_acquire) - step) >= 0;
 }
 
-/* Everything up to `step` is done by this rank: tell the others, who may still have to be woken. */
+/* Publish that this rank has finished all up to `step`. Sleepers are still to be woken. */
 static inline void tt__area_finish(tt__area *own, uint32_t step) {
     atomic_store_explicit(&own->step, step, memory_order_release);
 }
 
 /* ---- publishing */
 
-/* Where the payload of so many bytes lies in a slot. */
+/* Return where a payload of so many bytes lies in a slot. */
 static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
     return bytes <= sizeof slot->near ? slot->near : slot->far;
 }
 
-/* Tell the others of call ++seq: its signature, `bytes` that travel with it, and where the buffer lies in this rank's
- * memory if it is `symmetric` (else NULL). What the caller wrote to the slot before is visible with the word, which is
- * returned. Those who sleep are still to be woken. */
+/* Publish call ++seq: its signature, `bytes` that travel with it, and where the buffer lies in this rank's memory if it
+ * is `symmetric` (else NULL). What the caller wrote to the slot before is visible with the word, which is returned.
+ * Sleepers are still to be woken. */
 static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const void *payload, size_t bytes,
                                   const void *symmetric) {
     tt__native *native = group->native;
@@ -64,7 +64,7 @@ static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const voi
     return word;
 }
 
-/* What a work remembers of its word, as it travels with messages. */
+/* Return the part of a word that works keep, and that travels with messages. */
 static inline uint32_t tt__word_signature(uint64_t word) { return (uint32_t)(word >> 32) & ~1U; }
 
 /* Publish the work's call. Doesn't wait. */
@@ -72,7 +72,7 @@ void tt__publish(tt_work *work, const tt__offer *offer);
 
 /* ---- looking, without waiting */
 
-/* Whether what `wait` is for has happened: to one rank, or to all of them. */
+/* Has one rank, or all that `wait` names, come so far? Checks once, without waiting. */
 static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r) {
     const tt__area *area = group->native->areas[r];
     if (wait->what == TT__ARRIVAL)
@@ -80,14 +80,15 @@ static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, i
     return tt__has_finished(area, wait->target);
 }
 
-/* This rank has always come itself. Its own words are not even read: a line that a peer has just taken is far away. */
+/* Skips this rank, which has always come: to read a line of its own that a peer has just taken costs as much as to read
+ * the peer's. */
 static inline bool tt__ready(const tt_group *group, tt__wait *wait) {
     while (wait->next < wait->end && (wait->next == group->rank || tt__ready_rank(group, wait, wait->next)))
         wait->next++;
     return wait->next == wait->end;
 }
 
-/* All ranks have published the call whose word of this rank is `mine`: the bits in which another's differs. */
+/* Return the bits in which another rank's word differs from `mine`, this rank's, when all have published the call. */
 static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
     uint64_t differ = 0;
     for (int r = 0; r < group->size; r++)
@@ -96,14 +97,14 @@ static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
     return differ;
 }
 
-/* All ranks have published the work's call: is it the same call? Sets work->symmetric: whether every rank's buffer
- * is. */
+/* Have all ranks, which have published the work's call, called the same? Sets work->symmetric: whether every rank's
+ * buffer is. */
 bool tt__agree(tt_work *work);
 
-/* Whether someone who has arrived at `seq` calls something else than this rank. */
+/* Does a rank that has arrived at `seq` call something else than this rank? */
 bool tt__disagrees(const tt_group *group, uint32_t seq);
 
-/* What rank r sent along with call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
+/* Return rank r's payload of call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
  * next call. */
 static inline void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes) {
     return tt__slot_payload(tt__slot_of(group, r, seq), bytes);
@@ -127,7 +128,7 @@ static inline double tt__factor(const tt_group *group, int r, uint32_t seq) {
  * them. */
 uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 
-/* Everything up to `step` is done by this rank: tell the others. */
+/* Publish that this rank has finished all up to `step`, and wake the others. */
 void tt__finish_step(tt_group *group, uint32_t step);
 
 static inline unsigned char *tt__stage_in(const tt_group *group, int r, size_t piece) {

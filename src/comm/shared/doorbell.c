@@ -9,17 +9,17 @@
 /* A full fence; atomic_thread_fence() is not known to ThreadSanitizer. */
 static void full_fence(void) { __sync_synchronize(); }
 
-static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+static void futex_call(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
     syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
 void tt__doorbell_ring(tt__control *control) {
     atomic_fetch_add_explicit(&control->doorbell, 1, memory_order_release);
-    futex(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
+    futex_call(&control->doorbell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void tt__doorbell_sleep(tt__control *control, uint32_t bell, int64_t ms) {
-    futex(&control->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
+    futex_call(&control->doorbell, FUTEX_WAIT, bell, &(struct timespec){.tv_nsec = (long)ms * 1000000});
 }
 
 /* ---- waking */
@@ -49,7 +49,7 @@ void tt__announce_sleep(const tt_group *group, int r) {
     atomic_store_explicit(&group->native->areas[group->rank]->waits_for, (uint32_t)r + 1, memory_order_relaxed);
 }
 
-/* Written only if need be: peers read the line in each call. */
+/* Withdraw the announcement; written only if there is one, since peers read the line in each call. */
 void tt__withdraw_sleep(const tt_group *group) {
     tt__area *own = group->native->areas[group->rank];
     if (atomic_load_explicit(&own->waits_for, memory_order_relaxed))
@@ -65,7 +65,8 @@ void tt__sleep_begin(tt__world *world) {
     full_fence();
 }
 
-/* A group without works may be used by a thread without the lock, which sleeps for a rank of its choice. */
+/* End a sleep. Groups without works are left alone: a thread without the lock may use one, and sleep for a rank of its
+ * choice. */
 void tt__sleep_end(tt__world *world) {
     atomic_fetch_sub_explicit(&tt__world_control(world)->sleepers, 1, memory_order_relaxed);
     if (--world->sleepers)

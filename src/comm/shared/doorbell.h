@@ -1,20 +1,20 @@
-/* Sleeping until peers have news, and waking those who sleep.
+/* Sleeping until peers have news, and waking sleepers.
  *
- * A sleeper writes whom it waits for, then looks once more; who publishes something writes it, then looks who sleeps
- * for it. With a full fence between the two on both sides, one of them sees the other. Only the rank that is waited for
- * rings, so that N ranks are not woken N times in a barrier; a sleeper that has works under way elsewhere is woken by
- * anyone's news.
+ * A sleeper writes which rank it waits for, then looks once more; a publisher writes its news, then looks which ranks
+ * sleep for it. With a full fence between the two on both sides, one of them sees the other. Only the rank that is
+ * waited for rings, so that N ranks are not woken N times in a barrier; a sleeper that has works under way elsewhere is
+ * woken by news of any rank.
  *
  * A fence waits until all stores before it have reached the peers, which is most of what a small call costs. So waiters
- * announce their sleep long before it (native/wait.c) and until the wait is over. Who publishes, and then sees no
- * announcement, published so long before the sleeper looks for the last time that it need not fence
- * (all_reduce_fast.c); who sees one, rings. */
+ * announce their sleep long before it (native/wait.c) and until the wait is over. A publisher that then sees no
+ * announcement has published so long before the sleeper's last look that it needs no fence (all_reduce_fast.c); one
+ * that sees an announcement rings. */
 #ifndef TT_COMM_SHARED_DOORBELL_H
 #define TT_COMM_SHARED_DOORBELL_H
 
 #include "comm/native_group.h"
 
-/* Wake every thread of a process that sleeps. */
+/* Wake all sleeping threads of a process. */
 void tt__doorbell_ring(tt__control *control);
 
 /* Sleep until the own doorbell, which stood at `bell`, is rung, or `ms` (below 1000) have passed. */
@@ -23,7 +23,7 @@ static inline uint32_t tt__doorbell_count(const tt__control *control) {
     return atomic_load_explicit(&control->doorbell, memory_order_acquire);
 }
 
-/* Wake those who sleep for what this rank published. Waiting does it, too. */
+/* Wake the sleepers that wait for what this rank published. Waiting does so, too. */
 void tt__ring_peers(const tt_group *group);
 static inline void tt__wake_peers(tt_group *group) {
     if (!group->native->wake_pending)
@@ -32,8 +32,7 @@ static inline void tt__wake_peers(tt_group *group) {
     tt__ring_peers(group);
 }
 
-/* Wake whoever of the group has announced to sleep, for whomever: for who published so much earlier than the sleeper's
- * last look, see above. */
+/* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. Without a fence: see above. */
 void tt__ring_announced(const tt_group *group);
 static inline void tt__wake_announced(const tt_group *group) {
     for (int r = 0; r < group->size; r++)
@@ -44,12 +43,12 @@ static inline void tt__wake_announced(const tt_group *group) {
         }
 }
 
-/* News of rank r of the group shall wake this one, until the announcement is withdrawn. */
+/* Announce that this rank sleeps, to be woken by news of rank r of the group, until the announcement is withdrawn. */
 void tt__announce_sleep(const tt_group *group, int r);
 void tt__withdraw_sleep(const tt_group *group);
 
-/* From here on, news in any group with works wake this process; until the last of its threads is through. The lock is
- * held. */
+/* Announce in all groups with works that this process sleeps; until the last of its threads has ended its sleep. The
+ * lock is held. */
 void tt__sleep_begin(tt__world *world);
 void tt__sleep_end(tt__world *world);
 

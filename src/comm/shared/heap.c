@@ -1,8 +1,8 @@
-/* This process's memory: group areas and symmetric allocations, by first fit. Everything is whole pages, so that what
- * is freed goes back to the system and what is given is zero.
+/* This process's memory: group areas and symmetric allocations, by first fit. Everything is whole pages, so that freed
+ * pages go back to the system, and taken ones are zero.
  *
- * Ranges may lie elsewhere in other ranks: whoever tells of one says where it is. A destroyed group's ranges are free
- * when no peer can read them any more. */
+ * Ranges may lie elsewhere in other ranks, so ranks publish their offsets. A destroyed group's ranges are freed when no
+ * peer can read them any more. */
 #include "comm/shared/heap.h"
 
 #include "base/error.h"

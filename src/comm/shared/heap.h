@@ -18,14 +18,14 @@ typedef struct tt__heap {
     size_t limit, allocated; /* of what tt_group_alloc() gives */
 } tt__heap;
 
-/* The heap of `shm`, all of it free but for the control page; `limit` of allocations. TT_ERR_MEMORY. */
+/* Make the heap of `shm`, all of it free but for the control page; `limit` of allocations. TT_ERR_MEMORY. */
 tt_status tt__heap_init(tt__heap *heap, const tt__shm *shm, size_t limit);
 void tt__heap_end(tt__heap *heap);
 
 /* Take `bytes` (whole pages); their pages are not there yet. `limited`: as a tt_group_alloc(), which counts. */
 tt_status tt__heap_take(tt__heap *heap, size_t bytes, bool limited, tt__extent **out);
 
-/* The pages go back to the system. `extent` may be NULL. */
+/* Free an extent; its pages go back to the system. NULL is allowed. */
 void tt__heap_give_back(tt__heap *heap, tt__extent *extent, bool limited);
 
 #endif

@@ -4,12 +4,12 @@
 
 #include "comm/native_group.h"
 
-/* The order (size) in which this rank turns to the others to move `bytes` of each, itself last: by what caches and
- * memory they share (topology.h). Ranks needn't agree. Where it does not matter, with few peers or little data, hwloc
- * is not asked. */
+/* Choose the order (size) in which this rank moves `bytes` from each of the others, itself last: by the caches and
+ * memory they share (topology.h). Ranks needn't agree. hwloc is not asked where it does not matter: with few peers or
+ * little data. */
 const uint8_t *tt__peer_order(tt_group *group, size_t bytes);
 
-/* Whether each rank of this host has a CPU to itself, so that busy waiting pays; from what all say about their CPUs. */
+/* Has each rank of this host a CPU to itself, so that busy waiting pays? By the CPUs that all have published. */
 bool tt__ranks_fit_cpus(const tt_group *group);
 
 #endif

@@ -21,7 +21,7 @@ bool tt__process_ended(const tt__peer *peer) {
     return poll(fds, 2, 0) > 0;
 }
 
-/* State T, "stopped by a signal"; a process under a debugger (t) is left alone. */
+/* Is the process in state T, "stopped by a signal"? A process under a debugger (t) does not count. */
 static bool is_stopped(pid_t pid) {
     char path[40], text[256];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -35,7 +35,7 @@ static bool is_stopped(pid_t pid) {
     return name_end && name_end[1] == ' ' && name_end[2] == 'T';
 }
 
-/* This process may have been stopped itself: what it did not see running meanwhile counts from now on. */
+/* Fail if rank r is stopped. This process may have been stopped itself: then times count from now on. */
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     tt__peer *peer = &world->peers[r];
     if (!peer->pid || !is_stopped(peer->pid)) {

@@ -1,4 +1,4 @@
-/* What became of the processes behind the ranks of this host. The lock is held. */
+/* State of the processes of this host's ranks. The lock is held. */
 #ifndef TT_COMM_SHARED_PROCESS_H
 #define TT_COMM_SHARED_PROCESS_H
 

@@ -2,7 +2,8 @@
  *
  * Every rank owns one memfd, which all ranks of its host map whole. It begins with the control page of the process; all
  * the rest is its heap, of which come
- *   areas        one for each group that the process is in: what it tells the group's other ranks, and staging memory
+ *   areas        one for each group that the process is in: what it publishes to the group's other ranks, and staging
+ *                memory
  *   allocations  what tt_group_alloc() gives: symmetric memory, which peers read and write in place
  * Only its owner writes its control page and its areas; peers read. The one exception is the doorbell, which peers
  * ring. Lines that different ranks write are 128 bytes apart, since CPUs fetch cache lines in pairs. */
@@ -10,7 +11,7 @@
 #define TT_COMM_SHARED_SHM_H
 
 #include "comm/message/transport/ring.h"
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/base.h>
 
@@ -21,7 +22,8 @@ enum {
     TT__MAX_WORLD = 64,    /* ranks of a host, so of a group in shared memory */
     TT__INLINE_MAX = 4096, /* bytes that travel with the arrival word */
     TT__NEAR_MAX = 32,     /* those that do so in its own cache line */
-    TT__RIDE_MAX = 1024,   /* bytes of all peers together up to which reading copies of them beats meeting twice */
+    /* bytes of all peers together up to which reading copies of them beats a second synchronisation */
+    TT__RIDE_MAX = 1024,
     TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */
     TT__STAGE_DEPTH = 3,         /* pieces on their way at a time */
     TT__PAGE = 4096,
@@ -29,7 +31,7 @@ enum {
 };
 
 /* The arrival of one call. `word`: low 32 bits sequence number, bit 32 "symmetric", upper 31 bits hash of the
- * signature. What precedes it in the program is visible to whoever reads it. */
+ * signature. A rank that reads it also sees what was written before it. */
 typedef struct tt__slot {
     _Alignas(128) _Atomic uint64_t word;
     uint64_t offset; /* of the buffer in the rank's memory, if symmetric */
@@ -37,10 +39,10 @@ typedef struct tt__slot {
     uint64_t unused;
     unsigned char near[TT__NEAR_MAX]; /* data that fits here travels in the word's own cache line */
     unsigned char far[TT__INLINE_MAX];
-    uint32_t record; /* number of the call's record: told after the word, so not in a line that peers wait for */
+    uint32_t record; /* number of the call's record: written after the word, so not in a line that peers wait for */
 } tt__slot;
 
-/* What became of the rank as a member of the group. */
+/* Is the rank a member of the group, has it left, or has it failed? */
 enum { TT__MEMBER, TT__LEFT, TT__FAILED };
 
 /* A rank's part of one group. */
@@ -49,9 +51,10 @@ typedef struct tt__area {
     _Alignas(128) _Atomic uint32_t
         waits_for; /* 0; 1 + the rank of the group whose news the owner sleeps for; or TT__ANYONE */
     _Alignas(128) _Atomic uint32_t state; /* TT__MEMBER, ... */
-    _Atomic uint32_t group;               /* id: another one says that the group is long gone and its place taken */
-    uint32_t left_seq;                    /* calls made when it left or failed */
-    tt_status failure;                    /* if TT__FAILED */
+    /* id: another one shows that the group ended long ago and its place is taken */
+    _Atomic uint32_t group;
+    uint32_t left_seq; /* calls made when it left or failed */
+    tt_status failure; /* if TT__FAILED */
     char failure_text[760];
     tt__slot slots[2];
     _Alignas(4096) unsigned char stage_in[TT__STAGE_DEPTH][TT__STAGE_BYTES];
@@ -60,17 +63,17 @@ typedef struct tt__area {
 
 #define TT__ANYONE UINT32_MAX
 
-/* A group's id while its ranks still learn it. */
+/* A group's id until its ranks know it. */
 #define TT__FORMING UINT32_MAX
 
-/* What a process tells its host's other ranks, whatever the group. */
+/* What a process publishes to its host's other ranks, whatever the group. */
 typedef struct tt__control {
     uint64_t magic;
     uint64_t cpu_mask[TT__CPU_MASK_WORDS]; /* CPUs the rank may run on */
     uint32_t cpu_quota;                    /* CPUs' worth of time it may use */
     int32_t rank;
 
-    _Alignas(128) _Atomic uint32_t doorbell; /* futex; rung by whoever has news for the owner */
+    _Alignas(128) _Atomic uint32_t doorbell; /* futex; rung by ranks that have news for the owner */
     _Atomic uint32_t sleepers;               /* threads of the owner that sleep on it */
 
     tt__ring_board rings; /* for messages between ranks of the host */
@@ -81,7 +84,7 @@ typedef struct tt__control {
 #define TT__ALIGN_UP(n, to) (((n) + ((size_t)(to)-1)) & ~((size_t)(to)-1))
 #define TT__HEAP_AT TT__ALIGN_UP(sizeof(tt__control), (size_t)2 << 20)
 #define TT__AREA_BYTES TT__ALIGN_UP(sizeof(tt__area), TT__PAGE)
-/* What is written of an area without asking: all but the staging memory. */
+/* Bytes of an area that are always committed: all but the staging memory. */
 #define TT__AREA_COMMITTED offsetof(tt__area, stage_in)
 
 /* A rank's memory, mapped here. */
@@ -99,8 +102,8 @@ tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank);
 
 void tt__shm_unmap(tt__shm *shm);
 
-/* How large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T), else the
- * memory of this machine. Areas of groups come on top. */
+/* Return how large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T),
+ * else the memory of this machine. Areas of groups come on top. */
 tt_status tt__shm_heap_bytes(int ranks, size_t *bytes);
 
 /* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */

@@ -1,4 +1,4 @@
-/* Handing each other shared memory.
+/* Exchange of shared memory between the ranks of a host.
  *
  * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name
  * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached.
@@ -31,7 +31,7 @@ typedef struct hello {
 
 static const char MAGIC[8] = "tutti-1";
 
-/* A rank says hello as soon as it is connected; who doesn't is none. */
+/* How long to wait for a hello, which a rank sends as soon as it is connected. */
 enum { HELLO_MS = 1000 };
 
 static tt_status random_hex(char text[33]) {
@@ -62,7 +62,7 @@ tt_status tt__listen(int *fd, int world, tt__card *card) {
     return TT_OK;
 }
 
-/* A process that was gone before it could be watched has no pidfd. */
+/* Has the process ended? One that was gone before it could be watched has no pidfd. */
 static bool has_ended(const tt__peer *peer) {
     struct pollfd gone = {.fd = peer->pidfd, .events = POLLIN};
     return peer->pidfd >= 0 ? poll(&gone, 1, 0) > 0 : peer->pid && kill(peer->pid, 0) && errno == ESRCH;
@@ -99,8 +99,8 @@ static int receive_hello(int socket, const char *nonce, int world, int *fd) {
     return -1;
 }
 
-/* Map what rank r handed over, and remember the process behind the socket. Takes both descriptors. */
-static tt_status adopt(tt__world *world, int r, int socket, int fd) {
+/* Map the memory of rank r, and remember the process behind the socket. Takes both descriptors. */
+static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     tt__peer *peer = &world->peers[r];
     struct ucred user = {0};
     socklen_t size = sizeof user;
@@ -132,8 +132,8 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
     return send_hello(world, r, cards, s);
 }
 
-/* Did a rank that has not called or answered yet end, or is it stopped? Where its pid can be seen; it is known from its
- * card. */
+/* Has a rank that has not called or answered yet ended, or is it stopped? Its pid is on its card, and may be invisible
+ * here. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
     for (int r = 0; r < world->size; r++) {
@@ -147,7 +147,7 @@ static tt_status check_absent(tt__world *world, const tt__card *cards) {
     return TT_OK;
 }
 
-/* Those from rank `from` on are waited for. */
+/* Fail with a timeout that names the absent ranks, from rank `from` on. */
 static tt_status fail_absent(const tt__world *world, int from) {
     tt__rankset absent = {0};
     char who[256];
@@ -185,7 +185,7 @@ static bool speaks_within(int socket, int ms) {
     return n > 0;
 }
 
-/* Take one call. A stranger's is dropped. */
+/* Take one call. Drops a stranger's. */
 static tt_status take_call(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
     int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (s < 0)
@@ -200,7 +200,7 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
         close(s);
         return TT_OK;
     }
-    TT__TRY(adopt(world, r, s, fd));
+    TT__TRY(adopt_peer(world, r, s, fd));
     ++*taken;
     return send_hello(world, r, cards, s);
 }
@@ -209,7 +209,7 @@ static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int
     int fd, s = world->peers[r].socket;
     TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
     if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
-        return adopt(world, r, s, fd);
+        return adopt_peer(world, r, s, fd);
     if (fd >= 0)
         close(fd);
     return fail_hung_up(r, cards);

@@ -1,16 +1,16 @@
-/* Handing each other shared memory over abstract Unix sockets. */
+/* Exchange of shared memory over abstract Unix sockets. */
 #ifndef TT_COMM_SHARED_SHM_CONNECT_H
 #define TT_COMM_SHARED_SHM_CONNECT_H
 
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/world.h"
 
-/* Listen where peers of this host can reach us: fills card->socket and card->nonce. *fd is the caller's. */
+/* Listen for peers of this host: fills card->socket and card->nonce. *fd is the caller's. */
 tt_status tt__listen(int *fd, int world, tt__card *card);
 
-/* Meet every peer of this host once: lower ranks are called, higher ones call. Fills peers[r].shm, control, socket, pid
- * and pidfd. A stranger who calls is hung up on. Errors: TT_ERR_PEER a rank ended meanwhile, TT_ERR_TIMEOUT,
- * TT_ERR_PROTOCOL. */
+/* Connect to every peer of this host once: this rank calls lower ranks, higher ones call it. Fills peers[r].shm,
+ * control, socket, pid and pidfd. Strangers' connections are closed. Errors: TT_ERR_PEER a rank ended meanwhile,
+ * TT_ERR_TIMEOUT, TT_ERR_PROTOCOL. */
 tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms);
 
 #endif

@@ -21,7 +21,7 @@
 
 static const uint64_t MAGIC = UINT64_C(0x3269747475745454); /* "TTtutti2" */
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* "64M" as bytes. */
 static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
@@ -40,11 +40,11 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     return TT_OK;
 }
 
-/* All ranks' heaps together take at most half of a process's 128 TiB of addresses, or of what `ulimit -v` leaves. */
-static size_t addresses(void) {
+/* Return the addresses for all ranks' heaps together: half of a process's 128 TiB, or of what `ulimit -v` leaves. */
+static size_t heap_addresses(void) {
     const size_t half = (size_t)64 << 40;
     struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : smaller(half, limit.rlim_cur / 2);
+    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : min_size(half, limit.rlim_cur / 2);
 }
 
 tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
@@ -55,12 +55,12 @@ tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
     else if (sysinfo(&info))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
     else
-        *bytes = smaller((size_t)info.totalram * info.mem_unit, addresses() / (size_t)ranks);
+        *bytes = min_size((size_t)info.totalram * info.mem_unit, heap_addresses() / (size_t)ranks);
     *bytes &= ~(size_t)(TT__PAGE - 1);
     return TT_OK;
 }
 
-static tt_status map(tt__shm *shm, int fd, size_t size) {
+static tt_status map_memory(tt__shm *shm, int fd, size_t size) {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (at == MAP_FAILED)
         return tt__fail_errno(TT_ERR_MEMORY, errno,
@@ -73,7 +73,7 @@ static tt_status map(tt__shm *shm, int fd, size_t size) {
     return TT_OK;
 }
 
-static void describe(tt__control *control, int rank, int world) {
+static void control_init(tt__control *control, int rank, int world) {
     cpu_set_t cpus;
     tt__recorder_init(&control->recorder, rank, world);
     control->magic = MAGIC;
@@ -97,7 +97,7 @@ tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap
     if (ftruncate(memory, (off_t)size) || fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         status = tt__fail_errno(TT_ERR_MEMORY, errno, "can't size shared memory to %zu bytes", size);
     if (!status)
-        status = map(shm, memory, size);
+        status = map_memory(shm, memory, size);
     if (!status)
         status = tt__shm_commit(shm, memory, 0, TT__ALIGN_UP(sizeof(tt__control), TT__PAGE));
     if (status) {
@@ -105,7 +105,7 @@ tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap
         close(memory);
         return status;
     }
-    describe(tt__shm_control(shm), rank, world);
+    control_init(tt__shm_control(shm), rank, world);
     *fd = memory;
     return TT_OK;
 }
@@ -116,7 +116,7 @@ tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank) {
     if (fstat(fd, &info) || seals < 0 || !(seals & F_SEAL_SHRINK) ||
         (size_t)info.st_size < TT__HEAP_AT + TT__AREA_BYTES)
         return tt__fail(TT_ERR_PROTOCOL, "what rank %d handed over is not a sealed shared memory of Tutti", rank);
-    TT__TRY(map(shm, fd, (size_t)info.st_size));
+    TT__TRY(map_memory(shm, fd, (size_t)info.st_size));
     const tt__control *control = tt__shm_control(shm);
     if (control->magic == MAGIC && control->rank == rank)
         return TT_OK;
@@ -131,7 +131,7 @@ void tt__shm_unmap(tt__shm *shm) {
     shm->base = NULL;
 }
 
-/* Memory the machine can still give, in bytes; SIZE_MAX if it doesn't say. */
+/* Return the bytes of memory that the machine has available; SIZE_MAX if it doesn't say. */
 static size_t available_bytes(void) {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];
@@ -146,13 +146,13 @@ static size_t available_bytes(void) {
     return bytes;
 }
 
-/* Above this size the free memory is looked at first: the kernel would rather kill a process than refuse. */
+/* Allocations above this size check the free memory first: the kernel would rather kill a process than refuse. */
 static const size_t LARGE = (size_t)64 << 20, HUGE_PAGE = (size_t)2 << 20;
 
 tt_status tt__shm_check_free(size_t bytes, int ranks) {
     if (bytes < LARGE)
         return TT_OK;
-    size_t machine = available_bytes(), group = tt__cgroup_memory_left(""), available = smaller(machine, group);
+    size_t machine = available_bytes(), group = tt__cgroup_memory_left(""), available = min_size(machine, group);
     if (bytes <= available / (size_t)ranks)
         return TT_OK;
     return tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory for each of %d ranks: %s %zu bytes free", bytes, ranks,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is used of libhwloc. */
+/* The functions used of libhwloc. */
 typedef struct hwloc_calls {
     void *library;
     int (*topology_init)(hwloc_topology_t *);
@@ -18,7 +18,7 @@ typedef struct hwloc_calls {
     int (*bitmap_isset)(hwloc_const_bitmap_t, unsigned);
 } hwloc_calls;
 
-static bool find(const hwloc_calls *calls, const char *name, void *function) {
+static bool find_function(const hwloc_calls *calls, const char *name, void *function) {
     void *found = dlsym(calls->library, name);
     memcpy(function, &found, sizeof found); /* ISO C has no cast from object to function pointers */
     return found != NULL;
@@ -26,16 +26,16 @@ static bool find(const hwloc_calls *calls, const char *name, void *function) {
 
 static bool load_hwloc(hwloc_calls *calls) {
     calls->library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
-    return calls->library && find(calls, "hwloc_topology_init", &calls->topology_init) &&
-           find(calls, "hwloc_topology_load", &calls->topology_load) &&
-           find(calls, "hwloc_topology_destroy", &calls->topology_destroy) &&
-           find(calls, "hwloc_get_type_depth", &calls->type_depth) &&
-           find(calls, "hwloc_get_nbobjs_by_depth", &calls->count_by_depth) &&
-           find(calls, "hwloc_get_obj_by_depth", &calls->obj_by_depth) &&
-           find(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
+    return calls->library && find_function(calls, "hwloc_topology_init", &calls->topology_init) &&
+           find_function(calls, "hwloc_topology_load", &calls->topology_load) &&
+           find_function(calls, "hwloc_topology_destroy", &calls->topology_destroy) &&
+           find_function(calls, "hwloc_get_type_depth", &calls->type_depth) &&
+           find_function(calls, "hwloc_get_nbobjs_by_depth", &calls->count_by_depth) &&
+           find_function(calls, "hwloc_get_obj_by_depth", &calls->obj_by_depth) &&
+           find_function(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
 }
 
-/* Number each CPU by the object of this depth that it belongs to; how many there are. */
+/* Number each CPU by the object of this depth that it belongs to. Returns how many CPUs there are. */
 static int number_cpus(const hwloc_calls *calls, hwloc_topology_t topology, int depth, int16_t *number_of) {
     unsigned count = calls->count_by_depth(topology, depth);
     for (unsigned i = 0; i < count && i < INT16_MAX; i++) {
@@ -110,7 +110,7 @@ static bool comes_before(const tt__place *places, int a, int b) {
     return a < b;
 }
 
-/* Ranks stand in a ring by node, cache and rank; each begins with the one behind itself. */
+/* Order ranks in a ring by node, cache and rank; each begins with the one behind itself. */
 void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order) {
     uint8_t ring[256] = {0};
     int at = 0;

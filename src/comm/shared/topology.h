@@ -1,5 +1,5 @@
-/* Which memory and caches the ranks of a host share, as hwloc sees it. hwloc is loaded when somebody asks for the first
- * time, which takes some milliseconds; where there is none, nothing is known. */
+/* Which memory and caches the ranks of a host share, as hwloc sees it. The first call that needs hwloc loads it, which
+ * takes some milliseconds; without hwloc all is unknown. */
 #ifndef TT_COMM_SHARED_TOPOLOGY_H
 #define TT_COMM_SHARED_TOPOLOGY_H
 
@@ -20,18 +20,18 @@ typedef struct tt__place {
     int node, cache;
 } tt__place;
 
-/* Ask hwloc; false and a topology of nowhere if it can't be loaded or says nothing. It obeys hwloc's own variables
+/* Ask hwloc; false and a topology of nowhere if it can't be loaded or knows nothing. hwloc's own variables apply
  * (HWLOC_SYNTHETIC). */
 bool tt__topology_read(tt__topology *topology);
 
-/* This machine's, read once. */
+/* Return this machine's topology, read once. */
 const tt__topology *tt__topology_get(void);
 
-/* The place of a rank that may use the CPUs in `mask` (TT__TOPOLOGY_MASK_WORDS). */
+/* Return the place of a rank that may use the CPUs in `mask` (TT__TOPOLOGY_MASK_WORDS). */
 tt__place tt__topology_place(const tt__topology *topology, const uint64_t *mask);
 
-/* The order in which rank `me` of n turns to the ranks: neighbours of its cache first, then of its node, and never two
- * ranks to the same one at a time if all keep step; itself last. places (n), order (n). */
+/* Choose the order in which rank `me` of n reads from the ranks: neighbours of its cache first, then of its node,
+ * itself last; and never two ranks from the same one at a time, if all keep step. places (n), order (n). */
 void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order);
 
 /* "ranks 0-3 on NUMA node 0, cache 0; ranks 4-7 on NUMA node 0, cache 1". */

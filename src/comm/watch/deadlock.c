@@ -1,14 +1,14 @@
 /* Disagreement across groups: rank 0 waits for rank 1 in one group, while rank 1 waits for rank 0 in another.
  *
- * Every process that waits for longer than a moment publishes whom it waits for, and in which call (record.h). Whoever
- * waits follows: whom I wait for, whom that rank waits for, and so on. An edge of this chain is *firm* if the rank that
- * is waited for has not made the call in question: as it waits for somebody itself, it can't make it now. If it has
- * made it and waits in it for yet another, the edge is as good as that rank's own: it may hold, but what it waits for
- * may also be on its way. A chain that ends in a circle with a firm edge never ends. It must be seen twice, some time
- * apart, since what is read of several processes is not of one moment.
+ * Every process that waits for longer than a moment publishes the rank it waits for, and in which call (recorder.h). A
+ * waiting rank follows the chain: the rank it waits for, the rank that one waits for, and so on. An edge of this chain
+ * is *firm* if its target has not made the call in question: the target waits itself, so it can't make the call now. If
+ * the target has made the call and waits in it for another rank, the edge may hold, but what is waited for may also be
+ * on its way. A circle with a firm edge never ends. It must be seen twice, some time apart, since what is read of
+ * several processes is not of one moment.
  *
- * A process whose threads use several groups may make the call in another thread: it says so, and its edges are never
- * firm. */
+ * A process whose threads use several groups may make the call in another thread: it publishes that, and its edges are
+ * never firm. */
 #include "comm/watch/deadlock.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static int threads_of_process(void) {
     return n;
 }
 
-/* Groups were used by one thread, and none is left for another to begin with. */
+/* Has only one thread used groups, and is there no group that another thread could begin to use? */
 bool tt__one_thread(const tt__world *world) {
     uintptr_t user = 0;
     bool unused = false;
@@ -81,7 +81,7 @@ static bool edge_from(const tt__world *world, int from, edge *out) {
     return true;
 }
 
-/* In its recorder, which shows also what is queued. */
+/* Has the rank made the call, by its recorder, which also shows queued calls? */
 static bool has_called(const tt__recorder *recorder, const edge *e) {
     tt__record record;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {
@@ -107,8 +107,8 @@ static bool is_firm(tt__world *world, const edge *e) {
 
 static bool in_same_call(const edge *a, const edge *b) { return a->group == b->group && a->seq == b->seq; }
 
-/* From this rank on, until it closes: false if it doesn't, or does not hold. */
-static bool follow(tt__world *world, chain *c) {
+/* Follow the chain from this rank until it closes; false if it doesn't, or does not hold. */
+static bool follow_chain(tt__world *world, chain *c) {
     int place[TT__MAX_RANKS];
     for (int r = 0; r < world->size; r++)
         place[r] = -1;
@@ -184,7 +184,7 @@ static tt_status fail_deadlock(tt__world *world, const chain *c) {
 
 tt_status tt__check_deadlock(tt__world *world) {
     chain c;
-    uint64_t hash = follow(world, &c) ? hash_of(&c) : 0;
+    uint64_t hash = follow_chain(world, &c) ? hash_of(&c) : 0;
     int64_t now = tt__now_ms();
     if (hash != world->circle) {
         world->circle = hash;

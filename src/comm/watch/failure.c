@@ -1,8 +1,8 @@
-/* Who will never come.
+/* Detecting ranks that will never arrive.
  *
- * A rank that leaves or fails says so in its area, and to other hosts by a message. One that dies closes its sockets,
- * which the kernel tells; where a child of it has inherited them, its pidfd tells. One that is stopped is seen in
- * /proc. Of ranks on other hosts the links tell (message.h). */
+ * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
+ * closes its sockets; where a child has inherited them, its pidfd shows the end. A stopped one is seen in /proc. Ranks
+ * on other hosts are judged by their links (message.h). */
 #include "comm/watch/failure.h"
 
 #include "base/clock.h"
@@ -69,7 +69,7 @@ tt_status tt__check_failed(const tt_group *group, int r) {
     return tt__fail(status, "%s", said);
 }
 
-/* What rank r of the group says of itself: TT_OK if it is a member; *left: it is none any more, but did not fail. */
+/* Check what rank r of the group has published: TT_OK if it is a member; *left: it has left without failing. */
 static tt_status check_news(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group, *top = tt__top_group(group);
     tt__news news;
@@ -84,7 +84,7 @@ static tt_status check_news(const tt_work *work, int r, bool *left) {
                     failure_meanwhile(work, text, sizeof text));
 }
 
-static tt_status check_state(const tt_work *work, int r, bool *left) {
+static tt_status check_peer(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group;
     const tt__area *area = group->native->areas[r];
     char text[400];
@@ -96,21 +96,21 @@ static tt_status check_state(const tt_work *work, int r, bool *left) {
     *left = state == TT__LEFT || (id != group->id && id != TT__FORMING);
     if (!*left)
         return TT_OK;
-    if (id != group->id) /* it was so long ago that the place has been taken */
+    if (id != group->id) /* so long ago that the place has been taken */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
     return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
                     failure_meanwhile(work, text, sizeof text));
 }
 
-/* A connection tells that a rank is gone; how it ended, its launcher. */
+/* Check the link to a rank. Only its launcher knows how a rank ended that is gone. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;
     if (status == TT_ERR_PEER && tt__link_is_gone(world->messages, r)) {
         char why[512];
         snprintf(why, sizeof why, "%s", tt_last_error());
-        if (*tt__launcher_end_of(&world->launcher, r, end, sizeof end))
+        if (*tt__agent_store_end_of(&world->agent_store, r, end, sizeof end))
             return tt__fail(status, "rank %d ended with %s: %s", r, end, why);
         return tt__fail(status, "%s", why);
     }
@@ -119,7 +119,7 @@ static tt_status check_link(tt__world *world, int r) {
 
 static tt_status failure_fail_ended(const tt__world *world, int r, const char *doing) {
     char who[48], end[80];
-    tt__launcher_end_of(&world->launcher, r, end, sizeof end);
+    tt__agent_store_end_of(&world->agent_store, r, end, sizeof end);
     return tt__fail(TT_ERR_PEER, "%s ended%s%s%s", tt__process_name(world, r, who, sizeof who), *end ? " with " : "",
                     end, doing);
 }
@@ -134,7 +134,7 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
     return tt__check_stopped(world, r, now);
 }
 
-/* What a rank did before it went may still be on its way to be seen. */
+/* Does the work still wait for the rank? What a rank did before it ended may be seen late. */
 static tt__rankset still_waits_for(const tt_work *work) {
     tt__rankset set = {0};
     if (work->group->native->world->messages)
@@ -148,8 +148,9 @@ static bool still_waits_for_rank(const tt_work *work, int r) {
     return tt__rankset_has(&set, r);
 }
 
-/* Rank r of a group that was made from another is gone. If the new one has seen no call yet, it may never have come to
- * know of it, having failed in that other: then that is why. Returns that error, or `status`, which is recorded. */
+/* Find out why rank r, of a group that was made from another, is gone. If the new group has seen no call yet, the rank
+ * may have failed in the other group before it learned of the new one. Returns that error, or `status`, which is
+ * recorded. */
 static tt_status why_gone(const tt_group *group, int r, tt_status status) {
     const tt_group *top = tt__top_group(group), *origin;
     tt__world *world = group->native->world;
@@ -162,15 +163,15 @@ static tt_status why_gone(const tt_group *group, int r, tt_status status) {
     return said ? said : status;
 }
 
-/* After a message failed: what is wrong with rank r? */
+/* Find out what is wrong with rank r, after a message failed. */
 tt_status tt__check_rank(tt_work *work, int r) {
     tt_status status = check_process(work, work->group->ranks[r], tt__now_ms());
     bool left = false;
-    tt_status said = check_state(work, r, &left);
+    tt_status said = check_peer(work, r, &left);
     return said ? said : status ? why_gone(work->group, r, status) : TT_OK;
 }
 
-/* Left, not failed. */
+/* Has the rank left the group without failing? */
 static bool has_left(const tt_group *group, int r) {
     const tt__area *area = group->native->areas[r];
     tt__news news;
@@ -199,7 +200,8 @@ tt_status tt__check_gone(const tt_group *group, int r, bool may_leave, const cha
                                                   : tt__check_stopped(world, whom, tt__now_ms());
 }
 
-/* A receive from any source does without a rank that has left, as long as another is there. */
+/* Can the work do without the rank? A receive from any source can do without ranks that have left, as long as another
+ * is there. */
 static bool does_without(const tt_work *work, int r) {
     const tt_group *group = work->group;
     if (!work->message_used || work->seq || !has_left(group, r))
@@ -213,9 +215,9 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
-/* Who is lost while joining is waited for by those that have no link to it yet, and can't know; and they by those that
- * have one, or share its memory. So these look after all ranks, which have the same numbers in the first group as in
- * the job. */
+/* Check all ranks while joining. Ranks without a link to a lost one can't know of it and wait for it; ranks with a
+ * link, or that share its memory, wait for those. So these check all ranks, which have the same numbers in the first
+ * group as in the job. */
 static tt_status check_joining(const tt_work *work, int64_t now) {
     const tt_group *top = tt__top_group(work->group);
     for (int r = 0; r < top->size; r++) {
@@ -229,7 +231,7 @@ static tt_status check_joining(const tt_work *work, int64_t now) {
     return TT_OK;
 }
 
-/* A rank that is not waited for may leave; but if it failed, so has the group. */
+/* Check the peers. A rank that is not waited for may leave; but if it failed, so has the group. */
 tt_status tt__check_peers(tt_work *work, bool processes) {
     int64_t now = processes ? tt__now_ms() : 0;
     tt__rankset set = {0};
@@ -239,7 +241,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (r == work->group->rank)
             continue;
         tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
-        tt_status said = check_state(work, r, &left); /* knows more than the process's end */
+        tt_status said = check_peer(work, r, &left); /* knows more than the process's end */
         if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
             return said ? said : why_gone(work->group, r, status);
     }
@@ -253,7 +255,7 @@ tt_status tt__check_receivers(const tt_work *work) {
         const tt_p2p_op op = tt__p2p_op_of(call, i);
         bool left = false;
         if (!op.is_recv && op.peer != work->group->rank)
-            TT__TRY(check_state(work, op.peer, &left));
+            TT__TRY(check_peer(work, op.peer, &left));
     }
     return TT_OK;
 }

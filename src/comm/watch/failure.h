@@ -1,29 +1,28 @@
-/* Verdicts on peers: who is gone, frozen, or out of the group. Nothing here ends a group or a work; whoever asks does.
+/* Verdicts on peers: which are gone, frozen, or out of the group. Nothing here ends a group or a work; the caller does.
  * The lock is held. */
 #ifndef TT_COMM_WATCH_FAILURE_H
 #define TT_COMM_WATCH_FAILURE_H
 
 #include "comm/native_group.h"
 
-/* Whom of the group the work waits for. */
+/* Return the ranks of the group that the work waits for. */
 void tt__work_waits_for(const tt_work *work, tt__rankset *set);
 
-/* Is somebody whom the work waits for gone, frozen or out of the group? `processes`: look at the processes too, not
- * only at what ranks say of themselves. TT_OK: nobody is. Otherwise the error is recorded. */
+/* Is a rank that the work waits for gone, frozen or out of the group? `processes`: check the processes too, not only
+ * what ranks publish. TT_OK: none is. Otherwise the error is recorded. */
 tt_status tt__check_peers(tt_work *work, bool processes);
 
-/* Has rank r said that the group failed? Its error, recorded. */
+/* Has rank r published that the group failed? Its error, recorded. */
 tt_status tt__check_failed(const tt_group *group, int r);
 
-/* Who has left will not receive any more: has one of those left to whom the work, sends and receives, sends something?
- * Recorded. */
+/* Has a rank left to which the work, sends and receives, sends something? It will not receive any more. Recorded. */
 tt_status tt__check_receivers(const tt_work *work);
 
 /* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */
 tt_status tt__check_rank(tt_work *work, int r);
 
-/* Of a group that stands behind another engine's: has rank r failed, ended or frozen, or left where it must not?
- * Recorded; `doing` ends the text. Whoever asks keeps world->last_check_ms. */
+/* In a control group: has rank r failed, ended or frozen, or left where it must not? Recorded; `doing` ends the text.
+ * The caller updates world->last_check_ms. */
 tt_status tt__check_gone(const tt_group *group, int r, bool may_leave, const char *doing);
 
 #endif

@@ -36,7 +36,7 @@ static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missi
                     tt__group_text(work->group, name, sizeof name));
 }
 
-/* For those who look from outside: whom this process waits for. */
+/* Publish which rank this process waits for, for peers and observers. */
 static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     int whom = tt__rankset_next(missing, 0);
     tt__world *world = work->group->native->world;
@@ -71,7 +71,7 @@ void tt__note_going_on(tt__world *world) {
         tt__announce_waiting(world->messages);
 }
 
-/* Nobody whom the work waits for is lost; but do the ranks differ, or wait for each other? */
+/* Do the ranks differ in their calls, or wait for each other? No rank that the work waits for is lost. */
 static tt_status check_calls(const tt_work *work, const tt__rankset *missing) {
     note_waiting(work, missing);
     tt__compare_calls(work);
@@ -91,7 +91,7 @@ static tt__verdict has_failed(const tt_group *group) {
     return TT__LOOK_FAILED;
 }
 
-/* Errors before readiness is looked at again: a rank that did its part and then left is none. */
+/* Look for errors, then at readiness again: a rank that did its part and then left is no error. */
 tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)

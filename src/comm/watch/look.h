@@ -1,4 +1,4 @@
-/* The one place that asks what may be wrong with a work that takes long. */
+/* The one place that looks for what may be wrong with a work that takes long. */
 #ifndef TT_COMM_WATCH_LOOK_H
 #define TT_COMM_WATCH_LOOK_H
 
@@ -12,15 +12,15 @@ typedef enum tt__verdict {
     TT__LOOK_FAILS   /* *culprit, a group, is to fail with the error that is recorded */
 } tt__verdict;
 
-/* Look after those whom the work waits for, and whether its time is up. To be asked every now and then; looks at
- * processes and at the peers' calls at most every TT__LOOK_MS. Tells those who look from outside whom this process
- * waits for. The lock is held, and given back while other hosts are asked. */
+/* Check the ranks that the work waits for, and its deadline. To be called every now and then; checks processes and the
+ * peers' calls at most every TT__LOOK_MS. Publishes which rank this process waits for. The lock is held, and given back
+ * while other hosts are asked. */
 tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit);
 
-/* What holds the work up: itself, one before it in the queue, or a call on an inner group. */
+/* Return what holds the work up: itself, one before it in the queue, or a call on an inner group. */
 tt_work *tt__blocking_work(tt_work *work);
 
-/* This process waits for nobody any more. */
+/* Publish that this process no longer waits. */
 void tt__note_going_on(tt__world *world);
 
 #endif

@@ -21,8 +21,7 @@ typedef struct called {
     char text[256];
 } called;
 
-/* The smallest set of ranks that called alike, of equal ones that with the higher ranks; they are taken out of
- * `left`. */
+/* Take the smallest set of ranks that called alike out of `left`; of equal ones that with the higher ranks. */
 static tt__rankset take_rarest(const tt_group *group, const called *all, tt__rankset *left, int *first) {
     tt__rankset rarest = {0};
     int least = TT__MAX_RANKS + 1;
@@ -80,7 +79,7 @@ static bool is_first_of_its_word(const called *all, int r) {
     return true;
 }
 
-/* Give those who have not arrived a moment, so that the text can tell the odd one from the many. */
+/* Read all ranks' words. Those that have not arrived get a moment, so that the text can name the odd one. */
 static void mismatch_read_words(const tt_group *group, uint32_t seq, called *all) {
     enum { TRIES = 50 };
     int missing = group->size;
@@ -127,7 +126,7 @@ static void mismatch_ask(const tt_group *group, int r, uint32_t seq, int64_t dea
                                      sizeof answer->text, &answer->word, left < ASK_MS ? left : ASK_MS);
 }
 
-/* Whether those who tell it called different things. */
+/* Ask the ranks that answer what they called; true: they differ. */
 static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, called *all) {
     bool differ = false;
     const called *one = NULL;
@@ -141,8 +140,8 @@ static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, ca
     return differ;
 }
 
-/* A rank that is gone can't be asked; but one that failed before it went has told the whole story. */
-static bool told_by_another(const tt_group *group, const called *all) {
+/* Has a rank that is gone, and can't be asked any more, published the mismatch before? */
+static bool named_by_another(const tt_group *group, const called *all) {
     bool known = true;
     for (int r = 0; r < group->size; r++)
         known &= all[r].known;
@@ -152,7 +151,8 @@ static bool told_by_another(const tt_group *group, const called *all) {
     return false;
 }
 
-/* Where ranks made calls in which they need not meet, they may have differed a while before anybody sees it. */
+/* Find the first call in which ranks differ. In calls in which ranks need not meet, they may differ a while before it
+ * is seen. */
 tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
     tt__world *world = group->native->world;
     uint32_t at = seq;
@@ -166,8 +166,8 @@ tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
         at--;
     group->native->asking = false;
     world->asking--;
-    bool told = told_by_another(group, all);
-    tt_status status = told ? TT_ERR_MISMATCH : fail_mismatch(group, at, all);
+    bool named = named_by_another(group, all);
+    tt_status status = named ? TT_ERR_MISMATCH : fail_mismatch(group, at, all);
     free(all);
     return status;
 }

@@ -15,18 +15,18 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tt__onednn functions;
 static char why_not[512]; /* "": it is there */
 
-static void give_up(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
+static void note_why_not(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
 
 /* It stays loaded until the process ends: its threads and caches do, too. */
 static void load_onednn(void) {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
-        give_up(dlerror());
+        note_why_not(dlerror());
         return;
     }
 #define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
     if (!(TT__ONEDNN_FUNCTIONS(FIND) true))
-        give_up(dlerror());
+        note_why_not(dlerror());
 #undef FIND
 }
 

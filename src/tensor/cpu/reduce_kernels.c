@@ -3,14 +3,14 @@
 /* Partial sums: element i goes to number i % LANES; in the end they are added as a balanced tree. */
 enum { LANES = 32 };
 
-static double tree(double *part) {
+static double sum_tree(double *part) {
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++)
             part[i] += part[i + width];
     return part[0];
 }
 
-static double sum(int64_t n, const float *x) {
+static double loop_sum(int64_t n, const float *x) {
     double part[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -18,7 +18,7 @@ static double sum(int64_t n, const float *x) {
             part[k] += (double)x[i + k];
     for (int k = 0; i < n; i++, k++)
         part[k] += (double)x[i];
-    return tree(part);
+    return sum_tree(part);
 }
 
 static double square_diff(float a, float b) {
@@ -26,7 +26,7 @@ static double square_diff(float a, float b) {
     return d * d;
 }
 
-static double sum_square_diff(int64_t n, const float *a, const float *b) {
+static double loop_sum_square_diff(int64_t n, const float *a, const float *b) {
     double part[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -34,7 +34,7 @@ static double sum_square_diff(int64_t n, const float *a, const float *b) {
             part[k] += square_diff(a[i + k], b[i + k]);
     for (int k = 0; i < n; i++, k++)
         part[k] += square_diff(a[i], b[i]);
-    return tree(part);
+    return sum_tree(part);
 }
 
 /* `width` columns (at most LANES) from x on, row after row. */
@@ -47,7 +47,7 @@ static inline void sum_strip(int64_t rows, int64_t stride, int width, const floa
         y[k] = (float)part[k];
 }
 
-static void sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y) {
+static void loop_sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y) {
     int64_t c = 0;
     for (; c + LANES <= cols; c += LANES)
         sum_strip(rows, stride, LANES, x + c, y + c);
@@ -56,7 +56,7 @@ static void sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x,
 }
 
 const tt__reduce_kernels TT__LEVEL_NAME(tt__reduce_kernels) = {
-    .sum = sum,
-    .sum_square_diff = sum_square_diff,
-    .sum_rows = sum_rows,
+    .sum = loop_sum,
+    .sum_square_diff = loop_sum_square_diff,
+    .sum_rows = loop_sum_rows,
 };

@@ -45,7 +45,7 @@ static float row_max(int64_t n, const float *x) {
 }
 
 /* A NaN among x may escape the maximum, never the sum. */
-static tt__sum_exp sum_exp(int64_t n, const float *x) {
+static tt__sum_exp loop_sum_exp(int64_t n, const float *x) {
     float max = row_max(n, x), part[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -59,24 +59,24 @@ static tt__sum_exp sum_exp(int64_t n, const float *x) {
     return (tt__sum_exp){.max = max, .sum = part[0]};
 }
 
-static void shift(int64_t n, const float *x, float max, float log_sum, float *y) {
+static void loop_shift(int64_t n, const float *x, float max, float log_sum, float *y) {
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] - max - log_sum;
 }
 
-static void exp_scale(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx) {
+static void loop_exp_scale(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx) {
     for (int64_t i = 0; i < n; i++)
         dx[i] = exp_f32(x[i] - s.max) / s.sum * factor;
 }
 
-static void log_softmax_backward(int64_t n, const float *y, const float *g, float g_sum, float *dx) {
+static void loop_log_softmax_backward(int64_t n, const float *y, const float *g, float g_sum, float *dx) {
     for (int64_t i = 0; i < n; i++)
         dx[i] = g[i] - exp_f32(y[i]) * g_sum;
 }
 
 const tt__softmax_kernels TT__LEVEL_NAME(tt__softmax_kernels) = {
-    .sum_exp = sum_exp,
-    .shift = shift,
-    .exp_scale = exp_scale,
-    .log_softmax_backward = log_softmax_backward,
+    .sum_exp = loop_sum_exp,
+    .shift = loop_shift,
+    .exp_scale = loop_exp_scale,
+    .log_softmax_backward = loop_log_softmax_backward,
 };

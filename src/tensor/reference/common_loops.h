@@ -6,11 +6,11 @@
  *   ORDER, AS_ORDER(v), IS_NAN(o)   what elements are compared as */
 #include "tensor/element.h"
 #include "tensor/iter.h"
-#include "tensor/reference/table.h"
+#include "tensor/reference/reference_device.h"
 
 #define AT(k, i) (((TYPE *)(void *)it.p[k])[(i)*it.step[k]])
 
-static tt_status fill(tt_tensor *y, double value) {
+static tt_status ref_fill(tt_tensor *y, double value) {
     TYPE element = FROM_F64(value);
     for (tt__iter it = TT__ITER_OVER(y); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
@@ -18,14 +18,14 @@ static tt_status fill(tt_tensor *y, double value) {
     return TT_OK;
 }
 
-static tt_status copy(tt_tensor *y, const tt_tensor *x) {
+static tt_status ref_copy(tt_tensor *y, const tt_tensor *x) {
     for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
             AT(0, i) = AT(1, i);
     return TT_OK;
 }
 
-static tt_status convert(tt_tensor *y, const tt_tensor *x) {
+static tt_status ref_convert(tt_tensor *y, const tt_tensor *x) {
     int64_t size = (int64_t)tt_dtype_size(x->dtype);
     bool is_float = tt__is_float(x->dtype);
     for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
@@ -36,12 +36,12 @@ static tt_status convert(tt_tensor *y, const tt_tensor *x) {
     return TT_OK;
 }
 
-#define BINARY(name, op)                                                          \
-    static tt_status name(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) { \
-        for (tt__iter it = TT__ITER_OVER(y, a, b); it.more; tt__iter_next(&it))   \
-            for (int64_t i = 0; i < it.n; i++)                                    \
-                AT(0, i) = STORE(LOAD(AT(1, i)) op LOAD(AT(2, i)));               \
-        return TT_OK;                                                             \
+#define BINARY(name, op)                                                                \
+    static tt_status ref_##name(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) { \
+        for (tt__iter it = TT__ITER_OVER(y, a, b); it.more; tt__iter_next(&it))         \
+            for (int64_t i = 0; i < it.n; i++)                                          \
+                AT(0, i) = STORE(LOAD(AT(1, i)) op LOAD(AT(2, i)));                     \
+        return TT_OK;                                                                   \
     }
 BINARY(add, +)
 BINARY(sub, -)
@@ -71,12 +71,13 @@ static int64_t argmax_of(const TYPE *x, int64_t n, int64_t step) {
     return best;
 }
 
-static tt_status argmax(const tt_tensor *x, int dim, tt_tensor *y) {
+static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
     for (int64_t line = 0; line < y->numel; line++)
         ((int64_t *)y->data)[line] =
             argmax_of((const TYPE *)x->data + line_begin(x, dim, line), x->shape.dim[dim], x->stride[dim]);
     return TT_OK;
 }
 
-#define COMMON_KERNELS \
-    .fill = fill, .copy = copy, .convert = convert, .add = add, .sub = sub, .mul = mul, .argmax = argmax
+#define COMMON_KERNELS                                                                                          \
+    .fill = ref_fill, .copy = ref_copy, .convert = ref_convert, .add = ref_add, .sub = ref_sub, .mul = ref_mul, \
+    .argmax = ref_argmax

@@ -10,7 +10,7 @@
 
 /* ---- element by element */
 
-static tt_status scale(tt_tensor *y, const tt_tensor *x, double factor) {
+static tt_status ref_scale(tt_tensor *y, const tt_tensor *x, double factor) {
     WIDE f = (WIDE)factor;
     for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
@@ -18,14 +18,14 @@ static tt_status scale(tt_tensor *y, const tt_tensor *x, double factor) {
     return TT_OK;
 }
 
-static tt_status relu(tt_tensor *y, const tt_tensor *x) {
+static tt_status ref_relu(tt_tensor *y, const tt_tensor *x) {
     for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
             AT(0, i) = LOAD(AT(1, i)) < 0 ? STORE(0) : AT(1, i);
     return TT_OK;
 }
 
-static tt_status relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
     for (tt__iter it = TT__ITER_OVER(dx, y, g); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
             AT(0, i) = LOAD(AT(1, i)) <= 0 ? STORE(0) : AT(2, i);
@@ -62,7 +62,7 @@ static double sum_of(const tt_tensor *x) {
     return total;
 }
 
-static tt_status sum(tt_tensor *y, const tt_tensor *x, double factor) {
+static tt_status ref_sum(tt_tensor *y, const tt_tensor *x, double factor) {
     tt_tensor to, from, part;
     divide_dimensions(y, x, &to, &from, &part);
     for (tt__iter it = TT__ITER_OVER(&to, &from); it.more; tt__iter_next(&it))
@@ -75,7 +75,7 @@ static tt_status sum(tt_tensor *y, const tt_tensor *x, double factor) {
 
 /* ---- matrix product */
 
-static tt_status matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+static tt_status ref_matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
     int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
@@ -92,8 +92,6 @@ static tt_status matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, do
 
 /* ---- softmax: rows of n elements */
 
-static int64_t row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
-
 /* log sum exp x is never made one number: where the maximum is large there are no digits left for the rest. */
 static void max_and_sum(int64_t n, const TYPE *x, double *max, double *total) {
     *max = (double)LOAD(x[0]);
@@ -104,8 +102,8 @@ static void max_and_sum(int64_t n, const TYPE *x, double *max, double *total) {
         *total += exp((double)LOAD(x[i]) - *max);
 }
 
-static tt_status log_softmax(tt_tensor *y, const tt_tensor *x) {
-    int64_t n = row_length(x);
+static tt_status ref_log_softmax(tt_tensor *y, const tt_tensor *x) {
+    int64_t n = tt__row_length(x);
     for (int64_t at = 0; at < x->numel; at += n) {
         const TYPE *from = (const TYPE *)x->data + at;
         double max, total;
@@ -116,8 +114,8 @@ static tt_status log_softmax(tt_tensor *y, const tt_tensor *x) {
     return TT_OK;
 }
 
-static tt_status log_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
-    int64_t n = row_length(y);
+static tt_status ref_log_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    int64_t n = tt__row_length(y);
     for (int64_t at = 0; at < y->numel; at += n) {
         const TYPE *row = (const TYPE *)y->data + at, *grad = (const TYPE *)g->data + at;
         double total = 0;
@@ -135,7 +133,7 @@ static void set_scalar(tt_tensor *y, double value) { *(TYPE *)y->data = FROM_F64
 
 static double scalar(const tt_tensor *x) { return (double)LOAD(*(const TYPE *)x->data); }
 
-static tt_status cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t) {
+static tt_status ref_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t) {
     int64_t B = x->shape.dim[0], V = x->shape.dim[1];
     const int64_t *target = t->data;
     double total = 0;
@@ -152,8 +150,8 @@ static tt_status cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tenso
     return TT_OK;
 }
 
-static tt_status cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats,
-                                        const tt_tensor *g) {
+static tt_status ref_cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
+                                            const tt_tensor *stats, const tt_tensor *g) {
     int64_t B = x->shape.dim[0], V = x->shape.dim[1];
     const int64_t *target = t->data;
     double factor = scalar(g) / (double)B;
@@ -167,7 +165,7 @@ static tt_status cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const
     return TT_OK;
 }
 
-static tt_status nll_loss(tt_tensor *loss, const tt_tensor *x, const tt_tensor *t) {
+static tt_status ref_nll_loss(tt_tensor *loss, const tt_tensor *x, const tt_tensor *t) {
     int64_t B = x->shape.dim[0], V = x->shape.dim[1];
     double total = 0;
     for (int64_t b = 0; b < B; b++)
@@ -176,7 +174,7 @@ static tt_status nll_loss(tt_tensor *loss, const tt_tensor *x, const tt_tensor *
     return TT_OK;
 }
 
-static tt_status nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const tt_tensor *g) {
+static tt_status ref_nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const tt_tensor *g) {
     int64_t B = dx->shape.dim[0], V = dx->shape.dim[1];
     TYPE *d = dx->data, each = FROM_F64(-scalar(g) / (double)B);
     for (int64_t i = 0; i < dx->numel; i++)
@@ -186,7 +184,7 @@ static tt_status nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const tt_t
     return TT_OK;
 }
 
-static tt_status mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_tensor *b) {
+static tt_status ref_mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_tensor *b) {
     double total = 0;
     for (int64_t i = 0; i < a->numel; i++) {
         double d = (double)(WIDE)(LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i]));
@@ -196,7 +194,7 @@ static tt_status mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_tensor *
     return TT_OK;
 }
 
-static tt_status mse_loss_backward(tt_tensor *da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g) {
+static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g) {
     WIDE factor = (WIDE)(2.0 / (double)a->numel) * (WIDE)scalar(g);
     for (int64_t i = 0; i < a->numel; i++)
         ((TYPE *)da->data)[i] = STORE((LOAD(((const TYPE *)a->data)[i]) - LOAD(((const TYPE *)b->data)[i])) * factor);
@@ -205,17 +203,17 @@ static tt_status mse_loss_backward(tt_tensor *da, const tt_tensor *a, const tt_t
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
-    .scale = scale,
-    .relu = relu,
-    .relu_backward = relu_backward,
-    .sum = sum,
-    .matmul = matmul,
-    .log_softmax = log_softmax,
-    .log_softmax_backward = log_softmax_backward,
-    .cross_entropy = cross_entropy,
-    .cross_entropy_backward = cross_entropy_backward,
-    .nll_loss = nll_loss,
-    .nll_loss_backward = nll_loss_backward,
-    .mse_loss = mse_loss,
-    .mse_loss_backward = mse_loss_backward,
+    .scale = ref_scale,
+    .relu = ref_relu,
+    .relu_backward = ref_relu_backward,
+    .sum = ref_sum,
+    .matmul = ref_matmul,
+    .log_softmax = ref_log_softmax,
+    .log_softmax_backward = ref_log_softmax_backward,
+    .cross_entropy = ref_cross_entropy,
+    .cross_entropy_backward = ref_cross_entropy_backward,
+    .nll_loss = ref_nll_loss,
+    .nll_loss_backward = ref_nll_loss_backward,
+    .mse_loss = ref_mse_loss,
+    .mse_loss_backward = ref_mse_loss_backward,
 };

@@ -5,7 +5,7 @@
 #define IS_NAN(o) ((void)(o), false)
 #include "tensor/reference/common_loops.h"
 
-static tt_status find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
+static tt_status ref_find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
     int64_t at = 0;
     *index = -1;
     const tt_tensor *only[] = {x};
@@ -21,4 +21,4 @@ static tt_status find_outside(const tt_tensor *x, int64_t low, int64_t high, int
     return TT_OK;
 }
 
-const tt__kernels TABLE = {COMMON_KERNELS, .find_outside = find_outside};
+const tt__kernels TABLE = {COMMON_KERNELS, .find_outside = ref_find_outside};

@@ -28,7 +28,7 @@ static int64_t offset_of(const tt_work *work, int host, int local) {
     return work->call.recv_offsets ? work->call.recv_offsets[r] : r * work->call.count;
 }
 
-/* Bytes of all blocks with a number. */
+/* Count the bytes of all blocks of ranks with this number inside their hosts. */
 static size_t hier_all_gather_bytes_of(const tt_work *work, int local) {
     size_t count = 0;
     for (int h = 0; h < work->group->native->cross->size; h++)
@@ -54,7 +54,7 @@ static tt_status hier_all_gather_plan(tt_work *work) {
     return TT_OK;
 }
 
-/* Gather among the ranks of `group` blocks that s->counts and s->offsets tell. */
+/* Gather blocks among the ranks of `group`, by s->counts and s->offsets. */
 static tt__next hier_all_gather_leg(tt_work *work, const state *s, tt_group *group, const void *send, void *recv) {
     return tt__leg(work, group,
                    (tt_call){.op = TT_OP_ALL_GATHER_V,
@@ -76,7 +76,7 @@ static tt__next hier_all_gather_between(tt_work *work, const state *s) {
                                s->mine ? s->mine : work->call.recv);
 }
 
-/* The blocks of host h, in place. */
+/* Gather the blocks of host h inside the host, in place. */
 static tt__next hier_all_gather_inside(tt_work *work, const state *s, int h) {
     tt_group *local = work->group->native->local;
     for (int l = 0; l < local->size; l++) {
@@ -87,7 +87,7 @@ static tt__next hier_all_gather_inside(tt_work *work, const state *s, int h) {
     return hier_all_gather_leg(work, s, local, tt__recv_block(&work->call, self).data, work->call.recv);
 }
 
-/* All blocks. */
+/* Gather the packed blocks of all hosts at once. */
 static tt__next inside_packed(tt_work *work, const state *s) {
     int64_t at = 0;
     for (int l = 0; l < work->group->native->local->size; at += s->counts[l++]) {

@@ -32,10 +32,10 @@ static shape shape_of(const tt_work *work) {
                    local->rank,  local->size,   partial.op};
 }
 
-static unsigned char *at(const shape *s, size_t element) { return s->data + element * s->size; }
+static unsigned char *element_at(const shape *s, size_t element) { return s->data + element * s->size; }
 
 static tt__next reduce_leg(tt_work *work, tt_group *group, tt_op op, const shape *s, size_t first, size_t count) {
-    void *data = at(s, first);
+    void *data = element_at(s, first);
     return tt__leg(work, group,
                    (tt_call){.op = op,
                              .reduce_op = s->op,
@@ -56,13 +56,13 @@ static tt_status hier_all_reduce_begin(tt_work *work) {
     return TT_OK;
 }
 
-/* The leg of a stage; every rank of the host takes the same ones. */
+/* Make the leg of a stage; all ranks of the host make the same ones. */
 static tt__next hier_all_reduce_leg(tt_work *work) {
     const shape s = shape_of(work);
     tt_group *local = work->group->native->local, *cross = work->group->native->cross;
     size_t even = s.part * (size_t)s.ranks, mine = s.part * (size_t)s.local, rest = s.count - even;
     bool last = s.local == s.ranks - 1;
-    void *part = at(&s, mine);
+    void *part = element_at(&s, mine);
     switch (work->stage) {
     case REMAINDER:
         return reduce_leg(work, local, TT_OP_REDUCE, &s, even, rest);
@@ -83,8 +83,8 @@ static tt__next hier_all_reduce_leg(tt_work *work) {
         return tt__leg(work, local,
                        (tt_call){.op = TT_OP_BROADCAST,
                                  .count = s.count - even,
-                                 .send = at(&s, even),
-                                 .recv = at(&s, even),
+                                 .send = element_at(&s, even),
+                                 .recv = element_at(&s, even),
                                  .root = s.ranks - 1});
     }
 }

@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum stage { SCATTER = 1, REDUCE, GATHER, SPREAD, FINISH, WHOLE, LEADERS, TELL };
+enum stage { SCATTER = 1, REDUCE, GATHER, SPREAD, FINISH, WHOLE, LEADERS, SHARE };
 
 typedef struct state {
     float *sums;                   /* (filled) */
@@ -49,7 +49,7 @@ static tt_status hier_fp16_plan(tt_work *work) {
     return TT_OK;
 }
 
-static tt__next sum(tt_work *work, tt_group *group, tt_op op, const float *send, float *recv, size_t count) {
+static tt__next sum_partials(tt_work *work, tt_group *group, tt_op op, const float *send, float *recv, size_t count) {
     const tt_call call = {
         .op = op, .reduce_op = hier_fp16_partial_of(work).op, .count = count, .send = send, .recv = recv};
     return tt__leg_of(work, group, TT_F32, call);
@@ -60,7 +60,7 @@ static tt__next hier_fp16_move(tt_work *work, tt_group *group, tt_op op, const u
     return tt__leg(work, group, (tt_call){.op = op, .count = count, .send = send, .recv = recv});
 }
 
-/* Rounds what all ranks' elements are in. */
+/* Round the sums, which all ranks' elements are in by now. */
 static void hier_fp16_finish(const tt_work *work, uint16_t *to, const float *sums, size_t count) {
     const tt__partial partial = hier_fp16_partial_of(work);
     tt__partial_finish(&partial, to, sums, count);
@@ -71,13 +71,13 @@ static tt__next next_small(tt_work *work, const state *s) {
     void *data = tt__operand_of(work).data;
     switch (work->stage++) {
     case WHOLE:
-        return sum(work, local, TT_OP_REDUCE, s->sums, s->sums, s->count);
+        return sum_partials(work, local, TT_OP_REDUCE, s->sums, s->sums, s->count);
     case LEADERS:
         if (!local->rank)
-            return sum(work, cross, TT_OP_ALL_REDUCE, s->sums, s->sums, s->count);
+            return sum_partials(work, cross, TT_OP_ALL_REDUCE, s->sums, s->sums, s->count);
         work->stage++;
         __attribute__((fallthrough));
-    case TELL:
+    case SHARE:
         if (!local->rank)
             hier_fp16_finish(work, data, s->sums, s->count);
         return hier_fp16_move(work, local, TT_OP_BROADCAST, data, data, s->count);
@@ -91,9 +91,9 @@ static tt__next next_large(tt_work *work, const state *s) {
     size_t part = (size_t)local->rank * s->part, mine = part + (size_t)cross->rank * s->smaller;
     switch (work->stage++) {
     case SCATTER:
-        return sum(work, local, TT_OP_REDUCE_SCATTER, s->sums, s->sums + part, s->part);
+        return sum_partials(work, local, TT_OP_REDUCE_SCATTER, s->sums, s->sums + part, s->part);
     case REDUCE:
-        return sum(work, cross, TT_OP_REDUCE_SCATTER, s->sums + part, s->sums + mine, s->smaller);
+        return sum_partials(work, cross, TT_OP_REDUCE_SCATTER, s->sums + part, s->sums + mine, s->smaller);
     case GATHER:
         hier_fp16_finish(work, s->rounded + mine, s->sums + mine, s->smaller);
         return hier_fp16_move(work, cross, TT_OP_ALL_GATHER, s->rounded + mine, s->rounded + part, s->smaller);

@@ -26,7 +26,7 @@ typedef struct state {
 } state;
 
 /* out (columns, rows) := in (rows, columns). */
-static void transpose(const state *s, int rows, int columns) {
+static void transpose_blocks(const state *s, int rows, int columns) {
     for (int c = 0; c < columns; c++)
         for (int r = 0; r < rows; r++)
             tt__copy_block((tt__block){s->out + (size_t)(c * rows + r) * s->block, s->block},
@@ -66,7 +66,7 @@ static tt__next hier_all_to_all_next(tt_work *work) {
     case INSIDE:
         return hier_all_to_all_pack(work) ? TT__NEXT_FAILED : hier_all_to_all_leg(work, s, local, cross->size);
     case BETWEEN:
-        transpose(s, local->size, cross->size);
+        transpose_blocks(s, local->size, cross->size);
         return hier_all_to_all_leg(work, s, cross, local->size);
     default:
         hier_all_to_all_unpack(work, s);

@@ -1,5 +1,4 @@
-/* hierarchical, for barrier: inside the hosts, between one rank of each, and inside again, so that these tell the
- * others.
+/* hierarchical, for barrier: inside the hosts, between one rank of each, and inside again.
  *
  *   steps between hosts   those of a barrier among the hosts */
 #include "comm/collective/hierarchical/hierarchical.h"

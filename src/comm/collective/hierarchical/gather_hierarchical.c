@@ -30,8 +30,8 @@ static bool hier_gather_acts(const tt_work *work) {
     return work->group->native->local->rank == tt__local_of(work->group, work->call.root);
 }
 
-/* Between the root's buffer, in the order of ranks, and its blocks in the order of hosts. */
-static void order(const tt_work *work, const state *s) {
+/* Copy between the root's buffer, in the order of ranks, and its blocks in the order of hosts. */
+static void order_blocks(const tt_work *work, const state *s) {
     size_t block = work->call.count * tt_dtype_size(work->call.dtype);
     for (int i = 0; i < work->group->size; i++) {
         unsigned char *at = s->all + (size_t)i * block;
@@ -51,7 +51,7 @@ static tt_status hier_gather_plan(tt_work *work) {
     s->host = tt__machine_memory(work);
     s->all = hier_gather_is_root(work) ? s->host + host : NULL;
     if (hier_gather_is_root(work) && !hier_gather_is_gather(work))
-        order(work, s);
+        order_blocks(work, s);
     return TT_OK;
 }
 
@@ -87,7 +87,7 @@ static tt__next hier_gather_next(tt_work *work) {
     if (stage < END && hier_gather_acts(work))
         return hier_gather_between(work, s);
     if (hier_gather_is_root(work) && hier_gather_is_gather(work))
-        order(work, s);
+        order_blocks(work, s);
     return TT__NEXT_DONE;
 }
 

@@ -9,19 +9,20 @@
 /* Up to so many bytes, fewer legs pay for copying, or for sending more. */
 enum { TT__PACK_MAX = 64 << 10 };
 
-/* Several hosts, with as many ranks each, more than one. */
+/* Are there several hosts, with as many ranks each, more than one? */
 bool tt__has_hosts(const tt_group *group);
 
 /* The same, as an algorithm's serves(). */
 bool tt__serves_hosts(const tt_group *group, const tt_call *call);
 
-/* The same, and hosts may reduce first: they are subtrees of the one summation order. */
+/* The same, and may hosts reduce first, as subtrees of the one summation order? */
 bool tt__serves_subtrees(const tt_group *group, const tt_call *call);
 
-/* The same, and that is less to send: a sum of two 16-bit floats, as f32, is as long as both. */
+/* The same, and is that less to send? A sum of two 16-bit floats, as f32, is as long as both. */
 bool tt__serves_sums(const tt_group *group, const tt_call *call);
 
-/* Rank r's number among the hosts (its rank in a cross group), and inside its host (its rank in a local group). */
+/* Return the number of rank r's host (its rank in a cross group), and its own number inside the host (its rank in a
+ * local group). */
 static inline int tt__host_of(const tt_group *group, int r) {
     return group->native->place[r] / group->native->local->size;
 }
@@ -29,7 +30,7 @@ static inline int tt__local_of(const tt_group *group, int r) {
     return group->native->place[r] % group->native->local->size;
 }
 
-/* The rank with a number inside a host. */
+/* Return the rank with a number inside a host. */
 static inline int tt__rank_on(const tt_group *group, int host, int local) {
     return group->native->by_host[host * group->native->local->size + local];
 }

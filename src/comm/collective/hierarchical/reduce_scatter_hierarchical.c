@@ -19,7 +19,7 @@
 typedef struct state {
     const unsigned char *leaves;
     unsigned char *sums;   /* (H): this host's, of the ranks with this rank's number */
-    unsigned char *result; /* before it is rounded; the caller's where that is nothing */
+    unsigned char *result; /* before it is rounded; the caller's buffer where nothing is rounded */
     uint64_t part;         /* bytes */
     int calls;             /* inside */
     bool packed;           /* leaves are ordered by number, then by host */

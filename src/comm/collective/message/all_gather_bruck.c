@@ -29,7 +29,7 @@ static tt_status all_gather_bruck_plan(tt_work *work) {
     return TT_OK;
 }
 
-/* Blocks that are sent and received in a round: as many as there are, but no more than are missing. */
+/* Count the blocks sent and received in a round: all that this rank has, but no more than are missing. */
 static size_t blocks_in(const tt_work *work, uint32_t round) {
     int have = 1 << round, missing = work->group->size - have;
     return (size_t)(missing < have ? missing : have);

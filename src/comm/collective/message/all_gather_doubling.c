@@ -15,7 +15,7 @@ static tt_status all_gather_doubling_plan(tt_work *work) {
     return tt__rounds_plan(work, (uint32_t)tt__log2_ceil(work->group->size), 2);
 }
 
-/* The 2^round blocks that rank r has before a round. */
+/* Return the 2^round blocks that rank r has before a round. */
 static tt__block all_gather_doubling_held(const tt_work *work, int r, uint32_t round) {
     tt__block first = tt__recv_block(&work->call, r >> round << round);
     return (tt__block){first.data, first.bytes << round};

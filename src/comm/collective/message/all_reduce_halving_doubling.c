@@ -32,12 +32,12 @@ static tt__partial halving_doubling_partial_of(const tt_work *work) {
 
 static size_t element_size(const tt_work *work) { return tt_dtype_size(work->call.dtype); }
 
-/* First element of a position; `count` for the end. */
+/* Return the first element of a position; `count` for the end. */
 static size_t halving_doubling_begin_of(const halving_doubling *a, const tt_work *work, int position) {
     return position == a->h.units ? a->count : tt__slice_of(a->count, element_size(work), a->h.units, position).at;
 }
 
-/* The elements that `unit` holds before level k. */
+/* Return the range of elements that `unit` holds before level k. */
 static tt__slice halving_doubling_held(const halving_doubling *a, const tt_work *work, int unit, int k) {
     int first = tt__halving_first(&a->h, unit, k);
     size_t at = halving_doubling_begin_of(a, work, first);
@@ -64,10 +64,10 @@ static tt_status halving_doubling_plan(tt_work *work) {
     return TT_OK;
 }
 
-static int partner(const halving_doubling *a, int level) { return a->h.unit ^ 1 << level; }
+static int partner_of(const halving_doubling *a, int level) { return a->h.unit ^ 1 << level; }
 
-/* Where the elements that arrive in a round of the way there lie: the fold's, then those of each level, which are of
- * p/2, p/4, ... 1 positions. */
+/* Return where the elements lie that arrive in a round of the reduce_scatter: the fold's, then those of each level,
+ * which are of p/2, p/4, ... 1 positions. */
 static unsigned char *halving_doubling_landing_of(const halving_doubling *a, const tt_work *work, uint32_t round) {
     size_t size = halving_doubling_partial_of(work).size,
            share = tt__slice_of(a->count, element_size(work), a->h.units, 0).n;
@@ -77,7 +77,7 @@ static unsigned char *halving_doubling_landing_of(const halving_doubling *a, con
     return a->landing + (a->first * a->count + share * (size_t)before) * size;
 }
 
-/* Asked for early: what arrives on the way there. */
+/* Post the receives of the reduce_scatter early. */
 static void halving_doubling_early(tt_work *work, uint32_t round) {
     const halving_doubling *a = TT__STATE(halving_doubling, work);
     size_t size = halving_doubling_partial_of(work).size;
@@ -90,7 +90,7 @@ static void halving_doubling_early(tt_work *work, uint32_t round) {
     }
     int level = (int)(round - a->first);
     tt__slice kept = halving_doubling_held(a, work, a->h.unit, level + 1);
-    tt__round_recv(work, round, tt__unit_rank(&a->h, partner(a, level)), round,
+    tt__round_recv(work, round, tt__unit_rank(&a->h, partner_of(a, level)), round,
                    halving_doubling_landing_of(a, work, round), kept.n * size);
 }
 
@@ -104,19 +104,20 @@ static void post_there(tt_work *work, uint32_t round) {
     }
     if (round < a->first)
         return;
-    int level = (int)(round - a->first), other = partner(a, level);
+    int level = (int)(round - a->first), other = partner_of(a, level);
     tt__slice given = halving_doubling_held(a, work, other, level + 1);
     tt__round_send(work, round, tt__unit_rank(&a->h, other), round, a->sum + given.at * size, given.n * size);
 }
 
-/* The way back, on finished elements. Every range that arrives was sent away, and received, on the way there. */
+/* Post a round of the all_gather, on finished elements. A range that arrives is one that this rank sent away in the
+ * reduce_scatter. */
 static void post_back(tt_work *work, uint32_t round) {
     const halving_doubling *a = TT__STATE(halving_doubling, work);
     unsigned char *data = tt__operand_of(work).data;
     size_t size = element_size(work);
     int level = a->h.levels - 1 - (int)(round - a->back);
     if (level >= 0 && !a->h.gives) {
-        int other = partner(a, level), to = tt__unit_rank(&a->h, other);
+        int other = partner_of(a, level), to = tt__unit_rank(&a->h, other);
         tt__slice mine = halving_doubling_held(a, work, a->h.unit, level + 1),
                   theirs = halving_doubling_held(a, work, other, level + 1);
         tt__round_recv(work, round, to, round, data + theirs.at * size, theirs.n * size);

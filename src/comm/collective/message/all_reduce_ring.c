@@ -47,12 +47,12 @@ static tt_status ring_plan(tt_work *work) {
     return TT_OK;
 }
 
-static bool growing(const ring *a, uint32_t round) { return round < a->rounds.count / 2; }
+static bool is_reducing(const ring *a, uint32_t round) { return round < a->rounds.count / 2; }
 
 /* Round s: piece rank-s goes on, piece rank-s-1 arrives. On the second way round it is one place further. */
 static void ring_early(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
-    if (!growing(a, round))
+    if (!is_reducing(a, round))
         return;
     tt__slice piece = piece_of(a, work, round, 1);
     tt__round_recv(work, round, tt__neighbour(work->group, -1), round, a->landing + (round & 1) * a->area,
@@ -63,7 +63,7 @@ static void ring_post(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
     int ring_next = tt__neighbour(work->group, 1), previous = tt__neighbour(work->group, -1);
     tt__slice mine = piece_of(a, work, round, 0);
-    if (growing(a, round)) {
+    if (is_reducing(a, round)) {
         size_t size = ring_partial_of(work).size;
         tt__round_send(work, round, ring_next, round, a->sum + mine.at * size, mine.n * size);
         return;
@@ -78,7 +78,7 @@ static void ring_post(tt_work *work, uint32_t round) {
 static void ring_take(tt_work *work, uint32_t round) {
     const ring *a = TT__STATE(ring, work);
     const tt__partial partial = ring_partial_of(work);
-    if (!growing(a, round))
+    if (!is_reducing(a, round))
         return;
     tt__slice piece = piece_of(a, work, round, 1);
     unsigned char *mine = a->sum + piece.at * partial.size;

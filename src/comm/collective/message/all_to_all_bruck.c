@@ -35,7 +35,7 @@ static tt_status all_to_all_bruck_plan(tt_work *work) {
     return TT_OK;
 }
 
-static unsigned char *coming(const bruck *b, uint32_t round) { return b->sending + b->half * (1 + (round & 1)); }
+static unsigned char *receive_half(const bruck *b, uint32_t round) { return b->sending + b->half * (1 + (round & 1)); }
 
 /* Copy the blocks that move in a round, between their places and a packed row; returns the row's bytes. Without a row:
  * only count. */
@@ -55,7 +55,7 @@ static size_t all_to_all_bruck_move(const bruck *b, const tt_work *work, uint32_
 
 static void all_to_all_bruck_early(tt_work *work, uint32_t round) {
     const bruck *b = TT__STATE(bruck, work);
-    tt__round_recv(work, round, tt__neighbour(work->group, -(1 << round)), round, coming(b, round),
+    tt__round_recv(work, round, tt__neighbour(work->group, -(1 << round)), round, receive_half(b, round),
                    all_to_all_bruck_move(b, work, round, NULL, true));
 }
 
@@ -67,7 +67,7 @@ static void all_to_all_bruck_post(tt_work *work, uint32_t round) {
 
 static void all_to_all_bruck_take(tt_work *work, uint32_t round) {
     const bruck *b = TT__STATE(bruck, work);
-    all_to_all_bruck_move(b, work, round, coming(b, round), false);
+    all_to_all_bruck_move(b, work, round, receive_half(b, round), false);
     for (int i = 0; round + 1 == b->rounds.count && i < work->group->size; i++)
         tt__copy_block(tt__recv_block(&work->call, tt__neighbour(work->group, -i)), b->blocks + (size_t)i * b->block);
 }

@@ -1,5 +1,5 @@
-/* dissemination, for barrier: in step k every rank tells the one 2^k places after that it, and all it has heard of,
- * have come.
+/* dissemination, for barrier: in step k every rank sends a message to the one 2^k places after it; it says that the
+ * sender, and all ranks whose arrival it knows of, have arrived.
  *
  * N ranks.
  *   steps              log2 N, rounded up

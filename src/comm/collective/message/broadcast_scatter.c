@@ -1,5 +1,5 @@
-/* scatter_all_gather, for broadcast: the root sends each other rank one slice, these send theirs to each other. By
- * segments, the two overlap.
+/* scatter_all_gather, for broadcast: the root sends one slice to each other rank, and they send their slices to each
+ * other. By segments, the two overlap.
  *
  * N ranks, n bytes.
  *   steps              2
@@ -15,7 +15,7 @@ typedef struct scatter {
     uint64_t bytes, segment;
 } scatter;
 
-/* Rank at place i of those that are not the root, and back. */
+/* Return the rank at place i among those that are not the root; return a rank's place. */
 static int rank_at(const tt_work *work, int i) { return (work->call.root + 1 + i) % work->group->size; }
 static int scatter_broadcast_place_of(const tt_work *work) { return tt__neighbour(work->group, -work->call.root) - 1; }
 

@@ -1,5 +1,5 @@
-/* direct, binomial and chain, for broadcast: down a tree, in segments, each rank handing on the one before while the
- * next arrives.
+/* direct, binomial and chain, for broadcast: down a tree, in segments; each rank sends a segment on while the next
+ * arrives.
  *
  * N ranks, n bytes in s segments. Ranks count from the root: v = rank - root, modulo N.
  *              parent of v                steps           bytes sent a rank
@@ -24,12 +24,12 @@ static bool tree_is_direct(const tt_work *work) { return work->algorithm == &tt_
 
 static int tree_rank_of(const tt_work *work, int v) { return (v + work->call.root) % work->group->size; }
 
-static int parent_of(const tt_work *work, int v) {
+static int tree_parent(const tt_work *work, int v) {
     return tree_is_direct(work) ? 0 : is_chain(work) ? v - 1 : v & (v - 1);
 }
 
-/* The i-th child of v, the one with most descendants first; N or more: there is none. */
-static int child_of(const tt_work *work, int v, int i) {
+/* Return the i-th child of v, the one with most descendants first; N or more: there is none. */
+static int tree_child(const tt_work *work, int v, int i) {
     int ranks = work->group->size;
     if (tree_is_direct(work))
         return v ? ranks : i + 1;
@@ -58,16 +58,16 @@ static unsigned char *segment_of(const tree *t, const tt_work *work, uint32_t s,
     return (unsigned char *)work->call.recv + s * t->segment;
 }
 
-/* Segment s to the children. */
+/* Send segment s to the children. */
 static void hand_on(tt_work *work, uint32_t round, uint32_t s) {
     const tree *t = TT__STATE(tree, work);
     size_t n;
     const unsigned char *data = segment_of(t, work, s, &n);
-    for (int i = 0, child; (child = child_of(work, t->v, i)) < work->group->size; i++)
+    for (int i = 0, child; (child = tree_child(work, t->v, i)) < work->group->size; i++)
         tt__round_send(work, round, tree_rank_of(work, child), s, data, n);
 }
 
-/* The root has every segment from the beginning; others ask for it. */
+/* Post the receive of a segment, except in the root. */
 static void tree_early(tt_work *work, uint32_t round) {
     const tree *t = TT__STATE(tree, work);
     size_t n;
@@ -78,10 +78,10 @@ static void tree_early(tt_work *work, uint32_t round) {
         return;
     }
     unsigned char *data = segment_of(t, work, round, &n);
-    tt__round_recv(work, round, tree_rank_of(work, parent_of(work, t->v)), round, data, n);
+    tt__round_recv(work, round, tree_rank_of(work, tree_parent(work, t->v)), round, data, n);
 }
 
-/* What came in the round before goes on. */
+/* Send on what came in the round before. */
 static void tree_post(tt_work *work, uint32_t round) {
     if (TT__STATE(tree, work)->v && round)
         hand_on(work, round, round - 1);

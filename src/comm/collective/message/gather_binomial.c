@@ -23,13 +23,13 @@ static bool binomial_is_gather(const tt_work *work) { return work->call.op == TT
 
 static int binomial_rank_of(const tt_work *work, int v) { return (v + work->call.root) % work->group->size; }
 
-/* Ranks in the subtree that begins at v and hangs on its bit `level`. */
-static int subtree(const tt_work *work, int v, int level) {
+/* Count the ranks in the subtree that begins at v and hangs on its bit `level`. */
+static int subtree_size(const tt_work *work, int v, int level) {
     int left = work->group->size - v;
     return left < 1 << level ? left : 1 << level;
 }
 
-/* v's lowest bit; the root has all levels below it. */
+/* Return v's lowest bit; the root has all levels below it. */
 static int level_of(const binomial *b) { return b->v ? __builtin_ctz((unsigned)b->v) : b->levels; }
 
 static void copy_root(const binomial *b, const tt_work *work) {
@@ -47,7 +47,7 @@ static tt_status binomial_plan(tt_work *work) {
     int v = tt__neighbour(work->group, -work->call.root), levels = tt__log2_ceil(work->group->size);
     size_t block = work->call.count * tt_dtype_size(work->call.dtype);
     *b = (binomial){.v = v, .levels = levels};
-    TT__TRY(tt__machine_scratch(work, block * (size_t)subtree(work, v, level_of(b))));
+    TT__TRY(tt__machine_scratch(work, block * (size_t)subtree_size(work, v, level_of(b))));
     TT__TRY(tt__rounds_plan(work, (uint32_t)levels, 1));
     b->block = block;
     b->blocks = tt__machine_memory(work);
@@ -58,23 +58,23 @@ static tt_status binomial_plan(tt_work *work) {
     return TT_OK;
 }
 
-/* The blocks that are exchanged with a child or the parent at a level; 0 at levels that this rank has no part in. `up`:
+/* Count the bytes exchanged with a child or the parent at a level; 0 at levels in which this rank takes no part. *up:
  * with the parent. */
-static size_t exchanged(const binomial *b, const tt_work *work, int level, bool *up, int *peer) {
+static size_t level_bytes(const binomial *b, const tt_work *work, int level, bool *up, int *peer) {
     *up = level == level_of(b);
     int other = *up ? b->v - (1 << level) : b->v + (1 << level);
     if (level > level_of(b) || other >= work->group->size)
         return 0;
     *peer = binomial_rank_of(work, other);
-    return (size_t)subtree(work, *up ? b->v : other, level) * b->block;
+    return (size_t)subtree_size(work, *up ? b->v : other, level) * b->block;
 }
 
-/* Levels go up in a gather, down in a scatter. */
+/* Post a round. Levels go up in a gather, down in a scatter. */
 static void early_or_post(tt_work *work, uint32_t round, bool binomial_early) {
     const binomial *b = TT__STATE(binomial, work);
     int level = binomial_is_gather(work) ? (int)round : b->levels - 1 - (int)round, peer = -1;
     bool up;
-    size_t bytes = exchanged(b, work, level, &up, &peer);
+    size_t bytes = level_bytes(b, work, level, &up, &peer);
     if (peer < 0)
         return;
     unsigned char *data = b->blocks + (up ? 0 : b->block << level);

@@ -1,4 +1,4 @@
-/* Who holds what in vector halving with distance doubling. */
+/* Which unit holds what in vector halving with distance doubling. */
 #include "comm/collective/message/halving.h"
 
 tt__halving tt__halving_of(int rank, int ranks) {

@@ -23,16 +23,16 @@ typedef struct tt__halving {
 
 tt__halving tt__halving_of(int rank, int ranks);
 
-/* The rank that acts for a unit. */
+/* Return the rank that acts for a unit. */
 static inline int tt__unit_rank(const tt__halving *h, int unit) {
     return unit < h->folded ? 2 * unit : unit + h->folded;
 }
 
-/* First position, and number of positions, that a unit holds before level k (k = levels: at the end). */
+/* Return the first position, and the number of positions, that a unit holds before level k (k = levels: at the end). */
 int tt__halving_first(const tt__halving *h, int unit, int k);
 static inline int tt__halving_held(const tt__halving *h, int k) { return h->units >> k; }
 
-/* The unit whose position is `position`. */
+/* Return the unit whose position is `position`. */
 int tt__halving_unit_of(const tt__halving *h, int position);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "comm/machine.h"
 
-/* Algorithms that send to all ranks at once serve at most so many. */
+/* The most ranks that algorithms serve which send to all at once. */
 enum { TT__DIRECT_RANKS = 64 };
 
 extern const tt__algorithm tt__barrier_dissemination;

@@ -1,8 +1,9 @@
-/* monitored_barrier: a barrier that names all who did not come.
+/* monitored_barrier: a barrier whose error names all ranks that did not arrive.
  *
- * By messages, also inside a host: everybody tells rank 0 that it is here; rank 0 tells everybody who is not (nobody,
- * it is hoped). When its time is up, rank 0 takes back the receives that nobody answered, and knows. It does not count
- * as a call of the group: ranks that come too late find the words of the calls before it where they were. */
+ * By messages, also inside a host: every rank reports to rank 0 that it has arrived; rank 0 answers with the list of
+ * the ranks that have not. At its deadline, rank 0 cancels the receives that are still open: those are the missing
+ * ranks. It does not count as a call of the group, so the words of earlier calls stay in place for ranks that come
+ * late. */
 #include "comm/collective/message/message_algorithms.h"
 
 #include "base/error.h"
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A rank waits for the verdict a little longer than rank 0 waits for the ranks: it may have come first. */
+/* How much longer a rank waits for the verdict than rank 0 waits for the ranks, since it may have arrived first. */
 enum { VERDICT_MS = 1000, TEXT_SIZE = 1024 };
 
 /* Steps of keys beside those of sends and receives, whose tags are not negative. */
@@ -23,7 +24,7 @@ typedef struct verdict {
 
 static verdict *verdict_of(const tt_work *work) { return (verdict *)(void *)((char *)work->scratch + TEXT_SIZE); }
 
-/* The error, recorded; the text stays with the work. */
+/* Record the error; its text stays with the work. */
 static tt_status fail_missing(tt_work *work) {
     const verdict *v = verdict_of(work);
     tt__rankset job = tt__job_ranks(work->group, &v->missing);
@@ -33,7 +34,7 @@ static tt_status fail_missing(tt_work *work) {
     return tt__fail(TT_ERR_TIMEOUT, "%s", (const char *)work->scratch);
 }
 
-enum { BEGIN, ASK, TELL };
+enum { BEGIN, ASK, ANNOUNCE };
 
 static tt__next as_root(tt_work *work, uint32_t number) {
     int n = work->group->size;
@@ -84,8 +85,8 @@ static tt__next monitored_next(tt_work *work) {
     return group->rank ? as_other(work, number) : as_root(work, number);
 }
 
-/* Time is up: who has not come, will not. */
-static bool expire(tt_work *work) {
+/* End the barrier at its deadline: list the ranks that have not arrived. */
+static bool monitored_expire(tt_work *work) {
     verdict *v = work->scratch ? verdict_of(work) : NULL;
     if (work->group->rank || work->stage != ASK)
         return false;
@@ -100,4 +101,4 @@ static bool expire(tt_work *work) {
 }
 
 const tt__algorithm tt__monitored_barrier_messages = {
-    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = monitored_next, .expire = expire};
+    .name = "messages", .op = TT_OP_MONITORED_BARRIER, .next = monitored_next, .expire = monitored_expire};

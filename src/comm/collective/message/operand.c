@@ -19,7 +19,7 @@ static size_t packed_bytes(const tt_work *work) {
     return is_packed(work) ? TT__ALIGN_UP(packed_count(&work->call) * tt_dtype_size(work->call.dtype), 64) : 0;
 }
 
-/* Between the call's buffers and where they are packed. */
+/* Copy between the call's buffers and where they are packed. */
 static void copy_packed(const tt_work *work, bool pack) {
     unsigned char *packed = work->scratch;
     for (size_t i = 0; i < work->call.buffers; i++) {

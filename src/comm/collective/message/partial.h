@@ -1,5 +1,5 @@
-/* Partial results: what travels where an algorithm joins step by step instead of bringing all ranks' elements, the
- * leaves, to one place.
+/* Partial results: what ranks exchange where an algorithm joins step by step instead of bringing all ranks' elements,
+ * the leaves, to one place.
  *
  * To end with the same bits, leaves are scaled (averages) and widened (f16, bf16 to f32) first, then only joined, and
  * rounded once at the end. */
@@ -20,8 +20,8 @@ typedef struct tt__partial {
 /* `ranks`: of the group. */
 tt__partial tt__partial_of(const tt_call *call, int ranks);
 
-/* What algorithms send that bring leaves together: the elements as they are, with the call's op. Only a factor that no
- * other rank knows has to be applied by the sender, so a premultiplied sum travels as partial results. */
+/* Describe what algorithms send that bring leaves together: the elements as they are, with the call's op. Only the
+ * sender knows the factor of a premultiplied sum, and applies it: so that travels as partial results. */
 tt__partial tt__wire_of(const tt_call *call, int ranks);
 
 /* dst (count) := this rank's leaf. dst may be leaf where sizes are equal. */

@@ -29,7 +29,7 @@ static tt__partial binomial_reduce_partial_of(const tt_work *work) {
     return tt__partial_of(&work->call, work->group->size);
 }
 
-/* The rank that acts for a unit: in a pair the even one, unless the other is the root. */
+/* Return the rank that acts for a unit: in a pair the even one, unless the other is the root. */
 static int binomial_reduce_rank_of(const binomial *b, const tt_work *work, int unit) {
     return unit == b->root_unit ? work->call.root : tt__unit_rank(&b->h, unit);
 }

@@ -20,7 +20,7 @@
 typedef struct halving {
     tt__round_state rounds;
     tt__halving h;
-    uint32_t first, last;   /* numbers of the first round of the levels, and of the round behind them */
+    uint32_t first, last;   /* the first round of the levels, and the round after them */
     uint64_t part;          /* bytes of one, as partial results */
     const uint32_t *begins; /* (p+1) parts that lie before a position */
     unsigned char *sum;     /* (N) parts, in the order of positions */
@@ -29,7 +29,7 @@ typedef struct halving {
 
 static tt__partial halving_partial_of(const tt_work *work) { return tt__partial_of(&work->call, work->group->size); }
 
-/* Rank of the first part at a position, and how many there are: a pair has two. */
+/* Return the rank of the first part at a position, and how many parts there are: a pair has two. */
 static int parts_of(const halving *a, int position, int *first) {
     int unit = tt__halving_unit_of(&a->h, position);
     *first = tt__unit_rank(&a->h, unit);
@@ -74,14 +74,14 @@ static tt_status halving_plan(tt_work *work) {
     return TT_OK;
 }
 
-/* The bytes that `unit` holds before level k. */
+/* Return the range of bytes that `unit` holds before level k. */
 static tt__slice halving_held(const halving *a, int unit, int k) {
     int first = tt__halving_first(&a->h, unit, k), end = first + tt__halving_held(&a->h, k);
     return (tt__slice){a->begins[first] * a->part, (a->begins[end] - a->begins[first]) * a->part};
 }
 
-/* What is received at the levels lies one behind the other: half of what was held, and half of that, and so on; where a
- * pair's two parts can't be halved, one part more. */
+/* Return where a level's bytes are received. The levels' areas lie one after the other: half of what was held, half of
+ * that, and so on; where a pair's two parts can't be halved, one part more. */
 static unsigned char *halving_landing_of(const halving *a, const tt_work *work, uint32_t round) {
     size_t all = (size_t)work->group->size * a->part;
     if (round < a->first)
@@ -107,7 +107,7 @@ static void halving_early(tt_work *work, uint32_t round) {
                    halving_held(a, a->h.unit, level + 1).n);
 }
 
-/* The pair's odd rank gets its part, finished. */
+/* Send the pair's odd rank its part, finished. */
 static void post_unfold(tt_work *work, uint32_t round) {
     const halving *a = TT__STATE(halving, work);
     size_t bytes = work->call.count * tt_dtype_size(work->call.dtype);

@@ -1,5 +1,5 @@
-/* direct, for all_reduce, reduce and reduce_scatter: whoever wants a result receives all ranks' elements of it and sums
- * them itself.
+/* direct, for all_reduce, reduce and reduce_scatter: every rank that wants a result receives all ranks' elements of it
+ * and sums them itself.
  *
  * N ranks; n: bytes of the result a rank wants (all_reduce, reduce: the buffer; reduce_scatter: one part). Long ones go
  * by segments, whose messages overlap.
@@ -30,7 +30,7 @@ static tt__partial direct_wire_of(const tt_work *work) { return tt__wire_of(&wor
 
 static bool direct_wants(const tt_work *work, int r) { return work->call.op != TT_OP_REDUCE || r == work->call.root; }
 
-/* Where rank r's result begins among the leaves, in elements. */
+/* Return where rank r's result begins among the leaves, in elements. */
 static size_t direct_begin_of(const tt_work *work, int r) {
     return work->call.op == TT_OP_REDUCE_SCATTER ? (size_t)r * work->call.count : 0;
 }

@@ -6,7 +6,7 @@
  *   steps              2
  *   bytes sent a rank  all_reduce 2 (N-1)/N n; reduce n
  *   reduced            n
- * As few bytes as an all_reduce can do with, in two steps, but N-1 messages in each: for up to 64 ranks. It is a
+ * The fewest bytes that an all_reduce can send, in two steps, but N-1 messages in each: for up to 64 ranks. It is a
  * reduce_scatter followed by an all_gather (Thakur, Rabenseifner, Gropp: Optimization of collective communication
  * operations in MPICH, 2005), both directly. */
 #include "comm/collective/message/message_algorithms.h"
@@ -21,7 +21,7 @@ typedef struct slices {
     uint64_t count, segment; /* elements: all; of a segment */
     uint64_t area;           /* bytes of a slice */
     unsigned char *areas;    /* (2, N) */
-    unsigned char *result;   /* a slice, where the buffer is not the place for it */
+    unsigned char *result;   /* a slice, where it can't lie in the buffer */
     unsigned char *rounded;  /* the same before it is rounded */
     const unsigned char *leaves;
 } slices;
@@ -56,7 +56,7 @@ static unsigned char *slices_area_of(const slices *s, const tt_work *work, uint3
     return s->areas + ((segment & 1) * (size_t)work->group->size + (size_t)r) * s->area;
 }
 
-/* Slice r of segment s, in elements of the whole. */
+/* Return slice r of segment s, in elements of the whole buffer. */
 static tt__slice slices_slice_of(const slices *s, const tt_work *work, uint32_t segment, int r) {
     size_t n = tt__segment_count(s->count, s->segment, segment);
     tt__slice slice = tt__slice_of(n, tt_dtype_size(work->call.dtype), work->group->size, r);
@@ -68,13 +68,13 @@ static unsigned char *in_buffer(const tt_work *work, tt__slice slice) {
     return tt__operand_of(work).data + slice.at * tt_dtype_size(work->call.dtype);
 }
 
-/* Where this rank's result of a segment lies until it is handed out. */
-static unsigned char *result_of(const slices *s, const tt_work *work, uint32_t segment) {
+/* Return where this rank's result of a segment lies until it is sent. */
+static unsigned char *slices_result(const slices *s, const tt_work *work, uint32_t segment) {
     int rank = work->group->rank;
     return slices_wants(work, rank) ? in_buffer(work, slices_slice_of(s, work, segment, rank)) : s->result;
 }
 
-/* Everybody's elements to their slices' owners. */
+/* Send all slices of a segment to their owners. */
 static void slices_early(tt_work *work, uint32_t round) {
     const slices *s = TT__STATE(slices, work);
     size_t size = slices_wire_of(work).size;
@@ -89,7 +89,7 @@ static void slices_early(tt_work *work, uint32_t round) {
     }
 }
 
-/* Hand out the results of the segment before. */
+/* Send the results of the segment before. */
 static void slices_post(tt_work *work, uint32_t round) {
     const slices *s = TT__STATE(slices, work);
     size_t size = tt_dtype_size(work->call.dtype);
@@ -102,7 +102,7 @@ static void slices_post(tt_work *work, uint32_t round) {
         if (slices_wants(work, work->group->rank))
             tt__round_recv(work, round, from, 2 * round - 1, in_buffer(work, theirs), theirs.n * size);
         if (slices_wants(work, to))
-            tt__round_send(work, round, to, 2 * round - 1, result_of(s, work, round - 1), mine.n * size);
+            tt__round_send(work, round, to, 2 * round - 1, slices_result(s, work, round - 1), mine.n * size);
     }
 }
 
@@ -118,10 +118,10 @@ static void slices_take(tt_work *work, uint32_t round) {
         src[r] = slices_area_of(s, work, round, r);
     src[rank] = s->leaves + mine.at * wire.size;
     bool round_off = wire.dtype != wire.from;
-    void *dst = round_off ? s->rounded : result_of(s, work, round);
+    void *dst = round_off ? s->rounded : slices_result(s, work, round);
     tt__reduce_tree(&dst, 1, src, work->group->size, mine.n, wire.dtype, wire.op);
     if (round_off)
-        tt__partial_finish(&wire, result_of(s, work, round), s->rounded, mine.n);
+        tt__partial_finish(&wire, slices_result(s, work, round), s->rounded, mine.n);
 }
 
 static tt__next slices_next(tt_work *work) {

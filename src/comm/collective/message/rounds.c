@@ -3,15 +3,15 @@
 
 enum { SEGMENT_BYTES = 256 << 10, SEGMENT_LEAST = 32 << 10, SEGMENTS_IN_MEMORY = 4 << 20 };
 
-static tt__round_state *state_of(tt_work *work) { return TT__STATE(tt__round_state, work); }
+static tt__round_state *rounds_state(tt_work *work) { return TT__STATE(tt__round_state, work); }
 
 tt_status tt__rounds_plan(tt_work *work, uint32_t count, uint32_t room) {
-    *state_of(work) = (tt__round_state){.count = count, .room = room};
+    *rounds_state(work) = (tt__round_state){.count = count, .room = room};
     return tt__work_messages(work, (size_t)room * 2);
 }
 
 static size_t slot_of(tt_work *work, uint32_t round) {
-    tt__round_state *s = state_of(work);
+    tt__round_state *s = rounds_state(work);
     return (size_t)(round & 1) * s->room + s->used[round & 1]++;
 }
 
@@ -23,9 +23,9 @@ void tt__round_recv(tt_work *work, uint32_t round, int from, uint32_t step, void
     tt__work_recv(work, slot_of(work, round), from, step, data, bytes);
 }
 
-/* Messages of the round that are under way. */
+/* Count the messages of the round that are under way. */
 static uint32_t open_messages(tt_work *work, uint32_t round) {
-    const tt__round_state *s = state_of(work);
+    const tt__round_state *s = rounds_state(work);
     const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
     uint32_t open = 0;
     for (uint32_t i = 0; i < s->used[round & 1]; i++)
@@ -33,9 +33,10 @@ static uint32_t open_messages(tt_work *work, uint32_t round) {
     return open;
 }
 
-/* A message that fails as soon as it is posted was never waited for, and its place is another's two rounds later. */
+/* Has a message of the round failed? One that fails as soon as it is posted is never waited for, and its place is
+ * reused two rounds later. */
 static bool round_has_failed(tt_work *work, uint32_t round) {
-    const tt__round_state *s = state_of(work);
+    const tt__round_state *s = rounds_state(work);
     const tt__message *of = work->messages + (size_t)(round & 1) * s->room;
     tt_status worst = TT_OK;
     for (uint32_t i = 0; i < s->used[round & 1] && !worst; i++)
@@ -43,7 +44,7 @@ static bool round_has_failed(tt_work *work, uint32_t round) {
     return worst;
 }
 
-/* Come back when at least so many more messages are done; they may be of the next round. */
+/* Wait until at least so many more messages are done; they may be of the next round. */
 static tt__next wait_for(tt_work *work, uint32_t open) {
     uint32_t pending = atomic_load_explicit(&work->pending, memory_order_relaxed);
     work->wait = (tt__wait){.what = TT__MESSAGES, .target = pending > open ? pending - open : 0};
@@ -51,7 +52,7 @@ static tt__next wait_for(tt_work *work, uint32_t open) {
 }
 
 static void rounds_begin(tt_work *work, const tt__rounds *rounds, uint32_t round) {
-    tt__round_state *s = state_of(work);
+    tt__round_state *s = rounds_state(work);
     if (!round && rounds->early)
         rounds->early(work, 0);
     if (rounds->post)
@@ -67,10 +68,10 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
         if (rounds->plan(work))
             return TT__NEXT_FAILED;
         work->stage = 1;
-        if (state_of(work)->count)
+        if (rounds_state(work)->count)
             rounds_begin(work, rounds, 0);
     }
-    for (uint32_t round; (round = (uint32_t)work->stage - 1) < state_of(work)->count; work->stage++) {
+    for (uint32_t round; (round = (uint32_t)work->stage - 1) < rounds_state(work)->count; work->stage++) {
         uint32_t open = open_messages(work, round);
         if (round_has_failed(work, round))
             return TT__NEXT_LOST_MESSAGE;
@@ -78,7 +79,7 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
             return wait_for(work, open);
         if (rounds->take)
             rounds->take(work, round);
-        if (round + 1 < state_of(work)->count)
+        if (round + 1 < rounds_state(work)->count)
             rounds_begin(work, rounds, round + 1);
     }
     return TT__NEXT_DONE;

@@ -1,7 +1,7 @@
 /* send, recv, batch_isend_irecv: each is one message (message.h), or several that begin together.
  *
  * They go by messages also where the group shares memory, and never wait behind collectives. A message's word is its
- * element type, so that a receive of another one, as of another size, is a mismatch that both sides can name. */
+ * element type: a receive of another type or size is a mismatch that both sides can name. */
 #include "comm/collective/message/message_algorithms.h"
 
 static void p2p_post(tt_work *work, size_t i) {

@@ -1,6 +1,6 @@
-/* Blocks on shared memory: gather, scatter, all_gather, all_gather_v, all_to_all, all_to_all_v and reduce_scatter are
- * one thing. Rank s, a source, has a block for rank d, which puts it where it belongs; in a reduce_scatter, it reduces
- * the blocks of all sources.
+/* Blocks on shared memory: gather, scatter, all_gather, all_gather_v, all_to_all, all_to_all_v and reduce_scatter by
+ * one algorithm. Rank s, a source, has a block for rank d, which copies it to its place; in a reduce_scatter, it
+ * reduces the blocks of all sources.
  *
  * How a source's blocks travel, known to all from the call and the arrival words:
  *   INLINE    all of them, up to TT__INLINE_MAX bytes, with the arrival word
@@ -33,13 +33,13 @@ typedef struct state {
 
 static bool has_one_source(tt_op op) { return op == TT_OP_BROADCAST || op == TT_OP_SCATTER; }
 
-/* A source has the same for all. */
+/* Does a source have the same block for all ranks? */
 static bool is_same(tt_op op) {
     return op == TT_OP_BROADCAST || op == TT_OP_GATHER || op == TT_OP_ALL_GATHER || op == TT_OP_ALL_GATHER_V;
 }
 
-/* What every rank of an all_to_all_v tells all others, (3, world) numbers of elements: sent, where they begin,
- * expected. Long enough never to lie in a slot's near part. */
+/* Bytes of the header that every rank of an all_to_all_v publishes, (3, world) numbers of elements: sent, where they
+ * begin, expected. It never fits a slot's near part. */
 static size_t header_bytes(const tt_work *work) {
     size_t bytes = 3 * sizeof(uint64_t) * (size_t)work->group->size;
     return work->call.op != TT_OP_ALL_TO_ALL_V ? 0 : bytes < 64 ? 64 : bytes;
@@ -51,7 +51,7 @@ static const uint64_t *header_of(const tt_work *work, int s) {
 
 static size_t unit_bytes(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
-/* Bytes of the block from s to d. */
+/* Return the bytes of the block from s to d. */
 static size_t blocks_block_bytes(const tt_work *work, int s, int d) {
     const tt_call *call = &work->call;
     if ((has_one_source(call->op) && s != call->root) || (call->op == TT_OP_GATHER && d != call->root) ||
@@ -64,14 +64,14 @@ static size_t blocks_block_bytes(const tt_work *work, int s, int d) {
     return unit_bytes(work);
 }
 
-/* Where in the buffer of s the block for d begins. */
+/* Return where in the buffer of s the block for d begins. */
 static size_t block_at(const tt_work *work, int s, int d) {
     if (work->call.op == TT_OP_ALL_TO_ALL_V)
         return header_of(work, s)[work->group->size + d] * tt_dtype_size(work->call.dtype);
     return is_same(work->call.op) ? 0 : (size_t)d * unit_bytes(work);
 }
 
-/* Where in this rank's `recv` the block from s belongs. */
+/* Return where in this rank's `recv` the block from s belongs. */
 static unsigned char *blocks_place_of(const tt_work *work, int s) {
     const tt_call *call = &work->call;
     size_t at = has_one_source(call->op) ? 0 : (size_t)s * call->count;
@@ -80,8 +80,8 @@ static unsigned char *blocks_place_of(const tt_work *work, int s) {
     return (unsigned char *)call->recv + at * tt_dtype_size(call->dtype);
 }
 
-/* Bytes of all that s sends to others or itself; what is the same for all counts once. `sent`: of an all_to_all_v, how
- * many elements to each. */
+/* Count the bytes that s sends to others or itself; one block for all counts once. `sent`: of an all_to_all_v, the
+ * elements for each rank. */
 static size_t source_bytes(const tt_work *work, int s, const uint64_t *sent) {
     const tt_call *call = &work->call;
     size_t size = tt_dtype_size(call->dtype), count = 0;
@@ -96,7 +96,7 @@ static size_t source_bytes(const tt_work *work, int s, const uint64_t *sent) {
     return count * size;
 }
 
-static kind kind_of(const tt_work *work, int s) {
+static kind block_kind(const tt_work *work, int s) {
     size_t bytes = source_bytes(work, s, header_of(work, s)), header = header_bytes(work);
     if (!bytes)
         return NOTHING;
@@ -105,7 +105,7 @@ static kind kind_of(const tt_work *work, int s) {
     return tt__is_symmetric(work->group, s, work->seq) ? IN_PLACE : STAGED;
 }
 
-/* The block from s to this rank, if it came with the arrival word. Blocks lie one after the other. */
+/* Return the block from s to this rank, which came with the arrival word, where blocks lie one after the other. */
 static const unsigned char *inline_block(const tt_work *work, int s) {
     size_t header = header_bytes(work), at = header;
     for (int d = 0; d < work->group->rank && !is_same(work->call.op); d++)
@@ -117,7 +117,7 @@ static const unsigned char *inline_block(const tt_work *work, int s) {
 
 /* ---- what is told before anybody has come */
 
-/* The header, and behind it the blocks if they fit. */
+/* Offer the header, and behind it the blocks if they fit. */
 static void offer_uneven(const tt_work *work, tt__offer *offer, uint64_t *lists) {
     const tt_call *call = &work->call;
     size_t n = (size_t)work->group->size, size = tt_dtype_size(call->dtype), header = header_bytes(work);
@@ -137,7 +137,7 @@ static void offer_uneven(const tt_work *work, tt__offer *offer, uint64_t *lists)
     }
 }
 
-/* From the buffer's beginning to the end of its last block. */
+/* Return the bytes from the buffer's beginning to the end of its last block. */
 static size_t extent_of(const tt_work *work) {
     const tt_call *call = &work->call;
     size_t extent = 0, end;
@@ -161,19 +161,19 @@ void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room) {
 
 /* ---- taking blocks */
 
-/* `n` bytes from byte `at` on of the block from s. The own block may lie there already. */
-static void place(const tt_work *work, int s, size_t at, const unsigned char *from, size_t n) {
+/* Copy `n` bytes, from byte `at` on, of the block from s to their place. This rank's own may lie there already. */
+static void place_bytes(const tt_work *work, int s, size_t at, const unsigned char *from, size_t n) {
     unsigned char *to = blocks_place_of(work, s) + at;
     if (n && to != from)
         memcpy(to, from, n);
 }
 
-/* Where the block from s to this rank can be read whole; NULL if it is staged or there is none. */
+/* Return where the block from s to this rank can be read whole; NULL if it is staged or there is none. */
 static const unsigned char *block_from(const tt_work *work, int s) {
     int me = work->group->rank;
     if (s == me)
         return (const unsigned char *)work->call.send + block_at(work, s, me);
-    switch (kind_of(work, s)) {
+    switch (block_kind(work, s)) {
     case INLINE:
         return inline_block(work, s);
     case IN_PLACE:
@@ -183,7 +183,7 @@ static const unsigned char *block_from(const tt_work *work, int s) {
     }
 }
 
-/* All blocks but staged ones. */
+/* Copy all blocks that are not staged. */
 static void take_whole_blocks(const tt_work *work) {
     tt_group *group = work->group;
     const uint8_t *order = tt__peer_order(group, unit_bytes(work));
@@ -192,7 +192,7 @@ static void take_whole_blocks(const tt_work *work) {
         size_t bytes = blocks_block_bytes(work, s, group->rank);
         const unsigned char *from = bytes ? block_from(work, s) : NULL;
         if (from)
-            place(work, s, 0, from, bytes);
+            place_bytes(work, s, 0, from, bytes);
     }
 }
 
@@ -202,11 +202,11 @@ static size_t lane_bytes(const tt_work *work) {
     return is_same(work->call.op) ? TT__STAGE_BYTES : (TT__STAGE_BYTES / (size_t)work->group->size) & ~(size_t)63;
 }
 
-static unsigned char *lane(const tt_work *work, int s, int d, uint32_t piece) {
+static unsigned char *lane_of(const tt_work *work, int s, int d, uint32_t piece) {
     return tt__stage_in(work->group, s, piece) + (is_same(work->call.op) ? 0 : (size_t)d * lane_bytes(work));
 }
 
-/* Bytes of a block of `bytes` that are in a piece, and where it begins in the block. */
+/* Return the bytes of a piece of a block of `bytes`, and where it begins in the block. */
 static size_t in_piece(const tt_work *work, size_t bytes, uint32_t piece, size_t *at) {
     size_t most = lane_bytes(work);
     *at = (size_t)piece * most;
@@ -219,7 +219,7 @@ static void fill_lanes(const tt_work *work, uint32_t piece) {
         size_t at, n = in_piece(work, blocks_block_bytes(work, me, d), piece, &at);
         if (d == me || !n)
             continue;
-        memcpy(lane(work, me, d, piece), (const unsigned char *)work->call.send + block_at(work, me, d) + at, n);
+        memcpy(lane_of(work, me, d, piece), (const unsigned char *)work->call.send + block_at(work, me, d) + at, n);
         if (is_same(work->call.op))
             return;
     }
@@ -231,8 +231,8 @@ static void take_lanes(const tt_work *work, uint32_t piece) {
     for (int i = 0; i + 1 < work->group->size; i++) {
         int s = order[i];
         size_t at, n = in_piece(work, blocks_block_bytes(work, s, me), piece, &at);
-        if (n && kind_of(work, s) == STAGED)
-            place(work, s, at, lane(work, s, me, piece), n);
+        if (n && block_kind(work, s) == STAGED)
+            place_bytes(work, s, at, lane_of(work, s, me, piece), n);
     }
 }
 
@@ -243,7 +243,7 @@ static void reduce_blocks(const tt_work *work, uint32_t piece, size_t at, size_t
     tt_group *group = work->group;
     for (int s = 0; s < group->size; s++) {
         const unsigned char *whole = block_from(work, s);
-        src[s] = whole ? whole + at : lane(work, s, group->rank, piece);
+        src[s] = whole ? whole + at : lane_of(work, s, group->rank, piece);
         factors[s] = tt__factor(group, s, work->seq);
     }
     if (n)
@@ -261,7 +261,7 @@ static void take_piece(const tt_work *work, uint32_t piece) {
 
 /* ---- the machine */
 
-/* The same on all ranks, who read the same headers. */
+/* Compare the headers. All ranks read the same ones, so they come to the same result. */
 static tt_status check_uneven(const tt_work *work) {
     int n = work->group->size;
     for (int s = 0; s < n; s++)
@@ -280,7 +280,7 @@ static void blocks_plan(tt_work *work, state *x) {
     int n = work->group->size;
     size_t largest = 0;
     for (int s = 0; s < n; s++) {
-        kind how = kind_of(work, s);
+        kind how = block_kind(work, s);
         x->in_place |= how == IN_PLACE;
         for (int d = 0; d < n && how == STAGED; d++) {
             size_t bytes = d == s ? 0 : blocks_block_bytes(work, s, d);
@@ -304,7 +304,7 @@ static tt_status blocks_start(tt_work *work, state *x) {
     return TT_OK;
 }
 
-/* Ranks that read from the root alone, or that are read by it alone, wait for nobody else. */
+/* Wait until the readers of this rank's buffer have finished. In calls with a root only the root reads, or is read. */
 static tt__next wait_for_readers(tt_work *work, uint32_t step) {
     int root = work->call.root;
     return work->call.op == TT_OP_GATHER ? tt__work_wait_ranks(work, step, root, root + 1)
@@ -323,13 +323,14 @@ static bool reads_lanes(const tt_work *work) {
     return !(has_one_source(op) && is_root) && !(op == TT_OP_GATHER && !is_root);
 }
 
-/* Room for the next piece: its place was read TT__STAGE_DEPTH pieces ago. */
+/* Must this rank wait before it stages the next piece, until the piece of TT__STAGE_DEPTH before, in the same place,
+ * was read? */
 static bool has_to_wait_for_room(tt_work *work, const state *x) {
-    return x->piece >= TT__STAGE_DEPTH && kind_of(work, work->group->rank) == STAGED;
+    return x->piece >= TT__STAGE_DEPTH && block_kind(work, work->group->rank) == STAGED;
 }
 
 static void blocks_fill(tt_work *work, const state *x) {
-    if (kind_of(work, work->group->rank) == STAGED)
+    if (block_kind(work, work->group->rank) == STAGED)
         fill_lanes(work, x->piece);
     tt__finish_step(work->group, x->base + 2 * x->piece + 1);
 }
@@ -345,7 +346,7 @@ static tt__next blocks_finish(tt_work *work, const state *x) {
     if (!x->in_place)
         return TT__NEXT_DONE;
     tt__finish_step(work->group, last);
-    return kind_of(work, work->group->rank) == IN_PLACE ? tt__work_wait_last(work, last) : TT__NEXT_DONE;
+    return block_kind(work, work->group->rank) == IN_PLACE ? tt__work_wait_last(work, last) : TT__NEXT_DONE;
 }
 
 static tt__next blocks_next(tt_work *work) {

@@ -11,7 +11,7 @@ enum { MOST_PLACES = TT__INLINE_MAX / sizeof(uint64_t) };
 
 static size_t coalesced_bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
-/* Where the buffers lie in this rank's memory; false if they are too many or one of them is plain. */
+/* List where the buffers lie in this rank's memory; false if they are too many or one of them is plain. */
 static bool list_places(const tt_work *work, uint64_t *places) {
     const tt_call *call = &work->call;
     const tt_group *group = work->group;
@@ -26,7 +26,7 @@ static bool list_places(const tt_work *work, uint64_t *places) {
     return true;
 }
 
-/* A buffer to mark the call as symmetric: the first that has elements. */
+/* Offer the first buffer that has elements, to mark the call as symmetric. */
 static void offer_places(const tt_work *work, tt__offer *offer, const void *places) {
     const tt_call *call = &work->call;
     tt__stretch first = tt__elements_from(call, 0, call->count);
@@ -45,8 +45,8 @@ void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room) {
     }
 }
 
-/* Where rank r has a stretch of this rank's elements, the first of them number `from` of all: in place, or packed in
- * its payload. */
+/* Return where rank r has a stretch of this rank's elements, the first of them number `from` of all: in place, or
+ * packed in its payload. */
 static void *stretch_of(const tt_work *work, int r, const tt__stretch *stretch, size_t from, bool in_place) {
     const tt_group *group = work->group;
     size_t size = tt_dtype_size(work->call.dtype);
@@ -83,7 +83,7 @@ static tt__next next_inline(tt_work *work) {
     return TT__NEXT_DONE;
 }
 
-/* A rank by itself has no peer that would read its buffers. */
+/* May the buffers be read in place? A group of one rank has no peers to read them. */
 static bool is_symmetric(const tt_work *work) { return work->symmetric || work->group->size == 1; }
 
 static tt__next next_symmetric(tt_work *work) {

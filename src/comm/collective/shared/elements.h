@@ -1,5 +1,5 @@
-/* The elements that a reduction works on: of one buffer, or, for coalesced calls, of several as if they lay one after
- * the other. */
+/* The elements of a reduction: of one buffer, or, for coalesced calls, of several as if they lay one after the
+ * other. */
 #ifndef TT_COMM_COLLECTIVE_SHARED_ELEMENTS_H
 #define TT_COMM_COLLECTIVE_SHARED_ELEMENTS_H
 
@@ -13,10 +13,10 @@ typedef struct tt__stretch {
     size_t within; /* index in that buffer of the first */
 } tt__stretch;
 
-/* Elements from..end-1, or as many of them as lie in one buffer with the first. */
+/* Return elements from..end-1, or as many of them as lie in one buffer with the first. */
 tt__stretch tt__elements_from(const tt_call *call, size_t from, size_t end);
 
-/* Where elements from..from+n-1 lie in one piece; NULL if they don't. */
+/* Return where elements from..from+n-1 lie in one piece; NULL if they don't. */
 void *tt__elements_at(const tt_call *call, size_t from, size_t n);
 
 /* Copy elements from..from+n-1 to `dst`, or from `src`. */

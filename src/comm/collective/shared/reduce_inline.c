@@ -1,6 +1,6 @@
-/* Reduction of small buffers on shared memory: each rank's elements came with its arrival word, so nothing more is to
- * be waited for. Every rank that wants the result reduces all of them itself, in the same order and with the same code,
- * so all get the same bits. Per rank: 1 synchronisation, (ranks - 1) * bytes read from peers.
+/* Reduction of small buffers on shared memory: each rank's elements came with its arrival word, so no rank waits for
+ * more. Every rank that wants the result reduces all of them itself, in the same order and with the same code, so all
+ * get the same bits. Per rank: 1 synchronisation, (ranks - 1) * bytes read from peers.
  *
  * Some ranks may have said where their symmetric buffers lie instead. They are read there, so their owners may not
  * write the result before all have read: they keep it in their slot, which has no payload then, until all have finished
@@ -24,7 +24,7 @@ static bool inline_wants_result(const tt_work *work) {
     return work->call.op == TT_OP_ALL_REDUCE || work->call.root == work->group->rank;
 }
 
-/* Where this rank keeps the result until nobody reads its buffer any more. */
+/* Return where this rank keeps the result until nobody reads its buffer any more. */
 static void *result_room(const tt_work *work) {
     return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
 }

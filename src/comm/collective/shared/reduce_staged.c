@@ -24,14 +24,14 @@ typedef struct staged {
 static uint32_t step_a(const staged *s, size_t c) { return s->base + (c ? 2 * (uint32_t)c : 1); }
 static uint32_t step_b(const staged *s, size_t c) { return s->base + 2 * (uint32_t)c + 3; }
 
-/* Rank r's slice of piece c: `at` counts from the beginning of the piece. */
+/* Return rank r's slice of piece c: `at` counts from the beginning of the piece. */
 static tt__slice staged_slice_of(const tt_work *work, const staged *s, size_t c, int r) {
     size_t left = work->call.count - c * s->per_piece;
     return tt__slice_of(left < s->per_piece ? left : s->per_piece, tt_dtype_size(work->call.dtype), work->group->size,
                         r);
 }
 
-/* Where a slice lies in this rank's memory, if in one piece. */
+/* Return where a slice lies in this rank's memory; NULL: not in one piece. */
 static void *own_elements(const tt_work *work, const staged *s, size_t c, tt__slice slice) {
     return tt__elements_at(&work->call, c * s->per_piece + slice.at, slice.n);
 }
@@ -40,7 +40,7 @@ static bool staged_wants_result(const tt_work *work, int r) {
     return work->call.op != TT_OP_REDUCE || work->call.root == r;
 }
 
-/* Whether anybody but this rank does. */
+/* Does any other rank want the result? */
 static bool others_want_result(const tt_work *work) {
     return work->group->size > 1 && (work->call.op != TT_OP_REDUCE || work->call.root != work->group->rank);
 }
@@ -103,8 +103,8 @@ static tt__next staged_begin(tt_work *work, staged *s) {
     return tt__work_wait_steps(work, step_a(s, 0));
 }
 
-/* C(c-1), then A(c+2) and on to the next piece. */
-static tt__next go_on(tt_work *work, staged *s) {
+/* Do C(c-1), then A(c+2), and go on to the next piece. */
+static tt__next reduce_go_on(tt_work *work, staged *s) {
     if (s->c)
         staged_copy_out(work, s, s->c - 1);
     if (++s->c == s->pieces) {
@@ -124,11 +124,11 @@ static tt__next staged_next(tt_work *work) {
     case REDUCE:
         staged_reduce_slice(work, s, s->c);
         if (!s->c)
-            return go_on(work, s);
+            return reduce_go_on(work, s);
         work->stage = COPY_OUT;
         return tt__work_wait_steps(work, step_b(s, s->c - 1));
     case COPY_OUT:
-        return go_on(work, s);
+        return reduce_go_on(work, s);
     default:
         staged_copy_out(work, s, s->pieces - 1);
         return TT__NEXT_DONE;

@@ -32,7 +32,7 @@ static tt__next symmetric_next(tt_work *work) {
     return tt__work_wait_last(work, step);
 }
 
-/* A rank by itself has no peer that would read its buffer. */
+/* Does it serve the work? In a group of one rank no peer reads the buffer. */
 static bool symmetric_serves(const tt_work *work) { return work->symmetric || work->group->size == 1; }
 
 const tt__algorithm tt__all_reduce_symmetric = {.name = "symmetric",

@@ -7,7 +7,7 @@
 #include "comm/reduce/slice.h"
 #include "comm/shared/arrival.h"
 
-/* Elements to be reduced that ride with the arrival word even where they lie in symmetric memory. */
+/* Do the elements of a reduction travel with the arrival word even where they lie in symmetric memory? */
 static inline bool tt__rides(const tt_group *group, size_t bytes) {
     return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
 }

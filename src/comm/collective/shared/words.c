@@ -1,5 +1,4 @@
-/* Barriers and exchanges of a few bytes, on shared memory: the arrival words, and what came with them, are all there
- * is. */
+/* Barriers and exchanges of a few bytes, on shared memory: they consist of the arrival words and their payloads. */
 #include "comm/collective/shared/shared_algorithms.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side tells
+/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side says
  * whether it takes this one of the connections that it may have opened to the same rank. */
 #include "base/clock.h"
 #include "base/error.h"

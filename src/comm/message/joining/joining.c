@@ -1,12 +1,12 @@
 /* Joining ranks by TCP.
  *
- * Higher ranks connect to lower ones, so each pair is joined once. A rank has several addresses, not all of which
- * can be reached from everywhere: they are tried one after the other, the next a quarter of a second after the last
- * or as soon as that has failed, and the first connection on which both sides have proved who they are is taken (RFC
- * 8305). One loop serves all attempts; a stranger, or a silent one, is hung up on and disturbs nobody.
+ * Higher ranks connect to lower ones, so each pair is joined once. A rank has several addresses, not all of which can
+ * be reached from everywhere: they are tried one after the other, the next a quarter of a second after the last or as
+ * soon as that has failed, and the first connection on which both sides have proved who they are is taken (RFC 8305).
+ * One loop serves all attempts; connections of strangers and silent ones are closed, and disturb nobody.
  *
- * The same loop sends and receives heartbeats on the links that exist: a rank that has joined everybody must not be
- * taken for frozen by those still waiting for another, and a rank that freezes is noticed while others join. */
+ * The same loop sends and receives heartbeats on the links that exist: ranks that still wait for another must not take
+ * one that has joined everybody for frozen, and must notice one that freezes meanwhile. */
 #include "comm/message/joining/joining.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -98,7 +98,7 @@ static tt_status fail_not_connected(const joining *j, int rank, int64_t now) {
 
 /* ---- connecting */
 
-/* An attempt at a target has failed. */
+/* Note that an attempt at a target has failed. */
 static void note_failed_attempt(tt__attempt *attempt) {
     tt__target *target = attempt->target;
     tt__candidate *candidate = &target->candidates[attempt->candidate];
@@ -166,7 +166,7 @@ static bool drop_oldest_stranger(joining *j) {
     return true;
 }
 
-/* Errors of the peer's connection are no failure; those of this process are. */
+/* Fail after an error of accept(), unless it is the peer's connection that failed. */
 static tt_status fail_accept(const joining *j, int errnum) {
     if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
         return TT_OK;
@@ -196,7 +196,7 @@ static tt_status accept_peers(joining *j) {
     return TT_OK;
 }
 
-/* The rank that an attempt has reached; -1: none that is expected. */
+/* Return the rank that an attempt has reached; -1: none that is expected. */
 static int attempt_rank(const joining *j, const tt__attempt *attempt) {
     int rank = attempt->handshake.peer, own = j->messages->config.rank;
     if (attempt->target)
@@ -300,7 +300,7 @@ static tt_status serve_ready(joining *j) {
     return j->fds[0].revents ? accept_peers(j) : TT_OK;
 }
 
-/* Send heartbeats, and look for those of the others. The end of a link ends joining. */
+/* Send heartbeats, and check that the others' arrive. The end of a link ends joining. */
 static tt_status check_links(const joining *j, int64_t now) {
     tt__messages *messages = j->messages;
     char who[TT__RANK_TEXT_SIZE];
@@ -313,7 +313,7 @@ static tt_status check_links(const joining *j, int64_t now) {
     return TT_OK;
 }
 
-/* How long to poll: until the next attempt, heartbeat or deadline. */
+/* Return how long to poll: until the next attempt, heartbeat or deadline. */
 static int poll_timeout(const joining *j, int64_t now) {
     int64_t until = j->deadline_ms;
     if (j->messages->tcp_links && j->messages->beat_due_ms < until)
@@ -396,7 +396,7 @@ void tt__messages_stop_joining(tt__messages *messages) {
     messages->listener = -1;
 }
 
-/* How many strangers leave enough descriptors for everything else. */
+/* Count how many strangers may connect and leave enough descriptors for everything else. */
 static int count_strangers(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 >= STRANGERS)

@@ -36,7 +36,7 @@ typedef struct tt__attempt {
         TT__ATTEMPT_CONNECTING,
         TT__ATTEMPT_TLS,
         TT__ATTEMPT_HANDSHAKE,
-        TT__ATTEMPT_CHOOSING, /* the connecting side tells whether it takes this one of several connections */
+        TT__ATTEMPT_CHOOSING, /* the connecting side says whether it takes this one of several connections */
         TT__ATTEMPT_DONE,
         TT__ATTEMPT_FAILED
     } step;
@@ -56,7 +56,7 @@ tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, boo
 /* Read such a description into target->job and ->candidates, the likeliest first; target->rank is set. */
 tt_status tt__addresses_read(const char *text, tt__target *target);
 
-/* The interface that a connection goes over: "eth0", "?". */
+/* Return the interface that a connection goes over: "eth0", "?". */
 const char *tt__interface_of(int fd, char *name, size_t size);
 
 /* ---- attempt.c */
@@ -69,7 +69,7 @@ tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret 
 tt__attempt *tt__attempt_accept(const tt__messages *messages, const tt__secret *secret, int fd,
                                 const struct sockaddr_storage *from);
 
-/* The socket is ready: continue as far as possible. `step` says what was reached, `events` what to wait for. */
+/* Continue as far as possible, as the socket is ready. `step` says what was reached, `events` what to wait for. */
 void tt__attempt_continue(tt__attempt *attempt);
 
 void tt__attempt_free(tt__attempt *attempt);

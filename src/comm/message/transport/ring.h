@@ -1,8 +1,8 @@
 /* Byte rings in shared memory: how messages reach a rank of the same host.
  *
- * A ring carries bytes from its owner to one peer. It lies in its owner's memory and is made at the first message.
- * Only its owner writes the data and `tail`, only its reader `head`. Both only grow, and each side checks the
- * other's, so that a peer that crashes at any moment, or scribbles, ends the link and nothing else. */
+ * A ring carries bytes from its owner to one peer. It lies in its owner's memory and is made at the first message. Only
+ * its owner writes the data and `tail`, only its reader `head`. Both only grow, and each side checks the other's: a
+ * peer that crashes at any moment, or overwrites its memory, ends the link and nothing else. */
 #ifndef TT_COMM_MESSAGE_RING_H
 #define TT_COMM_MESSAGE_RING_H
 

@@ -24,7 +24,7 @@ static void ring_copy_out(const tt__ring *ring, uint64_t at, unsigned char *data
     memcpy(data + first, ring->data, n - first);
 }
 
-/* How many of `want` bytes there is room for; -1: the reader's counter is impossible. */
+/* Return how many of `want` bytes there is room for; -1: the reader's counter is impossible. */
 static ssize_t ring_room(tt__transport *transport, size_t want) {
     uint64_t used = transport->ring_written - transport->ring_head_seen;
     if (TT__RING_BYTES - used >= want)
@@ -49,9 +49,9 @@ static size_t ring_write_part(tt__transport *transport, const struct iovec *part
     return n;
 }
 
-/* Wake the peer if it sleeps. A sleeper says so and then looks once more, so what was written must be visible before
- * its sign is read. */
-static void wake_peer(tt__transport *transport) {
+/* Wake the peer if it sleeps. A sleeper announces that it sleeps and then looks once more, so what was written must be
+ * visible before the announcement is read. */
+static void ring_wake_peer(tt__transport *transport) {
     __sync_synchronize();
     transport->wake(transport->world, transport->peer);
 }
@@ -66,7 +66,7 @@ static ssize_t ring_send(tt__transport *transport, const struct iovec *parts, in
     for (int i = 0; i < count && done < (size_t)room; i++)
         done += ring_write_part(transport, &parts[i], (size_t)room - done);
     atomic_store_explicit(&transport->ring_out->tail, transport->ring_written, memory_order_release);
-    wake_peer(transport);
+    ring_wake_peer(transport);
     return (ssize_t)done;
 }
 
@@ -87,11 +87,11 @@ static ssize_t ring_recv(tt__transport *transport, const struct iovec *parts, in
     transport->ring_read += n;
     atomic_store_explicit(&transport->ring_in->head, transport->ring_read, memory_order_release);
     if (was_full)
-        wake_peer(transport);
+        ring_wake_peer(transport);
     return (ssize_t)n;
 }
 
-/* The memory belongs to the world. */
+/* Close the transport. The memory stays: it belongs to the world. */
 static void ring_close(tt__transport *transport) { transport->ring_out = transport->ring_in = NULL; }
 
 const tt__transport_ops tt__ring_ops = {false, ring_send, ring_recv, ring_close};

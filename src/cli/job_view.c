@@ -1,4 +1,4 @@
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include "base/error.h"
 #include "elastic/children.h"
@@ -12,7 +12,7 @@ enum { ANSWER_MS = 3000 };
 
 /* ---- one rank */
 
-static tt__view_state state_of(const tt__view_rank *rank, bool here) {
+static tt__view_state view_state_of(const tt__view_rank *rank, bool here) {
     if (rank->rank.state == TT__JOB_ENDED)
         return TT__VIEW_ENDED;
     if (rank->rank.state == TT__JOB_STARTING)
@@ -91,7 +91,7 @@ static void find_current(tt__view_rank *rank) {
         rank->current = &rank->calls[rank->n - 1];
 }
 
-/* A number may be given out and not used yet, so gaps are no end. */
+/* Read all calls. A number may be taken and not used yet, so a gap is not the end. */
 static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
     for (uint32_t back = TT__RECORDS; back-- > 0;) {
@@ -103,7 +103,7 @@ static void read_calls(tt__view_rank *rank, const clock_of *clock) {
 }
 
 /* add_ns: from CLOCK_MONOTONIC of the rank's host to the clock of the view. */
-static void read_progress(tt__view_rank *rank, int64_t add_ns) {
+static void view_progress(tt__view_rank *rank, int64_t add_ns) {
     rank->progresses = tt__recorder_progress(rank->recorder, &rank->progress);
     if (!rank->progresses)
         return;
@@ -117,7 +117,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     *rank = (tt__view_rank){.rank = seen->rank};
     if (recorder && seen->rank.at.size == sizeof *recorder && recorder->magic == TT__RECORDER_MAGIC)
         rank->recorder = recorder;
-    rank->state = state_of(rank, here);
+    rank->state = view_state_of(rank, here);
     tt__moment now = here ? tt__moment_now() : seen->rank.now;
     rank->now_ns = rank->state == TT__VIEW_ENDED ? seen->rank.ended.realtime_ns : now.realtime_ns;
     if (!rank->recorder)
@@ -131,7 +131,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     rank->waits = tt__recorder_waiting(rank->recorder, &rank->waiting);
     if (rank->waits)
         rank->waits_since_ns = view_ns(&clock, rank->waiting.since);
-    read_progress(rank, clock.add_ns);
+    view_progress(rank, clock.add_ns);
     return TT_OK;
 }
 
@@ -199,7 +199,7 @@ static bool is_meant(const char *socket, const char *job) {
     return same;
 }
 
-static size_t describe_job(const char *socket, char *text, size_t size) {
+static size_t append_job(const char *socket, char *text, size_t size) {
     tt__snapshot snapshot;
     if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
         return 0;
@@ -214,7 +214,7 @@ static tt_status fail_choice(const char *job, char *const *names, int n) {
     char list[1200] = "";
     size_t used = 0;
     for (int i = 0; i < n; i++)
-        used += describe_job(names[i], list + used, sizeof list - used);
+        used += append_job(names[i], list + used, sizeof list - used);
     if (!used && job)
         return tt__fail(TT_ERR_NOT_FOUND, "there is no job \"%.100s\" of yours here, nor any other", job);
     if (!used)

@@ -1,5 +1,5 @@
-/* Who came late: the same collective call put side by side, rank for rank. */
-#include "cli/view.h"
+/* Finding late ranks: the ranks' records of one collective call side by side. */
+#include "cli/job_view.h"
 
 #include "base/error.h"
 
@@ -27,14 +27,15 @@ static int by_ns(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of `n` numbers, which are sorted by it; n > 0. */
-static int64_t median(int64_t *ns, int n) {
+/* Return the median of `n` numbers, which are sorted by it; n > 0. */
+static int64_t meeting_median(int64_t *ns, int n) {
     qsort(ns, (size_t)n, sizeof *ns, by_ns);
     return ns[n / 2];
 }
 
-/* Fill in a meeting of these `n` entries. begins: (view->n) scratch. */
-static void meet(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n, int64_t *begins) {
+/* Make a meeting of these `n` entries. begins: (view->n) scratch. */
+static void meeting_fill(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n,
+                         int64_t *begins) {
     meeting->group = entries->call->record.group;
     meeting->seq = entries->call->record.seq;
     int last = -1, others = 0;
@@ -53,10 +54,10 @@ static void meet(tt__view_meeting *meeting, const tt__view *view, const entry *e
         if (meeting->calls[i] && i != last)
             begins[others++] = meeting->calls[i]->begin_ns;
     meeting->last_rank = view->ranks[last].rank.rank;
-    meeting->lateness_ns = others ? meeting->last->begin_ns - median(begins, others) : 0;
+    meeting->lateness_ns = others ? meeting->last->begin_ns - meeting_median(begins, others) : 0;
 }
 
-/* Meetings of the sorted entries. */
+/* Make the meetings of the sorted entries. */
 static tt_status make_meetings(const tt__view *view, const entry *entries, int n, tt__view_meeting *meetings,
                                int *made) {
     size_t ranks = (size_t)view->n;
@@ -70,7 +71,7 @@ static tt_status make_meetings(const tt__view *view, const entry *entries, int n
         if (!meeting->calls)
             status = tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", n);
         else
-            meet(meeting, view, entries + i, next - i, begins);
+            meeting_fill(meeting, view, entries + i, next - i, begins);
         *made += !status;
     }
     free(begins);
@@ -110,7 +111,7 @@ void tt__view_meetings_free(tt__view_meeting *meetings, int n) {
 
 /* ---- by group */
 
-/* How many ranks the group has: 0 if nobody says. */
+/* Return how many ranks the group has; 0: unknown. */
 static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
     *ranks = "?";
     for (int i = 0; i < view->n; i++) {
@@ -124,14 +125,14 @@ static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
     return 0;
 }
 
-/* Whether nobody can be through with it before all have begun. */
+/* Can no rank complete it before all have begun? */
 static bool needs_all(uint8_t op) {
     return op == TT_OP_BARRIER || op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_GATHER ||
            op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL || op == TT_OP_ALL_TO_ALL_V ||
            op == TT_OP_ALL_REDUCE_COALESCED;
 }
 
-/* The call, which nobody saw end, ended after the last had begun, and before the rank's next call. */
+/* Infer the end of a call that was not recorded: after the last rank had begun, and before the rank's next call. */
 static void infer_end(tt__view_rank *rank, const tt__view_call *seen, int64_t last_ns) {
     tt__view_call *call = &rank->calls[seen - rank->calls];
     int64_t next_ns = seen + 1 < rank->calls + rank->n ? seen[1].begin_ns : rank->now_ns;
@@ -154,7 +155,7 @@ tt_status tt__view_infer_ends(tt__view *view) {
     return TT_OK;
 }
 
-/* Who was last most often in meetings first..end-1, which are those of a group. */
+/* Find the rank that was last most often in meetings first..end-1, which are those of a group. */
 static void find_straggler(tt__view_group *group, const tt__view *view, const tt__view_meeting *first,
                            const tt__view_meeting *end, int64_t *scratch) {
     int size = size_of(view, group->id, &group->ranks);
@@ -169,7 +170,7 @@ static void find_straggler(tt__view_group *group, const tt__view *view, const tt
             continue;
         group->last_count = count;
         group->last_rank = view->ranks[i].rank.rank;
-        group->lateness_ns = median(scratch, count);
+        group->lateness_ns = meeting_median(scratch, count);
     }
 }
 

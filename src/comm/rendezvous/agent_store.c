@@ -1,20 +1,20 @@
-/* What only the parent of a process knows: how it ended. The launcher writes it into the store it serves. */
+/* How a process ended, which only its parent knows. The launcher writes it into the store it serves. */
 #include "comm/world.h"
 
 #include <tutti/store.h>
 
 #include <stdio.h>
 
-/* Together well under the second within which a dead rank is to be named. A launcher writes as soon as it is told of
+/* Together well under the second within which errors are to name a dead rank. A launcher writes as soon as it learns of
  * the end. */
 enum { CONNECT_MS = 100, WAIT_MS = 250 };
 
-const char *tt__launcher_end_of(const tt__launcher_store *launcher, int r, char *text, size_t size) {
+const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, char *text, size_t size) {
     tt_store *store = NULL;
     tt_store_value value;
     char key[64];
     text[0] = '\0';
-    if (!launcher->port || tt_tcp_store(&store, launcher->host, launcher->port, .timeout_ms = CONNECT_MS))
+    if (!agent_store->port || tt_tcp_store(&store, agent_store->host, agent_store->port, .timeout_ms = CONNECT_MS))
         return text;
     tt_store_set_timeout_ms(store, WAIT_MS);
     snprintf(key, sizeof key, "tutti/ended/%d", r);

@@ -1,6 +1,6 @@
 /* Where all tensors have one dense layout they are one array, and large ones are shared among threads; else row by row;
  * a result with gaps is left to the plain loops. */
-#include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/cpu_elementwise.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/iter.h"
@@ -25,8 +25,8 @@ static void binary_block(void *user, int64_t begin, int64_t end) {
     k->binary(end - begin, k->a + begin, 1, k->b + begin, 1, k->y + begin);
 }
 
-static tt_status run_binary(binary_fn fn, const tt__kernels *plain, size_t plain_add, tt_tensor *y, const tt_tensor *a,
-                            const tt_tensor *b) {
+static tt_status cpu_run_binary(binary_fn fn, const tt__kernels *plain, size_t plain_add, tt_tensor *y,
+                                const tt_tensor *a, const tt_tensor *b) {
     if (TT__IS_FLAT(y, a, b)) {
         arrays k = {.binary = fn, .y = y->data, .a = a->data, .b = b->data};
         tt__parallel_for(y->numel, BLOCK, binary_block, &k);
@@ -40,18 +40,18 @@ static tt_status run_binary(binary_fn fn, const tt__kernels *plain, size_t plain
     return TT_OK;
 }
 
-static const tt__kernels *plain(void) { return tt__reference_kernels[TT_F32]; }
+static const tt__kernels *plain_kernels(void) { return tt__reference_kernels[TT_F32]; }
 
 tt_status tt__cpu_add_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(tt__elementwise()->add, plain(), offsetof(tt__kernels, add), y, a, b);
+    return cpu_run_binary(tt__elementwise()->add, plain_kernels(), offsetof(tt__kernels, add), y, a, b);
 }
 
 tt_status tt__cpu_sub_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(tt__elementwise()->sub, plain(), offsetof(tt__kernels, sub), y, a, b);
+    return cpu_run_binary(tt__elementwise()->sub, plain_kernels(), offsetof(tt__kernels, sub), y, a, b);
 }
 
 tt_status tt__cpu_mul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return run_binary(tt__elementwise()->mul, plain(), offsetof(tt__kernels, mul), y, a, b);
+    return cpu_run_binary(tt__elementwise()->mul, plain_kernels(), offsetof(tt__kernels, mul), y, a, b);
 }
 
 /* ---- y = x * factor */
@@ -63,7 +63,7 @@ static void scale_block(void *user, int64_t begin, int64_t end) {
 
 tt_status tt__cpu_scale_f32(tt_tensor *y, const tt_tensor *x, double factor) {
     if (!TT__IS_FLAT(y, x))
-        return plain()->scale(y, x, factor);
+        return plain_kernels()->scale(y, x, factor);
     arrays k = {.y = y->data, .a = x->data, .factor = (float)factor};
     tt__parallel_for(y->numel, BLOCK, scale_block, &k);
     return TT_OK;
@@ -78,7 +78,7 @@ static void relu_block(void *user, int64_t begin, int64_t end) {
 
 tt_status tt__cpu_relu_f32(tt_tensor *y, const tt_tensor *x) {
     if (!TT__IS_FLAT(y, x))
-        return plain()->relu(y, x);
+        return plain_kernels()->relu(y, x);
     arrays k = {.y = y->data, .a = x->data};
     tt__parallel_for(y->numel, BLOCK, relu_block, &k);
     return TT_OK;
@@ -91,7 +91,7 @@ static void relu_backward_block(void *user, int64_t begin, int64_t end) {
 
 tt_status tt__cpu_relu_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
     if (!TT__IS_FLAT(dx, y, g))
-        return plain()->relu_backward(dx, y, g);
+        return plain_kernels()->relu_backward(dx, y, g);
     arrays k = {.y = dx->data, .a = y->data, .b = g->data};
     tt__parallel_for(dx->numel, BLOCK, relu_backward_block, &k);
     return TT_OK;

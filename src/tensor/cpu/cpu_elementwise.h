@@ -1,6 +1,6 @@
 /* f32 kernels of the cpu: see kernels.h for what each does. */
-#ifndef TT_TENSOR_CPU_ELEMENTWISE_H
-#define TT_TENSOR_CPU_ELEMENTWISE_H
+#ifndef TT_TENSOR_CPU_CPU_ELEMENTWISE_H
+#define TT_TENSOR_CPU_CPU_ELEMENTWISE_H
 
 #include "tensor/kernels.h"
 

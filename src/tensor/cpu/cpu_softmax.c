@@ -1,5 +1,5 @@
 /* Row by row; rows are shared among threads in blocks. */
-#include "tensor/cpu/softmax.h"
+#include "tensor/cpu/cpu_softmax.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/parallel.h"
@@ -18,8 +18,6 @@ typedef struct rows {
 /* About 32 Ki elements a block. */
 static int64_t rows_a_block(int64_t n) { return n < 32768 ? 32768 / n : 1; }
 
-static int64_t row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
-
 static void log_softmax_rows(void *user, int64_t begin, int64_t end) {
     const rows *k = user;
     for (int64_t r = begin; r < end; r++) {
@@ -30,7 +28,7 @@ static void log_softmax_rows(void *user, int64_t begin, int64_t end) {
 }
 
 tt_status tt__cpu_log_softmax_f32(tt_tensor *y, const tt_tensor *x) {
-    rows k = {.n = row_length(x), .x = x->data, .y = y->data};
+    rows k = {.n = tt__row_length(x), .x = x->data, .y = y->data};
     tt__parallel_for(x->numel / k.n, rows_a_block(k.n), log_softmax_rows, &k);
     return TT_OK;
 }
@@ -45,7 +43,7 @@ static void log_softmax_backward_rows(void *user, int64_t begin, int64_t end) {
 }
 
 tt_status tt__cpu_log_softmax_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
-    rows k = {.n = row_length(y), .x = y->data, .g = g->data, .y = dx->data};
+    rows k = {.n = tt__row_length(y), .x = y->data, .g = g->data, .y = dx->data};
     tt__parallel_for(y->numel / k.n, rows_a_block(k.n), log_softmax_backward_rows, &k);
     return TT_OK;
 }

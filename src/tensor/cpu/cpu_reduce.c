@@ -1,5 +1,5 @@
 /* Long sums are made of sums of fixed blocks, added in order: the same bits for any number of threads. */
-#include "tensor/cpu/reduce.h"
+#include "tensor/cpu/cpu_reduce.h"
 
 #include "base/error.h"
 #include "tensor/cpu/levels.h"

@@ -1,6 +1,6 @@
 /* f32 sums and losses of the cpu: see kernels.h for what each does. */
-#ifndef TT_TENSOR_CPU_REDUCE_H
-#define TT_TENSOR_CPU_REDUCE_H
+#ifndef TT_TENSOR_CPU_CPU_REDUCE_H
+#define TT_TENSOR_CPU_CPU_REDUCE_H
 
 #include "tensor/kernels.h"
 

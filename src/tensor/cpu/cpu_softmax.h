@@ -1,6 +1,6 @@
 /* f32 softmaxes of the cpu: see kernels.h for what each does. */
-#ifndef TT_TENSOR_CPU_SOFTMAX_H
-#define TT_TENSOR_CPU_SOFTMAX_H
+#ifndef TT_TENSOR_CPU_CPU_SOFTMAX_H
+#define TT_TENSOR_CPU_CPU_SOFTMAX_H
 
 #include "tensor/kernels.h"
 

@@ -1,6 +1,6 @@
 /* The reference kernels of each element type. A file of this folder includes the loops once, with its type. */
-#ifndef TT_TENSOR_REFERENCE_TABLE_H
-#define TT_TENSOR_REFERENCE_TABLE_H
+#ifndef TT_TENSOR_REFERENCE_REFERENCE_DEVICE_H
+#define TT_TENSOR_REFERENCE_REFERENCE_DEVICE_H
 
 #include "tensor/kernels.h"
 

@@ -1,4 +1,4 @@
-#include "tensor/reference/table.h"
+#include "tensor/reference/reference_device.h"
 
 const tt__kernels *const tt__reference_kernels[TT__DTYPES] = {
     [TT_F32] = &tt__reference_f32,   [TT_F64] = &tt__reference_f64, [TT_F16] = &tt__reference_f16,

@@ -1,7 +1,7 @@
 /* The server's keys: a hash table of entries. An entry also holds the sessions that wait for its key or watch it, so
  * that a change finds them without a search. It is freed when it has neither a value nor sessions. */
-#ifndef TT_STORE_TABLE_H
-#define TT_STORE_TABLE_H
+#ifndef TT_STORE_KEY_TABLE_H
+#define TT_STORE_KEY_TABLE_H
 
 #include "base/bytes.h"
 #include "base/list.h"
@@ -26,10 +26,10 @@ typedef struct tt__store_table {
 void tt__store_table_init(tt__store_table *table);
 void tt__store_table_free(tt__store_table *table);
 
-/* The entry of `key`, or NULL. */
+/* Find the entry of `key`, or NULL. */
 tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key);
 
-/* The entry of `key`, made (without a value) if need be; NULL when memory is out. */
+/* Find the entry of `key`, or make one without a value; NULL when memory is out. */
 tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key);
 
 /* Set the value to `data`, which must not lie in the entry; false when memory is out (the old value stays). */

@@ -1,4 +1,4 @@
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 
 #include "comm/op.h"
 
@@ -27,14 +27,14 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
 
 /* ---- writing */
 
-static bool owns(tt__record_block *block, uintptr_t thread) {
+static bool owns_block(tt__record_block *block, uintptr_t thread) {
     uintptr_t nobody = 0;
     return atomic_compare_exchange_strong(&block->owner, &nobody, thread) || nobody == thread;
 }
 
 uint32_t tt__record_refill(tt__recorder *recorder) {
     tt__record_block *mine = tt__record_block_of(tt__this_thread());
-    if (!owns(mine, tt__this_thread()))
+    if (!owns_block(mine, tt__this_thread()))
         return atomic_fetch_add_explicit(&recorder->calls, 1, memory_order_acq_rel) + 1;
     uint32_t first = atomic_fetch_add_explicit(&recorder->calls, TT__RECORD_BLOCK, memory_order_acq_rel);
     atomic_store_explicit(&mine->serial, recorder->serial, memory_order_relaxed);
@@ -43,7 +43,7 @@ uint32_t tt__record_refill(tt__recorder *recorder) {
     return first + 1;
 }
 
-/* What is too long keeps its end, which tells files apart. */
+/* Copy a name. One that is too long keeps its end, which differs between files. */
 static void copy_name(char name[TT__FILE_SIZE], const char *path) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t n = strlen(base);
@@ -53,8 +53,8 @@ static void copy_name(char name[TT__FILE_SIZE], const char *path) {
 }
 
 /* Open addressing, a few tries; slot 0 is for those that find no room. A slot is claimed, then named, then given its
- * key, so that whoever finds a key finds the name; a second thread that brings the same name at the same time may name
- * another slot. */
+ * key, so that a reader that finds a key finds the name; two threads that add one name at the same time may take two
+ * slots. */
 uint8_t tt__record_file_add(tt__recorder *recorder, const char *file) {
     enum { CLAIMED = 1, TRIES = 16 };
     uint32_t slot = tt__record_file_slot(file);
@@ -146,7 +146,7 @@ uint64_t tt__record_bytes(const tt__record *record) {
                : 0;
 }
 
-/* What stands between the brackets. */
+/* Write the arguments between the brackets. */
 static void record_arguments_text(const tt__record *record, char *text, size_t size) {
     const char *dtype = tt_dtype_name((tt_dtype)record->dtype),
                *op = tt_reduce_op_name((tt_reduce_op)record->reduce_op);

@@ -1,6 +1,6 @@
 /* Copies and fills of any type, by the size of its elements. */
-#ifndef TT_TENSOR_CPU_COPY_H
-#define TT_TENSOR_CPU_COPY_H
+#ifndef TT_TENSOR_CPU_CPU_COPY_H
+#define TT_TENSOR_CPU_CPU_COPY_H
 
 #include "tensor/kernels.h"
 

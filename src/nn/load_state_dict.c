@@ -47,7 +47,7 @@ static tt_status check_tied(const tt_named_tensors *own, const tt_named_tensors 
     return TT_OK;
 }
 
-static tt_status check_state(const tt_named_tensors *own, const tt_named_tensors *state) {
+static tt_status check_entries(const tt_named_tensors *own, const tt_named_tensors *state) {
     for (int64_t i = 0; i < own->count; i++)
         if (!entry_for(own, state, own->names[i]))
             return tt__fail(TT_ERR_NOT_FOUND, "%s: entry \"%s\" is missing", who, own->names[i]);
@@ -68,7 +68,7 @@ tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *s
     const tt_named_tensors *own = tt_module_state_dict(module);
     if (!own)
         return tt_last_status();
-    TT__TRY(check_state(own, state));
+    TT__TRY(check_entries(own, state));
     for (int64_t i = 0; i < own->count; i++)
         TT__TRY(tt_copy(own->tensors[i], entry_for(own, state, own->names[i])));
     return TT_OK;

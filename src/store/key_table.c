@@ -1,4 +1,4 @@
-#include "store/table.h"
+#include "store/key_table.h"
 
 #include "base/clock.h"
 #include "store/siphash.h"
@@ -125,7 +125,7 @@ bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number) {
     *number = 0;
     if (!entry->present)
         return true;
-    char text[64]; /* a number that needs more is taken for none */
+    char text[64]; /* a longer text is no number */
     size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
     if (size)
         memcpy(text, entry->value.data, size);

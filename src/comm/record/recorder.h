@@ -1,10 +1,10 @@
-/* The flight recorder: what this process called lately, in shared memory that its peers and the launcher can read, also
- * when it hangs or is dead.
+/* The flight recorder: the latest calls of this process, in shared memory that its peers and the launcher can read,
+ * also when it hangs or is dead.
  *
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
  * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
-#ifndef TT_COMM_RECORD_RECORD_H
-#define TT_COMM_RECORD_RECORD_H
+#ifndef TT_COMM_RECORD_RECORDER_H
+#define TT_COMM_RECORD_RECORDER_H
 
 #include "base/ticks.h"
 
@@ -42,7 +42,7 @@ typedef struct tt__record {
     int32_t root;                        /* or peer */
     int32_t line;
     uint64_t count;
-    uint64_t begin, end; /* ticks; end 0: not done, or done so fast that nobody looked: tt__record_done() */
+    uint64_t begin, end; /* ticks; end 0: not done, or done so fast that the clock was not read: tt__record_done() */
     uint8_t algorithm;   /* number in the table of algorithms, 0 = none */
     uint8_t file;        /* index in files[] */
     _Atomic uint16_t state;
@@ -53,8 +53,8 @@ _Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
 
 enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
 
-/* What a call's ranks may differ in beside its record: counts of uneven sizes, or the ranks of a new group. Only the
- * latest calls have one. */
+/* Values of a call, beside its record, that may differ between ranks: counts of uneven sizes, or the ranks of a new
+ * group. Only the latest calls have one. */
 typedef struct tt__record_list {
     _Atomic uint32_t number; /* of the record; 0 while it is being written */
     uint32_t first, n;       /* values of the first list; of both */
@@ -62,8 +62,8 @@ typedef struct tt__record_list {
     uint64_t values[TT__LISTED];
 } tt__record_list;
 
-/* Whom the process waits for, for longer than a moment. `since` 0: for nobody. Read as a whole when `version` is even
- * and unchanged. */
+/* The rank that the process has waited for, for longer than a moment. `since` 0: none. Read as a whole when `version`
+ * is even and unchanged. */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
     uint32_t group, seq;  /* which call; seq 0: a receive */
@@ -74,8 +74,8 @@ typedef struct tt__waiting {
     bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
-/* What the program says of its training (tt_publish_progress()). Read as a whole when `version` is even and unchanged;
- * 0: nothing was said. */
+/* The progress of training, as the program reports it (tt_publish_progress()). Read as a whole when `version` is even
+ * and unchanged; 0: nothing was said. */
 typedef struct tt__progress {
     _Atomic uint32_t version;
     int64_t epoch, epochs, step, steps; /* 0: not known */
@@ -85,7 +85,7 @@ typedef struct tt__progress {
     int64_t base_samples, base_ns;      /* a call some seconds ago, from which rates are counted */
 } tt__progress;
 
-/* Where a group's ranks are named. */
+/* A group's name and ranks. */
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
     int32_t size;
@@ -134,14 +134,14 @@ typedef struct tt__record_block {
 
 extern tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
 
-/* The calling thread; not 0. */
+/* Return a number for the calling thread; not 0. */
 static inline uintptr_t tt__this_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
 
 static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
     return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
 }
 
-/* A number for a thread that has none left; and more for later, if its place is not another thread's. */
+/* Take a number for a thread that has none left; and more for later, if its place is not another thread's. */
 uint32_t tt__record_refill(tt__recorder *recorder);
 
 static inline uint32_t tt__record_number(tt__recorder *recorder) {
@@ -166,7 +166,7 @@ static inline uint32_t tt__record_file_slot(const char *file) {
     return (uint32_t)(((uintptr_t)file * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
 }
 
-/* The index in files[] of `file`, which must stay as long as the process: a string literal. */
+/* Return the index in files[] of `file`, which must stay as long as the process: a string literal. */
 static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) {
     uint32_t slot = tt__record_file_slot(file);
     if (__builtin_expect(
@@ -190,14 +190,14 @@ static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *f
     return record;
 }
 
-/* It is filled in: readers may take it. `state`: QUEUED or BEGUN. */
+/* Publish a record that is filled in: readers may take it. `state`: QUEUED or BEGUN. */
 static inline void tt__record_ready(tt__record *record, tt__call_state state) {
     atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
 }
 
-/* Call `number`, whose record this was at least once, is over: DONE or FAILED. looked: it took long enough for a look
- * at the clock; a call that never waited for more than a moment leaves it, and readers infer its end from the others'
- * records. */
+/* Note the end of call `number`, whose record this was at least once: DONE or FAILED. looked: it took long enough for a
+ * look at the clock; a call that never waited for more than a moment leaves it, and readers infer its end from the
+ * others' records. */
 static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
     if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
         return; /* so many calls ago that its place has another */
@@ -215,19 +215,19 @@ typedef struct tt__lists {
 /* Keep them beside record `number`. */
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
 
-/* Whom the process waits for from now on (since: tt__ticks()), or nobody (since 0). One thread at a time. */
+/* Publish the rank that the process waits for from now on (since: tt__ticks()), or none (since 0). One thread at a
+ * time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
 
-/* Log, at info, whom the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0: never):
- * once for each wait. */
+/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
+ * never): once for each wait. */
 void tt__recorder_log_wait(const tt__recorder *recorder);
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
  * forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 
-/* What the program publishes of its training is written here from now on, and what it has published so far; until
- * tt__progress_detach(). */
+/* Write the progress of training here, from what was reported so far until tt__progress_detach(). */
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
@@ -241,26 +241,26 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
 /* Copy record `number`; false if it is not there any more, or not yet. */
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
 
-/* Copy what is waited for; false if for nobody. */
+/* Copy what the process waits for; false: nothing. */
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
 
-/* Copy what the program says of its training; false if nothing. */
+/* Copy the progress of training; false: none was reported. */
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
 
-/* Samples a second of the last seconds, at the moment `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
+/* Return the samples a second of the last seconds, at `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
  * no call comes. */
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
 
-/* Payload bytes of a call, as algorithm bandwidth counts them: what one rank has in its own buffer. */
+/* Return the payload bytes of a call, as algorithm bandwidth counts them: those of one rank's own buffer. */
 uint64_t tt__record_bytes(const tt__record *record);
 
-/* Text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
+/* Write the text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
 
-/* What was kept beside a record, as " with counts 3, 4, 3"; "" if nothing is. Returns `text`. */
+/* Write the lists kept beside a record, as " with counts 3, 4, 3"; "" if there are none. Returns `text`. */
 const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* Lists of names made from a module's tree. */
-#ifndef TT_NN_LIST_H
-#define TT_NN_LIST_H
+#ifndef TT_NN_MODULE_LISTS_H
+#define TT_NN_MODULE_LISTS_H
 
 #include <tutti/nn.h>
 

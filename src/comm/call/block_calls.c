@@ -1,11 +1,11 @@
-/* Calls in which every rank has a block for others, or from them: of one size, or of a size each. */
+/* Calls in which every rank sends blocks to others or receives theirs; of one size, or of a size each. */
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
 
 #include <stdlib.h>
 
-/* First the buffer that every rank has, then the one that may be the root's alone. */
+/* Check the buffer that every rank has, then the one that only the root may have, and submit the call. */
 static tt_status submit_blocks(tt_group *group, tt_call *call, tt_work **work) {
     bool has_root = call->op == TT_OP_GATHER || call->op == TT_OP_SCATTER, from_root = call->op == TT_OP_SCATTER;
     TT__TRY(tt__check_group(group, work));
@@ -43,8 +43,8 @@ tt_status tt_scatter_with(const tt_scatter_args *args, size_t size) {
     return submit_blocks(a->group, &call, a->work);
 }
 
-/* A list of offsets that the caller left out: one block after the other. It lies in room of the group's, `which` 0 or
- * 1. NULL: no memory. */
+/* Make the list of offsets that the caller left out: one block after the other. It lies in the group's scratch list
+ * `which`, 0 or 1. NULL: no memory. */
 static const int64_t *offsets_of(tt_group *group, int which, const int64_t *counts) {
     size_t n = (size_t)group->size;
     if (!group->offsets && !(group->offsets = calloc(2 * n, sizeof *group->offsets)))

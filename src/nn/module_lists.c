@@ -1,4 +1,4 @@
-#include "nn/list.h"
+#include "nn/module_lists.h"
 
 #include "base/error.h"
 #include "nn/module.h"
@@ -31,7 +31,7 @@ void tt__module_changed(tt_module *module) {
 /* ---- making a list ---- */
 
 /* "prefix" + "name", or with a dot between; allocated. */
-static char *joined(const char *prefix, const char *name) {
+static char *joined_name(const char *prefix, const char *name) {
     char *out = NULL;
     return asprintf(&out, "%s%s%s", prefix, *prefix && *name ? "." : "", name) < 0 ? NULL : out;
 }
@@ -56,10 +56,10 @@ static bool list_grow(tt__module_list *list) {
     return items;
 }
 
-static bool list_add(tt__module_list *list, const char *prefix, const char *name, void *item) {
+static bool module_list_add(tt__module_list *list, const char *prefix, const char *name, void *item) {
     if (list->count == list->room && !list_grow(list))
         return false;
-    char *full = joined(prefix, name);
+    char *full = joined_name(prefix, name);
     if (!full)
         return false;
     list->names[list->count] = full;
@@ -73,7 +73,7 @@ static bool add_tensors(tt__module_list *list, tt__list_kind kind, const tt_modu
     for (size_t i = 0; i < module->tensor_count; i++) {
         const tt__module_tensor *t = &module->tensors[i];
         bool left_out = kind == TT__LIST_STATE ? t->non_persistent : list_has(list, t->tensor);
-        if (t->is_buffer == buffers && !left_out && !list_add(list, prefix, t->name, t->tensor))
+        if (t->is_buffer == buffers && !left_out && !module_list_add(list, prefix, t->name, t->tensor))
             return false;
     }
     return true;
@@ -82,7 +82,7 @@ static bool add_tensors(tt__module_list *list, tt__list_kind kind, const tt_modu
 static bool add_own(tt__module_list *list, tt__list_kind kind, tt_module *module, const char *prefix) {
     const tt_module *inner = tt__module_unwrapped(module);
     if (kind == TT__LIST_MODULES)
-        return list_add(list, prefix, "", module);
+        return module_list_add(list, prefix, "", module);
     return (kind == TT__LIST_BUFFERS || add_tensors(list, kind, inner, prefix, false)) &&
            (kind == TT__LIST_PARAMETERS || add_tensors(list, kind, inner, prefix, true));
 }
@@ -92,7 +92,7 @@ static bool add_tree(tt__module_list *list, tt__list_kind kind, tt_module *modul
         return false;
     const tt_module *inner = tt__module_unwrapped(module);
     for (size_t i = 0; i < inner->child_count; i++) {
-        char *name = joined(prefix, inner->children[i].name);
+        char *name = joined_name(prefix, inner->children[i].name);
         bool done = name && add_tree(list, kind, inner->children[i].module, name);
         free(name);
         if (!done)

@@ -1,9 +1,9 @@
 /* The host's CPUs: what is faster here than the plain loops, which serve for the rest. */
-#include "tensor/cpu/copy.h"
-#include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/cpu_copy.h"
+#include "tensor/cpu/cpu_elementwise.h"
+#include "tensor/cpu/cpu_reduce.h"
+#include "tensor/cpu/cpu_softmax.h"
 #include "tensor/cpu/onednn.h"
-#include "tensor/cpu/reduce.h"
-#include "tensor/cpu/softmax.h"
 
 static const tt__kernels f32 = {
     .copy = tt__cpu_copy,

@@ -1,7 +1,7 @@
 /* A store is a table of operations. include/tutti/store.h documents them; store_calls.c has checked the arguments (no
  * NULL, a timeout that is a number of ms) before an operation is called. */
-#ifndef TT_STORE_STORE_H
-#define TT_STORE_STORE_H
+#ifndef TT_STORE_STORE_OPS_H
+#define TT_STORE_STORE_OPS_H
 
 #include <tutti/store.h>
 
@@ -32,8 +32,8 @@ struct tt_store {
     const tt__store_ops *ops;
 };
 
-/* One block, as tt_store_list_keys() hands out, of the `n` NUL-terminated strings that lie end to end in `text`; NULL
- * when memory is out. */
+/* Make the list that tt_store_list_keys() returns, in one block, of the `n` NUL-terminated strings that lie end to end
+ * in `text`; NULL when memory is out. */
 char **tt__store_key_list(const char *text, size_t text_size, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tensor/cpu/copy.h"
+#include "tensor/cpu/cpu_copy.h"
 
 #include "tensor/iter.h"
 

@@ -1,8 +1,8 @@
-/* A job as `tutti top` and `tutti trace` look at it: what each rank called lately, all on one clock. */
-#ifndef TT_CLI_VIEW_H
-#define TT_CLI_VIEW_H
+/* A job as `tutti top` and `tutti trace` look at it: each rank's latest calls, all on one clock. */
+#ifndef TT_CLI_JOB_VIEW_H
+#define TT_CLI_JOB_VIEW_H
 
-#include "comm/record/record.h"
+#include "comm/record/recorder.h"
 #include "elastic/snapshot.h"
 
 /* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */
@@ -51,13 +51,13 @@ typedef struct tt__view_source {
     pid_t pid;                      /* but this process */
 } tt__view_source;
 
-/* The source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with a
- * list of the jobs there are. */
+/* Find the source that the user means by `job` (NULL: the only one) or `pid` (0: none). Errors: TT_ERR_NOT_FOUND, with
+ * a list of the jobs there are. */
 tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid);
 
 tt_status tt__view_take(tt__view *view, const tt__view_source *source);
 
-/* From a snapshot, which the view takes. */
+/* Make a view of a snapshot, which it takes over. */
 tt_status tt__view_make(tt__view *view, tt__snapshot *snapshot);
 
 void tt__view_free(tt__view *view);
@@ -65,7 +65,7 @@ void tt__view_free(tt__view *view);
 /* "runs", "stopped", "dead: signal 9 (SIGKILL)", "ended", ... Returns `text`. */
 const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size);
 
-/* Read the recorders that process `pid` shares memory with: view_process.c. */
+/* Read the recorders that process `pid` shares memory with: job_view_process.c. */
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid);
 
 /* ---- stragglers */
@@ -75,9 +75,9 @@ typedef struct tt__view_group {
     uint32_t id;
     const char *ranks;   /* "0-3" */
     int calls;           /* that were compared */
-    int last_rank;       /* who came last most often, -1: nobody did (no calls), */
+    int last_rank;       /* the rank that came last most often, -1: none (no calls), */
     int last_count;      /* how often, */
-    int64_t lateness_ns; /* and the median of how much later than the others (their median) in those calls */
+    int64_t lateness_ns; /* and the median of its lateness, after the median of the others, in those calls */
 } tt__view_group;
 
 /* One collective call as all its ranks saw it. */
@@ -86,18 +86,18 @@ typedef struct tt__view_meeting {
     int n;                             /* ranks that have it */
     const tt__view_call *first, *last; /* to begin it */
     int last_rank;
-    int64_t lateness_ns;         /* the last one's, behind the median of the others */
+    int64_t lateness_ns;         /* of the last rank, after the median of the others */
     const tt__view_call **calls; /* (view->n), by place in view->ranks; NULL: not there */
 } tt__view_meeting;
 
-/* All collective calls, by group and then sequence number: *meetings (n), ended by tt__view_meetings_free(). */
+/* List all collective calls, by group and then sequence number: *meetings (n), ended by tt__view_meetings_free(). */
 tt_status tt__view_meetings(const tt__view *view, tt__view_meeting **meetings, int *n);
 void tt__view_meetings_free(tt__view_meeting *meetings, int n);
 
-/* Put the ends of calls that were too fast to look at the clock where they can have been. */
+/* Infer the ends of calls that were too fast to read the clock. */
 tt_status tt__view_infer_ends(tt__view *view);
 
-/* *groups (n), the caller's to free(). */
+/* List the groups: *groups (n), the caller's to free(). */
 tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n);
 
 #endif

@@ -1,6 +1,6 @@
 /* Recorders of processes that no launcher watches: the memory of one process, and of those that it maps, found through
  * /proc. */
-#include "cli/view.h"
+#include "cli/job_view.h"
 
 #include "base/error.h"
 
@@ -17,7 +17,7 @@ enum { MAX_MEMORIES = 1024, SEARCHED = 1 << 20, STEP = 64 };
 
 static const char MEMORY_NAME[] = "/memfd:tutti";
 
-/* Inodes of the memories that process `pid` maps; how many, or -1 (errno). */
+/* List the inodes of the memories that process `pid` maps; returns how many, or -1 (errno). */
 static int mapped_memories(pid_t pid, unsigned long inodes[MAX_MEMORIES]) {
     char path[64], line[512];
     int n = 0;
@@ -55,7 +55,7 @@ static bool find_recorder(int memory, tt__job_recorder *at) {
     return found;
 }
 
-/* Add the rank that descriptor `fd` of `pid` is the memory of, if it is one of `inodes`, whose entry is used up. */
+/* Add the rank whose memory is descriptor `fd` of `pid`, if it is one of `inodes`; removes it from there. */
 static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd, unsigned long *inodes, int n) {
     char path[300], name[64];
     struct stat info;
@@ -80,7 +80,7 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
     return TT_OK;
 }
 
-/* Every descriptor of `pid`. */
+/* Add the ranks of all descriptors of `pid`. */
 static tt_status add_process(tt__snapshot *snapshot, pid_t pid, unsigned long *inodes, int n) {
     char path[64];
     tt_status status = TT_OK;
