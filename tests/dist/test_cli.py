@@ -63,8 +63,6 @@ class Words(unittest.TestCase):
             self.assertNotIn("did you mean", tutti(*argv, code=2).stderr, argv)
 
     def test_log_level(self):
-        self.assertIn('expected debug, info or warning, got "loud"',
-                      tutti("run", "--log-level=loud", "true", code=2).stderr)
         said = tutti("run", "--standalone", "--log-level=debug", "sh", "-c", "echo level $TT_LOG")
         self.assertEqual(said.stdout, "level debug\n")
         self.assertRegex(said.stderr, r"(?m)^tutti run: \d\d:\d\d:\d\d\.\d{3} debug: "
@@ -220,10 +218,6 @@ class Completion(unittest.TestCase):
             path = "tutti " + " ".join(command)
             offered = re.search(rf"'{path.strip()}'\) flags='([^']*)'", tutti("completion", "bash").stdout)[1].split()
             self.assertEqual(flags | {"--help"}, set(offered), command)
-
-    def test_unknown_shells(self):
-        self.assertIn('expected bash, zsh or fish, got "ksh"', tutti("completion", "ksh", code=2).stderr)
-        self.assertIn("expected bash, zsh or fish", tutti("completion", code=2).stderr)
 
 
 if __name__ == "__main__":
