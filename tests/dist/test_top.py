@@ -18,6 +18,7 @@ from fcntl import ioctl
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, free_port  # noqa: E402
+from terminal import on_terminal  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
@@ -247,19 +248,8 @@ class Top(unittest.TestCase):
         with Job("away", 0) as job:
             job.top(waits(1, 2))
             for columns in (50, 80, 120, 200):
-                pid, fd = pty.fork()
-                if pid == 0:
-                    ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-                    os.execve(TUTTI, [TUTTI, "top", "--once", str(job.process.pid)], os.environ | {"NO_COLOR": "1"})
-                seen = b""
-                try:
-                    while chunk := os.read(fd, 65536):
-                        seen += chunk
-                except OSError:
-                    pass
-                os.close(fd)
-                os.waitpid(pid, 0)
-                text = seen.decode().replace("\r\n", "\n")
+                text = on_terminal([TUTTI, "top", "--once", str(job.process.pid)], columns,
+                                   os.environ | {"NO_COLOR": "1"})
                 self.assertLessEqual(max(map(len, text.split("\n"))), columns, text)
                 words = " ".join(text.split())
                 self.assertIn("ranks 1-2 wait for rank 0", words)
