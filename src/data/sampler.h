@@ -22,8 +22,8 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
 /* Begin an epoch: order (size) := its indices. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
 
-/* Room for n indices; never NULL for n == 0 unless memory is out. */
-int64_t *tt__indices_new(int64_t n);
+/* Room for n indices. NULL: no memory; `who` begins the error. */
+int64_t *tt__indices_new(const char *who, int64_t n);
 
 /* TT_ERR_INVALID unless 1 <= n and a permutation of n indices fits memory. `who` begins the error. */
 tt_status tt__check_dataset_size(const char *who, int64_t n);
