@@ -1,7 +1,7 @@
 #!/bin/sh
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than README's in C
-# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc uses every
-# wrapper on two ranks, and leaks nothing.
+# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and callbacks.cc
+# use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 # shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
 . "$TT_SOURCE/tests/install/installed.sh"
@@ -61,11 +61,13 @@ END
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address
     fi
-    build $compiler-wrappers "$TT_SOURCE/tests/install/programs/wrappers.cc" "$libdir" \
-        "$compiler -g -std=c++17 -pthread $sanitize"
-    run_two $compiler-wrappers
-    grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-wrappers"; }
-    echo "ok: $compiler-wrappers $sanitize"
+    for program in wrappers callbacks; do
+        build $compiler-$program "$TT_SOURCE/tests/install/programs/$program.cc" "$libdir" \
+            "$compiler -g -std=c++17 -pthread $sanitize"
+        run_two $compiler-$program
+        grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-$program"; }
+        echo "ok: $compiler-$program $sanitize"
+    done
     tried=$((tried + 1))
 done
 [ "$tried" -gt 0 ] || { echo "skipped: there is neither g++ nor clang++"; exit 77; }

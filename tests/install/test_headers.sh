@@ -1,10 +1,10 @@
 #!/bin/sh
-# Every public header compiles alone, as strict C11 and as C++17; tutti.hpp as C++17 and C++20.
+# Every public header compiles alone, as strict C11 and as C++17; tutti.hpp and its parts as C++17 and C++20.
 set -eu
 flags="-pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I$TT_SOURCE/include"
 tried=0
-for header in "$TT_SOURCE"/include/tutti/*.h "$TT_SOURCE"/include/tutti/*.hpp; do
-    name=tutti/$(basename "$header")
+for header in "$TT_SOURCE"/include/tutti/*.h "$TT_SOURCE"/include/tutti/*.hpp "$TT_SOURCE"/include/tutti/cpp/*.hpp; do
+    name=${header#"$TT_SOURCE"/include/}
     for compiler in "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17" \
         "g++ -xc++ -std=c++20" "clang++ -xc++ -std=c++20"; do
         case $name$compiler in

@@ -147,6 +147,8 @@ static void gradients_are_averaged(void **state) {
 
 /* ---- overlap ---- */
 
+static void count_release(void *user) { ++*(int *)user; }
+
 static size_t find(const reducer_trace *t, tt_reducer_event_kind kind, int64_t index) {
     size_t at = SIZE_MAX;
     for (size_t i = 0; i < t->count; i++)
@@ -187,8 +189,15 @@ static void trace_a_step(tt_group *group, int rank, void *user) {
         for (size_t i = 1; i < t.count; i++)
             CHECK(t.events[i - 1].time_ns <= t.events[i].time_ns);
     }
+    int released = 0;
+    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
+    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
+    CHECK(released == 1);
     tt_reducer_set_trace(r, NULL, NULL);
+    CHECK(released == 2);
+    tt_reducer_set_trace(r, NULL, &released, .destroy = count_release);
     tt_reducer_free(r);
+    CHECK(released == 3);
 }
 
 static void reductions_begin_before_the_last_gradient(void **state) {
