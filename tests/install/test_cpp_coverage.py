@@ -1,5 +1,5 @@
-"""Nobody who writes C++ needs to drop to C: each public function is called by the parts of tutti.hpp, or stands here with
-a reason. Each C header has its part."""
+"""Nobody who writes C++ needs to drop to C: each public function is called by the parts of tutti.hpp, or stands here
+with a reason. Each C header has its part."""
 import os
 import pathlib
 import re
