@@ -1,7 +1,7 @@
 #!/bin/sh
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than README's in C
-# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and callbacks.cc
-# use every kind of wrapper on two ranks, and leak nothing.
+# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and
+# callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +18,7 @@ rm "$static_libdir"/*.so*
 
 # program_of PAGE LANGUAGE: the first program of a page.
 program_of() {
-    awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
+    awk -v "fence=\`\`\`$2" '$1 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
 }
 program_of README.md c >"$work/train.c"
 program_of docs/cpp.md cpp >"$work/train.cc"
@@ -70,6 +70,24 @@ tutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1
 int main() {}
 END
     build $compiler-named "$work/named.cc" "$libdir" "$compiler -std=c++20"
+    cat >"$work/bytes.cc" <<'END'
+#include <tutti/cpp/comm.hpp>
+#include <tutti/cpp/reducer.hpp>
+int main() {
+    tutti::store memory = tutti::hash_store();
+    tutti::init_process_group_options o;
+    o.store = memory.get(), o.world_size = 1;
+    tutti::group alone = tutti::init_process_group(o);
+    tutti::reducer reducer(alone, {{"w", 3}});
+    reducer.mark_ready(0);
+    reducer.finish();
+    return alone.rank();
+}
+END
+    # shellcheck disable=SC2046,SC2086  # flags are several words
+    $compiler -std=c++17 $strict "$work/bytes.cc" -o "$work/bytes" \
+        $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs tutti-comm) || fail "bytes: tutti-comm alone"
+    LD_LIBRARY_PATH=$libdir "$work/bytes" || fail "running it: bytes"
     sanitize=
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address
