@@ -8,6 +8,7 @@ refuse SLIP with no warnings turned on, on the line where it stands, with a mess
 warnings, pedantically. A table whose name begins with "cpp" is for C++17, the others are for C11 and gnu11.
 """
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
@@ -20,6 +21,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get("TT_SOURCE", pathlib.Path(__file__).parents[2]))
 HERE = pathlib.Path(__file__).parent
 PUBLIC = sorted((SOURCE / "include" / "tutti").glob("*.h"))
+SCRATCH = tempfile.TemporaryDirectory()
 STRICT = ["-pedantic-errors", "-Wall", "-Wextra", "-Werror"]
 COMPILERS = {
     "c": [["gcc", "-std=c11"], ["gcc", "-std=gnu11"], ["clang", "-std=c11"], ["clang", "-std=gnu11"]],
@@ -101,9 +103,25 @@ def function(number, code):
     return f"void slip_{number}(void);\nvoid slip_{number}(void) {{\n    {statement}\n}}\n"
 
 
+def objects(language):
+    return HEADERS[language] + OBJECTS + (CPP_OBJECTS if language == "cpp" else "")
+
+
+@functools.lru_cache(maxsize=None)
+def precompiled(compiler):
+    """What all programs in C++ begin with, read once by this compiler: the flags that make it use that."""
+    folder = pathlib.Path(SCRATCH.name, compiler[0])
+    folder.mkdir()
+    header = folder / "objects.hpp"
+    header.write_text(f"#ifndef OBJECTS\n#define OBJECTS\n{objects('cpp')}#endif\n")
+    made = folder / ("objects.hpp.gch" if compiler[0] == "g++" else "objects.pch")
+    subprocess.run([*compiler, f"-I{SOURCE}/include", "-xc++-header", str(header), "-o", str(made)], check=True)
+    return [f"-I{folder}"] if compiler[0] == "g++" else [f"-I{folder}", "-include-pch", str(made)]
+
+
 def program(language, codes):
     """The text, and the line on which the last statement stands."""
-    text = HEADERS[language] + OBJECTS + (CPP_OBJECTS if language == "cpp" else "")
+    text = '#include "objects.hpp"\n' if language == "cpp" else objects(language)
     for number, code in enumerate(codes):
         line = text.count("\n") + 3
         text += function(number, code)
@@ -115,7 +133,8 @@ def compile_text(compiler, flags, text, suffix):
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "slip" + suffix)
         source.write_text(text)
-        command = [*compiler, *flags, f"-I{SOURCE}/include", "-S", "-o", "/dev/null", str(source)]
+        known = precompiled(tuple(compiler)) if suffix == ".cc" else []
+        command = [*compiler, *flags, *known, f"-I{SOURCE}/include", "-S", "-o", "/dev/null", str(source)]
         result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
     return result.returncode == 0, result.stderr
 
@@ -147,6 +166,8 @@ class Slips(unittest.TestCase):
         for compiler in compilers:
             with self.subTest(table=table.name, compiler=compiler):
                 self.check_mended(language, compiler, slips)
+        for compiler in compilers if language == "cpp" else []:
+            precompiled(tuple(compiler))
         cases = [(compiler, slip) for compiler in compilers for slip in slips]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             found = list(pool.map(lambda case: complaint(language, *case), cases))
