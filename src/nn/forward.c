@@ -95,11 +95,6 @@ static tt_status run_hooks(tt_module *module, const call *c, tt_tensor **in) {
     return status;
 }
 
-void tt__module_hook_release(const tt__module_hook *hook) {
-    if (hook->destroy)
-        hook->destroy(hook->user);
-}
-
 /* Forget hooks that were removed, unless hooks are running. */
 static void sweep_hooks(tt_module *module) {
     for (size_t i = 0; i < module->hook_count && !module->hooks_running;) {

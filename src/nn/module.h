@@ -66,7 +66,10 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
 /* Release what the hook's user left to it. */
-void tt__module_hook_release(const tt__module_hook *hook);
+static inline void tt__module_hook_release(const tt__module_hook *hook) {
+    if (hook->destroy)
+        hook->destroy(hook->user);
+}
 
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
