@@ -53,7 +53,7 @@ struct tt_module {
     tt__module_list lists[TT__LIST_KINDS];
 };
 
-/* `module`, or, of a wrapper, what is inside all wrappings. */
+/* Return `module`, or, of a wrapper, the module inside all wrappers. */
 static inline tt_module *tt__module_unwrapped(const tt_module *module) {
     while (module && module->wrapped)
         module = module->wrapped;
@@ -64,7 +64,7 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
  * failure. */
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
-/* The class a module was made with: how a layer above recognises its own. */
+/* Return the class a module was made with, by which a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
 
 #endif

@@ -1,11 +1,11 @@
-/* Collectives on tensors: shapes are checked, layouts that are not contiguous staged, and the rest is comm's. */
+/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. */
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/tensor.h"
 
 #include <tutti/parallel.h>
 
-/* What a call sends and what it fills, contiguous: the tensors themselves, or copies. */
+/* The tensors that a call sends and fills, contiguous: the caller's, or copies. */
 typedef struct stage {
     const char *who;
     const tt_tensor *x; /* named by errors */
@@ -21,7 +21,7 @@ static tt_status stage_begin(stage *s, const char *who, const tt_tensor *x) {
     return s->scope ? TT_OK : tt_last_status();
 }
 
-/* Contiguous memory that plain pointers reach? */
+/* Is x in contiguous memory that plain pointers reach? */
 static bool is_plain_memory(const tt_tensor *x) {
     return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
 }
@@ -51,7 +51,8 @@ static tt_status stage_filled(stage *s, tt_tensor *x, tt_work *const *work, bool
     return stage_one(s, x, work, values, &s->filled);
 }
 
-/* After the call, whose status is given back: the target receives what came, copies end, a failure gets its shapes. */
+/* End a stage after the call, whose status is returned: copy the result to the target, free copies, add shapes to an
+ * error. */
 static tt_status stage_end(stage *s, tt_status status) {
     if (!status && s->filled != s->target)
         status = tt_copy(s->target, s->filled);
@@ -89,7 +90,7 @@ static tt_status check_parts(const char *who, const tt_group *group, const tt_te
     return TT_OK;
 }
 
-/* Both are cut into world_size parts along dimension 0. */
+/* Check that both are cut into world_size parts along dimension 0. */
 static tt_status check_exchange(const char *who, const tt_group *group, const tt_tensor *x, const tt_tensor *out) {
     int n = tt_get_world_size(group);
     if (tt_tensor_dtype(x) != tt_tensor_dtype(out))
