@@ -20,7 +20,8 @@ install(DIRECTORY examples DESTINATION ${doc_dir})
 # The reference, from the comments of the public headers.
 find_package(Python3 QUIET COMPONENTS Interpreter)
 if(Python3_Interpreter_FOUND)
-  file(GLOB public_headers CONFIGURE_DEPENDS include/tutti/*.h include/tutti/*.hpp)
+  file(GLOB public_headers CONFIGURE_DEPENDS include/tutti/*.h include/tutti/*.hpp
+       include/tutti/cpp/*.hpp)
   set(reference ${CMAKE_BINARY_DIR}/docs)
   add_custom_command(OUTPUT ${reference}/html/index.html COMMAND Python3::Interpreter tools/reference.py ${reference}
                      DEPENDS ${public_headers} tools/reference.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM

@@ -102,7 +102,7 @@ function(tt_library name)
   endforeach()
 endfunction()
 
-# tt_test_folder(label timeout): what lies in the current tests/ folder.
+# tt_test_folder(label timeout [EXCEPT script...]): what lies in the current tests/ folder.
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
@@ -110,6 +110,7 @@ endfunction()
 # takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
 # TT_TIMEOUT (seconds until they are ended).
 function(tt_test_folder label timeout)
+  cmake_parse_arguments(ARG "" "" "EXCEPT" ${ARGN})
   file(GLOB programs CONFIGURE_DEPENDS *.c)
   foreach(source ${programs})
     get_filename_component(name ${source} NAME_WE)
@@ -127,6 +128,9 @@ function(tt_test_folder label timeout)
   file(GLOB scripts CONFIGURE_DEPENDS test_*.sh test_*.py)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
+    if(name IN_LIST ARG_EXCEPT)
+      continue()
+    endif()
     if(script MATCHES "\\.py$")
       tt_python_test(${label}/${name} ${script})
     else()

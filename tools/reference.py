@@ -187,7 +187,7 @@ def read_cpp_header(name, text):
     header, lines = Header(name, file=f"{name}.hpp"), text.split("\n")
     header.comment = comment_text(text[:text.index("*/") + 2])
     body = "\n".join(line for line in lines if not line.startswith("#"))[text.index("*/") + 2:]
-    body = body[body.index("namespace "):]
+    body = body[body.index("namespace "):] if "namespace " in body else ""  # the sum of all parts has none
     body = re.sub(r"^namespace detail \{.*?^\} // namespace detail\n", "", body, flags=re.S | re.M)
     for part in re.split(r"(?=^/\* ---- )", body, flags=re.M):
         title = re.match(r"/\* ---- (.*?) \*/\n", part, flags=re.S)
@@ -200,8 +200,14 @@ def read_cpp_header(name, text):
 def without_bodies(code):
     """Functions without their bodies, classes without their private parts. Relies on the formatting."""
     code = re.sub(r"^ *private:\n.*?(?=^ *public:|^ *\};)", "", code, flags=re.S | re.M)
-    shown, depth = [], 0
+    shown, depth, comment = [], 0, False
     for line in code.split("\n"):
+        comment = comment or line.lstrip().startswith("/*")
+        if comment and not depth:
+            shown.append(line)
+        was_comment, comment = comment, comment and "*/" not in line
+        if was_comment:
+            continue
         change = line.count("{") - line.count("}")
         if depth:
             depth += change
@@ -381,7 +387,7 @@ def write_man(headers, version, folder):
     folder.mkdir(parents=True, exist_ok=True)
     pages = {name: entry.page() for header in headers for entry in header.entries() for name in entry.names}
     for header in headers:
-        (folder / f"tutti_{header.file}.3").write_text(header_page(header, version))
+        (folder / f"tutti_{header.file.replace('/', '_')}.3").write_text(header_page(header, version))
         for entry in header.entries():
             (folder / f"{entry.page()}.3").write_text(man_page(entry, version, related(entry, header, pages)))
             for name in entry.names[1:]:
@@ -392,7 +398,7 @@ def write_man(headers, version, folder):
 
 
 def page_of(header):
-    return header.file.removesuffix(".h") + ".html"
+    return header.file.removesuffix(".h").replace("/", "_") + ".html"
 
 
 STYLE = """body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }
@@ -420,7 +426,7 @@ class Links:
         def replace(match):
             target = self.target.get(match.group(0))
             return f'<a href="{target}">{match.group(0)}</a>' if target else match.group(0)
-        return re.sub(r"\b(?:tutti/\w+\.h|tt_\w+|TT_\w+|tutti_\w+)\b", replace, html.escape(text, quote=False))
+        return re.sub(r"\b(?:tutti/[\w/]+\.h(?:pp)?|tt_\w+|TT_\w+|tutti_\w+)\b", replace, html.escape(text, quote=False))
 
 
 def html_text(text, links):
@@ -482,7 +488,8 @@ def main():
     version = ".".join(re.search(rf"#define TT_VERSION_{part} (\d+)", texts["base"]).group(1)
                        for part in ("MAJOR", "MINOR", "PATCH"))
     headers = gather([read_header(name, text) for name, text in texts.items()])
-    headers += [read_cpp_header(path.stem, path.read_text()) for path in sorted(folder.glob("*.hpp"))]
+    headers += [read_cpp_header(str(path.relative_to(folder).with_suffix("")), path.read_text())
+                for path in [*sorted(folder.glob("*.hpp")), *sorted(folder.glob("cpp/*.hpp"))]]
     for kind in ("man3", "html"):
         for old in (out / kind).glob("*"):
             old.unlink()

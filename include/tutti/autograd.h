@@ -31,10 +31,30 @@ TT_API tt_tensor *tt_grad(const tt_tensor *x);
 TT_API void tt_zero_grad(tt_tensor *x);
 
 /* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. A failing hook ends the
- * pass, with its status. It must not end a scope that was open when the pass began, and can't begin a pass. PyTorch:
- * register_post_accumulate_grad_hook. Hooks stay until x is freed; `user` is borrowed. */
+ * pass, with its status. It must not end a scope that was open when the pass began, and can't begin a pass. */
 typedef tt_status (*tt_grad_hook)(tt_tensor *x, void *user);
-TT_API TT_NODISCARD tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook, void *user);
+
+typedef struct tt_register_post_accumulate_grad_hook_args {
+    tt_tensor *x;      /* required: a leaf */
+    tt_grad_hook hook; /* required */
+    void *user;        /* required: handed to the hook; borrowed, unless there is .destroy */
+    TT_OPTIONS;
+    void (*destroy)(void *user); /* release `user`: when x is freed or is no leaf any more, and on failure */
+    char tt_end;                 /* not an option: see base.h */
+} tt_register_post_accumulate_grad_hook_args;
+
+/* Hooks run in the order of registration and stay until x is freed or is no leaf any more. PyTorch:
+ * register_post_accumulate_grad_hook.
+ *   tt_register_post_accumulate_grad_hook(weight, clip, &limit)
+ * Errors: TT_ERR_STATE x is no leaf; TT_ERR_INVALID no hook; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status
+tt_register_post_accumulate_grad_hook_with(const tt_register_post_accumulate_grad_hook_args *args, size_t size);
+#define TT_REGISTER_POST_ACCUMULATE_GRAD_HOOK_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_register_post_accumulate_grad_hook(x_, hook_, ...) \
+    tt_register_post_accumulate_grad_hook_with(               \
+        TT_ARGS(tt_register_post_accumulate_grad_hook_args, .x = (x_), .hook = (hook_), .user = __VA_ARGS__))
+#endif
 
 /* ---- backward ---- */
 

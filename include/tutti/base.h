@@ -152,8 +152,7 @@ typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_l
 typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 TT_API void tt_set_log(tt_log_fn write, void *user);
 
-/* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. Tensors know the first five,
- * collectives all. */
+/* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. */
 typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8, TT_F16, TT_BF16, TT_I8, TT_I16, TT_BOOL } tt_dtype;
 
 /* Bytes of one element and "f32"; 0 and "?" for a value outside the enum. Thread-safe. */

@@ -195,13 +195,45 @@ typedef tt_status (*tt_forward_pre_hook)(tt_module *module, tt_tensor **inputs, 
 typedef tt_status (*tt_forward_hook)(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
                                      tt_tensor **outputs, int64_t output_count, void *user);
 
-/* Hooks run in the order of registration and stay until removed or until the module is freed; `user` is borrowed. One
- * that fails makes the forward fail, with its status. *handle (may be NULL) receives a number that no other hook of the
- * process has, for tt_module_remove_hook(). A hook may remove hooks, itself too. */
-TT_API TT_NODISCARD tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module,
-                                                                  tt_forward_pre_hook hook, void *user);
-TT_API TT_NODISCARD tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook,
-                                                              void *user);
+typedef struct tt_module_register_forward_pre_hook_args {
+    int64_t *handle;          /* required, may be NULL: receives a number that no other hook of the process has */
+    tt_module *module;        /* required */
+    tt_forward_pre_hook hook; /* required */
+    void *user;               /* required: handed to the hook; borrowed, unless there is .destroy */
+    TT_OPTIONS;
+    void (*destroy)(void *user); /* release `user`: once no hook uses it any more, and on failure */
+    char tt_end;                 /* not an option: see base.h */
+} tt_module_register_forward_pre_hook_args;
+
+typedef struct tt_module_register_forward_hook_args {
+    int64_t *handle;      /* as above */
+    tt_module *module;    /* required */
+    tt_forward_hook hook; /* required */
+    void *user;           /* as above */
+    TT_OPTIONS;
+    void (*destroy)(void *user); /* as above */
+    char tt_end;                 /* not an option: see base.h */
+} tt_module_register_forward_hook_args;
+
+/* Hooks run in the order of registration and stay until removed or until the module is freed. One that fails makes the
+ * forward fail, with its status. The handle is for tt_module_remove_hook(). A hook may remove hooks, itself too; what
+ * it uses is then released when it has returned.
+ *   tt_module_register_forward_hook(&handle, module, show_mean, NULL)
+ *   tt_module_register_forward_hook(NULL, module, count, counter, .destroy = free) */
+TT_API TT_NODISCARD tt_status
+tt_module_register_forward_pre_hook_with(const tt_module_register_forward_pre_hook_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_module_register_forward_hook_with(const tt_module_register_forward_hook_args *args,
+                                                                   size_t size);
+#define TT_MODULE_REGISTER_FORWARD_PRE_HOOK_ARGS_INIT TT_ARGS_INIT
+#define TT_MODULE_REGISTER_FORWARD_HOOK_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_module_register_forward_pre_hook(handle_, module_, hook_, ...)                                           \
+    tt_module_register_forward_pre_hook_with(TT_ARGS(tt_module_register_forward_pre_hook_args, .handle = (handle_), \
+                                                     .module = (module_), .hook = (hook_), .user = __VA_ARGS__))
+#define tt_module_register_forward_hook(handle_, module_, hook_, ...)                                       \
+    tt_module_register_forward_hook_with(TT_ARGS(tt_module_register_forward_hook_args, .handle = (handle_), \
+                                                 .module = (module_), .hook = (hook_), .user = __VA_ARGS__))
+#endif
 
 /* TT_ERR_NOT_FOUND: the module has no such hook (any more). */
 TT_API TT_NODISCARD tt_status tt_module_remove_hook(tt_module *module, int64_t handle);

@@ -86,8 +86,24 @@ typedef struct tt_reducer_event {
 } tt_reducer_event;
 typedef void (*tt_reducer_trace_fn)(const tt_reducer_event *event, void *user);
 
-/* Call `trace` for each event, in the thread that caused it; NULL ends it. */
-TT_API void tt_reducer_set_trace(tt_reducer *reducer, tt_reducer_trace_fn trace, void *user);
+typedef struct tt_reducer_set_trace_args {
+    tt_reducer *reducer;       /* required */
+    tt_reducer_trace_fn trace; /* required: NULL ends it */
+    void *user;                /* required: handed to `trace`; borrowed, unless there is .destroy */
+    TT_OPTIONS;
+    void (*destroy)(void *user); /* release `user`: when another trace is set or the reducer is freed */
+    char tt_end;                 /* not an option: see base.h */
+} tt_reducer_set_trace_args;
+
+/* Call `trace` for each event, in the thread that caused it. Not to be called from inside a trace.
+ *   tt_reducer_set_trace(reducer, note, &notes) */
+TT_API void tt_reducer_set_trace_with(const tt_reducer_set_trace_args *args, size_t size);
+#define TT_REDUCER_SET_TRACE_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_reducer_set_trace(reducer_, trace_, ...) \
+    tt_reducer_set_trace_with(                      \
+        TT_ARGS(tt_reducer_set_trace_args, .reducer = (reducer_), .trace = (trace_), .user = __VA_ARGS__))
+#endif
 
 TT_END_DECLS
 #endif

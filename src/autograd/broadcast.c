@@ -18,7 +18,7 @@ tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a,
             TT_ERR_SHAPE, "%s: expected shapes that broadcast (equal, or 1, counted from the last), got a %s, b %s",
             who, TT__DESCRIBE(a), TT__DESCRIBE(b));
     tt_tensor *y = broadcast_result(who, shape, a, b);
-    return y ? tt__made(who, y, run(who, y, a, b)) : NULL;
+    return TT__MADE(who, y, run(who, y, a, b));
 }
 
 tt_status tt__broadcast_give(tt_node *node, int i, tt_tensor *g, double factor) {

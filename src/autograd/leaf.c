@@ -1,6 +1,7 @@
 #include "autograd/leaf.h"
 
 #include "autograd/engine.h"
+#include "base/args.h"
 #include "base/error.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
@@ -9,6 +10,12 @@
 
 /* ---- making and ending */
 
+static void hook_free(tt__hook *hook) {
+    if (hook->destroy)
+        hook->destroy(hook->user);
+    tt__pool_free(hook);
+}
+
 static void leaf_release(tt__history *history) {
     tt__leaf *leaf = (tt__leaf *)history;
     tt__tensor_disown(leaf->grad);
@@ -16,7 +23,7 @@ static void leaf_release(tt__history *history) {
     while (leaf->hooks) {
         tt__hook *hook = leaf->hooks;
         leaf->hooks = hook->next;
-        tt__pool_free(hook);
+        hook_free(hook);
     }
     pthread_mutex_destroy(&leaf->lock);
     tt__pool_free(leaf);
@@ -170,21 +177,31 @@ static tt_status not_a_leaf(const char *who, const tt_tensor *x) {
     return tt__fail(TT_ERR_STATE, "%s: expected a leaf, got %s; tt_requires_grad_() makes one", who, TT__DESCRIBE(x));
 }
 
-tt_status tt_register_post_accumulate_grad_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
-    tt__leaf *leaf = tt__leaf_of(x);
+static tt_status add_hook(const tt_register_post_accumulate_grad_hook_args *a) {
+    tt__leaf *leaf = tt__leaf_of(a->x);
     if (!leaf)
-        return not_a_leaf("tt_register_post_accumulate_grad_hook", x);
-    if (!hook)
+        return not_a_leaf("tt_register_post_accumulate_grad_hook", a->x);
+    if (!a->hook)
         return tt__fail(TT_ERR_INVALID, "tt_register_post_accumulate_grad_hook: the hook is NULL");
     tt__hook *added = tt__pool_alloc(sizeof *added);
     if (!added)
         return tt__fail(TT_ERR_MEMORY, "tt_register_post_accumulate_grad_hook: no memory for a hook");
-    *added = (tt__hook){.fn = hook, .user = user};
+    *added = (tt__hook){.fn = a->hook, .user = a->user, .destroy = a->destroy};
     tt__hook **end = &leaf->hooks;
     while (*end)
         end = &(*end)->next;
     *end = added;
     return TT_OK;
+}
+
+tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accumulate_grad_hook_args *args,
+                                                     size_t size) {
+    tt_register_post_accumulate_grad_hook_args a;
+    TT__ARGS_COPY(a, args, size);
+    tt_status status = add_hook(&a);
+    if (status && a.destroy)
+        a.destroy(a.user);
+    return status;
 }
 
 tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
@@ -213,7 +230,7 @@ void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
         if ((*at)->fn == hook && (*at)->user == user) {
             tt__hook *removed = *at;
             *at = removed->next;
-            tt__pool_free(removed);
+            hook_free(removed);
             return;
         }
     }

@@ -12,6 +12,7 @@ typedef struct tt__hook {
     struct tt__hook *next;
     tt_grad_hook fn;
     void *user;
+    void (*destroy)(void *user); /* NULL: `user` is borrowed */
 } tt__hook;
 
 typedef struct tt__leaf {

@@ -40,7 +40,7 @@ static tt_tensor *channels_last(tt_tensor *x) {
     if (there)
         return x;
     tt_tensor *y = tt__tensor_new_on(who, tt__device_of(x), x->shape, x->dtype, stride);
-    y = y ? tt__made(who, y, tt__copy_out(who, y, x)) : NULL;
+    y = TT__MADE(who, y, tt__copy_out(who, y, x));
     return tt__recorded(&format_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE);
 }
 

@@ -23,10 +23,9 @@ tt_tensor *tt_cross_entropy(tt_tensor *logits, tt_tensor *target) {
         return NULL;
     tt_tensor *loss = tt__empty_beside(who, logits, TT_SCALAR, logits->dtype);
     tt_tensor *stats = loss ? tt__empty_beside(who, logits, TT_SHAPE(logits->shape.dim[0], 2), logits->dtype) : NULL;
-    if (stats)
-        loss = tt__made(who, loss, tt__cross_entropy_out(who, loss, stats, logits, target));
-    else
-        loss = tt__abandon(loss);
+    if (!stats)
+        return tt__abandon(loss);
+    loss = tt__made(who, loss, tt__cross_entropy_out(who, loss, stats, logits, target));
     loss = tt__recorded(&cross_entropy_op, loss, TT__INPUTS(logits),
                         TT__SAVES({logits, "logits"}, {target, "target"}, {stats, "sums"}), TT__NO_STATE);
     tt__abandon(stats);

@@ -89,7 +89,7 @@ tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias) {
     tt_shape shape = x->shape;
     shape.dim[shape.ndim - 1] = weight->shape.dim[0];
     tt_tensor *y = tt__empty_beside(who, x, shape, x->dtype);
-    y = y ? tt__made(who, y, linear_forward(y, x, weight, bias)) : NULL;
+    y = TT__MADE(who, y, linear_forward(y, x, weight, bias));
     return tt__recorded(
         &linear_op, y, TT__INPUTS(x, weight, bias),
         TT__SAVES({weight->requires_grad ? x : NULL, "x"}, {x->requires_grad ? weight : NULL, "weight"}), TT__NO_STATE);

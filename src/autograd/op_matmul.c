@@ -37,7 +37,7 @@ tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b) {
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected a (M, K) and b (K, N), got a %s, b %s", who, TT__DESCRIBE(a),
                                TT__DESCRIBE(b));
     tt_tensor *y = tt__empty_beside(who, a, TT_SHAPE(a->shape.dim[0], b->shape.dim[1]), a->dtype);
-    y = y ? tt__made(who, y, tt__matmul_out(who, y, a, b, 0)) : NULL;
+    y = TT__MADE(who, y, tt__matmul_out(who, y, a, b, 0));
     return tt__recorded(&matmul_op, y, TT__INPUTS(a, b),
                         TT__SAVES({b->requires_grad ? a : NULL, "a"}, {a->requires_grad ? b : NULL, "b"}),
                         TT__NO_STATE);

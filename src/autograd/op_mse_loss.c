@@ -26,7 +26,7 @@ tt_tensor *tt_mse_loss(tt_tensor *input, tt_tensor *target) {
                                "%s: expected input and target of one shape, not empty, got input %s, target %s", who,
                                TT__DESCRIBE(input), TT__DESCRIBE(target));
     tt_tensor *loss = tt__empty_beside(who, input, TT_SCALAR, input->dtype);
-    loss = loss ? tt__made(who, loss, tt__mse_loss_out(who, loss, input, target)) : NULL;
+    loss = TT__MADE(who, loss, tt__mse_loss_out(who, loss, input, target));
     return tt__recorded(&mse_loss_op, loss, TT__INPUTS(input, target), TT__SAVES({input, "input"}, {target, "target"}),
                         TT__NO_STATE);
 }

@@ -19,6 +19,6 @@ tt_tensor *tt_nll_loss(tt_tensor *log_prob, tt_tensor *target) {
     if (!log_prob || !target || !tt__check_targets(who, "log_prob", log_prob, target))
         return NULL;
     tt_tensor *loss = tt__empty_beside(who, log_prob, TT_SCALAR, log_prob->dtype);
-    loss = loss ? tt__made(who, loss, tt__nll_loss_out(who, loss, log_prob, target)) : NULL;
+    loss = TT__MADE(who, loss, tt__nll_loss_out(who, loss, log_prob, target));
     return tt__recorded(&nll_loss_op, loss, TT__INPUTS(log_prob), TT__SAVES({target, "target"}), TT__NO_STATE);
 }

@@ -19,6 +19,6 @@ tt_tensor *tt_relu(tt_tensor *x) {
     if (!x || !TT__CHECK_FLOATS(who, {"x", x}))
         return NULL;
     tt_tensor *y = tt__empty_like(who, x);
-    y = y ? tt__made(who, y, tt__relu_out(who, y, x)) : NULL;
+    y = TT__MADE(who, y, tt__relu_out(who, y, x));
     return tt__recorded(&relu_op, y, TT__INPUTS(x), TT__SAVES({y, "its result"}), TT__NO_STATE);
 }

@@ -17,6 +17,6 @@ tt_tensor *tt_scale(tt_tensor *x, double factor) {
     if (!x || !TT__CHECK_FLOATS(who, {"x", x}))
         return NULL;
     tt_tensor *y = tt__empty_like(who, x);
-    y = y ? tt__made(who, y, tt__scale_out(who, y, x, factor)) : NULL;
+    y = TT__MADE(who, y, tt__scale_out(who, y, x, factor));
     return tt__recorded(&scale_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__STATE(factor));
 }

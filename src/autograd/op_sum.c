@@ -24,7 +24,7 @@ static tt_tensor *sum_recorded(const tt__operator *op, tt_tensor *x, double fact
     if (!TT__CHECK_FLOATS(op->name, {"x", x}))
         return NULL;
     tt_tensor *y = tt__empty_beside(op->name, x, TT_SCALAR, x->dtype);
-    y = y ? tt__made(op->name, y, tt__sum_to_out(op->name, y, x, factor)) : NULL;
+    y = TT__MADE(op->name, y, tt__sum_to_out(op->name, y, x, factor));
     return tt__recorded(op, y, TT__INPUTS(x), TT__NO_SAVES, TT__STATE(factor));
 }
 

@@ -29,6 +29,10 @@ tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *
 /* Return y if `status` is TT_OK; else NULL: the error is also the scope's, and y is freed. */
 tt_tensor *tt__made(const char *who, tt_tensor *y, tt_status status);
 
+/* y after `call`, which gives it its values: loss = TT__MADE(who, loss, tt__nll_loss_out(who, loss, x, target)). NULL
+ * stays NULL, without the call. */
+#define TT__MADE(who, y, call) ((y) ? tt__made((who), (y), (call)) : NULL)
+
 /* ---- arguments */
 
 typedef struct tt__argument {

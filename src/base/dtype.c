@@ -1,14 +1,13 @@
-#include <tutti/base.h>
+#include "base/dtype.h"
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[] = {[TT_F32] = {"f32", 4}, [TT_F64] = {"f64", 8},  [TT_I32] = {"i32", 4},   [TT_I64] = {"i64", 8},
-              [TT_U8] = {"u8", 1},   [TT_F16] = {"f16", 2},  [TT_BF16] = {"bf16", 2}, [TT_I8] = {"i8", 1},
-              [TT_I16] = {"i16", 2}, [TT_BOOL] = {"bool", 1}};
+const unsigned char tt__dtype_sizes[TT__DTYPES] = {
+    [TT_F32] = 4, [TT_F64] = 8,  [TT_I32] = 4, [TT_I64] = 8, [TT_U8] = 1,
+    [TT_F16] = 2, [TT_BF16] = 2, [TT_I8] = 1,  [TT_I16] = 2, [TT_BOOL] = 1};
 
-enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
+static const char *const names[TT__DTYPES] = {
+    [TT_F32] = "f32", [TT_F64] = "f64",   [TT_I32] = "i32", [TT_I64] = "i64", [TT_U8] = "u8",
+    [TT_F16] = "f16", [TT_BF16] = "bf16", [TT_I8] = "i8",   [TT_I16] = "i16", [TT_BOOL] = "bool"};
 
-size_t tt_dtype_size(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].size : 0; }
+size_t tt_dtype_size(tt_dtype dtype) { return tt__dtype_size(dtype); }
 
-const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].name : "?"; }
+const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < TT__DTYPES ? names[dtype] : "?"; }

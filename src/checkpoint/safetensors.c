@@ -6,11 +6,11 @@
 #include "tensor/tensor.h"
 
 static const tt__safetensors_dtype dtypes[] = {
-    {"F32", 32, true, TT_F32},          {"F64", 64, true, TT_F64},      {"I32", 32, true, TT_I32},
-    {"I64", 64, true, TT_I64},          {"U8", 8, true, TT_U8},         {.name = "BOOL", .bits = 8},
-    {.name = "I8", .bits = 8},          {.name = "I16", .bits = 16},    {.name = "U16", .bits = 16},
-    {.name = "F16", .bits = 16},        {.name = "BF16", .bits = 16},   {.name = "U32", .bits = 32},
-    {.name = "C64", .bits = 64},        {.name = "U64", .bits = 64},    {.name = "F8_E5M2", .bits = 8},
+    {"F32", 32, true, TT_F32},          {"F64", 64, true, TT_F64},      {"F16", 16, true, TT_F16},
+    {"BF16", 16, true, TT_BF16},        {"I64", 64, true, TT_I64},      {"I32", 32, true, TT_I32},
+    {"I16", 16, true, TT_I16},          {"I8", 8, true, TT_I8},         {"U8", 8, true, TT_U8},
+    {"BOOL", 8, true, TT_BOOL},         {.name = "U16", .bits = 16},    {.name = "U32", .bits = 32},
+    {.name = "U64", .bits = 64},        {.name = "C64", .bits = 64},    {.name = "F8_E5M2", .bits = 8},
     {.name = "F8_E4M3", .bits = 8},     {.name = "F8_E8M0", .bits = 8}, {.name = "F8_E4M3FNUZ", .bits = 8},
     {.name = "F8_E5M2FNUZ", .bits = 8}, {.name = "F4", .bits = 4},      {.name = "F6_E2M3", .bits = 6},
     {.name = "F6_E3M2", .bits = 6},

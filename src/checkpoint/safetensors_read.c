@@ -250,12 +250,23 @@ static tt_status check_supported(const source *src, const entry *entries, size_t
     for (size_t i = 0; i < n; i++) {
         if (!entries[i].dtype->supported)
             return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name,
-                               "dtype %s is not supported (convert it to F32, F64, I32, I64 or U8)",
+                               "dtype %s is not supported (convert it to F32, F64, F16, BF16, I64, I32, I16, I8, U8 "
+                               "or BOOL)",
                                entries[i].dtype->name);
         if (entries[i].ndim > TT_MAX_DIMS)
             return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name, "%zu dimensions, at most %d are supported",
                                entries[i].ndim, TT_MAX_DIMS);
     }
+    return TT_OK;
+}
+
+/* Check that all bytes are bools, 0 or 1. */
+static tt_status check_bools(const source *src, const entry *e, const tt_tensor *x) {
+    const unsigned char *bytes = tt_tensor_data(x);
+    for (uint64_t i = 0; i < e->end - e->begin; i++)
+        if (bytes[i] > 1)
+            return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected bools, bytes of 0 or 1, but byte %llu is %d",
+                               (unsigned long long)i, bytes[i]);
     return TT_OK;
 }
 
@@ -265,7 +276,8 @@ static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e
     if (!x || tt__tensor_adopt(x, "a safetensors file"))
         return tt__fail_prefix("%s: tensor \"%s\"", src->name, tt__safetensors_printable(e->name).text);
     *out = x;
-    return source_read(src, data_at + e->begin, tt_tensor_data(x), e->end - e->begin);
+    TT__TRY(source_read(src, data_at + e->begin, tt_tensor_data(x), e->end - e->begin));
+    return e->dtype->dtype == TT_BOOL ? check_bools(src, e, x) : TT_OK;
 }
 
 static tt_status read_tensors(tt_safetensors *file, const source *src, uint64_t data_at, entry *entries, size_t n) {

@@ -15,7 +15,7 @@ typedef struct item {
 
 /* Return a type's rank in the reference writer's order. */
 static int dtype_rank(tt_dtype dtype) {
-    static const tt_dtype order[] = {TT_I64, TT_F64, TT_F32, TT_I32, TT_U8};
+    static const tt_dtype order[] = {TT_I64, TT_F64, TT_F32, TT_I32, TT_BF16, TT_F16, TT_I16, TT_I8, TT_U8, TT_BOOL};
     int rank = 0;
     while (order[rank] != dtype)
         rank++;

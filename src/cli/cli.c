@@ -39,31 +39,31 @@ static void print_message(tt__colour colour, const char *command, const char *te
     }
 }
 
-void tt__cli_error(const char *command, const char *format, ...) {
+static void print_formatted(tt__colour colour, const char *command, const char *format, va_list args) {
     char text[ERROR_SIZE];
+    vsnprintf(text, sizeof text, format, args);
+    print_message(colour, command, text);
+}
+
+void tt__cli_error(const char *command, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    print_formatted(TT__RED, command, format, args);
     va_end(args);
-    print_message(TT__RED, command, text);
 }
 
 void tt__cli_note(const char *command, const char *format, ...) {
-    char text[ERROR_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    print_formatted(TT__PLAIN, command, format, args);
     va_end(args);
-    print_message(TT__PLAIN, command, text);
 }
 
 int tt__cli_usage_error(const char *command, const char *format, ...) {
-    char text[ERROR_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    print_formatted(TT__RED, command, format, args);
     va_end(args);
-    print_message(TT__RED, command, text);
     fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
     return TT__EXIT_USAGE;
 }

@@ -66,11 +66,10 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
     if (!s)
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     *s = (share){a.dataset_size, a.num_replicas, a.rank,
-                 a.drop_last,    a.seed,         a.no_shuffle ? NULL : tt__indices_new(a.dataset_size)};
+                 a.drop_last,    a.seed,         a.no_shuffle ? NULL : tt__indices_new(who, a.dataset_size)};
     if (!s->everyone && !a.no_shuffle) {
         share_destroy(s);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the order of %lld examples", who,
-                             (long long)a.dataset_size);
+        return NULL;
     }
     tt_sampler *sampler = tt__sampler_new(who, &cls, s, a.dataset_size);
     if (sampler)

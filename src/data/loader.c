@@ -73,7 +73,7 @@ static tt_status loader_allocate(tt_loader *loader) {
     const tt_dataset *d = loader->dataset;
     int64_t n = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
     tt_tensor_spec x = d->x;
-    loader->order = tt__indices_new(loader->sampler->size);
+    loader->order = tt__indices_new("tt_loader_new", loader->sampler->size);
     if (x.dtype == TT_U8) {
         x.dtype = TT_F32;
         loader->raw_rows = raw_rows(d);

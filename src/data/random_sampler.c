@@ -77,11 +77,10 @@ tt_sampler *tt_random_sampler_with(const tt_random_sampler_args *args, size_t si
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     *s = (shuffle){a.dataset_size, a.num_samples ? a.num_samples : a.dataset_size, a.replacement, a.generator, NULL};
     if (!a.replacement && (a.generator || s->size != a.dataset_size)) {
-        s->rest = tt__indices_new(a.dataset_size);
+        s->rest = tt__indices_new(who, a.dataset_size);
         if (!s->rest) {
             shuffle_destroy(s);
-            return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the order of %" PRId64 " examples", who,
-                                 a.dataset_size);
+            return NULL;
         }
     }
     return tt__sampler_new(who, &cls, s, a.dataset_size);

@@ -10,7 +10,11 @@
 
 /* ---- making ---- */
 
-int64_t *tt__indices_new(int64_t n) { return malloc(n ? (size_t)n * sizeof(int64_t) : 1); }
+int64_t *tt__indices_new(const char *who, int64_t n) {
+    int64_t *indices = malloc(n ? (size_t)n * sizeof *indices : 1);
+    return indices ? indices
+                   : tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the order of %" PRId64 " examples", who, n);
+}
 
 void tt__indices_count(int64_t *indices, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -43,10 +47,8 @@ static tt_status ask_size(const char *who, tt_sampler *s) {
 
 static tt_status sampler_init(const char *who, tt_sampler *s) {
     TT__TRY(ask_size(who, s));
-    s->indices = tt__indices_new(s->size);
-    if (!s->indices)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the order of %" PRId64 " examples", who, s->size);
-    return TT_OK;
+    s->indices = tt__indices_new(who, s->size);
+    return s->indices ? TT_OK : tt_last_status();
 }
 
 tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size) {

@@ -22,8 +22,8 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
 /* Begin an epoch: order (size) := its indices. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
 
-/* Allocate n indices; never NULL for n == 0 unless memory is out. */
-int64_t *tt__indices_new(int64_t n);
+/* Allocate n indices. NULL: no memory; `who` begins the error. */
+int64_t *tt__indices_new(const char *who, int64_t n);
 
 /* Check a data set's size: TT_ERR_INVALID unless 1 <= n and a permutation of n indices fits memory. `who` begins the
  * error. */

@@ -1,4 +1,5 @@
 /* Running a module: hooks before, the class's function for these numbers of tensors, hooks after. */
+#include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
 #include "tensor/pool.h"
@@ -94,15 +95,22 @@ static tt_status run_hooks(tt_module *module, const call *c, tt_tensor **in) {
     return status;
 }
 
-/* Forget hooks that were removed while hooks were running. */
+void tt__module_hook_release(const tt__module_hook *hook) {
+    if (hook->destroy)
+        hook->destroy(hook->user);
+}
+
+/* Forget hooks that were removed, unless hooks are running. */
 static void sweep_hooks(tt_module *module) {
-    if (module->hooks_running)
-        return;
-    size_t kept = 0;
-    for (size_t i = 0; i < module->hook_count; i++)
-        if (module->hooks[i].handle)
-            module->hooks[kept++] = module->hooks[i];
-    module->hook_count = kept;
+    for (size_t i = 0; i < module->hook_count && !module->hooks_running;) {
+        const tt__module_hook hook = module->hooks[i];
+        if (hook.handle) {
+            i++;
+            continue;
+        }
+        memmove(&module->hooks[i], &module->hooks[i + 1], (--module->hook_count - i) * sizeof hook);
+        tt__module_hook_release(&hook);
+    }
 }
 
 static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor **in) {
@@ -137,11 +145,15 @@ static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, t
     static _Atomic int64_t last_handle;
     if (handle)
         *handle = 0;
-    if (!module || (!hook.pre && !hook.post))
+    if (!module || (!hook.pre && !hook.post)) {
+        tt__module_hook_release(&hook);
         return tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, module ? "hook" : "module");
+    }
     tt__module_hook *hooks = reallocarray(module->hooks, module->hook_count + 1, sizeof *hooks);
-    if (!hooks)
+    if (!hooks) {
+        tt__module_hook_release(&hook);
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a hook of a %s", who, module->cls.name);
+    }
     hook.handle = atomic_fetch_add(&last_handle, 1) + 1;
     module->hooks = hooks;
     hooks[module->hook_count++] = hook;
@@ -150,14 +162,18 @@ static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, t
     return TT_OK;
 }
 
-tt_status tt_module_register_forward_pre_hook(int64_t *handle, tt_module *module, tt_forward_pre_hook hook,
-                                              void *user) {
-    return add_hook("tt_module_register_forward_pre_hook", handle, module,
-                    (tt__module_hook){.pre = hook, .user = user});
+tt_status tt_module_register_forward_pre_hook_with(const tt_module_register_forward_pre_hook_args *args, size_t size) {
+    tt_module_register_forward_pre_hook_args a;
+    TT__ARGS_COPY(a, args, size);
+    return add_hook("tt_module_register_forward_pre_hook", a.handle, a.module,
+                    (tt__module_hook){.pre = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
-tt_status tt_module_register_forward_hook(int64_t *handle, tt_module *module, tt_forward_hook hook, void *user) {
-    return add_hook("tt_module_register_forward_hook", handle, module, (tt__module_hook){.post = hook, .user = user});
+tt_status tt_module_register_forward_hook_with(const tt_module_register_forward_hook_args *args, size_t size) {
+    tt_module_register_forward_hook_args a;
+    TT__ARGS_COPY(a, args, size);
+    return add_hook("tt_module_register_forward_hook", a.handle, a.module,
+                    (tt__module_hook){.post = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
 tt_status tt_module_remove_hook(tt_module *module, int64_t handle) {

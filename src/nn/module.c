@@ -92,6 +92,8 @@ static void module_unref(tt_module *module) {
     }
     free(module->children);
     free(module->tensors);
+    for (size_t i = 0; i < module->hook_count; i++)
+        tt__module_hook_release(&module->hooks[i]);
     free(module->hooks);
     free(module);
 }

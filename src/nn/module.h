@@ -31,6 +31,7 @@ typedef struct tt__module_hook {
     tt_forward_pre_hook pre; /* one of the two is NULL */
     tt_forward_hook post;
     void *user;
+    void (*destroy)(void *user); /* NULL: `user` is borrowed */
 } tt__module_hook;
 
 struct tt_module {
@@ -63,6 +64,9 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
 /* Call `visit` for each module of the tree, wrappers and wrapped ones too, parents first; stops at the first
  * failure. */
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
+
+/* Release what the hook's user has handed to it. */
+void tt__module_hook_release(const tt__module_hook *hook);
 
 /* Return the class a module was made with, by which a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);

@@ -5,23 +5,72 @@
 
 #include <tutti/parallel.h>
 
-/* The tensors that a call sends and fills, contiguous: the caller's, or copies. */
+/* How the two tensors of a call fit each other. With parts, one of them holds world_size times the other. */
+typedef enum fit { ANY_SHAPE, OUT_HAS_PARTS, X_HAS_PARTS, BOTH_HAVE_PARTS } fit;
+
+/* A call's tensors, as the caller gives them and as the call gets them: contiguous, themselves or copies. */
 typedef struct stage {
     const char *who;
-    const tt_tensor *x; /* named by errors */
+    const tt_tensor *x; /* is sent */
+    tt_tensor *out;     /* receives what comes */
+    bool sends, fills;  /* this rank needs x, out */
+    bool keeps;         /* the call reads out's values, too */
+    fit shapes;
     tt_tensor *sent, *filled;
-    tt_tensor *target; /* receives `filled` in the end, if that is a copy */
-    int scope;         /* ends the copies */
-    bool no_grad;
+    int scope; /* ends the copies */
+    bool begun, no_grad;
+    tt_status status; /* not TT_OK: make no call */
 } stage;
 
-static tt_status stage_begin(stage *s, const char *who, const tt_tensor *x) {
-    *s = (stage){.who = who, .x = x, .scope = tt_scope_begin()};
-    s->no_grad = tt_no_grad_begin();
-    return s->scope ? TT_OK : tt_last_status();
+/* ---- shapes ---- */
+
+/* Is `all` (n * D, ...) or (n, D, ...), for `part` (D, ...)? */
+static bool stacks_over(const tt_tensor *part, const tt_tensor *all, int n) {
+    int ndim = tt_tensor_dim(part), more = tt_tensor_dim(all) - ndim;
+    if ((more != 0 && more != 1) || (ndim == 0 && more == 0) || tt_tensor_numel(all) != n * tt_tensor_numel(part))
+        return false;
+    if (more == 1 && tt_tensor_size(all, 0) != n)
+        return false;
+    for (int d = more ? 0 : 1; d < ndim; d++)
+        if (tt_tensor_size(part, d) != tt_tensor_size(all, d + more))
+            return false;
+    return more == 1 || tt_tensor_size(all, 0) == n * tt_tensor_size(part, 0);
 }
 
-/* Is x in contiguous memory that plain pointers reach? */
+static tt_status check_parts(const char *who, int n, const tt_tensor *part, const tt_tensor *all) {
+    if (n > 0 && !stacks_over(part, all, n))
+        return tt__fail(TT_ERR_SHAPE, "%s: expected a tensor of %d times %s, (%d * D, ...) or (%d, D, ...), got %s",
+                        who, n, TT__DESCRIBE(part), n, n, TT__DESCRIBE(all));
+    return TT_OK;
+}
+
+/* Check that both are cut into world_size parts along dimension 0. */
+static tt_status check_exchange(const char *who, int n, const tt_tensor *x, const tt_tensor *out) {
+    if (tt_tensor_numel(x) != tt_tensor_numel(out) || (n > 0 && (tt_tensor_dim(x) < 1 || tt_tensor_size(x, 0) % n ||
+                                                                 tt_tensor_dim(out) < 1 || tt_tensor_size(out, 0) % n)))
+        return tt__fail(TT_ERR_SHAPE,
+                        "%s: expected tensors of as many elements whose dimension 0 is a multiple of %d, got %s and %s",
+                        who, n, TT__DESCRIBE(x), TT__DESCRIBE(out));
+    return TT_OK;
+}
+
+static tt_status check_tensors(const stage *s, const tt_group *group) {
+    if ((s->sends && !s->x) || (s->fills && !s->out))
+        return tt__tensor_first_error(s->who);
+    if (!s->sends || !s->fills || s->shapes == ANY_SHAPE)
+        return TT_OK;
+    bool x_is_part = s->shapes == OUT_HAS_PARTS;
+    const tt_tensor *part = x_is_part ? s->x : s->out, *all = x_is_part ? s->out : s->x;
+    int n = tt_get_world_size(group);
+    if (tt_tensor_dtype(part) != tt_tensor_dtype(all))
+        return tt__fail(TT_ERR_DTYPE, "%s: expected tensors of one type, got %s and %s", s->who, TT__DESCRIBE(part),
+                        TT__DESCRIBE(all));
+    return s->shapes == BOTH_HAVE_PARTS ? check_exchange(s->who, n, s->x, s->out) : check_parts(s->who, n, part, all);
+}
+
+/* ---- staging ---- */
+
+/* Contiguous memory that plain pointers reach? */
 static bool is_plain_memory(const tt_tensor *x) {
     return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
 }
@@ -42,249 +91,134 @@ static tt_status stage_one(const stage *s, const tt_tensor *x, tt_work *const *w
     return *staged ? TT_OK : tt_last_status();
 }
 
-static tt_status stage_sent(stage *s, const tt_tensor *x, tt_work *const *work) {
-    return stage_one(s, x, work, true, &s->sent);
+static tt_status stage_needed(stage *s, const tt_group *group, tt_work *const *work) {
+    TT__TRY(check_tensors(s, group));
+    s->begun = true;
+    s->scope = tt_scope_begin();
+    s->no_grad = tt_no_grad_begin();
+    if (!s->scope)
+        return tt_last_status();
+    if (s->sends)
+        TT__TRY(stage_one(s, s->x, work, true, &s->sent));
+    return s->fills ? stage_one(s, s->out, work, s->keeps, &s->filled) : TT_OK;
 }
 
-static tt_status stage_filled(stage *s, tt_tensor *x, tt_work *const *work, bool values) {
-    s->target = x;
-    return stage_one(s, x, work, values, &s->filled);
+/* Check the tensors, and stage those that this rank needs. Can the call be made? */
+static bool stage_begin(stage *s, const tt_group *group, tt_work *const *work) {
+    s->status = stage_needed(s, group, work);
+    return !s->status;
 }
 
-/* End a stage after the call, whose status is returned: copy the result to the target, free copies, add shapes to an
- * error. */
+/* After the call, whose status is given back: `out` receives what came, copies end, a failure gets its shapes. */
 static tt_status stage_end(stage *s, tt_status status) {
-    if (!status && s->filled != s->target)
-        status = tt_copy(s->target, s->filled);
+    if (!s->begun)
+        return status;
+    if (!status && s->fills && s->filled != s->out)
+        status = tt_copy(s->out, s->filled);
     else if (s->filled)
         tt__storage_touch(s->filled->storage);
     tt_no_grad_end(s->no_grad);
     if (s->scope)
         tt_scope_end(s->scope);
-    return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->x)) : TT_OK;
+    return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->sends ? s->x : s->out)) : TT_OK;
 }
 
-/* ---- shapes ---- */
-
-/* Is `all` (n * D, ...) or (n, D, ...), for `part` (D, ...)? */
-static bool stacks_over(const tt_tensor *part, const tt_tensor *all, int n) {
-    int ndim = tt_tensor_dim(part), more = tt_tensor_dim(all) - ndim;
-    if ((more != 0 && more != 1) || (ndim == 0 && more == 0) || tt_tensor_numel(all) != n * tt_tensor_numel(part))
-        return false;
-    if (more == 1 && tt_tensor_size(all, 0) != n)
-        return false;
-    for (int d = more ? 0 : 1; d < ndim; d++)
-        if (tt_tensor_size(part, d) != tt_tensor_size(all, d + more))
-            return false;
-    return more == 1 || tt_tensor_size(all, 0) == n * tt_tensor_size(part, 0);
+/* Elements of the call: of one rank's part, where there are parts. */
+static int64_t stage_count(const stage *s, const tt_group *group) {
+    int ranks = tt_get_world_size(group);
+    if (s->shapes == BOTH_HAVE_PARTS)
+        return tt_tensor_numel(s->x) / (ranks > 0 ? ranks : 1);
+    return tt_tensor_numel(!s->sends || s->shapes == X_HAS_PARTS ? s->out : s->x);
 }
 
-static tt_status check_parts(const char *who, const tt_group *group, const tt_tensor *part, const tt_tensor *all) {
-    int n = tt_get_world_size(group);
-    if (tt_tensor_dtype(part) != tt_tensor_dtype(all))
-        return tt__fail(TT_ERR_DTYPE, "%s: expected tensors of one type, got %s and %s", who, TT__DESCRIBE(part),
-                        TT__DESCRIBE(all));
-    if (n > 0 && !stacks_over(part, all, n))
-        return tt__fail(TT_ERR_SHAPE, "%s: expected a tensor of %d times %s, (%d * D, ...) or (%d, D, ...), got %s",
-                        who, n, TT__DESCRIBE(part), n, n, TT__DESCRIBE(all));
-    return TT_OK;
-}
+static tt_dtype stage_dtype(const stage *s) { return tt_tensor_dtype(s->sends ? s->x : s->out); }
 
-/* Check that both are cut into world_size parts along dimension 0. */
-static tt_status check_exchange(const char *who, const tt_group *group, const tt_tensor *x, const tt_tensor *out) {
-    int n = tt_get_world_size(group);
-    if (tt_tensor_dtype(x) != tt_tensor_dtype(out))
-        return tt__fail(TT_ERR_DTYPE, "%s: expected tensors of one type, got %s and %s", who, TT__DESCRIBE(x),
-                        TT__DESCRIBE(out));
-    if (tt_tensor_numel(x) != tt_tensor_numel(out) || (n > 0 && (tt_tensor_dim(x) < 1 || tt_tensor_size(x, 0) % n ||
-                                                                 tt_tensor_dim(out) < 1 || tt_tensor_size(out, 0) % n)))
-        return tt__fail(TT_ERR_SHAPE,
-                        "%s: expected tensors of as many elements whose dimension 0 is a multiple of %d, got %s and %s",
-                        who, n, TT__DESCRIBE(x), TT__DESCRIBE(out));
-    return TT_OK;
-}
+/* The status of `call` (tt_all_reduce, ...) on stage s, with the options of the structure `a`. The rest: where the
+ * call's buffers lie, and the arguments that it alone has. */
+#define STAGED(s, a, call, ...)                                                                                     \
+    stage_end(&(s),                                                                                                 \
+              stage_begin(&(s), (a).group, (a).work)                                                                \
+                  ? call##_with(TT_ARGS(call##_args, .group = (a).group, .count = stage_count(&(s), (a).group),     \
+                                        .dtype = stage_dtype(&(s)), .work = (a).work, .timeout_ms = (a).timeout_ms, \
+                                        .file = (a).file, .line = (a).line, __VA_ARGS__))                           \
+                  : (s).status)
+#define IN_PLACE(s) .buf = tt_tensor_data((s).filled)
+#define SEND_RECV(s) .send = tt_tensor_data((s).sent), .recv = tt_tensor_data((s).filled)
 
 /* ---- one tensor, in place ---- */
 
-#define CALL_OF(a) .work = (a).work, .timeout_ms = (a).timeout_ms, .file = (a).file, .line = (a).line
-
 tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size) {
-    static const char who[] = "tt_tensor_all_reduce";
     tt_tensor_all_reduce_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x)
-        return tt__tensor_first_error(who);
-    stage s;
-    tt_status status = stage_begin(&s, who, a.x);
-    if (!status)
-        status = stage_filled(&s, a.x, a.work, true);
-    if (!status)
-        status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                            .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
-                                            .factor = a.factor, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {.who = "tt_tensor_all_reduce", .out = a.x, .fills = true, .keeps = true};
+    return STAGED(s, a, tt_all_reduce, IN_PLACE(s), .op = a.op, .factor = a.factor);
 }
 
 tt_status tt_tensor_reduce_with(const tt_tensor_reduce_args *args, size_t size) {
-    static const char who[] = "tt_tensor_reduce";
     tt_tensor_reduce_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x)
-        return tt__tensor_first_error(who);
-    stage s;
-    tt_status status = stage_begin(&s, who, a.x);
-    if (!status)
-        status = stage_filled(&s, a.x, a.work, true);
-    if (!status)
-        status = tt_reduce_with(TT_ARGS(tt_reduce_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                        .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .op = a.op,
-                                        .root = a.root, .factor = a.factor, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {.who = "tt_tensor_reduce", .out = a.x, .fills = true, .keeps = true};
+    return STAGED(s, a, tt_reduce, IN_PLACE(s), .op = a.op, .root = a.root, .factor = a.factor);
 }
 
 tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size) {
-    static const char who[] = "tt_tensor_broadcast";
     tt_tensor_broadcast_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x)
-        return tt__tensor_first_error(who);
-    stage s;
-    tt_status status = stage_begin(&s, who, a.x);
-    if (!status)
-        status = stage_filled(&s, a.x, a.work, true);
-    if (!status)
-        status = tt_broadcast_with(TT_ARGS(tt_broadcast_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                           .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .root = a.root,
-                                           CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {.who = "tt_tensor_broadcast", .out = a.x, .fills = true, .keeps = true};
+    return STAGED(s, a, tt_broadcast, IN_PLACE(s), .root = a.root);
 }
 
 /* ---- from one tensor into another ---- */
 
-/* `sent` or `filled` may be missing where a root alone needs it. */
-static tt_status stage_both(stage *s, const char *who, const tt_tensor *sent, tt_tensor *filled, tt_work *const *work) {
-    tt_status status = stage_begin(s, who, sent ? sent : filled);
-    if (!status && sent)
-        status = stage_sent(s, sent, work);
-    if (!status && filled)
-        status = stage_filled(s, filled, work, false);
-    return status;
-}
-
 tt_status tt_tensor_all_gather_with(const tt_tensor_all_gather_args *args, size_t size) {
-    static const char who[] = "tt_tensor_all_gather";
     tt_tensor_all_gather_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !a.out)
-        return tt__tensor_first_error(who);
-    TT__TRY(check_parts(who, a.group, a.x, a.out));
-    stage s;
-    tt_status status = stage_both(&s, who, a.x, a.out, a.work);
-    if (!status)
-        status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                            .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.x),
-                                            .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {"tt_tensor_all_gather", a.x, a.out, .sends = true, .fills = true, .shapes = OUT_HAS_PARTS};
+    return STAGED(s, a, tt_all_gather, SEND_RECV(s));
 }
 
 tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size) {
-    static const char who[] = "tt_tensor_gather";
     tt_tensor_gather_args a;
     TT__ARGS_COPY(a, args, size);
     bool is_root = tt_get_rank(a.group) == a.root;
-    if (!a.x || (is_root && !a.out))
-        return tt__tensor_first_error(who);
-    if (is_root)
-        TT__TRY(check_parts(who, a.group, a.x, a.out));
-    stage s;
-    tt_status status = stage_both(&s, who, a.x, is_root ? a.out : NULL, a.work);
-    if (!status)
-        status = tt_gather_with(TT_ARGS(tt_gather_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                        .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.x),
-                                        .dtype = tt_tensor_dtype(a.x), .root = a.root, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {"tt_tensor_gather", a.x, a.out, .sends = true, .fills = is_root, .shapes = OUT_HAS_PARTS};
+    return STAGED(s, a, tt_gather, SEND_RECV(s), .root = a.root);
 }
 
 tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size) {
-    static const char who[] = "tt_tensor_scatter";
     tt_tensor_scatter_args a;
     TT__ARGS_COPY(a, args, size);
     bool is_root = tt_get_rank(a.group) == a.root;
-    if (!a.out || (is_root && !a.x))
-        return tt__tensor_first_error(who);
-    if (is_root)
-        TT__TRY(check_parts(who, a.group, a.out, a.x));
-    stage s;
-    tt_status status = stage_both(&s, who, is_root ? a.x : NULL, a.out, a.work);
-    if (!status)
-        status = tt_scatter_with(TT_ARGS(tt_scatter_args, .group = a.group, .send = tt_tensor_data(s.sent),
-                                         .recv = tt_tensor_data(s.filled), .count = tt_tensor_numel(a.out),
-                                         .dtype = tt_tensor_dtype(a.out), .root = a.root, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {"tt_tensor_scatter", a.x, a.out, .sends = is_root, .fills = true, .shapes = X_HAS_PARTS};
+    return STAGED(s, a, tt_scatter, SEND_RECV(s), .root = a.root);
 }
 
 tt_status tt_tensor_reduce_scatter_with(const tt_tensor_reduce_scatter_args *args, size_t size) {
-    static const char who[] = "tt_tensor_reduce_scatter";
     tt_tensor_reduce_scatter_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !a.out)
-        return tt__tensor_first_error(who);
-    TT__TRY(check_parts(who, a.group, a.out, a.x));
-    stage s;
-    tt_status status = stage_both(&s, who, a.x, a.out, a.work);
-    if (!status)
-        status = tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, .group = a.group,
-                                                .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-                                                .count = tt_tensor_numel(a.out), .dtype = tt_tensor_dtype(a.out),
-                                                .op = a.op, .factor = a.factor, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {"tt_tensor_reduce_scatter", a.x, a.out, .sends = true, .fills = true, .shapes = X_HAS_PARTS};
+    return STAGED(s, a, tt_reduce_scatter, SEND_RECV(s), .op = a.op, .factor = a.factor);
 }
 
 tt_status tt_tensor_all_to_all_with(const tt_tensor_all_to_all_args *args, size_t size) {
-    static const char who[] = "tt_tensor_all_to_all";
     tt_tensor_all_to_all_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !a.out)
-        return tt__tensor_first_error(who);
-    TT__TRY(check_exchange(who, a.group, a.x, a.out));
-    int ranks = tt_get_world_size(a.group);
-    stage s;
-    tt_status status = stage_both(&s, who, a.x, a.out, a.work);
-    if (!status)
-        status = tt_all_to_all_with(TT_ARGS(
-            tt_all_to_all_args, .group = a.group, .send = tt_tensor_data(s.sent), .recv = tt_tensor_data(s.filled),
-            .count = tt_tensor_numel(a.x) / (ranks > 0 ? ranks : 1), .dtype = tt_tensor_dtype(a.x), CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {"tt_tensor_all_to_all", a.x, a.out, .sends = true, .fills = true, .shapes = BOTH_HAVE_PARTS};
+    return STAGED(s, a, tt_all_to_all, SEND_RECV(s));
 }
 
 /* ---- point to point ---- */
 
 tt_status tt_tensor_send_with(const tt_tensor_send_args *args, size_t size) {
-    static const char who[] = "tt_tensor_send";
     tt_tensor_send_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x)
-        return tt__tensor_first_error(who);
-    stage s;
-    tt_status status = stage_both(&s, who, a.x, NULL, a.work);
-    if (!status)
-        status = tt_send_with(TT_ARGS(tt_send_args, .group = a.group, .buf = tt_tensor_data(s.sent),
-                                      .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .peer = a.peer,
-                                      .tag = a.tag, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {.who = "tt_tensor_send", .x = a.x, .sends = true};
+    return STAGED(s, a, tt_send, .buf = tt_tensor_data(s.sent), .peer = a.peer, .tag = a.tag);
 }
 
 tt_status tt_tensor_recv_with(const tt_tensor_recv_args *args, size_t size) {
-    static const char who[] = "tt_tensor_recv";
     tt_tensor_recv_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x)
-        return tt__tensor_first_error(who);
-    stage s;
-    tt_status status = stage_both(&s, who, NULL, a.x, a.work);
-    if (!status)
-        status = tt_recv_with(TT_ARGS(tt_recv_args, .group = a.group, .buf = tt_tensor_data(s.filled),
-                                      .count = tt_tensor_numel(a.x), .dtype = tt_tensor_dtype(a.x), .peer = a.peer,
-                                      .tag = a.tag, .source = a.source, CALL_OF(a)));
-    return stage_end(&s, status);
+    stage s = {.who = "tt_tensor_recv", .out = a.x, .fills = true};
+    return STAGED(s, a, tt_recv, IN_PLACE(s), .peer = a.peer, .tag = a.tag, .source = a.source);
 }

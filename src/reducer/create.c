@@ -191,6 +191,7 @@ void tt_reducer_free(tt_reducer *r) {
     for (size_t i = 0; r->params && i < r->param_count; i++)
         free(r->params[i].name);
     free(r->params);
+    tt__reducer_end_trace(r);
     tt__group_let_go(r->group);
     free(r);
     tt__error_restore(&saved);

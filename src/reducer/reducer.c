@@ -1,6 +1,7 @@
 /* A step: gradients become ready, buckets are begun in order, and end in order. */
 #include "reducer/reducer.h"
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -126,9 +127,21 @@ int64_t tt_reducer_bucket_of(const tt_reducer *r, int64_t i) {
     return is_param(r, i) ? (int64_t)r->params[i].bucket : -1;
 }
 
-void tt_reducer_set_trace(tt_reducer *r, tt_reducer_trace_fn fn, void *user) {
-    if (!r)
-        return;
-    r->trace = fn;
-    r->trace_user = user;
+void tt__reducer_end_trace(tt_reducer *r) {
+    if (r->trace_destroy)
+        r->trace_destroy(r->trace_user);
+    r->trace = NULL;
+    r->trace_destroy = NULL;
+}
+
+void tt_reducer_set_trace_with(const tt_reducer_set_trace_args *args, size_t size) {
+    tt_reducer_set_trace_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (a.reducer) {
+        tt__reducer_end_trace(a.reducer);
+        a.reducer->trace = a.trace;
+        a.reducer->trace_user = a.user;
+        a.reducer->trace_destroy = a.destroy;
+    } else if (a.destroy)
+        a.destroy(a.user);
 }

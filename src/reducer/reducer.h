@@ -34,9 +34,13 @@ struct tt_reducer {
     tt_status broken; /* why no step can follow any more; TT_OK = usable */
     tt_reducer_trace_fn trace;
     void *trace_user;
+    void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */
 };
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
+
+/* Trace no further, and release what the trace's user left to it. */
+void tt__reducer_end_trace(tt_reducer *reducer);
 
 #endif

@@ -121,20 +121,19 @@ static tt_status tcp_end(call *c, const char *what, const char *key) {
     return status;
 }
 
-static tt_status tcp_set(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = tcp_begin(store, TT__STORE_SET);
+static tt_status tcp_write(call c, const char *what, const char *key, const void *value, size_t size) {
     put_key(&c, key);
     put_value(&c, value, size);
     submit_call(&c);
-    return tcp_end(&c, "set", key);
+    return tcp_end(&c, what, key);
+}
+
+static tt_status tcp_set(tt_store *store, const char *key, const void *value, size_t size) {
+    return tcp_write(tcp_begin(store, TT__STORE_SET), "set", key, value, size);
 }
 
 static tt_status tcp_append(tt_store *store, const char *key, const void *value, size_t size) {
-    call c = tcp_begin(store, TT__STORE_APPEND);
-    put_key(&c, key);
-    put_value(&c, value, size);
-    submit_call(&c);
-    return tcp_end(&c, "append", key);
+    return tcp_write(tcp_begin(store, TT__STORE_APPEND), "append", key, value, size);
 }
 
 static tt_status tcp_add(tt_store *store, const char *key, int64_t delta, int64_t *result) {

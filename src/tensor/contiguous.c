@@ -2,9 +2,10 @@
 
 #include "base/error.h"
 
-tt__operands tt__operands_begin(const char *who, tt_tensor *y, int n, const tt_tensor *const *in) {
-    tt__operands o = {.who = who, .n = n, .given_y = y};
-    if (!tt__same_device(who, n, in) || !TT__SAME_DEVICE(who, y, in[0])) {
+tt__operands tt__operands_begin(const char *who, size_t offset, const char *name, tt_tensor *y, int n,
+                                const tt_tensor *const *in) {
+    tt__operands o = {.who = who, .n = n, .given_y = y, .kernel = tt__kernel_find(who, y, offset, name)};
+    if (!o.kernel || !tt__same_device(who, n, in) || !TT__SAME_DEVICE(who, y, in[0])) {
         o.n = 0;
         o.status = tt_last_status();
         return o;

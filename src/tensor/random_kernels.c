@@ -2,6 +2,8 @@
  * is written out, everything else rounds by itself, so that each level gives the same bits. */
 #include "tensor/random_kernels.h"
 
+#include "base/half.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -49,22 +51,10 @@ static void uniform_f64(double *restrict out, const uint32_t *restrict bits, siz
 /* ---- normal ----
  * log, sin and cos in single precision after Cephes (S. Moshier), arranged as in torch's vectorised normal. */
 
-static inline float from_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t to_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* x > 0, normal. x = m 2^e with m in [sqrt(1/2), sqrt(2)), and a polynomial in m - 1. */
 static inline float cephes_logf(float x) {
-    uint32_t bits = to_bits(x);
-    float m = from_bits((bits & 0x007fffffu) | 0x3f000000u);
+    uint32_t bits = tt__bits_of_float(x);
+    float m = tt__float_of_bits((bits & 0x007fffffu) | 0x3f000000u);
     float e = (float)((int32_t)(bits >> 23) - 126);
     int low = m < 0.707106781186547524f;
     e = low ? e - 1.0f : e;

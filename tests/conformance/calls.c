@@ -86,7 +86,7 @@ void test_works(ctx *c) {
         next_case(c);
         x = buffer(c, 0);
         for (int r = 0; r < c->world; r++)
-            fill(c->inputs[r], 150000, TT_F32, TT_AVG, r, c->cases);
+            fill(c->inputs[r], 0, 150000, TT_F32, TT_AVG, r, c->cases);
         memcpy(x, c->inputs[c->rank], 150000 * sizeof *x);
         for (int w = 0; w < WORKS; at += counts[w++])
             CHECK_OK(tt_all_reduce(c->group, x + at, counts[w], TT_F32, TT_AVG, .work = &works[w]));

@@ -48,9 +48,9 @@ void finish(ctx *c, tt_work *work);
 
 /* ---- reference.c */
 
-/* inputs[r] (count) := what rank r puts into case `seed`: numbers small enough for products; floats with zeros of both
- * signs and a few NaN. */
-void fill(void *buf, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsigned seed);
+/* inputs[r] (from + count), from element `from` on := what rank r puts into case `seed`: numbers small enough for
+ * products; floats with zeros of both signs and a few NaN. */
+void fill(void *buf, size_t from, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsigned seed);
 
 /* Bytes that tell rank, place and case. */
 void fill_bytes(void *buf, size_t bytes, int r, unsigned seed);

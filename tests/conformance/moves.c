@@ -20,9 +20,11 @@ static void run_cases(ctx *c, case_fn run, bool has_root) {
         }
 }
 
+static void make_input(ctx *c, int r, size_t bytes) { fill_bytes(c->inputs[r], bytes, r, c->cases); }
+
 static void make_inputs(ctx *c, size_t bytes) {
     for (int r = 0; r < c->world; r++)
-        fill_bytes(c->inputs[r], bytes, r, c->cases);
+        make_input(c, r, bytes);
 }
 
 static bool same(const void *got, const void *want, size_t bytes) { return !bytes || !memcmp(got, want, bytes); }
@@ -30,7 +32,8 @@ static bool same(const void *got, const void *want, size_t bytes) { return !byte
 static void broadcast(ctx *c, size_t count, tt_dtype dtype, int root) {
     size_t bytes = count * tt_dtype_size(dtype);
     void *buf = buffer(c, 0);
-    make_inputs(c, bytes);
+    make_input(c, c->rank, bytes);
+    make_input(c, root, bytes);
     memcpy(buf, c->inputs[c->rank], bytes);
     CALL(c, tt_broadcast, c->group, buf, count, dtype, root);
     CHECK(same(buf, c->inputs[root], bytes));
@@ -77,7 +80,9 @@ static void gather(ctx *c, size_t count, tt_dtype dtype, int root) {
     bool is_root = c->rank == root;
     unsigned char *recv = is_root ? buffer(c, 0) : NULL;
     unsigned char *send = is_root ? own_part(c, recv, (size_t)c->rank * bytes) : buffer(c, 1);
-    make_inputs(c, bytes);
+    for (int r = 0; r < c->world; r++)
+        if (is_root || r == c->rank)
+            make_input(c, r, bytes);
     memcpy(send, c->inputs[c->rank], bytes);
     CALL(c, tt_gather, c->group, send, recv, count, dtype, root);
     for (int r = 0; r < c->world && is_root; r++)
@@ -89,7 +94,7 @@ static void scatter(ctx *c, size_t count, tt_dtype dtype, int root) {
     bool is_root = c->rank == root;
     unsigned char *send = is_root ? buffer(c, 0) : NULL;
     unsigned char *recv = is_root ? own_part(c, send, (size_t)c->rank * bytes) : buffer(c, 1);
-    make_inputs(c, bytes * (size_t)c->world);
+    make_input(c, root, bytes * (size_t)c->world);
     if (is_root)
         memcpy(send, c->inputs[root], bytes * (size_t)c->world);
     CALL(c, tt_scatter, c->group, send, recv, count, dtype, root);

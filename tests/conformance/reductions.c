@@ -28,14 +28,15 @@ static void run_cases(ctx *c, case_fn run, size_t parts) {
     }
 }
 
-static void make_inputs(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op) {
+/* This rank's input, and of the others' what it checks: elements from `from` on. */
+static void make_inputs(ctx *c, size_t count, size_t from, size_t checked, tt_dtype dtype, tt_reduce_op op) {
     for (int r = 0; r < c->world; r++)
-        fill(c->inputs[r], count, dtype, op, r, c->cases);
+        fill(c->inputs[r], r == c->rank ? 0 : from, r == c->rank ? count : checked, dtype, op, r, c->cases);
 }
 
 static void all_reduce(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op) {
     void *buf = buffer(c, 0);
-    make_inputs(c, count, dtype, op);
+    make_inputs(c, count, 0, count, dtype, op);
     memcpy(buf, c->inputs[c->rank], count * tt_dtype_size(dtype));
     CALL(c, tt_all_reduce, c->group, buf, count, dtype, op, .factor = factor_of(c->rank));
     CHECK(matches(buf, c->inputs, c->world, 0, count, dtype, op, c->native));
@@ -44,7 +45,7 @@ static void all_reduce(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op) {
 static void reduce(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op) {
     void *buf = buffer(c, 0);
     int root = (int)(c->cases % (unsigned)c->world);
-    make_inputs(c, count, dtype, op);
+    make_inputs(c, count, 0, c->rank == root ? count : 0, dtype, op);
     memcpy(buf, c->inputs[c->rank], count * tt_dtype_size(dtype));
     CALL(c, tt_reduce, c->group, buf, count, dtype, op, root, .factor = factor_of(c->rank));
     if (c->rank == root)
@@ -58,7 +59,7 @@ static void reduce_scatter(ctx *c, size_t count, tt_dtype dtype, tt_reduce_op op
     unsigned char *send = buffer(c, 0), *recv = buffer(c, 1);
     if (c->cases % 4 == 3)
         recv = send + (size_t)c->rank * part;
-    make_inputs(c, count * (size_t)c->world, dtype, op);
+    make_inputs(c, count * (size_t)c->world, count * (size_t)c->rank, count, dtype, op);
     memcpy(send, c->inputs[c->rank], part * (size_t)c->world);
     CALL(c, tt_reduce_scatter, c->group, send, recv, count, dtype, op, .factor = factor_of(c->rank));
     CHECK(matches(recv, c->inputs, c->world, count * (size_t)c->rank, count, dtype, op, c->native));
@@ -82,7 +83,7 @@ void test_coalesced(ctx *c) {
         size_t element = tt_dtype_size(dtype), at = 0;
         void *bufs[ARRAYS];
         next_case(c);
-        make_inputs(c, 30000, dtype, op);
+        make_inputs(c, 30000, 0, 30000, dtype, op);
         memcpy(buffer(c, 0), c->inputs[c->rank], 30000 * element);
         for (int a = 0; a < ARRAYS; at += (size_t)sizes[a++])
             bufs[a] = (unsigned char *)buffer(c, 0) + at * element;

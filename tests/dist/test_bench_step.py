@@ -1,4 +1,4 @@
-"""tutti bench step: one JSON object, of the form that scripts expect; memory below 60 MB a rank; mistakes told."""
+"""tutti bench step: one JSON object, of the form that scripts expect; memory below 60 MB a rank."""
 import json
 import os
 import subprocess
@@ -28,9 +28,5 @@ for world in (1, 2):
     sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memory is not ours
     if not sanitized and not 1 < result["rss_mb"] < 60:
         sys.exit(f"FAILED: expected less than 60 MB a rank: {result}")
-for flags in (["--model", "x"], ["--world", "0"], ["--steps", "-1"], ["--what"], ["file"]):
-    done = bench(*flags)
-    if done.returncode != 2 or flags[-1] not in done.stderr:
-        sys.exit(f"FAILED: {flags}: exit code {done.returncode}: {done.stderr}")
 if bench("--help").returncode != 0:
     sys.exit("FAILED: --help")

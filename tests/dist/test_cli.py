@@ -2,18 +2,15 @@
 """The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in
 each shell that is here."""
 import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import unittest
-from fcntl import ioctl
 
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+import terminal  # noqa: E402
 from patience import DEADLINE  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
@@ -29,20 +26,7 @@ def tutti(*argv, code=0, **env):
 
 
 def on_terminal(*argv, columns=80, **env):
-    """What the command writes to a terminal of that width."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        os.execve(TUTTI, [TUTTI, *argv], PLAIN | {"TERM": "xterm"} | env)
-    seen = b""
-    try:
-        while chunk := os.read(fd, 65536):
-            seen += chunk
-    except OSError:
-        pass
-    os.close(fd)
-    os.waitpid(pid, 0)
-    return seen.decode().replace("\r\n", "\n")
+    return terminal.on_terminal([TUTTI, *argv], columns, PLAIN | {"TERM": "xterm"} | env)
 
 
 class Words(unittest.TestCase):
@@ -63,8 +47,6 @@ class Words(unittest.TestCase):
             self.assertNotIn("did you mean", tutti(*argv, code=2).stderr, argv)
 
     def test_log_level(self):
-        self.assertIn('expected debug, info or warning, got "loud"',
-                      tutti("run", "--log-level=loud", "true", code=2).stderr)
         said = tutti("run", "--standalone", "--log-level=debug", "sh", "-c", "echo level $TT_LOG")
         self.assertEqual(said.stdout, "level debug\n")
         self.assertRegex(said.stderr, r"(?m)^tutti run: \d\d:\d\d:\d\d\.\d{3} debug: "
@@ -220,10 +202,6 @@ class Completion(unittest.TestCase):
             path = "tutti " + " ".join(command)
             offered = re.search(rf"'{path.strip()}'\) flags='([^']*)'", tutti("completion", "bash").stdout)[1].split()
             self.assertEqual(flags | {"--help"}, set(offered), command)
-
-    def test_unknown_shells(self):
-        self.assertIn('expected bash, zsh or fish, got "ksh"', tutti("completion", "ksh", code=2).stderr)
-        self.assertIn("expected bash, zsh or fish", tutti("completion", code=2).stderr)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,6 @@ expect 0 "u8 (300)" show "$dir/plain/train-labels-idx1-ubyte" --count 400
 expect 0 "usage: tutti data" --help
 expect 0 "usage: tutti data" digits --help
 
-expect 2 "expected \"digits\" or \"show\""
-expect 2 "got \"paint\"" paint
-expect 2 "expected a folder" digits
-expect 2 "expected a file" show
-expect 2 "unknown flag --colour" digits "$dir/x" --colour
-expect 2 "--seed needs a value" digits "$dir/x" --seed
-expect 2 "--train: expected a number from 1 to" digits "$dir/x" --train 0
-expect 2 "unexpected argument \"y\"" digits "$dir/x" y
 expect 1 "can't make $dir/no/such" digits "$dir/no/such"
 expect 2 "below the 50 examples" show "$dir/plain/t10k-images-idx3-ubyte" --start 50
 expect 1 "TT_ERR_IO" show "$dir/missing"

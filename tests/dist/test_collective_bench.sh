@@ -1,5 +1,4 @@
-# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone; mistakes end in one line and
-# exit code 2.
+# tutti bench all_reduce: one JSON object a size and kind of buffer, from rank 0 alone.
 set -eu
 
 fail() {
@@ -38,15 +37,4 @@ out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport shm --algorithm
 echo "$out" | grep -q "^tutti bench all_reduce: ring can't serve 1024 bytes here; this is " ||
     fail "ring on shared memory: $out"
 
-for flags in "--sizes" "--sizes x" "--sizes 0" "--sizes ," "--world 0" "--world 65" "--buffers soft" \
-    "--iterations -1" "--nothing" "word" "--dtype x" "--op y" "--transport pigeon" "--algorithm none"; do
-    code=0
-    # shellcheck disable=SC2086  # words of flags
-    text=$("$TUTTI" bench all_reduce $flags 2>&1) || code=$?
-    [ $code = 2 ] || fail "exit code $code for: $flags: $text"
-    case $text in
-        "tutti bench all_reduce: "*) ;;
-        *) fail "text for $flags: $text" ;;
-    esac
-done
 "$TUTTI" bench all_reduce --help | grep -q -- --no-pin || fail "help"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "support/ranks.h"
+#include "support/reducer_trace.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -169,24 +170,13 @@ static void frozen_parameters_and_evaluation(void **state) {
 
 /* ---- overlap */
 
-typedef struct Trace {
-    tt_reducer_event events[64];
-    size_t count;
-} Trace;
-
-static void note(const tt_reducer_event *event, void *user) {
-    Trace *t = user;
-    CHECK(t->count < COUNT(t->events));
-    t->events[t->count++] = *event;
-}
-
 /* With a bucket for each parameter, the last layer's are being reduced while the first one's are not computed yet. */
 static void overlap(tt_group *group, int rank, void *user) {
     (void)user;
-    Trace t = {.count = 0};
+    reducer_trace t = {.count = 0};
     tt_module *model = make_model(rank, 3), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 1);
     CHECK(ddp && tt_reducer_bucket_count(tt_ddp_reducer(ddp)) == 4);
-    tt_reducer_set_trace(tt_ddp_reducer(ddp), note, &t);
+    tt_reducer_set_trace(tt_ddp_reducer(ddp), reducer_trace_note, &t);
     CHECK(backward(ddp) == TT_OK);
     size_t first_begin = SIZE_MAX, last_ready = 0;
     for (size_t i = 0; i < t.count; i++) {

@@ -7,12 +7,11 @@
  * Without TT_STORM_CASES lives are skipped, as TT_STORM_SEED has it, so that half a minute is enough. */
 #include "support/hosts.h"
 #include "support/inject.h"
+#include "support/leftovers.h"
 #include "support/ranks.h"
 #include "support/storm.h"
 
 #include "base/clock.h"
-
-#include <dirent.h>
 
 /* A rank that waits for one that failed without a word waits this long. */
 enum { SHORT_MS = 250, LIMIT_MS = 8000, LARGE = 300000 };
@@ -103,29 +102,9 @@ typedef struct traces {
     long blocks;
 } traces;
 
-static int entries(const char *path) {
-    DIR *folder = opendir(path);
-    int n = 0;
-    CHECK(folder);
-    while (readdir(folder))
-        n++;
-    closedir(folder);
-    return n;
-}
-
-static int shared_mappings(void) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int n = 0;
-    CHECK(maps);
-    while (fgets(line, sizeof line, maps))
-        n += strstr(line, "memfd:tutti") != NULL;
-    fclose(maps);
-    return n;
-}
-
 static traces look(void) {
-    return (traces){entries("/proc/self/fd"), shared_mappings(), entries("/proc/self/task"), inject_live_blocks()};
+    return (traces){count_names("/proc/self/fd", ""), count_shared_mappings(), count_names("/proc/self/task", ""),
+                    inject_live_blocks()};
 }
 
 static void compare(const traces *before, const traces *after, long n, const char *struck) {

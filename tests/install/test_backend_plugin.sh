@@ -2,13 +2,8 @@
 # The example back end, built out of the tree against an installed Tutti, as docs/backends.md tells its readers; and the
 # back ends that come with Tutti, found beside the installed library.
 set -eu
-export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}" # what builds Tutti is there; make may not be
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
-fail() { echo "FAILED: $*"; exit 1; }
-
-cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
+# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+. "$TT_SOURCE/tests/install/installed.sh"
 cp -r "$TT_SOURCE/examples/backend_plugin" "$work/star"
 {
     cmake -S "$work/star" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"

@@ -1,25 +1,12 @@
 #!/bin/sh
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than README's in C
-# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc uses every
-# wrapper on two ranks, and leaks nothing.
+# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and callbacks.cc
+# use every kind of wrapper on two ranks, and leak nothing.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
-export OMP_NUM_THREADS=1
-fail() { echo "FAILED: $*"; exit 1; }
+# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+. "$TT_SOURCE/tests/install/installed.sh"
+static_tree
 
-cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
-libdir=$(dirname "$(find "$prefix" -name libtutti.so)")
-# The static copy: the same tree elsewhere, without shared libraries, so that -ltutti can only mean the archive.
-cp -a "$prefix" "$work/static"
-static_libdir=$work/static${libdir#"$prefix"}
-rm "$static_libdir"/*.so*
-
-# program_of PAGE LANGUAGE: the first program of a page.
-program_of() {
-    awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
-}
 program_of README.md c >"$work/train.c"
 program_of docs/cpp.md cpp >"$work/train.cc"
 grep -q 'int main' "$work/train.c" || fail "no program found in README.md"
@@ -74,11 +61,13 @@ END
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address
     fi
-    build $compiler-wrappers "$TT_SOURCE/tests/install/programs/wrappers.cc" "$libdir" \
-        "$compiler -g -std=c++17 -pthread $sanitize"
-    run_two $compiler-wrappers
-    grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-wrappers"; }
-    echo "ok: $compiler-wrappers $sanitize"
+    for program in wrappers callbacks; do
+        build $compiler-$program "$TT_SOURCE/tests/install/programs/$program.cc" "$libdir" \
+            "$compiler -g -std=c++17 -pthread $sanitize"
+        run_two $compiler-$program
+        grep -q 'all is well' "$work/out" || { cat "$work/out" "$work/err"; fail "$compiler-$program"; }
+        echo "ok: $compiler-$program $sanitize"
+    done
     tried=$((tried + 1))
 done
 [ "$tried" -gt 0 ] || { echo "skipped: there is neither g++ nor clang++"; exit 77; }

@@ -2,15 +2,9 @@
 # The examples lie in the installed tree with README, LICENSE and CHANGELOG, and build there, alone. Some of them run on
 # two ranks.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
+# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+. "$TT_SOURCE/tests/install/installed.sh"
 doc=$prefix/share/doc/tutti
-export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}" # what builds Tutti is there; make may not be
-export OMP_NUM_THREADS=1
-fail() { echo "FAILED: $*"; exit 1; }
-
-cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
 for file in README.md LICENSE CHANGELOG.md; do
     cmp "$TT_SOURCE/$file" "$doc/$file" || fail "$file is not installed as it is"
 done

@@ -2,20 +2,11 @@
 # Installs the build into an empty prefix and builds a small program against it as a stranger would: with pkg-config and
 # with find_package, in C11 pedantic and in C++17, linked with the shared and with the static libraries.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
+# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+. "$TT_SOURCE/tests/install/installed.sh"
 strict="-pedantic-errors -Wall -Wextra -Werror"
 
-fail() { echo "FAILED: $*"; exit 1; }
-
-cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; fail "install"; }
-
-libdir=$(dirname "$(find "$prefix" -name libtutti.so)")
-# The static copy: the same tree elsewhere, without shared libraries, so that -ltutti can only mean the archive.
-cp -a "$prefix" "$work/static"
-rm "$work/static${libdir#"$prefix"}"/*.so*
-static_libdir=$work/static${libdir#"$prefix"}
+static_tree
 
 cat >"$work/all.c" <<'TEXT'
 #include <stdio.h>

@@ -2,20 +2,11 @@
 # The program in README.md, as it stands there: built from the installed tree with the command that README gives, with
 # shared and with static libraries, it trains on two ranks, its loss falls, and every run says the same.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
-export OMP_NUM_THREADS=1
-fail() { echo "FAILED: $*"; exit 1; }
+# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+. "$TT_SOURCE/tests/install/installed.sh"
+static_tree
 
-cmake --install "$TT_BUILD" --prefix "$prefix" >"$work/log" || { cat "$work/log"; fail "install"; }
-libdir=$(dirname "$(find "$prefix" -name libtutti.so)")
-# The static copy: the same tree elsewhere, without shared libraries, so that -ltutti can only mean the archive.
-cp -a "$prefix" "$work/static"
-static_libdir=$work/static${libdir#"$prefix"}
-rm "$static_libdir"/*.so*
-
-awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/README.md" >"$work/train.c"
+program_of README.md c >"$work/train.c"
 grep -q 'int main' "$work/train.c" || fail "no program found in README.md"
 # shellcheck disable=SC2016  # the words are README's
 grep -qF 'cc train.c -o train $(pkg-config --cflags --libs tutti)' "$TT_SOURCE/README.md" ||

@@ -184,7 +184,8 @@ class Reading(unittest.TestCase):
 
     def test_cpp_is_shown_without_bodies(self):
         text = ('/* tutti/x.hpp: things. */\n#ifndef X\nnamespace tutti {\n\nnamespace detail {\nint hidden;\n} '
-                '// namespace detail\n\n/* ---- making */\n\n/* One. */\nclass thing {\n  public:\n'
+                '// namespace detail\n\n/* ---- making */\n\n/* One:\n * int f() { return 1; } */\n'
+                'class thing {\n  public:\n'
                 '    thing(int a) : a_(a) {}\n'
                 '    int a() const { return a_; }\n    thing(int a, int b)\n        : thing(a) {\n        if (b) {\n'
                 '            run();\n        }\n    }\n\n  private:\n    int a_;\n};\n\ninline void f(int a,\n'
@@ -192,9 +193,10 @@ class Reading(unittest.TestCase):
         header = reference.read_cpp_header("x", text)
         kind, title, code = header.parts[0]
         self.assertEqual((header.file, kind, title), ("x.hpp", "section", "making"))
-        for shown in ("thing(int a);", "int a() const;", "thing(int a, int b);", "              int b);", "/* One. */"):
+        for shown in ("thing(int a);", "int a() const;", "thing(int a, int b);", "              int b);",
+                      " * int f() { return 1; } */"):
             self.assertIn(shown, code)
-        for hidden in ("run", "a_", "private", "hidden"):
+        for hidden in ("run()", "a_", "private", "hidden"):
             self.assertNotIn(hidden, code)
 
     def test_a_declaration_without_end_is_an_error(self):

@@ -4,6 +4,7 @@
 #define TT_TESTS_UNIT_ALLOC_FAIL_H
 
 #include "alloc_count.h"
+#include "tensor/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,13 +29,20 @@ typedef enum alloc_outcome {
     ALLOC_MAY_END /* any error with a text, or none: other threads may feel it, or nobody */
 } alloc_outcome;
 
-/* Run `program(arg)` until no allocation is left to fail. A round must end as `outcome` says, and with as much memory
- * in use as before; `in_use` counts it. Returns the number of rounds. */
-static inline int alloc_fail_each(tt_status (*program)(void *), void *arg, alloc_outcome outcome,
-                                  long (*in_use)(void)) {
+/* Blocks of the program's own, without those that wait in the tensors' pool. */
+static inline long alloc_in_use(void) {
+    tt__pool_trim();
+    return alloc_live_own;
+}
+
+/* Run `program(arg)` until no allocation is left to fail. It succeeds before, when caches are still empty, and after.
+ * A round must end as `outcome` says, and with as much memory in use as before. Returns the number of rounds. */
+static inline int alloc_fail_each(tt_status (*program)(void *), void *arg, alloc_outcome outcome) {
     int rounds = 0;
+    assert_int_equal(program(arg), TT_OK);
+    assert_int_equal(program(arg), TT_OK);
     for (bool failed = true; failed; rounds++) {
-        long before = in_use();
+        long before = alloc_in_use();
         tt_clear_error();
         alloc_fail_nth(rounds + 1);
         tt_status status = program(arg);
@@ -43,9 +51,10 @@ static inline int alloc_fail_each(tt_status (*program)(void *), void *arg, alloc
         if (!right || (status && outcome == ALLOC_ENDS && status != TT_ERR_MEMORY))
             fail_msg("allocation %d failed: %s: %s", rounds + 1, tt_status_name(status), tt_last_error());
         tt_clear_error();
-        if (in_use() != before)
-            fail_msg("allocation %d failed: %ld blocks stay in use", rounds + 1, in_use() - before);
+        if (alloc_in_use() != before)
+            fail_msg("allocation %d failed: %ld blocks stay in use", rounds + 1, alloc_in_use() - before);
     }
+    assert_int_equal(program(arg), TT_OK);
     return rounds;
 }
 

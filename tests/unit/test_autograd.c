@@ -240,6 +240,25 @@ static void hooks_run_when_a_gradient_is_final(void **state) {
     tt_clear_error();
 }
 
+static void count_release(void *user) { ++*(int *)user; }
+
+static void what_a_hook_owns_is_released_once(void **state) {
+    (void)state;
+    int freed = 0, no_leaf = 0, refused = 0;
+    tt_tensor *x = leaf(1), *y = leaf(2);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(x, note, &freed, .destroy = count_release), TT_OK);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(y, note, &no_leaf, .destroy = count_release), TT_OK);
+    assert_int_equal(tt_register_post_accumulate_grad_hook(y, NULL, &refused, .destroy = count_release),
+                     TT_ERR_INVALID);
+    assert_non_null(tt_requires_grad_(y, false));
+    assert_int_equal(tt_register_post_accumulate_grad_hook(y, note, &refused, .destroy = count_release), TT_ERR_STATE);
+    assert_true(freed == 0 && no_leaf == 1 && refused == 2);
+    tt_clear_error();
+    tt_tensor_free(x);
+    tt_tensor_free(y);
+    assert_true(freed == 1 && no_leaf == 1);
+}
+
 static void a_linear_layer_settles_its_bias_before_its_weight(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -341,6 +360,7 @@ int main(void) {
         cmocka_unit_test(what_wants_a_gradient_is_settled_when_a_call_is_recorded),
         cmocka_unit_test(threads_share_what_they_only_read),
         cmocka_unit_test(hooks_run_when_a_gradient_is_final),
+        cmocka_unit_test(what_a_hook_owns_is_released_once),
         cmocka_unit_test(a_linear_layer_settles_its_bias_before_its_weight),
         cmocka_unit_test(a_failing_hook_ends_the_pass),
         cmocka_unit_test(a_hook_records_nothing_and_starts_no_pass),

@@ -197,6 +197,36 @@ static void loading_is_all_or_nothing(void **state) {
     free_run(&a);
 }
 
+/* A linear layer in `dtype`, with a buffer of each element type that is no parameter's. */
+static tt_module *make_narrow(tt_dtype dtype, double value) {
+    static const tt_dtype types[] = {TT_F16, TT_BF16, TT_I8, TT_I16, TT_U8, TT_BOOL};
+    tt_module *m = tt_nn_linear(4, 3);
+    assert_int_equal(tt_module_to(m, dtype), TT_OK);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        assert_int_equal(tt_module_register_buffer(m, tt_dtype_name(types[i]), tt_full(TT_SHAPE(3), types[i], value)),
+                         TT_OK);
+    return m;
+}
+
+/* What a module holds comes back bit by bit, whatever its types; nothing is converted. */
+static void every_element_type_comes_back(void **state) {
+    (void)state;
+    tt_manual_seed(3);
+    tt_module *a = make_narrow(TT_BF16, 1), *b = make_narrow(TT_BF16, 0), *wide = make_narrow(TT_F32, 0);
+    assert_int_equal(tt_checkpoint_save("c", a, NULL, NULL), TT_OK);
+    assert_int_equal(tt_checkpoint_load("c", b, NULL, NULL), TT_OK);
+    assert_same(tt_module_state_dict(a), tt_module_state_dict(b));
+    assert_int_equal(tt_tensor_dtype(tt_named_tensors_find(tt_module_state_dict(b), "weight")), TT_BF16);
+    assert_int_equal(tt_checkpoint_load("c", wide, NULL, NULL), TT_ERR_DTYPE);
+    assert_non_null(strstr(tt_last_error(), "\"bias\": expected f32 (3), got bf16 (3)"));
+    assert_int_equal(tt_module_to(wide, TT_BF16), TT_OK);
+    assert_int_equal(tt_checkpoint_load("c", wide, NULL, NULL), TT_ERR_DTYPE); /* its buffer "f16" is bf16 now */
+    assert_non_null(strstr(tt_last_error(), "\"f16\": expected bf16 (3), got f16 (3)"));
+    tt_module_free(a);
+    tt_module_free(b);
+    tt_module_free(wide);
+}
+
 static void confusing_names_are_refused(void **state) {
     (void)state;
     static const tt_module_class cls = TT_MODULE_CLASS(.name = "Odd", .forward = tt_module_forward);
@@ -214,9 +244,13 @@ static void confusing_names_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_pytorchs),        cmocka_unit_test(resumed_training_is_the_same),
-        cmocka_unit_test(parts_can_be_left_out),     cmocka_unit_test(a_wrapped_models_names_are_taken),
-        cmocka_unit_test(loading_is_all_or_nothing), cmocka_unit_test(confusing_names_are_refused),
+        cmocka_unit_test(names_are_pytorchs),
+        cmocka_unit_test(resumed_training_is_the_same),
+        cmocka_unit_test(parts_can_be_left_out),
+        cmocka_unit_test(a_wrapped_models_names_are_taken),
+        cmocka_unit_test(loading_is_all_or_nothing),
+        cmocka_unit_test(confusing_names_are_refused),
+        cmocka_unit_test(every_element_type_comes_back),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

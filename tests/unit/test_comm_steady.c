@@ -1,32 +1,7 @@
 /* In the steady state collectives allocate nothing; and a group leaves nothing behind: no descriptor, no mapping, no
  * file. */
 #include "alloc_count.h"
-#include "support/ranks.h"
-
-#include <dirent.h>
-
-/* How many names in a folder hold `text`. */
-static int entries(const char *path, const char *text) {
-    DIR *folder = opendir(path);
-    int n = 0;
-    CHECK(folder);
-    for (struct dirent *entry; (entry = readdir(folder));)
-        n += strstr(entry->d_name, text) != NULL;
-    closedir(folder);
-    return n;
-}
-
-/* Mappings of this process that are shared memory of ours. */
-static int mappings(void) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int n = 0;
-    CHECK(maps);
-    while (fgets(line, sizeof line, maps))
-        n += strstr(line, "memfd:tutti") != NULL;
-    fclose(maps);
-    return n;
-}
+#include "support/leftovers.h"
 
 static void all_kinds(tt_group *group, float *symmetric, float *plain, size_t count) {
     tt_work *work;
@@ -70,18 +45,18 @@ static void the_steady_state_allocates_nothing(void **state) {
 
 static int leak_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
-    int fds = entries("/proc/self/fd", "");
-    CHECK(mappings() == 0);
+    int fds = count_names("/proc/self/fd", "");
+    CHECK(count_shared_mappings() == 0);
     for (int round = 0; round < 3; round++) {
         tt_group *group = join_group(store, rank, world);
-        CHECK(mappings() >= world);
+        CHECK(count_shared_mappings() >= world);
         if (round == 1 && rank == 0) /* a failed group is released as well */
             CHECK(tt_barrier(group) == TT_ERR_MISMATCH);
         else if (round == 1)
             CHECK(tt_broadcast(group, NULL, 0, TT_U8, 0) == TT_ERR_MISMATCH);
         tt_destroy_process_group(group);
-        CHECK(mappings() == 0);
-        CHECK(entries("/proc/self/fd", "") == fds);
+        CHECK(count_shared_mappings() == 0);
+        CHECK(count_names("/proc/self/fd", "") == fds);
     }
     return 0;
 }
@@ -89,7 +64,7 @@ static int leak_body(tt_store *store, int rank, int world, void *arg) {
 static void nothing_is_left(void **state) {
     (void)state;
     with_ranks(3, leak_body, NULL);
-    assert_int_equal(entries("/dev/shm", "tutti"), 0);
+    assert_int_equal(count_names("/dev/shm", "tutti"), 0);
 }
 
 int main(void) {

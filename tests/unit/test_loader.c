@@ -1,8 +1,7 @@
 /* Data sets and loaders: batches hold the examples they should, normalised as torchvision does, and cost no
  * allocation. */
 #include "data/convert_kernels.h"
-#include "tensor/pool.h"
-#include "unit/alloc_count.h"
+#include "unit/alloc_fail.h"
 #include "unit/data_cases.h"
 
 #include <tutti/autograd.h>
@@ -324,7 +323,8 @@ static void a_batch_allocates_nothing(void **state) {
 }
 
 /* From digits to the first batches, by way of a file. */
-static tt_status whole_way(const char *path) {
+static tt_status whole_way(void *arg) {
+    const char *path = arg;
     tt_tensor *images = NULL, *kept = NULL;
     tt_dataset *digits = tt_digits(3, 0), *read = NULL, *part = NULL, *both = NULL;
     tt_sampler *s = NULL;
@@ -350,8 +350,8 @@ static tt_status whole_way(const char *path) {
 }
 
 /* The same with what a program brings itself, and with the other samplers. */
-static tt_status own_way(const char *path) {
-    (void)path;
+static tt_status own_way(void *arg) {
+    (void)arg;
     const tt_tensor_spec one = tt_spec(TT_I64, TT_SHAPE(1));
     tt_dataset *d = tt_dataset_from(4, get_index, one, .y = one);
     tt_sampler *longer = d ? tt_random_sampler(4, .num_samples = 6) : NULL;
@@ -371,25 +371,6 @@ static tt_status own_way(const char *path) {
     return ok ? TT_OK : tt_last_status();
 }
 
-/* Each allocation in turn fails: an error, nothing else, and nothing is left. */
-static void assert_survives_each_failure(tt_status (*way)(const char *path), const char *path) {
-    int failures = 0;
-    assert_int_equal(way(path), TT_OK);
-    do {
-        tt_clear_error();
-        tt__pool_trim();
-        long live = alloc_live_own;
-        alloc_fail_own = alloc_count_own + ++failures;
-        tt_status status = way(path);
-        assert_true(status == TT_OK || status == TT_ERR_MEMORY);
-        tt__pool_trim();
-        assert_int_equal(alloc_live_own, live);
-    } while (alloc_count_own >= alloc_fail_own);
-    alloc_fail_own = 0;
-    assert_true(failures > 10);
-    assert_int_equal(way(path), TT_OK);
-}
-
 static void running_out_of_memory_is_an_error(void **state) {
     (void)state;
     if (!alloc_count_works) {
@@ -399,10 +380,10 @@ static void running_out_of_memory_is_an_error(void **state) {
     char folder[] = "/tmp/tutti-loader-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.gz", folder);
-    assert_survives_each_failure(whole_way, path);
+    assert_true(alloc_fail_each(whole_way, path, ALLOC_ENDS) > 10);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0); /* no temporary is left either */
-    assert_survives_each_failure(own_way, NULL);
+    assert_true(alloc_fail_each(own_way, NULL, ALLOC_ENDS) > 10);
 }
 
 int main(void) {

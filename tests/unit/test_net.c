@@ -1,4 +1,5 @@
 /* Sockets with deadlines. */
+#include "support/own_network.h"
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -184,27 +185,15 @@ static void a_long_wait_is_told(void **state) {
     close(holder);
 }
 
-/* In a network name space of its own the loopback interface is down at first. */
+static bool connecting_tells_of_the_loopback(void) {
+    int fd;
+    return tt__net_connect(&fd, "127.0.0.1", 1, tt__deadline_ms(600000)) == TT_ERR_NET &&
+           strstr(tt_last_error(), "127.0.0.1:1") && strstr(tt_last_error(), "ip link set lo up");
+}
+
 static void a_loopback_that_is_down_is_told_at_once(void **state) {
     (void)state;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int fd;
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
-            _exit(77);
-        bool told = tt__net_connect(&fd, "127.0.0.1", 1, tt__deadline_ms(600000)) == TT_ERR_NET &&
-                    strstr(tt_last_error(), "127.0.0.1:1") && strstr(tt_last_error(), "ip link set lo up");
-        _exit(told ? 0 : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
-        print_message("no network name space can be made here\n");
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_in_own_network(connecting_tells_of_the_loopback);
 }
 
 static void *listen_late(void *arg) {

@@ -248,6 +248,40 @@ static void hooks_see_and_change_what_passes(void **state) {
     tt_module_free(m);
 }
 
+static void count_release(void *user) { ++*(int *)user; }
+
+static tt_status remove_itself(tt_module *module, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                               int64_t out_count, void *user) {
+    assert_true(in_count == 1 && out_count == 1 && in[0] && out[0]);
+    assert_int_equal(tt_module_remove_hook(module, module->hooks[0].handle), TT_OK);
+    assert_int_equal(*(int *)user, 0); /* it is still in use */
+    return TT_OK;
+}
+
+static void what_hooks_own_is_released_once(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    int removed = 0, itself = 0, with_module = 0, refused = 0;
+    int64_t handle = 0;
+    tt_module *m = new_same();
+    assert_int_equal(tt_module_register_forward_hook(NULL, m, remove_itself, &itself, .destroy = count_release), TT_OK);
+    assert_int_equal(tt_module_register_forward_pre_hook(&handle, m, before, &removed, .destroy = count_release),
+                     TT_OK);
+    assert_int_equal(tt_module_remove_hook(m, handle), TT_OK);
+    assert_true(removed == 1 && itself == 0);
+    assert_true(value_of(tt_module_forward(m, number(3))) == 3);
+    assert_int_equal(itself, 1);
+    assert_int_equal(tt_module_register_forward_hook(NULL, m, after, &with_module, .destroy = count_release), TT_OK);
+    assert_int_equal(tt_module_register_forward_hook(NULL, m, NULL, &refused, .destroy = count_release),
+                     TT_ERR_INVALID);
+    assert_int_equal(tt_module_register_forward_pre_hook(NULL, NULL, before, &refused, .destroy = count_release),
+                     TT_ERR_INVALID);
+    assert_true(refused == 2 && with_module == 0);
+    tt_clear_error();
+    tt_module_free(m);
+    assert_true(removed == 1 && itself == 1 && with_module == 1);
+}
+
 static void a_failing_hook_fails_the_forward(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -420,6 +454,7 @@ int main(void) {
         cmocka_unit_test(a_sequential_takes_what_its_first_child_takes),
         cmocka_unit_test(a_wrapper_passes_any_number_on),
         cmocka_unit_test(hooks_see_and_change_what_passes),
+        cmocka_unit_test(what_hooks_own_is_released_once),
         cmocka_unit_test(a_failing_hook_fails_the_forward),
         cmocka_unit_test(modes_hold_for_the_tree),
         cmocka_unit_test(to_converts_in_place),

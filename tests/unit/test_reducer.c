@@ -9,6 +9,7 @@
 
 #include "reducer/bucket.h"
 #include "support/ranks.h"
+#include "support/reducer_trace.h"
 
 #define MIB ((size_t)1 << 20)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -146,18 +147,9 @@ static void gradients_are_averaged(void **state) {
 
 /* ---- overlap ---- */
 
-typedef struct Trace {
-    tt_reducer_event events[64];
-    size_t count;
-} Trace;
+static void count_release(void *user) { ++*(int *)user; }
 
-static void note(const tt_reducer_event *event, void *user) {
-    Trace *t = user;
-    CHECK(t->count < COUNT(t->events));
-    t->events[t->count++] = *event;
-}
-
-static size_t find(const Trace *t, tt_reducer_event_kind kind, int64_t index) {
+static size_t find(const reducer_trace *t, tt_reducer_event_kind kind, int64_t index) {
     size_t at = SIZE_MAX;
     for (size_t i = 0; i < t->count; i++)
         if (t->events[i].kind == kind && t->events[i].index == index) {
@@ -179,8 +171,8 @@ static void trace_a_step(tt_group *group, int rank, void *user) {
     CHECK(tt_reducer_new(&r, group, params, N, .bucket_cap_bytes = 1) == TT_OK);
     CHECK(tt_reducer_bucket_count(r) == N && tt_reducer_bucket_of(r, 3) == 0 && tt_reducer_bucket_of(r, 0) == 3);
     for (int step = 0; step < 2; step++) {
-        Trace t = {.count = 0};
-        tt_reducer_set_trace(r, note, &t);
+        reducer_trace t = {.count = 0};
+        tt_reducer_set_trace(r, reducer_trace_note, &t);
         for (int i = 0; i < N; i++)
             CHECK(tt_reducer_mark_ready(r, order[i]) == TT_OK);
         CHECK(tt_reducer_finish(r) == TT_OK);
@@ -197,8 +189,15 @@ static void trace_a_step(tt_group *group, int rank, void *user) {
         for (size_t i = 1; i < t.count; i++)
             CHECK(t.events[i - 1].time_ns <= t.events[i].time_ns);
     }
+    int released = 0;
+    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
+    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
+    CHECK(released == 1);
     tt_reducer_set_trace(r, NULL, NULL);
+    CHECK(released == 2);
+    tt_reducer_set_trace(r, NULL, &released, .destroy = count_release);
     tt_reducer_free(r);
+    CHECK(released == 3);
 }
 
 static void reductions_begin_before_the_last_gradient(void **state) {

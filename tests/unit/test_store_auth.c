@@ -1,5 +1,6 @@
 /* Who is let into a store: its own job's clients, whoever else is on the network. Strangers, replays, other jobs, port
  * scanners, slow and silent ones are refused and logged, and hurt nobody. */
+#include "support/own_network.h"
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -439,26 +440,16 @@ static int serve_two_machines(void) {
     return 0;
 }
 
+static bool two_machines_are_told_apart(void) {
+    int line = serve_two_machines();
+    if (line)
+        fprintf(stderr, "line %d: not so\n%s%s\n", line, logged, tt_last_error());
+    return !line;
+}
+
 static void other_machines_must_prove(void **state) {
     (void)state;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) && unshare(CLONE_NEWNET))
-            _exit(77);
-        int line = serve_two_machines();
-        if (line)
-            fprintf(stderr, "line %d: not so\n%s%s\n", line, logged, tt_last_error());
-        _exit(line ? 1 : 0);
-    }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
-        print_message("no network name space can be made here\n");
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_in_own_network(two_machines_are_told_apart);
 }
 
 int main(void) {

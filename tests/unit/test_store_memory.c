@@ -18,8 +18,6 @@
 
 #include "alloc_fail.h"
 
-static long in_use(void) { return alloc_live_own; }
-
 /* One conversation with the service; the client's last words may fall on deaf ears. */
 static bool converse(const transcript *t, long n) {
     tt__store_service service;
@@ -47,10 +45,10 @@ static bool converse(const transcript *t, long n) {
 static void a_service_without_memory(void **state) {
     (void)state;
     for (int i = 0; i < TRANSCRIPTS; i++) {
-        long n = 1, before = in_use();
+        long n = 1, before = alloc_in_use();
         while (converse(&transcripts[i], n++))
-            assert_int_equal(in_use(), before);
-        assert_int_equal(in_use(), before);
+            assert_int_equal(alloc_in_use(), before);
+        assert_int_equal(alloc_in_use(), before);
     }
 }
 
@@ -113,7 +111,7 @@ static tt_status open_and_use(void *arg) {
 }
 
 static void without_memory(tt_status (*open)(tt_store **)) {
-    assert_true(alloc_fail_each(open_and_use, &(opener){open}, ALLOC_MAY_END, in_use) > 10); /* allocations did fail */
+    assert_true(alloc_fail_each(open_and_use, &(opener){open}, ALLOC_MAY_END) > 10); /* allocations did fail */
 }
 
 static void stores_without_memory(void **state) {

@@ -40,9 +40,9 @@ tt_status tt__native_wait(tt_work *work);
 tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
 
-/* Go on with a synchronous call that runs alone and was published, as `seq` with `word`, outside of a work. If
- * `algorithm` is given, all ranks have agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
-tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint32_t seq, uint64_t word,
+/* Go on with a synchronous call that runs alone and was published with `word`, outside of a work; if `algorithm` is
+ * given, all ranks have agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step);
 
 /* Exchange `bytes` (at most 48) of every rank, in a synchronous call: all (size, bytes). */

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "comm/op.h"
 #include "comm/record/call_record.h"
+#include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
 static void record_work(tt_work *work, int flags) {
@@ -57,15 +58,15 @@ static tt_status run_alone(tt_group *group, const tt_call *call) {
     return run_on(work);
 }
 
-tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *call_record, uint32_t seq, uint64_t word,
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *call_record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step) {
     tt_work *work = prepare_alone(group, call);
     work->record = call_record;
     work->record_number = atomic_load_explicit(&call_record->number, memory_order_relaxed);
-    work->seq = seq;
-    work->word = (uint32_t)(word >> 32) & ~1U;
+    work->seq = (uint32_t)word;
+    work->word = tt__word_signature(word);
     work->phase = algorithm ? TT__RUNNING : TT__PUBLISHED;
-    work->wait = (tt__wait){algorithm ? TT__STEP : TT__ARRIVAL, algorithm ? step : seq, 0, group->size};
+    work->wait = (tt__wait){algorithm ? TT__STEP : TT__ARRIVAL, algorithm ? step : work->seq, 0, group->size};
     work->algorithm = algorithm;
     work->stage = algorithm != NULL;
     group->native->wake_pending = true;

@@ -8,13 +8,14 @@
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 #include "comm/shared/pause.h"
+#include "comm/shared/spin.h"
 #include "comm/watch/look.h"
 
 #include <sched.h>
 
 /* Sleep is announced long before it begins: see shared/doorbell.h. */
 static const int64_t SPIN_NS = 20000, ANNOUNCE_NS = 500000, YIELD_NS = 1000000;
-enum { SPINS_PER_LOOK = 32 };
+enum { LOOKS_PER_CLOCK = 40 }; /* so many that reading the clock counts for nothing */
 
 /* ---- what all waits share */
 
@@ -82,16 +83,6 @@ static tt_status wait_asleep(tt_work *work) {
     return status;
 }
 
-/* Spin; between readings of the clock, check so often that the clock's cost does not matter. */
-static bool comes_while_spinning(tt_work *work) {
-    for (int i = 0; i < SPINS_PER_LOOK; i++) {
-        if (tt__ready(work->group, &work->wait))
-            return true;
-        tt__pause_cpu();
-    }
-    return false;
-}
-
 /* Wait for longer than a moment. */
 static tt_status wait_patiently(tt_work *work) {
     tt_group *group = work->group;
@@ -103,7 +94,7 @@ static tt_status wait_patiently(tt_work *work) {
         int64_t waited = tt__now_ns() - start;
         switch (patience_after(group->native->spin, waited)) {
         case SPIN:
-            if (comes_while_spinning(work))
+            if (tt__spin(group, &work->wait, LOOKS_PER_CLOCK))
                 return TT_OK;
             break;
         case YIELD:
@@ -123,7 +114,7 @@ static tt_status wait_patiently(tt_work *work) {
 tt_status tt__wait_alone(tt_work *work) {
     tt_group *group = work->group;
     tt__wake_peers(group);
-    if (group->native->spin && comes_while_spinning(work))
+    if (group->native->spin && tt__spin(group, &work->wait, LOOKS_PER_CLOCK))
         return TT_OK;
     tt_status status = wait_patiently(work);
     tt__withdraw_sleep(group);

@@ -40,11 +40,9 @@ static const tt__pair_op pair_ops[] = {
     [TT_MIN] = TT__PAIR_MIN, [TT_MAX] = TT__PAIR_MAX,  [TT_BAND] = TT__PAIR_AND,
     [TT_BOR] = TT__PAIR_OR,  [TT_BXOR] = TT__PAIR_XOR, [TT_PREMUL_SUM] = TT__PAIR_SUM};
 
-static bool tree_sum_is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+static bool tree_sum_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || tt__is_half(dtype); }
 
-static bool tree_sum_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || tree_sum_is_half(dtype); }
-
-tt_dtype tt__partial_dtype(tt_dtype dtype) { return tree_sum_is_half(dtype) ? TT_F32 : dtype; }
+tt_dtype tt__partial_dtype(tt_dtype dtype) { return tt__is_half(dtype) ? TT_F32 : dtype; }
 
 double tt__leaf_scale(tt_reduce_op op, int n, double factor) {
     return op == TT_AVG ? 1.0 / n : op == TT_PREMUL_SUM ? factor : 1;
@@ -149,7 +147,7 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
               .dtype = dtype,
               .op = pair_ops[op],
               .scaled = is_scaled(op, factors),
-              .wide = tree_sum_is_half(dtype),
+              .wide = tt__is_half(dtype),
               .scale = tt__leaf_scale(op, n, 1),
               .factors = op == TT_PREMUL_SUM ? factors : NULL,
               .count = count,
@@ -186,7 +184,7 @@ tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op) {
 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op) {
-    if (n == 2 && dsts <= 2 && !tree_sum_is_half(dtype))
+    if (n == 2 && dsts <= 2 && !tt__is_half(dtype))
         reduce_two(dst, dsts, src, factors, count, dtype, op);
     else
         tree_sum_reduce_many(dst, dsts, src, factors, n, count, dtype, op);
@@ -210,7 +208,7 @@ void tt__reduce_join(void *dst, const void *left, const void *right, size_t coun
 }
 
 void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype) {
-    if (tree_sum_is_half(dtype))
+    if (tt__is_half(dtype))
         TT__LEVEL_CHOOSE(tt__pair_kernels)->narrow[dtype](dst, src, count);
     else if (dst != src && count)
         memcpy(dst, src, count * tt_dtype_size(dtype));

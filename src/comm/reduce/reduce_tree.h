@@ -9,6 +9,9 @@
 
 enum { TT__TREE_MAX = 1024 /* leaves */ };
 
+/* Is it a type whose elements are reduced as f32? */
+static inline bool tt__is_half(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+
 /* Reduce src[r] (count) of ranks r of 0..n-1 into every dst[0..dsts-1] (count). A dst may be a src; otherwise they do
  * not overlap. op and dtype must fit each other; with TT_PREMUL_SUM use the next one. */
 void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, size_t count, tt_dtype dtype,

@@ -11,6 +11,8 @@
 #include "comm/native_group.h"
 #include "comm/record/signature.h"
 
+#include <string.h>
+
 static inline tt__slot *tt__slot_of(const tt_group *group, int r, uint32_t seq) {
     return &group->native->areas[r]->slots[seq & 1];
 }
@@ -19,19 +21,13 @@ static inline uint64_t tt__word_in(const tt__slot *slot) {
     return atomic_load_explicit(&slot->word, memory_order_acquire);
 }
 
+static inline uint64_t tt__word_of(const tt_group *group, int r, uint32_t seq) {
+    return tt__word_in(tt__slot_of(group, r, seq));
+}
+
 /* Has rank r finished `step`? */
 static inline bool tt__has_finished(const tt__area *area, uint32_t step) {
     return (int32_t)(atomic_load_explicit(&area->step, memory_order_acquire) - step) >= 0;
-}
-
-/* Return where a payload of so many bytes lies in a slot. */
-static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
-    return bytes <= sizeof slot->near ? slot->near : slot->far;
-}
-
-/* Publish the word: what was written to the slot before is visible with it. */
-static inline void tt__slot_publish(tt__slot *slot, uint64_t word) {
-    atomic_store_explicit(&slot->word, word, memory_order_release);
 }
 
 /* Publish that this rank has finished all up to `step`. Sleepers are still to be woken. */
@@ -39,8 +35,67 @@ static inline void tt__area_finish(tt__area *own, uint32_t step) {
     atomic_store_explicit(&own->step, step, memory_order_release);
 }
 
-/* Publish the work's call, number ++seq of the group. Doesn't wait. */
+/* ---- publishing */
+
+/* Return where a payload of so many bytes lies in a slot. */
+static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
+    return bytes <= sizeof slot->near ? slot->near : slot->far;
+}
+
+/* Publish call ++seq: its signature, `bytes` that travel with it, and where the buffer lies in this rank's memory if it
+ * is `symmetric` (else NULL). What the caller wrote to the slot before is visible with the word, which is returned.
+ * Sleepers are still to be woken. */
+static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const void *payload, size_t bytes,
+                                  const void *symmetric) {
+    tt__native *native = group->native;
+    uint32_t seq = ++native->seq;
+    tt__slot *slot = tt__slot_of(group, group->rank, seq);
+    uint64_t word = signature | seq;
+    if (symmetric) {
+        word |= TT__SYMMETRIC_BIT;
+        slot->offset = (uint64_t)((const unsigned char *)symmetric - native->bases[group->rank]);
+    }
+    if (bytes) {
+        unsigned char *to = tt__slot_payload(slot, bytes);
+        __asm__("" : "+r"(bytes)); /* a compiler that knows the bound makes a slow string instruction of the copy */
+        memcpy(to, payload, bytes);
+    }
+    atomic_store_explicit(&slot->word, word, memory_order_release);
+    return word;
+}
+
+/* Return the part of a word that works keep, and that travels with messages. */
+static inline uint32_t tt__word_signature(uint64_t word) { return (uint32_t)(word >> 32) & ~1U; }
+
+/* Publish the work's call. Doesn't wait. */
 void tt__publish(tt_work *work, const tt__offer *offer);
+
+/* ---- looking, without waiting */
+
+/* Has one rank, or all that `wait` names, come so far? Checks once, without waiting. */
+static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r) {
+    const tt__area *area = group->native->areas[r];
+    if (wait->what == TT__ARRIVAL)
+        return (uint32_t)tt__word_in(&area->slots[wait->target & 1]) == wait->target;
+    return tt__has_finished(area, wait->target);
+}
+
+/* Skips this rank, which has always come: to read a line of its own that a peer has just taken costs as much as to read
+ * the peer's. */
+static inline bool tt__ready(const tt_group *group, tt__wait *wait) {
+    while (wait->next < wait->end && (wait->next == group->rank || tt__ready_rank(group, wait, wait->next)))
+        wait->next++;
+    return wait->next == wait->end;
+}
+
+/* Return the bits in which another rank's word differs from `mine`, this rank's, when all have published the call. */
+static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
+    uint64_t differ = 0;
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank)
+            differ |= tt__word_of(group, r, (uint32_t)mine) ^ mine;
+    return differ;
+}
 
 /* Have all ranks, which have published the work's call, called the same? Sets work->symmetric: whether every rank's
  * buffer is. */
@@ -51,14 +106,23 @@ bool tt__disagrees(const tt_group *group, uint32_t seq);
 
 /* Return rank r's payload of call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
  * next call. */
-const void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes);
-bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq);
-void *tt__symmetric(const tt_group *group, int r, uint32_t seq);
-double tt__factor(const tt_group *group, int r, uint32_t seq);
+static inline void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes) {
+    return tt__slot_payload(tt__slot_of(group, r, seq), bytes);
+}
 
-/* Has happened what `wait` is for, of one rank, or of all of them? Checks once, without waiting. */
-bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r);
-bool tt__ready(const tt_group *group, tt__wait *wait);
+static inline bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq) {
+    return tt__word_of(group, r, seq) & TT__SYMMETRIC_BIT;
+}
+
+static inline void *tt__symmetric(const tt_group *group, int r, uint32_t seq) {
+    return group->native->bases[r] + tt__slot_of(group, r, seq)->offset;
+}
+
+static inline double tt__factor(const tt_group *group, int r, uint32_t seq) {
+    return tt__slot_of(group, r, seq)->factor;
+}
+
+/* ---- steps */
 
 /* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of
  * them. */

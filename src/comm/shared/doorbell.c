@@ -37,7 +37,7 @@ void tt__ring_peers(const tt_group *group) {
     }
 }
 
-void tt__wake_all(tt_group *group) {
+void tt__ring_announced(const tt_group *group) {
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && atomic_load_explicit(&group->native->areas[r]->waits_for, memory_order_relaxed))
             tt__doorbell_ring(group->native->world->peers[group->ranks[r]].control);

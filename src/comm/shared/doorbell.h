@@ -32,8 +32,16 @@ static inline void tt__wake_peers(tt_group *group) {
     tt__ring_peers(group);
 }
 
-/* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. */
-void tt__wake_all(tt_group *group);
+/* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. Without a fence: see above. */
+void tt__ring_announced(const tt_group *group);
+static inline void tt__wake_announced(const tt_group *group) {
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank &&
+            __builtin_expect(atomic_load_explicit(&group->native->areas[r]->waits_for, memory_order_relaxed), 0)) {
+            tt__ring_announced(group);
+            return;
+        }
+}
 
 /* Announce that this rank sleeps, to be woken by news of rank r of the group, until the announcement is withdrawn. */
 void tt__announce_sleep(const tt_group *group, int r);

@@ -7,15 +7,15 @@
  * the one step. */
 #include "comm/collective/shared/shared_algorithms.h"
 
+#include "base/dtype.h"
+
 #include <string.h>
 
 static size_t inline_bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
-static bool is_read_in_place(const tt_work *work, int r) { return tt__is_symmetric(work->group, r, work->seq); }
-
 static bool any_read_in_place(const tt_work *work) {
     for (int r = 0; r < work->group->size; r++)
-        if (is_read_in_place(work, r))
+        if (tt__is_symmetric(work->group, r, work->seq))
             return true;
     return false;
 }
@@ -29,28 +29,26 @@ static void *result_room(const tt_work *work) {
     return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
 }
 
-static void reduce_slots(const tt_work *work, void *result) {
-    const tt_group *group = work->group;
-    const tt_call *call = &work->call;
+void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result) {
     const void *src[TT__MAX_WORLD];
     double factors[TT__MAX_WORLD];
+    size_t bytes = call->count * tt__dtype_size(call->dtype);
     for (int r = 0; r < group->size; r++) {
-        src[r] = is_read_in_place(work, r) ? tt__symmetric(group, r, work->seq)
-                                           : tt__payload(group, r, work->seq, inline_bytes_of(work));
-        factors[r] = tt__factor(group, r, work->seq);
+        src[r] = tt__is_symmetric(group, r, seq) ? tt__symmetric(group, r, seq) : tt__payload(group, r, seq, bytes);
+        factors[r] = tt__factor(group, r, seq);
     }
     tt__reduce_tree_scaled(&result, 1, src, factors, group->size, call->count, call->dtype, call->reduce_op);
 }
 
 static tt__next inline_next(tt_work *work) {
-    bool in_place = is_read_in_place(work, work->group->rank);
+    bool in_place = tt__is_symmetric(work->group, work->group->rank, work->seq);
     if (work->stage++) {
         if (inline_wants_result(work))
             memcpy(work->call.recv, result_room(work), inline_bytes_of(work));
         return TT__NEXT_DONE;
     }
     if (inline_wants_result(work) && inline_bytes_of(work))
-        reduce_slots(work, in_place ? result_room(work) : work->call.recv);
+        tt__reduce_arrived(work->group, work->seq, &work->call, in_place ? result_room(work) : work->call.recv);
     if (!any_read_in_place(work))
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;

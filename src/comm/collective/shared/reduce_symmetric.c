@@ -4,17 +4,18 @@
  * written, no copy. */
 #include "comm/collective/shared/shared_algorithms.h"
 
-static void symmetric_reduce_slice(const tt_work *work) {
-    const tt_group *group = work->group;
-    const tt_call *call = &work->call;
+#include "base/dtype.h"
+
+void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call) {
     void *buffers[TT__MAX_WORLD];
     double factors[TT__MAX_WORLD];
-    tt__slice slice = tt__slice_of(call->count, tt_dtype_size(call->dtype), group->size, group->rank);
+    size_t size = tt__dtype_size(call->dtype);
+    tt__slice slice = tt__slice_of(call->count, size, group->size, group->rank);
     bool all = call->op == TT_OP_ALL_REDUCE;
     for (int r = 0; r < group->size; r++) {
-        void *buffer = r == group->rank ? call->recv : tt__symmetric(group, r, work->seq);
-        buffers[r] = (unsigned char *)buffer + slice.at * tt_dtype_size(call->dtype);
-        factors[r] = tt__factor(group, r, work->seq);
+        void *buffer = r == group->rank ? call->recv : tt__symmetric(group, r, seq);
+        buffers[r] = (unsigned char *)buffer + slice.at * size;
+        factors[r] = tt__factor(group, r, seq);
     }
     if (slice.n)
         tt__reduce_tree_scaled(all ? buffers : &buffers[call->root], all ? group->size : 1,
@@ -26,7 +27,7 @@ static tt__next symmetric_next(tt_work *work) {
     if (work->stage++)
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;
-    symmetric_reduce_slice(work);
+    tt__reduce_own_slice(work->group, work->seq, &work->call);
     tt__finish_step(work->group, step);
     return tt__work_wait_last(work, step);
 }

@@ -12,6 +12,12 @@ static inline bool tt__rides(const tt_group *group, size_t bytes) {
     return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
 }
 
+/* What these algorithms do with a reduction that all ranks have come to, as call `seq`: reduce what rode with the
+ * words, or lies in symmetric memory, into `result` (call->count); reduce this rank's slice of all symmetric buffers
+ * into all of them, or into the root's. */
+void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result);
+void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call);
+
 /* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
 void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
 void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room);

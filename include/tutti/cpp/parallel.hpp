@@ -1,0 +1,118 @@
+/* tutti/cpp/parallel.hpp: collectives on tensors, and training a module on all ranks of a group. */
+#ifndef TUTTI_CPP_PARALLEL_HPP
+#define TUTTI_CPP_PARALLEL_HPP
+
+#include <tutti/cpp/comm.hpp>
+#include <tutti/cpp/nn.hpp>
+#include <tutti/cpp/reducer.hpp>
+#include <tutti/parallel.h>
+
+namespace tutti {
+
+/* ---- collectives on tensors */
+
+inline void all_reduce(const group &g, tensor &x, tt_reduce_op op, const call_options &o = {},
+                       site where = site::here()) {
+    detail::on_group<tt_tensor_all_reduce_args>(
+        tt_tensor_all_reduce_with, g, o, where,
+        [&](tt_tensor_all_reduce_args &a) { a.x = x.get(), a.op = op, a.factor = o.factor; });
+}
+
+inline void reduce(const group &g, tensor &x, tt_reduce_op op, int root, const call_options &o = {},
+                   site where = site::here()) {
+    detail::on_group<tt_tensor_reduce_args>(tt_tensor_reduce_with, g, o, where, [&](tt_tensor_reduce_args &a) {
+        a.x = x.get(), a.op = op, a.root = root, a.factor = o.factor;
+    });
+}
+
+inline void broadcast(const group &g, tensor &x, int root, const call_options &o = {}, site where = site::here()) {
+    detail::on_group<tt_tensor_broadcast_args>(tt_tensor_broadcast_with, g, o, where,
+                                               [&](tt_tensor_broadcast_args &a) { a.x = x.get(), a.root = root; });
+}
+
+inline void all_gather(const group &g, const tensor &x, tensor &out, const call_options &o = {},
+                       site where = site::here()) {
+    detail::on_group<tt_tensor_all_gather_args>(
+        tt_tensor_all_gather_with, g, o, where,
+        [&](tt_tensor_all_gather_args &a) { a.x = x.get(), a.out = out.get(); });
+}
+
+inline void gather(const group &g, const tensor &x, tensor &out, int root, const call_options &o = {},
+                   site where = site::here()) {
+    detail::on_group<tt_tensor_gather_args>(tt_tensor_gather_with, g, o, where, [&](tt_tensor_gather_args &a) {
+        a.x = x.get(), a.out = out.get(), a.root = root;
+    });
+}
+
+inline void scatter(const group &g, const tensor &x, tensor &out, int root, const call_options &o = {},
+                    site where = site::here()) {
+    detail::on_group<tt_tensor_scatter_args>(tt_tensor_scatter_with, g, o, where, [&](tt_tensor_scatter_args &a) {
+        a.x = x.get(), a.out = out.get(), a.root = root;
+    });
+}
+
+inline void reduce_scatter(const group &g, const tensor &x, tensor &out, tt_reduce_op op, const call_options &o = {},
+                           site where = site::here()) {
+    detail::on_group<tt_tensor_reduce_scatter_args>(
+        tt_tensor_reduce_scatter_with, g, o, where,
+        [&](tt_tensor_reduce_scatter_args &a) { a.x = x.get(), a.out = out.get(), a.op = op, a.factor = o.factor; });
+}
+
+inline void all_to_all(const group &g, const tensor &x, tensor &out, const call_options &o = {},
+                       site where = site::here()) {
+    detail::on_group<tt_tensor_all_to_all_args>(
+        tt_tensor_all_to_all_with, g, o, where,
+        [&](tt_tensor_all_to_all_args &a) { a.x = x.get(), a.out = out.get(); });
+}
+
+inline void send(const group &g, const tensor &x, int peer, const call_options &o = {}, site where = site::here()) {
+    detail::on_group<tt_tensor_send_args>(tt_tensor_send_with, g, o, where,
+                                          [&](tt_tensor_send_args &a) { a.x = x.get(), a.peer = peer, a.tag = o.tag; });
+}
+
+inline void recv(const group &g, tensor &x, int peer, const call_options &o = {}, site where = site::here()) {
+    detail::on_group<tt_tensor_recv_args>(tt_tensor_recv_with, g, o, where, [&](tt_tensor_recv_args &a) {
+        a.x = x.get(), a.peer = peer, a.tag = o.tag, a.source = o.source;
+    });
+}
+
+/* isend and irecv of tensors. */
+inline work isend(const group &g, const tensor &x, int peer, call_options o = {}, site where = site::here()) {
+    work made;
+    o.work = &made;
+    send(g, x, peer, o, where);
+    return made;
+}
+inline work irecv(const group &g, tensor &x, int peer, call_options o = {}, site where = site::here()) {
+    work made;
+    o.work = &made;
+    recv(g, x, peer, o, where);
+    return made;
+}
+
+/* ---- distributed data-parallel training */
+
+struct ddp_options {
+    std::size_t bucket_cap_bytes = 0;
+    bool no_broadcast_buffers = false;
+};
+
+/* Wrapper and wrapped are freed in any order, on all ranks alike. */
+inline module ddp(module &wrapped, const group &g, const ddp_options &o = {}) {
+    tt_ddp_args a = TT_DDP_ARGS_INIT;
+    a.module = wrapped.get(), a.group = g.get();
+    a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
+    return module(detail::call(tt_ddp_with, a));
+}
+
+/* The reducer behind a wrapper, lent, for tracing. */
+inline reducer ddp_reducer(module &ddp) {
+    tt_reducer *r = tt_ddp_reducer(ddp.get());
+    if (!r)
+        check(tt_fail(TT_ERR_INVALID, "ddp_reducer: expected a wrapper that ddp() made"));
+    return reducer::lent(r);
+}
+
+} // namespace tutti
+
+#endif

@@ -1,0 +1,79 @@
+/* tutti/cpp/reducer.hpp: bucketed, overlapped averaging of gradients over a group, for any training loop. */
+#ifndef TUTTI_CPP_REDUCER_HPP
+#define TUTTI_CPP_REDUCER_HPP
+
+#include <tutti/cpp/comm.hpp>
+#include <tutti/reducer.h>
+
+namespace tutti {
+
+/* ---- reducer */
+
+struct reducer_param {
+    std::string name;
+    std::int64_t count;
+    tt_dtype dtype = TT_F32;
+};
+
+/* What happens in a step: called in the thread that caused the event. What it throws is thrown by the call of the
+ * reducer that caused the event, when that is through. */
+using reducer_trace = std::function<void(const tt_reducer_event &event)>;
+
+/* Must be freed on all ranks alike, as tt_reducer_free(). */
+class reducer {
+  public:
+    reducer(const group &g, const std::vector<reducer_param> &params, std::size_t bucket_cap_bytes = 0) {
+        std::vector<tt_reducer_param> list;
+        for (const reducer_param &param : params)
+            list.push_back({param.name.c_str(), param.count, param.dtype});
+        tt_reducer_new_args a = TT_REDUCER_NEW_ARGS_INIT;
+        a.out = &reducer_, a.group = g.get(), a.params = list.data(), a.count = std::int64_t(list.size());
+        a.bucket_cap_bytes = bucket_cap_bytes;
+        check(detail::call(tt_reducer_new_with, a));
+        owned_.reset(reducer_);
+    }
+    /* What belongs to something else. */
+    static reducer lent(tt_reducer *r) { return reducer(r); }
+
+    reducer(reducer &&other) noexcept { *this = std::move(other); }
+    reducer &operator=(reducer &&other) noexcept {
+        owned_ = std::move(other.owned_);
+        reducer_ = std::exchange(other.reducer_, nullptr);
+        return *this;
+    }
+
+    tt_reducer *get() const noexcept { return reducer_; }
+    template <class T = float> T *gradient(std::int64_t i) {
+        return static_cast<T *>(check(tt_reducer_gradient(get(), i)));
+    }
+    void mark_ready(std::int64_t i) {
+        detail::then_rethrow([&] { check(tt_reducer_mark_ready(get(), i)); });
+    }
+    void finish() {
+        detail::then_rethrow([&] { check(tt_reducer_finish(get())); });
+    }
+    std::int64_t bucket_count() const { return tt_reducer_bucket_count(get()); }
+    std::int64_t bucket_of(std::int64_t i) const { return tt_reducer_bucket_of(get(), i); }
+
+    /* None ends it. Not to be called from inside a trace. */
+    void set_trace(reducer_trace trace) {
+        tt_reducer_set_trace_args a = TT_REDUCER_SET_TRACE_ARGS_INIT;
+        a.reducer = get();
+        if (trace) {
+            a.trace = [](const tt_reducer_event *event, void *user) {
+                tt_ignore(detail::guarded([&] { (*static_cast<reducer_trace *>(user))(*event); }));
+            };
+            a.user = new reducer_trace(std::move(trace)), a.destroy = detail::destroy<reducer_trace>;
+        }
+        detail::call(tt_reducer_set_trace_with, a);
+    }
+
+  private:
+    explicit reducer(tt_reducer *r) : reducer_(r) {}
+    detail::handle<tt_reducer, tt_reducer_free> owned_;
+    tt_reducer *reducer_ = nullptr;
+};
+
+} // namespace tutti
+
+#endif

@@ -1,0 +1,184 @@
+"""Calling the command wrongly: exit code 2, one line on stderr that says who complains and of what, and where to read
+more. All subcommands stand in one table."""
+import concurrent.futures
+import os
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+from patience import DEADLINE  # noqa: E402
+
+TUTTI = os.environ["TUTTI"]
+
+# Who is called: (arguments, part of what it says).
+WRONG = {
+    "": [
+        ("walk", 'unknown command "walk"'),
+        ("help walk", 'unknown command "walk"'),
+    ],
+    "run": [
+        ("--frobnicate 1 true", "unknown flag --frobnicate"),
+        ("--nproc 2 true", "did you mean --nproc-per-node?"),
+        ("-x y true", "unknown flag -x"),
+        ("--tee=3 x true", "--tee is torchrun's, but not supported"),
+        ("--log_dir x true", "--log-dir is torchrun's, but not supported"),
+        ("-r 3 true", "-r is torchrun's, but not supported"),
+        ("--nproc-per-node 0 true", "--nproc-per-node: expected a number from 1"),
+        ("--nproc-per-node gpu true", "GPUs are not supported"),
+        ("--nproc-per-node 2x true", 'got "2x"'),
+        ("--nproc-per-node", "--nproc-per-node: expected a value"),
+        ("--nnodes 1:2 true", "--nnodes: expected one number"),
+        ("--nnodes 0 true", "--nnodes: expected a number from 1"),
+        ("--nnodes=2 --standalone true", "2 nodes: expected --rdzv-backend=static"),
+        ("--nnodes=2 --master-port=0 true", "2 nodes: expected a --master-port that they all know"),
+        ("--node-rank 1 true", "--node-rank: expected a number from 0 to 0"),
+        ("--store-auth some true", "--store-auth: expected local, required or none"),
+        ("--rdzv-conf heartbeat=x true", "--rdzv-conf: heartbeat: expected a number"),
+        ("--rdzv-conf nonsense true", "--rdzv-conf: expected NAME=VALUE"),
+        ("--rdzv-endpoint 192.0.2.1:29500 true", "expected a loopback address"),
+        ("--rdzv-backend etcd true", "expected static or c10d"),
+        ("--max-restarts 3 true", "restarts are not supported"),
+        ("--master-port 70000 true", "--master-port: expected a number from 0 to 65535"),
+        ("--master-addr 192.0.2.1 true", "expected a loopback address"),
+        ("--grace-period -1 true", "--grace-period: expected seconds"),
+        ("--settle-period 100000 true", "--settle-period: expected seconds"),
+        ("--wait-notice=soon true", "--wait-notice: expected a number"),
+        ("--log-level=loud true", 'expected debug, info or warning, got "loud"'),
+        ("--standalone=1 x true", "takes no value"),
+        ("--standalone", "expected a program"),
+        ("--standalone --module --no-python package.module", "--module starts Python, --no-python forbids it: give one of them"),
+    ],
+    "top": [
+        ("a --pid=3", "a job and --pid were given: expected one of them"),
+        ("--interval=0", '--interval: expected seconds from 0.05 to 3600, got "0"'),
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("a b", 'unexpected argument "b"'),
+    ],
+    "trace": [
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("a b", 'unexpected argument "b"'),
+    ],
+    "store": [
+        ("--port 65536", "--port: expected a number from 0 to 65535"),
+        ("--port -1", "--port: expected a number from 0 to 65535"),
+        ("--port ''", "--port: expected a number from 0 to 65535, but it is empty"),
+        ("--port", "--port needs a value"),
+        ("--prot 1", "unknown flag --prot"),
+        ("now", 'unexpected argument "now"'),
+        ("--store-auth everybody", "--store-auth: expected local, required or none"),
+    ],
+    "tune": [
+        ("--world 1", '--world: not understood: "1"'),
+        ("--transport shm", '--transport: not understood: "shm"'),
+        ("--sizes 8,4", '--sizes: not understood: "8,4"'),
+        ("--sizes x", '--sizes: not understood: "x"'),
+        ("--nothing", "unknown flag --nothing"),
+        ("word", 'unexpected argument "word"'),
+        ("--only none", '--only: not understood: "none"'),
+        ("--only barrier,none", '--only: not understood: "barrier,none"'),
+        ("--only send_recv", '--only: not understood: "send_recv"'),
+        ("--only ,", '--only: not understood: ","'),
+    ],
+    "bench": [
+        ("nonsense", 'unknown benchmark "nonsense"'),
+        ("", "expected the name"),
+    ],
+    "bench all_reduce": [
+        ("--sizes", "--sizes needs a value"),
+        ("--sizes x", '--sizes: not understood: "x"'),
+        ("--sizes 0", '--sizes: not understood: "0"'),
+        ("--sizes ,", '--sizes: not understood: ","'),
+        ("--world 0", '--world: not understood: "0"'),
+        ("--world 65", '--world: not understood: "65"'),
+        ("--buffers soft", '--buffers: not understood: "soft"'),
+        ("--iterations -1", '--iterations: not understood: "-1"'),
+        ("--nothing", "unknown flag --nothing"),
+        ("word", 'unexpected argument "word"'),
+        ("--dtype x", '--dtype: not understood: "x"'),
+        ("--op y", '--op: not understood: "y"'),
+        ("--transport pigeon", '--transport: not understood: "pigeon"'),
+        ("--algorithm none", '--algorithm: all_reduce has no "none"; expected one of inline, symmetric, '),
+    ],
+    "bench step": [
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("--what", "unknown flag --what"),
+        ("x", 'unexpected argument "x"'),
+        ("file", 'unexpected argument "file"'),
+        ("--model x", '--model: expected mlp, got "x"'),
+        ("--world 0", '--world: expected a number from 1 to 1024, got "0"'),
+        ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
+    ],
+    "bench store": [
+        ("--clients 0", "--clients: expected a number from 1"),
+        ("--client_count 1", "unknown flag --client-count"),
+    ],
+    "bench startup": [
+        ("--world zero", "world: expected a number"),
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("--jobs", "jobs needs a value"),
+        ("x", 'unexpected argument "x"'),
+    ],
+    "bench agreement": [
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("x", 'unexpected argument "x"'),
+    ],
+    "data": [
+        ("", 'expected "digits" or "show"'),
+        ("paint", 'got "paint"'),
+    ],
+    "data digits": [
+        ("", "expected a folder"),
+        ("x --colour", "unknown flag --colour"),
+        ("x --seed", "--seed needs a value"),
+        ("x --train 0", "--train: expected a number from 1 to"),
+        ("x y", 'unexpected argument "y"'),
+    ],
+    "data show": [
+        ("", "expected a file"),
+    ],
+    "completion": [
+        ("ksh", 'expected bash, zsh or fish, got "ksh"'),
+        ("", "expected bash, zsh or fish"),
+    ],
+}
+
+
+def call(command, arguments):
+    return subprocess.run([TUTTI, *command.split(), *shlex.split(arguments)], capture_output=True, text=True,
+                          timeout=DEADLINE, stdin=subprocess.DEVNULL, check=False)
+
+
+class Usage(unittest.TestCase):
+    def test_each_mistake_is_told(self):
+        cases = [(command, *row) for command, rows in WRONG.items() for row in rows]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            calls = list(pool.map(lambda case: call(*case[:2]), cases))
+        for (command, arguments, text), done in zip(cases, calls):
+            with self.subTest(command=command, arguments=arguments):
+                name = f"tutti {command}".strip()
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                said, hint = done.stderr.splitlines()
+                self.assertTrue(said.startswith(f"{name}: "), said)
+                self.assertIn(text, said)
+                self.assertEqual(hint, f"Try '{name} --help'.")
+
+    def test_every_command_is_tried(self):
+        shell = call("completion", "bash").stdout
+        commands = {name.strip() for name in re.findall(r"'tutti([^']*)'\) flags=", shell)}
+        collectives = {name for name in commands if name.startswith("bench ")} - WRONG.keys()
+        self.assertEqual(commands - collectives, WRONG.keys())
+        for name in collectives:  # one function reads the flags of them all
+            self.assertIn("--algorithm", call(name, "--help").stdout, name)
+
+    def test_no_command(self):
+        done = call("", "")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertTrue(done.stderr.startswith("usage: tutti COMMAND"), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
