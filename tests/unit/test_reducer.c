@@ -190,8 +190,8 @@ static void trace_a_step(tt_group *group, int rank, void *user) {
             CHECK(t.events[i - 1].time_ns <= t.events[i].time_ns);
     }
     int released = 0;
-    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
-    tt_reducer_set_trace(r, note, &released, .destroy = count_release);
+    tt_reducer_set_trace(r, reducer_trace_note, &released, .destroy = count_release);
+    tt_reducer_set_trace(r, reducer_trace_note, &released, .destroy = count_release);
     CHECK(released == 1);
     tt_reducer_set_trace(r, NULL, NULL);
     CHECK(released == 2);
