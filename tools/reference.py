@@ -426,7 +426,8 @@ class Links:
         def replace(match):
             target = self.target.get(match.group(0))
             return f'<a href="{target}">{match.group(0)}</a>' if target else match.group(0)
-        return re.sub(r"\b(?:tutti/[\w/]+\.h(?:pp)?|tt_\w+|TT_\w+|tutti_\w+)\b", replace, html.escape(text, quote=False))
+        names = r"\b(?:tutti/[\w/]+\.h(?:pp)?|tt_\w+|TT_\w+|tutti_\w+)\b"
+        return re.sub(names, replace, html.escape(text, quote=False))
 
 
 def html_text(text, links):

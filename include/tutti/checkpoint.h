@@ -21,8 +21,8 @@ typedef struct tt_metadata {
     const char *value;
 } tt_metadata;
 
-/* Write tensors (any element type, layout and device; borrowed) under their names. Order, padding and "format":"pt" as the reference
- * writer's; `metadata` (n pairs) is added.
+/* Write tensors (any element type, layout and device; borrowed) under their names. Order, padding and "format":"pt" as
+ * the reference writer's; `metadata` (n pairs) is added.
  * Errors: TT_ERR_INVALID a duplicate name or key or one that is no UTF-8; TT_ERR_IO, with the path. */
 TT_API TT_NODISCARD tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors,
                                                   const tt_metadata *metadata, int64_t n);
@@ -68,11 +68,11 @@ TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *mo
                                                  const tt_progress *progress);
 
 /* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
- * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options
- * of the optimizer's groups become the file's, if it has them. Nothing is converted: an entry of another element type
- * than the model's tensor is TT_ERR_DTYPE; tt_module_to() before loading makes them agree. Errors: those of tt_safetensors_load(),
- * tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID a progress without
- * size. Not collective: every rank may load, or rank 0 before wrapping. */
+ * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options of
+ * the optimizer's groups become the file's, if it has them. Nothing is converted: an entry of another element type than
+ * the model's tensor is TT_ERR_DTYPE; tt_module_to() before loading makes them agree. Errors: those of
+ * tt_safetensors_load(), tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID
+ * a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */
 TT_API TT_NODISCARD tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer,
                                                  tt_progress *progress);
 

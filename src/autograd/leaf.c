@@ -177,7 +177,7 @@ static tt_status not_a_leaf(const char *who, const tt_tensor *x) {
     return tt__fail(TT_ERR_STATE, "%s: expected a leaf, got %s; tt_requires_grad_() makes one", who, TT__DESCRIBE(x));
 }
 
-static tt_status add_hook(const tt_register_post_accumulate_grad_hook_args *a) {
+static tt_status add_leaf_hook(const tt_register_post_accumulate_grad_hook_args *a) {
     tt__leaf *leaf = tt__leaf_of(a->x);
     if (!leaf)
         return not_a_leaf("tt_register_post_accumulate_grad_hook", a->x);
@@ -198,7 +198,7 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
                                                      size_t size) {
     tt_register_post_accumulate_grad_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    tt_status status = add_hook(&a);
+    tt_status status = add_leaf_hook(&a);
     if (status && a.destroy)
         a.destroy(a.user);
     return status;

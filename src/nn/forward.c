@@ -95,11 +95,6 @@ static tt_status run_hooks(tt_module *module, const call *c, tt_tensor **in) {
     return status;
 }
 
-void tt__module_hook_release(const tt__module_hook *hook) {
-    if (hook->destroy)
-        hook->destroy(hook->user);
-}
-
 /* Forget hooks that were removed, unless hooks are running. */
 static void sweep_hooks(tt_module *module) {
     for (size_t i = 0; i < module->hook_count && !module->hooks_running;) {
@@ -141,7 +136,7 @@ static tt_status forward_run(tt_module *module, const call *c) {
     return status;
 }
 
-static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
+static tt_status add_forward_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
     static _Atomic int64_t last_handle;
     if (handle)
         *handle = 0;
@@ -165,15 +160,15 @@ static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, t
 tt_status tt_module_register_forward_pre_hook_with(const tt_module_register_forward_pre_hook_args *args, size_t size) {
     tt_module_register_forward_pre_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    return add_hook("tt_module_register_forward_pre_hook", a.handle, a.module,
-                    (tt__module_hook){.pre = a.hook, .user = a.user, .destroy = a.destroy});
+    return add_forward_hook("tt_module_register_forward_pre_hook", a.handle, a.module,
+                            (tt__module_hook){.pre = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
 tt_status tt_module_register_forward_hook_with(const tt_module_register_forward_hook_args *args, size_t size) {
     tt_module_register_forward_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    return add_hook("tt_module_register_forward_hook", a.handle, a.module,
-                    (tt__module_hook){.post = a.hook, .user = a.user, .destroy = a.destroy});
+    return add_forward_hook("tt_module_register_forward_hook", a.handle, a.module,
+                            (tt__module_hook){.post = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
 tt_status tt_module_remove_hook(tt_module *module, int64_t handle) {

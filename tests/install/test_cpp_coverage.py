@@ -1,5 +1,5 @@
-"""Nobody who writes C++ needs to drop to C: each public function is called by the parts of tutti.hpp, or stands here with
-a reason. Each C header has its part."""
+"""Nobody who writes C++ needs to drop to C: each public function is called by the parts of tutti.hpp, or stands here
+with a reason. Each C header has its part."""
 import os
 import pathlib
 import re
@@ -46,15 +46,17 @@ def findings(declared, used, listed):
 
 class Coverage(unittest.TestCase):
     def test_a_function_without_wrapper_is_found(self):
-        header = "/* TT_API int tt_old(void); */\nTT_API TT_NODISCARD tt_status tt_new_with(\n    const tt_new_args *a);\n" \
-                 "TT_API const char *tt_name(int x);\n"
+        header = ("/* TT_API int tt_old(void); */\n"
+                  "TT_API TT_NODISCARD tt_status tt_new_with(\n    const tt_new_args *a);\n"
+                  "TT_API const char *tt_name(int x);\n")
         self.assertEqual(public_functions(header), {"tt_new_with", "tt_name"})
         part = "/* tt_new_with() */ inline const char *name(int x) { return tt_name(x); }"
         self.assertEqual(list(findings(public_functions(header), used_names(part), {})),
                          ["tt_new_with() has no wrapper in tutti/cpp and no reason for that"])
         self.assertEqual(list(findings({"tt_name", "tt_new_with"}, used_names(part),
                                        {"tt_name": "", "tt_gone": "", "tt_new_with": ""})),
-                         ["tt_gone() is listed, but no header declares it", "tt_name() is listed, but it has a wrapper"])
+                         ["tt_gone() is listed, but no header declares it",
+                          "tt_name() is listed, but it has a wrapper"])
 
     def test_each_public_function_has_a_wrapper(self):
         declared = set().union(*(public_functions(path.read_text()) for path in INCLUDE.glob("*.h")))

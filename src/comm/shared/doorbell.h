@@ -32,7 +32,8 @@ static inline void tt__wake_peers(tt_group *group) {
     tt__ring_peers(group);
 }
 
-/* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. Without a fence: see above. */
+/* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. Without a fence: see
+ * above. */
 void tt__ring_announced(const tt_group *group);
 static inline void tt__wake_announced(const tt_group *group) {
     for (int r = 0; r < group->size; r++)
