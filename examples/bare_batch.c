@@ -32,7 +32,7 @@ static tt_status exchange_edges(tt_group *world, float *part) {
     return tt_batch_isend_irecv(world, ops, n); /* begins all, then waits for all: neighbours may come in any order */
 }
 
-/* Every cell becomes the mean of its neighbours. */
+/* Set every cell to the mean of its neighbours. */
 static void diffuse(float *part) {
     float before = part[0];
     for (int i = 1; i <= CELLS; i++) {

@@ -1,5 +1,5 @@
-/* What each collective does, in one number a rank: rank 0 prints the results, and last takes messages from whoever
- * comes. Mirrors the list of collectives in PyTorch's tutorial "Writing Distributed Applications with PyTorch":
+/* Each collective, with one number a rank: rank 0 prints the results, and at the end receives messages from any rank.
+ * Mirrors the list of collectives in PyTorch's tutorial "Writing Distributed Applications with PyTorch":
  *
  *     dist.broadcast(tensor, src)                     dist.all_gather(tensor_list, tensor)
  *     dist.reduce(tensor, dst, op)                    dist.reduce_scatter(output, input_list, op)
@@ -25,7 +25,7 @@ static void show(const tt_group *world, const char *what, const int64_t *values,
     printf("\n");
 }
 
-/* One rank gives to all, or all to one. */
+/* Collectives with a root: one rank gives to all, or all to one. */
 static tt_status rooted(tt_group *world) {
     int ranks = tt_get_world_size(world);
     int64_t x = tt_get_rank(world) + 1, all[MOST] = {10, 20, 30, 40, 50, 60, 70, 80};
@@ -41,7 +41,7 @@ static tt_status rooted(tt_group *world) {
     return TT_OK;
 }
 
-/* Everybody gets a result. */
+/* Collectives in which every rank gets a result. */
 static tt_status mutual(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t x = rank + 1, most = x, all[MOST] = {0}, parts[MOST], part = 0, a = x, b[2] = {10 * x, 100 * x};
@@ -59,7 +59,7 @@ static tt_status mutual(tt_group *world) {
     return TT_OK;
 }
 
-/* Rank r has r + 1 numbers for everybody. */
+/* Uneven collectives: rank r has r + 1 numbers for all. */
 static tt_status uneven(tt_group *world) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t mine[MOST], all[MOST * (MOST + 1) / 2];
@@ -74,7 +74,7 @@ static tt_status uneven(tt_group *world) {
     return TT_OK;
 }
 
-/* Rank 0 adds up what the others send, in the order in which it comes. */
+/* Add up, on rank 0, the numbers that the others send, in the order in which they arrive. */
 static tt_status from_anybody(tt_group *world) {
     int64_t x = tt_get_rank(world), sum = 0;
     int source = -1, sources = 0;

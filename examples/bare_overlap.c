@@ -7,7 +7,7 @@
  *   tutti run --nproc-per-node=2 build/examples/bare_overlap
  *
  * Between hosts a thread moves the bytes meanwhile. Inside a host ranks that have a CPU each move them themselves, in
- * any call of Tutti's: so a long computation asks now and then whether the work is done. */
+ * any call of Tutti's: so a long computation tests now and then whether the work is done. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tutti/comm.h>

@@ -1,5 +1,5 @@
-/* A hand-written training loop, in plain C on plain arrays, with the gradients averaged by the reducer: all it needs is
- * libtutti-comm. What torch.nn.parallel.DistributedDataParallel does for a module, for a program that has none. No
+/* A hand-written training loop, in plain C on plain arrays, with the gradients averaged by the reducer: it needs
+ * libtutti-comm only. The reducer does for it what torch.nn.parallel.DistributedDataParallel does for a module. No
  * Python program is mirrored.
  *
  *   tutti run --nproc-per-node=2 bare_reducer
@@ -35,7 +35,7 @@ static float draw(uint32_t *state) {
 
 static float relu(float x) { return x > 0 ? x : 0; }
 
-/* Each rank draws other values here: rank 0's are broadcast. */
+/* Draw the parameters. Each rank draws other values: rank 0's are broadcast. */
 static tt_status init(Net *net, tt_group *world, uint32_t *random) {
     for (int p = 0; p < PARAMS; p++)
         net->value[p] = net->all + p * H;
@@ -81,7 +81,7 @@ static void backward_hidden(const Net *net, const float *x, const float *error) 
     }
 }
 
-/* One step: the gradients of this rank's batch, averaged over the ranks, then plain gradient descent. */
+/* Train one step: the gradients of this rank's batch, averaged over the ranks, then plain gradient descent. */
 static tt_status step(Net *net, tt_reducer *reducer, uint32_t *random, float *loss) {
     float x[BATCH], error[BATCH];
     for (int i = 0; i < BATCH; i++)
@@ -101,7 +101,7 @@ static tt_status step(Net *net, tt_reducer *reducer, uint32_t *random, float *lo
     return TT_OK;
 }
 
-/* Averaged gradients are bitwise equal on all ranks, so the parameters still are. */
+/* Check that the parameters are still bitwise equal on all ranks, as the averaged gradients are. */
 static tt_status compare(const Net *net, tt_group *world) {
     enum { ALL = 3 * H + 1 };
     int n = tt_get_world_size(world);

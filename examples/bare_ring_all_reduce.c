@@ -36,7 +36,7 @@ static tt_status shift(tt_group *world, float *out, float *in) {
     return status;
 }
 
-/* buf (N) := its sum over all ranks: everybody's numbers come by once. */
+/* buf (N) := its sum over all ranks: the numbers of each rank pass by once. */
 static tt_status ring_all_reduce(tt_group *world, float *buf) {
     float two[2][N];
     memcpy(two[0], buf, sizeof two[0]);

@@ -19,7 +19,7 @@ int main(void) {
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);
-    /* Ranks that say the same color get a group; the key orders them in it. */
+    /* Ranks of one color form a group; the key orders them in it. */
     if (tt_group_split(&row, world, /* color */ rank / COLUMNS, /* key */ rank) ||
         tt_group_split(&column, world, /* color */ rank % COLUMNS, /* key */ rank))
         goto out;

@@ -1,4 +1,4 @@
-/* What the launcher gave this process. Any launcher will do:
+/* Report what the launcher gave this process. Any launcher will do:
  *
  *   tutti run --nproc-per-node=2 build/examples/env_report
  *   mpirun -n 2 build/examples/env_report
@@ -49,7 +49,7 @@ static void print_threads(FILE *out) {
         fprintf(out, "threads %ld (CPUs of this machine)\n", sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* The value after "KEY:" in one of the driver's files; empty if there is none. */
+/* Return the value after "KEY:" in one of the driver's files; empty if there is none. */
 static void read_value(const char *path, const char *key, char *value, size_t size) {
     char line[256];
     FILE *file = fopen(path, "r");
@@ -64,7 +64,7 @@ static void read_value(const char *path, const char *key, char *value, size_t si
         fclose(file);
 }
 
-/* Which of `count` devices a word of CUDA_VISIBLE_DEVICES means, an index or the beginning of a UUID; -1: none. */
+/* Find which of `count` devices a word of CUDA_VISIBLE_DEVICES means, an index or the beginning of a UUID; -1: none. */
 static int find_device(const char *word, size_t length, char **paths, int count) {
     char text[64], uuid[64], *end;
     snprintf(text, sizeof text, "%.*s", (int)length, word);
@@ -79,7 +79,8 @@ static int find_device(const char *word, size_t length, char **paths, int count)
     return -1;
 }
 
-/* As CUDA does: all devices, or those that CUDA_VISIBLE_DEVICES lists, up to the first word that means none. */
+/* Print the devices as CUDA sees them: all, or those that CUDA_VISIBLE_DEVICES lists, up to the first word that means
+ * none. */
 static void print_devices(FILE *out) {
     glob_t gpus = {0};
     char name[128];

@@ -30,7 +30,7 @@ typedef struct Options {
     const char *checkpoint, *resume;
 } Options;
 
-/* What training and testing read. `all` is what `train` and `test` are parts of, if they are. */
+/* The data sets of training and testing. `all` is the set that `train` and `test` are parts of, if they are. */
 typedef struct Data {
     tt_dataset *all, *train, *test;
 } Data;
@@ -78,7 +78,7 @@ static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "  --seed N           of initial weights and of shuffling (0)\n"
                             "  --help             this text\n";
 
-/* With several ranks only the first one says what is wrong with the command line. */
+/* May this process print errors of the command line? With several ranks only the first one does. */
 static bool speaks(void) {
     const char *rank = getenv("RANK");
     return !rank || !strcmp(rank, "0");
@@ -180,7 +180,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
 
 /* ---- data ---- */
 
-/* The last `holdout` examples of d->all are for testing. */
+/* Split d->all: the last `holdout` examples are for testing. */
 static tt_status split(Data *d, int64_t holdout) {
     int64_t n = tt_dataset_size(d->all);
     if (!d->all)
@@ -230,7 +230,7 @@ static void free_data(Data *d) {
 
 /* ---- the trainer ---- */
 
-/* Without a launcher this process is a world of its own. */
+/* Join the job. Without a launcher this process is a world of its own. */
 static tt_status join(Trainer *t) {
     bool launched = getenv("RANK") || getenv("WORLD_SIZE");
     tt_status status =
@@ -240,7 +240,7 @@ static tt_status join(Trainer *t) {
     return status;
 }
 
-/* Every rank tests its own part of the held-out examples. */
+/* Take this rank's part of the held-out examples. */
 static tt_status share_test_set(Trainer *t, tt_dataset *test) {
     int64_t n = tt_dataset_size(test), world = tt_get_world_size(t->world);
     int64_t begin = n * t->rank / world, end = n * (t->rank + 1) / world;
@@ -346,7 +346,7 @@ static void show_bar(int64_t epoch, int64_t done, int64_t all, const Totals *tot
     fflush(stdout);
 }
 
-/* From this rank's sums to those of all ranks. */
+/* Add up the sums of all ranks. */
 static tt_status add_ranks(Trainer *t, Totals *totals) {
     double sums[] = {totals->loss, totals->correct, totals->examples};
     tt_status status = tt_all_reduce(t->world, sums, 3, TT_F64, TT_SUM);
@@ -400,7 +400,7 @@ static void print_epoch(const Trainer *t, const Totals *train, const Totals *tes
     fflush(stdout);
 }
 
-/* Rank 0 saves; the others' parameters are the same. */
+/* Save on rank 0; the others' parameters are the same. */
 static tt_status save(const Trainer *t, bool last) {
     bool due = t->save_every > 0 && (last || t->progress.epoch % t->save_every == 0);
     if (!due || t->rank != 0)

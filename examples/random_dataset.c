@@ -1,6 +1,5 @@
-/* 90 random rows shared out over the ranks, and the sizes of what goes into and comes out of the model. Mirrors the
- * RandomDataset program of PyTorch's tutorial "Optional: Data Parallelism", in the form it takes with
- * DistributedDataParallel:
+/* 90 random rows divided among the ranks, and the sizes of the model's inputs and outputs. Mirrors the RandomDataset
+ * program of PyTorch's tutorial "Optional: Data Parallelism", in the form it takes with DistributedDataParallel:
  *
  *     loader = DataLoader(RandomDataset(5, 90), batch_size=30, sampler=DistributedSampler(dataset))
  *     model = DistributedDataParallel(nn.Linear(5, 2))

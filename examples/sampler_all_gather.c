@@ -1,4 +1,4 @@
-/* Which examples does each rank get, and how does everyone see them all? Mirrors the PyTorch script
+/* Which examples does each rank get, and how do all ranks see all of them? Mirrors the PyTorch script
  *
  *     sampler = DistributedSampler(dataset, shuffle=True)              # dataset[i] = 10 * i for i in range(16)
  *     loader = DataLoader(dataset, batch_size=4, sampler=sampler)

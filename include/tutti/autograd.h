@@ -26,7 +26,7 @@ TT_API bool tt_requires_grad(const tt_tensor *x);
  * zeroed. */
 TT_API tt_tensor *tt_grad(const tt_tensor *x);
 
-/* Forget the gradient: tt_grad is NULL until the next backward (PyTorch: zero_grad(set_to_none=True)). Its memory is
+/* Drop the gradient: tt_grad is NULL until the next backward (PyTorch: zero_grad(set_to_none=True)). Its memory is
  * reused. */
 TT_API void tt_zero_grad(tt_tensor *x);
 
@@ -58,7 +58,7 @@ tt_register_post_accumulate_grad_hook_with(const tt_register_post_accumulate_gra
 
 /* ---- backward ---- */
 
-/* What a pass left to do for the leaves: see tt_backward_args.deferred. */
+/* The rest of a pass for the leaves: see tt_backward_args.deferred. */
 typedef struct tt_deferred_backward tt_deferred_backward;
 
 typedef struct tt_backward_args {
@@ -81,7 +81,7 @@ typedef struct tt_backward_args {
     char tt_end; /* not an option: see base.h */
 } tt_backward_args;
 
-/* Gradients of y with respect to leaves, added to their tt_grad. When it returns, hooks and end-of-pass callbacks
+/* Add the gradients of y with respect to leaves to their tt_grad. When it returns, hooks and end-of-pass callbacks
  * (gradient averaging) have run. It may be called from inside an operator's backward (recomputation), not from a hook.
  *   tt_backward(loss)     tt_backward(y, .gradient = dy, .retain_graph = true)
  * Errors: y NULL: the first error of the scope, which is then cleared; TT_ERR_SHAPE y has not one element and no
@@ -94,12 +94,12 @@ TT_API TT_NODISCARD tt_status tt_backward_with(const tt_backward_args *args, siz
 #endif
 #define TT_BACKWARD_ARGS_INIT TT_ARGS_INIT
 
-/* The rest of a pass: gradients of the leaves that were left out, from any thread; hooks run as each becomes final.
+/* Run the rest of a pass: gradients of the leaves that were left out, from any thread; hooks run as each becomes final.
  * Once. free: with or without it; NULL is allowed. */
 TT_API TT_NODISCARD tt_status tt_backward_deferred(tt_deferred_backward *deferred);
 TT_API void tt_deferred_backward_free(tt_deferred_backward *deferred);
 
-/* The leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
+/* List the leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
  * Returns how many there are; 0 for what has no record, -1 and TT_ERR_MEMORY. PyTorch's DDP looks for unused parameters
  * so. */
 TT_API int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room);

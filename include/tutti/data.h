@@ -5,9 +5,9 @@
  * can bring its own (docs/data.md shows how).
  *
  * Data sets, samplers and loaders are returned by their constructors, NULL after a failure with the error recorded. A
- * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. Each is freed by
- * whoever made it, after what uses it: loaders, then subsets, then data sets and samplers. One thread at a time may use
- * a loader with its data set and sampler. */
+ * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. The maker frees each,
+ * after its users: loaders, then subsets, then data sets and samplers. One thread at a time may use a loader with its
+ * data set and sampler. */
 #ifndef TUTTI_DATA_H
 #define TUTTI_DATA_H
 
@@ -130,7 +130,7 @@ TT_API tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t s
 
 /* ---- every data set ---- */
 
-/* What a loader does to u8 inputs of this set: nothing (they become f32 as they are), or ToTensor, x / 255, then
+/* How a loader converts u8 inputs of this set: not at all (they become f32 as they are), or by ToTensor, x / 255, then
  * Normalize, (x - mean) / std, in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the
  * inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on. A subset does as its
  * base does and a concatenation as its parts do, all of which must do the same (TT_ERR_STATE in the loader otherwise),

@@ -23,11 +23,11 @@ typedef struct tt_store_server tt_store_server;
 #define TT_STORE_MAX_KEY ((size_t)8192)
 #define TT_STORE_MAX_VALUE ((size_t)64 << 20)
 
-/* Who may use a served store. A Tutti client proves the job secret, where it has one, before it says anything else. A
+/* Admission to a served store. A Tutti client proves the job secret, where it has one, before it sends anything else. A
  * client in PyTorch's own dialect can prove nothing:
- *   LOCAL      it is served if it comes from this machine itself
+ *   LOCAL      it is served if it connects from this machine itself
  *   REQUIRED   it is refused; the server needs a secret (or TLS with certificates)
- *   NONE       it is served wherever it comes from: for networks that nobody else is on. The log has a warning when
+ *   NONE       it is served wherever it connects from: for networks without strangers. The log has a warning when
  *              that happens first
  * A client that has another secret, or none where the server has one, is refused and logged, and so is one that takes
  * too long to prove. */
@@ -109,10 +109,10 @@ typedef struct tt_file_store_args {
 } tt_file_store_args;
 
 /* A store in a file, for processes that share a file system but no network. PyTorch: FileStore, whose format it is, so
- * that both can use one file at a time. Who waits looks at the file every few ms. A file that an earlier job left
- * behind still has its keys, unless all ask for .fresh.
- * Errors: TT_ERR_INVALID, TT_ERR_IO (the text names the file), TT_ERR_TIMEOUT somebody holds the file's lock,
- * TT_ERR_MEMORY. Its calls also fail with TT_ERR_PROTOCOL when the file is not a store's. */
+ * that both can use one file at a time. A waiting call reads the file every few ms. A file that an earlier job left
+ * behind still has its keys, unless all ask for .fresh. Errors: TT_ERR_INVALID, TT_ERR_IO (the text names the file),
+ * TT_ERR_TIMEOUT somebody holds the file's lock, TT_ERR_MEMORY. Its calls also fail with TT_ERR_PROTOCOL when the file
+ * is not a store's. */
 TT_API TT_NODISCARD tt_status tt_file_store_with(const tt_file_store_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_file_store(out_, ...) tt_file_store_with(TT_ARGS(tt_file_store_args, .out = (out_), .path = __VA_ARGS__))

@@ -37,7 +37,7 @@ static tt_status new_request(mpi_request **out, const tt_call *call, int size) {
     return status;
 }
 
-/* Part r of a buffer of equal parts. */
+/* Return part r of a buffer of equal parts. */
 static void *part(const void *buffer, const tt_call *call, int r) {
     return (unsigned char *)(uintptr_t)buffer + (size_t)r * call->count * mpi_host->dtype_size(call->dtype);
 }
@@ -57,7 +57,7 @@ static int start_reduction(const mpi_engine *e, const tt_call *call, MPI_Op op, 
     }
 }
 
-/* What gathers: in place where a rank's own part lies where it belongs. */
+/* Start a gathering call, in place where a rank's own part lies at its place. */
 static int start_gather(const mpi_engine *e, const tt_call *call, mpi_request *r) {
     MPI_Datatype type = mpi_type(call->dtype);
     int n = (int)call->count;
@@ -96,7 +96,7 @@ static int start_scatter(const mpi_engine *e, const tt_call *call, mpi_request *
     }
 }
 
-/* Messages are bytes. Tutti's own have negative tags, which MPI has not. */
+/* Start a send or receive, of bytes. Tutti's own messages have negative tags, which MPI lacks. */
 static int start_message(const mpi_engine *e, const tt_call *call, mpi_request *r) {
     size_t bytes = call->count * mpi_host->dtype_size(call->dtype);
     MPI_Comm comm = call->tag < 0 ? e->calls : e->messages;
@@ -152,7 +152,7 @@ tt_status mpi_begin(void *engine, const tt_call *call, void **request) {
     return status;
 }
 
-/* A message that is shorter or longer than what was asked for. */
+/* Fail for a message that is shorter or longer than expected. */
 static tt_status check_size(const mpi_request *r, int code, const MPI_Status *got) {
     int bytes = 0, class = MPI_SUCCESS;
     if (code != MPI_SUCCESS)
@@ -190,7 +190,7 @@ tt_status mpi_test(void *engine, void *request, bool *done, int *source) {
     return status;
 }
 
-/* Messages that were handed to MPI, and are done as far as the sender is concerned, may still wait in it for a call. */
+/* Let MPI progress: messages that are complete for the sender may still wait for a call of MPI. */
 void mpi_progress(void *engine) {
     const mpi_engine *e = engine;
     int flag = 0;

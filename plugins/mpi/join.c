@@ -26,7 +26,7 @@ static void free_communicator(MPI_Comm *comm) {
         MPI_Comm_free(comm);
 }
 
-/* Two copies of `comm`. MPI's errors come back to us instead of ending the program. */
+/* Make an engine with two copies of `comm`. MPI returns errors to us instead of ending the program. */
 static tt_status make_engine(void **out, MPI_Comm comm, int64_t timeout_ms) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     mpi_engine *e = calloc(1, sizeof *e);
@@ -50,7 +50,7 @@ static tt_status make_engine(void **out, MPI_Comm comm, int64_t timeout_ms) {
     return TT_OK;
 }
 
-/* The group's ranks must be MPI's, and all of them. */
+/* Check that the group's ranks are all of MPI's. */
 static tt_status check_ranks(const tt_backend_member *member) {
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -81,7 +81,8 @@ tt_status mpi_open(void **engine, const tt_backend_member *member) {
     return status;
 }
 
-/* MPI can't take back what was begun, and would go on with it in any later call. So there is none. */
+/* Abort: no more calls of MPI are made, since MPI can't cancel what was begun and would go on with it in any later
+ * call. */
 void mpi_abort(void *engine) {
     (void)engine;
     mpi_lock();
@@ -89,7 +90,7 @@ void mpi_abort(void *engine) {
     mpi_unlock();
 }
 
-/* Freeing a communicator is collective, but does not wait. */
+/* Close the engine. Freeing a communicator is collective, but does not wait. */
 void mpi_close(void *engine) {
     mpi_engine *e = engine;
     int finalized = 0;
@@ -105,8 +106,7 @@ void mpi_close(void *engine) {
     mpi_unlock();
 }
 
-/* An MPI library that doesn't understand its launcher, since that is another MPI's, thinks that it was started
- * alone. */
+/* Check that MPI understands its launcher: under another MPI's, a process seems to be started alone. */
 static tt_status check_launcher(int size) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

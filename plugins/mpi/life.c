@@ -1,4 +1,4 @@
-/* MPI in this process: started once, at the first group, and ended at exit if it was us who started it. */
+/* MPI in this process: started once, at the first group, and ended at exit if we started it. */
 #include "plugin.h"
 #include "pmi.h"
 
@@ -48,7 +48,7 @@ tt_status mpi_usable(void) {
     return broken[0] ? mpi_host->fail(TT_ERR_STATE, "MPI can't be used any more in this process: %s", broken) : TT_OK;
 }
 
-/* Whether a launcher of this MPI started the process. */
+/* Did a launcher of this MPI start the process? */
 static bool has_launcher(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_PORT"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -57,8 +57,8 @@ static bool has_launcher(void) {
     return false;
 }
 
-/* Ranks are through with each other when all have come here. Under mpirun that is waited for as MPI does, since mpirun
- * ends those who wait for one that failed. Elsewhere somebody may have left without a word. */
+/* Wait until all ranks have arrived here, and so have finished with each other. Under mpirun wait without limit, as MPI
+ * does, since mpirun ends ranks that wait for a failed one. Elsewhere a rank may have ended without notice. */
 static bool all_are_through(void) {
     int64_t deadline_ms = mpi_now_ms() + END_MS;
     MPI_Request request;
@@ -73,7 +73,7 @@ static bool all_are_through(void) {
     return done;
 }
 
-/* A broken MPI would wait for ever, so it is left as it is. */
+/* End MPI, unless it is broken: then it would wait forever. */
 static void finalize(void) {
     int finalized = 0;
     MPI_Finalized(&finalized);

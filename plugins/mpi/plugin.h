@@ -1,7 +1,7 @@
 /* The mpi back end: what its files offer each other.
  *
  * Every call becomes a non-blocking one of MPI (MPI_Iallreduce, ...), which MPI_Test() advances. MPI runs at
- * MPI_THREAD_SERIALIZED: one lock, mpi_lock(), is held around whatever touches MPI, for groups of several threads. */
+ * MPI_THREAD_SERIALIZED: one lock, mpi_lock(), is held around all calls of MPI, for groups of several threads. */
 #ifndef TUTTI_PLUGINS_MPI_PLUGIN_H
 #define TUTTI_PLUGINS_MPI_PLUGIN_H
 
@@ -30,21 +30,21 @@ typedef struct mpi_request {
 void mpi_lock(void);
 void mpi_unlock(void);
 
-/* Start MPI in this process, if nobody has. `member` (may be NULL) has the store to meet through where no mpirun
+/* Start MPI in this process, if it is not running. `member` (may be NULL) has the store to meet through where no mpirun
  * started the process. */
 tt_status mpi_start(const tt_backend_member *member);
 
-/* TT_OK, or why no call of MPI can be made any more: something happened after which MPI might wait for ever
+/* Return TT_OK, or why no call of MPI can be made any more: something happened after which MPI might wait forever
  * (mpi_break()), or it was ended. */
 tt_status mpi_usable(void);
 void mpi_break(const char *why);
 
-/* Record what MPI's error code says about `what`; MPI_SUCCESS is TT_OK. */
+/* Record MPI's error code with its text for `what`; MPI_SUCCESS is TT_OK. */
 tt_status mpi_check(int code, const char *what);
 
 int64_t mpi_now_ms(void);
 
-/* The largest tag. */
+/* Return the largest tag. */
 int mpi_tag_max(void);
 
 /* ---- join.c */

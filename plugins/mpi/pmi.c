@@ -1,4 +1,4 @@
-/* PMI-1's three verbs, and who shares a host with whom, on a tt_store. */
+/* PMI-1's three verbs, and which ranks share a host, on a tt_store. */
 #include "pmi.h"
 
 #include "plugin.h"
@@ -31,7 +31,7 @@ static tt_status put(const char *key, const char *value) {
     return mpi_host->store_set(pmi.store, full, value, strlen(value));
 }
 
-/* Wait for a key that is sure to come. */
+/* Wait for a key that will come. */
 static tt_status await(const char *key, char *value, size_t size) {
     char full[PMI_KEY_MAX + 16];
     tt_store_value got;
@@ -58,7 +58,7 @@ static tt_status get(const char *key, char *value, size_t size) {
     return await(key, value, size);
 }
 
-/* The last to come opens it. */
+/* Wait until all are here; the last to arrive opens the barrier. */
 static tt_status barrier(void) {
     char key[64], value[8];
     int64_t here = 0;
@@ -91,8 +91,7 @@ tt_status pmi_barrier(void) {
     return status;
 }
 
-/* What processes of one host have in common: the kernel's boot and the network name space; TT_HOST_ID says
- * otherwise. */
+/* Write this host's id: the kernel's boot and the network name space, which its processes share; or TT_HOST_ID. */
 static void own_host(char *text, size_t size) {
     const char *given = getenv("TT_HOST_ID");
     char boot[64] = "", net[64] = "";
@@ -130,7 +129,7 @@ static tt_status find_hosts(void) {
     return status;
 }
 
-/* Rank 0 draws it. Open MPI packs it in two halves of 15 bits, of which none is 0. */
+/* Agree on the job's number, which rank 0 draws. Open MPI packs it as two numbers of 15 bits, neither of which is 0. */
 static tt_status agree_on_job(void) {
     char text[16];
     uint32_t number = 0;

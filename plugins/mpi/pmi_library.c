@@ -10,7 +10,7 @@
 
 enum { PMI_SUCCESS = 0, PMI_FAIL = -1 };
 
-/* What Open MPI looks up by name. */
+/* The functions that Open MPI looks up by name. */
 TT_API int PMI_Init(int *spawned);
 TT_API int PMI_Initialized(int *initialized);
 TT_API int PMI_Finalize(void);
@@ -96,7 +96,7 @@ tt_status pmi_announce(void) {
     if (!dladdr((void *)(uintptr_t)pmi_announce, &self) || !self.dli_fname)
         return mpi_host->fail(TT_ERR_SYSTEM, "mpi: can't find out where this back end was loaded from");
     snprintf(job, sizeof job, "%u", pmi_job());
-    /* Its default component for processes without a launcher would win against the one that asks us. */
+    /* Open MPI's default component for processes without a launcher would take precedence over the one that asks us. */
     setenv("FLUX_JOB_ID", job, 1);
     setenv("FLUX_PMI_LIBRARY_PATH", self.dli_fname, 1);
     setenv("OMPI_MCA_pmix", "flux", 1);

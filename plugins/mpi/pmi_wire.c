@@ -14,8 +14,8 @@
 
 enum { LINE = PMI_VALUE_MAX + PMI_KEY_MAX + PMI_NAME_MAX + 256 };
 
-/* The value of `name` in `line`, up to the next blank; a value of "put" is the rest of the line. Returns "" if it is
- * not there. */
+/* Copy the value of `name` in `line`, up to the next blank; a value of "put" is the rest of the line. Returns "" if it
+ * is not there. */
 static const char *field(const char *line, const char *name, char *value, size_t size) {
     size_t n = strlen(name);
     value[0] = '\0';
@@ -29,7 +29,7 @@ static const char *field(const char *line, const char *name, char *value, size_t
     return value;
 }
 
-/* Which node each rank is on, in MPICH's notation: runs of ranks as (node, 1, how many). */
+/* Write which node each rank is on, in MPICH's notation: runs of ranks as (node, 1, how many). */
 static tt_status mapping(char *text, size_t size) {
     size_t n = (size_t)snprintf(text, size, "(vector");
     for (int r = 0, run; r < pmi_size() && n < size; r += run) {
@@ -61,7 +61,7 @@ static void answer_put(const char *line, char *answer) {
     snprintf(answer, LINE, "cmd=put_result rc=%d msg=%s\n", ok ? 0 : -1, ok ? "success" : "store_failed");
 }
 
-/* The answer to one line; returns whether there is one. A barrier that fails has none, so the connection ends. */
+/* Write the answer to one line; returns whether there is one. A barrier that fails has none, so the connection ends. */
 static bool answer_line(const char *line, char *answer) {
     char command[64];
     field(line, "cmd", command, sizeof command);
@@ -111,7 +111,7 @@ typedef struct connection {
     char line[LINE], answer[LINE];
 } connection;
 
-/* The next line, with a NUL for its end. Not a FILE: one that waits for a line would lock out fflush(NULL). */
+/* Read the next line, with a NUL for its end. Not by a FILE: one that waits for a line would lock out fflush(NULL). */
 static bool read_line(connection *c) {
     for (c->length = 0; c->length < LINE - 1; c->length++) {
         ssize_t n = recv(c->fd, c->line + c->length, 1, 0);

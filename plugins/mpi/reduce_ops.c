@@ -1,5 +1,4 @@
-/* MPI's names for element types and reduce ops, and functions of our own where those of an MPI are not what
- * tutti/comm.h says:
+/* MPI's names for element types and reduce ops, and functions of our own where an MPI's differ from tutti/comm.h:
  *
  *   MIN and MAX of floats   MPI says nothing of NaN, which may get lost
  *   8 and 16 bits           Open MPI 4.1 adds with saturation where it has AVX; MPICH 4.0 takes the minimum of u8 as if

@@ -1,13 +1,12 @@
 /* The backward pass.
  *
- * 1. Find the nodes and leaves that y depends on (reach.c), and what of it is wanted.
- * 2. Walk the nodes, newest first. Each is complete when its turn comes, as all that used its results is newer. Its
- *    operator gives its inputs' gradients on: to the slot of the node that made the input, or to the leaf.
- * 3. A leaf whose last contribution came is final: its hooks run at once, while older nodes are still to come.
- * 4. A node that was walked is spent, unless its record is retained or its leaves wait. At the end, failed or not,
- *    end-of-pass callbacks run.
+ * 1. Find the nodes and leaves that y depends on (reach.c), and mark what is wanted. 2. Walk the nodes, newest first.
+ *    Each is complete when it is reached, as all users of its results are newer. Its operator gives its inputs'
+ *    gradients: to the slot of the node that made the input, or to the leaf. 3. A leaf that has its last contribution
+ *    is final: its hooks run at once, before older nodes are walked. 4. A node that was walked is spent, unless its
+ *    record is retained or its leaves wait. At the end, failed or not, end-of-pass callbacks run.
  *
- * All that a pass notes stands in the pass, not in nodes: a pass may begin inside another (recomputation), and several
+ * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */
 #include "autograd/engine.h"
 #include "autograd/grad.h"
@@ -101,7 +100,8 @@ static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {
                     edge->device->name);
 }
 
-/* What this backward made leaves its scope and is the slot's; else one more reference. */
+/* Take a gradient: what this backward made leaves its scope and becomes the slot's; anything else gets one more
+ * reference. */
 static tt_tensor *take_gradient(tt_tensor *x) {
     if (!tt__scope_is_innermost(&x->entry))
         return tt__tensor_ref(x);
@@ -126,7 +126,7 @@ static tt_status add_to_slot(tt_tensor **slot, tt_tensor *x) {
     return TT_OK;
 }
 
-/* A leaf's own tensor, lent to be written, is no more than given back. */
+/* Add a gradient to a leaf. The leaf's own tensor, which was lent for writing, is only returned. */
 static tt_status add_to_leaf(tt__leaf *leaf, tt_tensor *x) {
     if (x == leaf->grad)
         return tt__leaf_add(leaf, current, x, false);
@@ -170,7 +170,7 @@ static tt_status leaf_is_final(const pass *p, const tt__reached_leaf *leaf) {
     return status;
 }
 
-/* Last input first: a layer's bias is ready before its weight, as in PyTorch. */
+/* Settle leaves, last input first: a layer's bias is ready before its weight, as in PyTorch. */
 static tt_status settle_leaves(const pass *p, const tt_node *node) {
     for (int i = node->inputs - 1; i >= 0; i--) {
         tt__reached_leaf *leaf = tt__reach_leaf(p->reach, node->edge[i].leaf);
@@ -230,7 +230,7 @@ static bool has_leaves_for_later(const pass *p, const tt_node *node) {
     return false;
 }
 
-/* Runs all; after a failure nothing more runs, but records are spent. */
+/* Run all nodes; after a failure no more run, but records are spent. */
 static tt_status pass_run(pass *p) {
     tt_status status = TT_OK;
     for (int64_t i = 0; i < p->reach->node_count; i++) {
@@ -283,7 +283,7 @@ tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void 
     return TT_OK;
 }
 
-/* Operators that run inside are not recorded. */
+/* Run a pass. Operators inside are not recorded. */
 static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void *user) {
     bool no_grad = tt_no_grad_begin();
     p->outer = current;
@@ -298,7 +298,7 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
 
 /* ---- beginning one */
 
-/* The gradient of y with respect to itself, where none was given: a reference. */
+/* Make the gradient of y with respect to itself, where none was given: a reference. */
 static tt_tensor *ones_like(const tt_tensor *y) {
     int scope = tt_scope_begin();
     tt_tensor *one = tt__empty_like("tt_backward", y);
@@ -381,7 +381,7 @@ static tt_status backward_check(const tt_backward_args *a) {
     return TT_OK;
 }
 
-/* The first part; the records wait for the second one in *a->deferred. */
+/* Run the first part; the records wait for the second one in *a->deferred. */
 static tt_status begin_deferred(const tt_backward_args *a) {
     *a->deferred = NULL;
     tt_deferred_backward *d = tt__pool_alloc(sizeof *d);

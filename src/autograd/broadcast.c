@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-/* In the order of memory of whichever input has y's shape. */
+/* Make the result, in the order of memory of the input that has y's shape. */
 static tt_tensor *broadcast_result(const char *who, tt_shape shape, const tt_tensor *a, const tt_tensor *b) {
     if (tt__shape_equal(&a->shape, &shape))
         return tt__empty_like(who, a);

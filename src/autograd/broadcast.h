@@ -1,4 +1,4 @@
-/* What operators on two tensors of shapes that broadcast share. */
+/* Shared by operators on two tensors of shapes that broadcast. */
 #ifndef TT_AUTOGRAD_BROADCAST_H
 #define TT_AUTOGRAD_BROADCAST_H
 

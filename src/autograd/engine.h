@@ -1,23 +1,23 @@
-/* What DDP needs of leaves and of the backward pass beyond the public header. */
+/* The part of leaves and the backward pass that DDP needs beyond the public header. */
 #ifndef TT_AUTOGRAD_ENGINE_H
 #define TT_AUTOGRAD_ENGINE_H
 
 #include <tutti/autograd.h>
 
-/* From now on leaf x's gradient lives at `data` (contiguous, x's dtype and shape, on the host, borrowed until
- * replaced); tt_grad(x), where set, is moved there.
- * NULL: back to memory of its own, with the values; where there is no memory for that the gradient is forgotten. */
+/* Keep leaf x's gradient at `data` from now on (contiguous, x's dtype and shape, on the host, borrowed until replaced);
+ * tt_grad(x), where set, is moved there. NULL: back to memory of its own, with the values; without memory for that the
+ * gradient is dropped. */
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data);
 
-/* Has x such a hook, for whatever user? */
+/* Has x such a hook, for any user? */
 bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook);
 
 /* Remove a hook (same function and user). */
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user);
 
-/* From inside a hook: call fn(user) once when the outermost backward pass of this thread ends, before its tt_backward()
- * returns; its status becomes the pass's. The same pair given again in one pass counts once. Also called, with the
- * pass's failure in `pass`, when the pass failed. */
+/* Call fn(user) once when the outermost backward pass of this thread ends, before its tt_backward() returns; to be
+ * called from inside a hook; its status becomes the pass's. The same pair given again in one pass counts once. Also
+ * called, with the pass's failure in `pass`, when the pass failed. */
 tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void *user);
 
 #endif

@@ -1,4 +1,4 @@
-/* Operators of a user's own: an operator whose forward and backward are the user's, called with the node. */
+/* Operators of a user's own, whose forward and backward functions are called with the node. */
 #include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/error.h"
@@ -9,7 +9,7 @@
 
 enum { MAX_OUTPUTS = 64, MAX_SAVES = 32 };
 
-/* What the node's state begins with; the user's own follows. */
+/* The beginning of the node's state; the user's own follows. */
 typedef struct call {
     tt__operator op; /* the node's: borrowed from its own state, which it destroys last */
     tt_function function;
@@ -48,7 +48,7 @@ static tt_status check_inputs(const tt_function *f, int n, tt_tensor *const *in)
     return TT_OK;
 }
 
-/* A node for the call: what it saves and stores is known only when forward has run. */
+/* Make a node for the call. What it saves and stores is known only when forward has run. */
 static tt_node *node_for(const tt_function *f, int n, tt_tensor *const *in, int outputs) {
     static const tt__operator unnamed = {.name = "tt_apply", .backward = function_backward};
     tt_node *node = tt__node_new(&unnamed, n, in, outputs, MAX_SAVES, NULL, call_bytes() + f->state_bytes);
@@ -68,8 +68,8 @@ static tt_status check_outputs(const tt_function *f, int outputs, tt_tensor *con
     return TT_OK;
 }
 
-/* Outputs made in forward's scope go to the scope outside; one that is an input, or somebody's already, is passed on as
- * a view. */
+/* Move outputs made in forward's scope to the scope outside; one that is an input, or has an owner already, becomes a
+ * view. */
 static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, int scope) {
     tt_tensor *made[MAX_OUTPUTS];
     for (int k = 0; k < outputs; k++)

@@ -1,30 +1,30 @@
-/* Inside an operator's backward: the gradients that came, and where the inputs' go. */
+/* Functions for an operator's backward: the gradients of its results, and those of its inputs. */
 #ifndef TT_AUTOGRAD_GRAD_H
 #define TT_AUTOGRAD_GRAD_H
 
 #include "autograd/node.h"
 
-/* The gradient of result number `output`, borrowed; any layout. NULL: none came (that is zero). */
+/* Return the gradient of result number `output`, borrowed; any layout. NULL: there is none (it is zero). */
 tt_tensor *tt__grad_of(const tt_node *node, int output);
 
 /* Does this pass want the gradient of input `i` now? */
 bool tt__grad_wanted(const tt_node *node, int i);
 
-/* Where the gradient of input `i` is best written: a tensor of its shape and dtype, on its device, dense, in its order
- * of memory, with undefined values; a leaf's own gradient where that is free. Pass it to tt__grad_give(). NULL: no
- * memory. */
+/* Return a tensor to write the gradient of input `i` to: a tensor of its shape and dtype, on its device, dense, in its
+ * order of memory, with undefined values; a leaf's own gradient where that is free. Pass it to tt__grad_give(). NULL:
+ * no memory. */
 tt_tensor *tt__grad_dest(tt_node *node, int i);
 
-/* The gradient of input `i` is x, of its shape and dtype. What this backward made is taken over; anything else is
- * shared, or copied when it would have to change. Added to what came from elsewhere. Once for each input at most. x
+/* Give the gradient of input `i`: x, of its shape and dtype. What this backward made is taken over; anything else is
+ * shared, or copied when it would have to change. It is added to other contributions. At most once for each input. x
  * NULL: TT_ERR_MEMORY. */
 tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x);
 
-/* What the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was overwritten since: the
- * error names operator and tensor. */
+/* Return the tensor that the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was
+ * overwritten since: the error names operator and tensor. */
 tt_tensor *tt__saved(const tt_node *node, int i);
 
-/* What the operator stored. */
+/* Return the state that the operator stored. */
 static inline void *tt__state(const tt_node *node) { return node->state; }
 
 /* Write a gradient and give it: TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, g)). Leaves the function on

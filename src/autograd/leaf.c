@@ -82,7 +82,7 @@ void tt_zero_grad(tt_tensor *x) {
         leaf->defined = false;
 }
 
-/* The tensor for leaf's gradient, made at first need. It outlives scopes; its memory is the leaf's. */
+/* Return the tensor for the leaf's gradient, made at first need. It outlives scopes; its memory is the leaf's. */
 static tt_tensor *grad_tensor(tt__leaf *leaf) {
     if (leaf->grad)
         return leaf->grad;
@@ -106,7 +106,7 @@ tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out) {
     return status;
 }
 
-/* The leaf's own tensor has values now; add what came meanwhile. */
+/* End the loan of the leaf's own tensor, which has values now: add what came meanwhile. */
 static tt_status end_lending(tt__leaf *leaf) {
     tt_tensor *meanwhile = leaf->meanwhile;
     leaf->lender = NULL;
@@ -127,7 +127,7 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass) {
     pthread_mutex_unlock(&leaf->lock);
 }
 
-/* Another pass writes to the gradient: keep a copy of our own aside. */
+/* Add to a copy of our own, as another pass writes to the gradient. */
 static tt_status add_meanwhile(tt__leaf *leaf, const tt_tensor *x) {
     if (leaf->meanwhile)
         return tt__add_out("tt_backward", leaf->meanwhile, leaf->meanwhile, x);
@@ -177,7 +177,7 @@ static tt_status not_a_leaf(const char *who, const tt_tensor *x) {
     return tt__fail(TT_ERR_STATE, "%s: expected a leaf, got %s; tt_requires_grad_() makes one", who, TT__DESCRIBE(x));
 }
 
-static tt_status add_hook(const tt_register_post_accumulate_grad_hook_args *a) {
+static tt_status add_leaf_hook(const tt_register_post_accumulate_grad_hook_args *a) {
     tt__leaf *leaf = tt__leaf_of(a->x);
     if (!leaf)
         return not_a_leaf("tt_register_post_accumulate_grad_hook", a->x);
@@ -198,7 +198,7 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
                                                      size_t size) {
     tt_register_post_accumulate_grad_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    tt_status status = add_hook(&a);
+    tt_status status = add_leaf_hook(&a);
     if (status && a.destroy)
         a.destroy(a.user);
     return status;
@@ -238,7 +238,7 @@ void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
 
 /* ---- storage of somebody else's */
 
-/* The gradient, contiguous: one in another order of memory is replaced by one with the same values. */
+/* Return the gradient, contiguous: one in another order of memory is replaced by one with the same values. */
 static tt_tensor *contiguous_grad(tt__leaf *leaf) {
     tt_tensor *grad = grad_tensor(leaf);
     if (!grad || grad->contiguous)

@@ -27,21 +27,21 @@ typedef struct tt__leaf {
     bool in_hooks;        /* one of them runs */
 } tt__leaf;
 
-/* The leaf of x, NULL if it is none. */
+/* Return the leaf of x; NULL: x is no leaf. */
 static inline tt__leaf *tt__leaf_of(const tt_tensor *x) {
     return x && x->history && x->history->is_leaf ? (tt__leaf *)x->history : NULL;
 }
 
-/* The leaf's gradient, for `pass` to write to: then tt__leaf_add() with it, or tt__leaf_unlend(). *out NULL: it has
- * values, or another pass writes: write elsewhere. */
+/* Lend the leaf's gradient to `pass` for writing: tt__leaf_add() with it, or tt__leaf_unlend() must follow. *out NULL:
+ * it has values, or another pass writes: write elsewhere. */
 tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out);
 void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
 
-/* Add x to the gradient; x has the leaf's shape and dtype. `exclusive`: nobody else has x, so it may become the
- * gradient. */
+/* Add x to the gradient; x has the leaf's shape and dtype. `exclusive`: there is no other reference to x, so it may
+ * become the gradient. */
 tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
 
-/* Its gradient is final: run the hooks; the first failure. */
+/* Run the hooks, as the gradient is final. Returns the first failure. */
 tt_status tt__leaf_run_hooks(tt__leaf *leaf);
 
 #endif

@@ -47,7 +47,8 @@ static void drop_saved(tt_node *node) {
 
 static bool is_last_ref(tt_node *node) { return atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1; }
 
-/* Nodes that nothing refers to any more are put before `dead`: a chain of any length goes without recursion. */
+/* Drop the edges. Nodes without references are put before `dead`, so that a chain of any length is freed without
+ * recursion. */
 static void drop_edges(tt_node *node, tt_node **dead) {
     for (int i = 0; i < node->inputs; i++) {
         tt__edge *edge = &node->edge[i];
@@ -93,7 +94,7 @@ void tt__node_spend(tt_node *node) {
 
 static void result_lets_go(tt__history *history) { tt__node_unref((tt_node *)history); }
 
-/* What a scope recorded ends with it, so that a tensor kept from it does not keep all the others. */
+/* Spend a record when its scope ends, so that a tensor kept from the scope does not keep all the others. */
 static void node_scope_ended(tt__entry *entry) {
     tt__node_spend((tt_node *)(void *)((char *)entry - offsetof(tt_node, entry)));
 }

@@ -1,4 +1,4 @@
-/* Records: what an operator leaves for its backward.
+/* Records: what an operator keeps for its backward.
  *
  * A node is one recorded call. It points to the nodes and leaves its inputs came from (edges), never up: results hold
  * their node, nodes hold older ones. What backward needs is saved as tensors without history, with the version their
@@ -59,8 +59,8 @@ bool tt__is_recording(void);
 /* Does a call on these inputs have to be recorded? NULLs are skipped. */
 bool tt__wants_grad(int n, tt_tensor *const *inputs);
 
-/* A node for a call of `op` on `inputs`, that no result knows yet: with the caller's one reference. `saves`: how many
- * tt__node_save() may follow. `state` (state_bytes) is copied; NULL: zeros. NULL and an error that starts with
+/* Make a node for a call of `op` on `inputs`, not yet attached to a result: with the caller's one reference. `saves`:
+ * how many tt__node_save() may follow. `state` (state_bytes) is copied; NULL: zeros. NULL and an error that starts with
  * `op->name`: no memory. */
 tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,
                       const void *state, size_t state_bytes);
@@ -68,20 +68,20 @@ tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, i
 /* Keep `x` (may be NULL) for backward; it is called `name` in errors. */
 tt_status tt__node_save(tt_node *node, const tt_tensor *x, const char *name);
 
-/* y is the node's result number `output`. */
+/* Attach y to the node as its result number `output`. */
 void tt__node_made(tt_node *node, int output, tt_tensor *y);
 
 void tt__node_ref(tt_node *node);
 void tt__node_unref(tt_node *node);
 
-/* Drop what it holds; it can't be walked any more. */
+/* Drop what the node holds; it can't be walked any more. */
 void tt__node_spend(tt_node *node);
 
 static inline bool tt__node_is_spent(const tt_node *node) {
     return atomic_load_explicit(&node->history.spent, memory_order_relaxed);
 }
 
-/* The node that made x, or NULL: of leaves and of what has no history. */
+/* Return the node that made x; NULL for leaves and tensors without history. */
 static inline tt_node *tt__node_of(const tt_tensor *x) {
     return x && x->history && !x->history->is_leaf ? (tt_node *)x->history : NULL;
 }

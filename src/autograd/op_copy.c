@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* The layout doesn't matter to whoever gets it. */
+/* Give the gradient as it is; its layout doesn't matter. */
 static tt_status pass_on_backward(tt_node *node) { return tt__grad_give(node, 0, tt__grad_of(node, 0)); }
 
 static const tt__operator clone_op = {.name = "tt_clone", .backward = pass_on_backward};

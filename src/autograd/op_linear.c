@@ -10,7 +10,7 @@ static const char who[] = "tt_linear";
 
 static int64_t linear_inner(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
 
-/* Each row of y starts as the bias, to which the product is added. */
+/* Compute y: each row starts as the bias, to which the product is added. */
 static tt_status linear_forward(tt_tensor *y, const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
     tt_tensor *in = tt__contiguous_begin(who, x);
     if (!in)

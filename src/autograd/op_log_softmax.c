@@ -6,7 +6,7 @@
 
 static const char who[] = "tt_log_softmax";
 
-/* x with dimension d last. */
+/* View x with dimension d last. */
 static tt_tensor rows_along(const tt_tensor *x, int d) {
     int last = x->shape.ndim - 1;
     tt_shape shape = x->shape;

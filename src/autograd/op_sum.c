@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* A scalar spread over x's shape: strides of 0. */
+/* Spread a scalar over x's shape, by strides of 0. */
 static tt_status spread_scalar(const char *who, tt_tensor *dx, const tt_tensor *g, double factor) {
     const int64_t zero[TT_MAX_DIMS] = {0};
     tt_tensor wide = tt__tensor_seen(g, dx->shape, zero);
@@ -30,5 +30,5 @@ static tt_tensor *sum_recorded(const tt__operator *op, tt_tensor *x, double fact
 
 tt_tensor *tt_sum(tt_tensor *x) { return x ? sum_recorded(&sum_op, x, 1) : NULL; }
 
-/* Of no elements: 0/0, NaN as in PyTorch. */
+/* The mean of no elements is 0/0: NaN, as in PyTorch. */
 tt_tensor *tt_mean(tt_tensor *x) { return x ? sum_recorded(&mean_op, x, 1.0 / (double)x->numel) : NULL; }

@@ -13,7 +13,7 @@ typedef struct tt__pointer_entry pointer_entry;
 
 enum { FIRST_ROOM = 64 };
 
-/* Where `key` is, or the free place where it belongs. */
+/* Find the entry of `key`, or the free one where it belongs. */
 static pointer_entry *entry_for_key(const tt__pointer_map *map, const void *key) {
     uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);
     uint32_t at = (uint32_t)(hash >> 32) & (map->room - 1);

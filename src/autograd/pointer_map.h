@@ -10,10 +10,10 @@ typedef struct tt__pointer_map {
     uint32_t room, count;            /* room: a power of two */
 } tt__pointer_map;
 
-/* The number of `key`, or -1. */
+/* Return the number of `key`, or -1. */
 int64_t tt__pointer_map_get(const tt__pointer_map *map, const void *key);
 
-/* Set it, >= 0. False: no memory, nothing changed. */
+/* Set the number of `key`, >= 0. False: no memory, nothing changed. */
 bool tt__pointer_map_put(tt__pointer_map *map, const void *key, int64_t number);
 
 void tt__pointer_map_free(tt__pointer_map *map);

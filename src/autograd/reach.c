@@ -8,7 +8,7 @@
 
 static tt_status reach_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to walk the records"); }
 
-/* One more element of `size` bytes at the end; NULL: no memory. */
+/* Append an element of `size` zero bytes; NULL: no memory. */
 static void *array_push(void **array, int64_t count, int64_t *room, size_t size) {
     if (count == *room) {
         int64_t more = *room ? 2 * *room : 32;
@@ -62,7 +62,7 @@ static tt_status check_unspent(const tt_node *used, const tt__edge *edge) {
                     TT__DESCRIBE(&seen), used->op->name);
 }
 
-/* A tensor that was a leaf when the call was made may be none any more. */
+/* Add a node's inputs. A tensor that was a leaf when the call was made may no longer be one. */
 static tt_status add_inputs(tt__reach *r, const tt_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         const tt__edge *edge = &node->edge[i];
@@ -143,7 +143,7 @@ static bool edge_is_useful(const tt__reach *r, const tt__edge *edge) {
     return (leaf && leaf->when != TT__NEVER) || (node && node->useful);
 }
 
-/* Oldest first: all that a node uses was looked at before it. */
+/* Count, oldest first: all that a node uses comes before it. */
 void tt__reach_count(tt__reach *r) {
     for (int64_t i = r->node_count; i-- > 0;)
         for (int k = 0; k < r->nodes[i].node->inputs; k++)

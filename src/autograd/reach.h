@@ -1,4 +1,4 @@
-/* What a backward pass from some result meets: the nodes, newest first, and the leaves. */
+/* The nodes, newest first, and the leaves that a backward pass from a result reaches. */
 #ifndef TT_AUTOGRAD_REACH_H
 #define TT_AUTOGRAD_REACH_H
 
@@ -10,7 +10,7 @@ typedef enum tt__when { TT__NOW, TT__LATER, TT__NEVER } tt__when;
 
 typedef struct tt__reached_node {
     tt_node *node;  /* a reference */
-    bool useful;    /* something that is wanted, now or later, lies behind it */
+    bool useful;    /* it leads to something that is wanted, now or later */
     tt_tensor *one; /* gradients of its results, references or NULL: this, if it has one result; else `many` */
     tt_tensor **many;
 } tt__reached_node;
@@ -28,7 +28,8 @@ typedef struct tt__reach {
     tt__pointer_map node_at, leaf_at;
 } tt__reach;
 
-/* Find all that `y` depends on. TT_ERR_STATE: a record on the way is spent; TT_ERR_MEMORY. Free it in any case. */
+/* Find all that `y` depends on. TT_ERR_STATE: a record on the way is spent; TT_ERR_MEMORY. To be freed also after a
+ * failure. */
 tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y);
 
 /* After every leaf's `when` is set: mark what is useful, and count what each leaf that is not TT__NEVER waits for. */
@@ -39,7 +40,7 @@ void tt__reach_free(tt__reach *reach);
 tt__reached_node *tt__reach_node(const tt__reach *reach, const tt_node *node);     /* or NULL */
 tt__reached_leaf *tt__reach_leaf(const tt__reach *reach, const tt_tensor *tensor); /* or NULL */
 
-/* Where the gradient of result `output` stands. */
+/* Return the place of the gradient of result `output`. */
 static inline tt_tensor **tt__reached_grad(tt__reached_node *n, int output) {
     return n->node->outputs == 1 ? &n->one : &n->many[output];
 }

@@ -1,4 +1,4 @@
-/* What operators use: recording a call in one go, and checks of arguments. */
+/* For operators: recording a call in one step, and checks of arguments. */
 #ifndef TT_AUTOGRAD_RECORD_H
 #define TT_AUTOGRAD_RECORD_H
 
@@ -6,14 +6,14 @@
 #include "autograd/node.h"
 #include "tensor/ops.h"
 
-/* A tensor that backward needs, and what errors call it. `x` NULL: not needed this time, but its number is. */
+/* A tensor that backward needs, and its name in errors. `x` NULL: not needed this time, but it keeps its number. */
 typedef struct tt__to_save {
     const tt_tensor *x;
     const char *name;
 } tt__to_save;
 
-/* y, recorded as the result of `op` on `n` inputs if one of them requires a gradient. y NULL, or no memory: NULL, and y
- * goes. */
+/* Record y as the result of `op` on `n` inputs if one of them requires a gradient, and return it. y NULL, or no memory:
+ * NULL, and y is freed. */
 tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *const *inputs, int saves,
                         const tt__to_save *save, const void *state, size_t state_bytes);
 
@@ -26,7 +26,7 @@ tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *
 #define TT__STATE(value) &(value), sizeof(value)
 #define TT__NO_STATE NULL, 0
 
-/* y if `status` is TT_OK; else NULL, the error is also the scope's, and y goes. */
+/* Return y if `status` is TT_OK; else NULL: the error is also the scope's, and y is freed. */
 tt_tensor *tt__made(const char *who, tt_tensor *y, tt_status status);
 
 /* y after `call`, which gives it its values: loss = TT__MADE(who, loss, tt__nll_loss_out(who, loss, x, target)). NULL
@@ -40,13 +40,13 @@ typedef struct tt__argument {
     const tt_tensor *x; /* NULL: skipped; not the first */
 } tt__argument;
 
-/* Alive, floats of one dtype, on one device? Else an error that names the arguments, and false. */
+/* Are all arguments alive, floats of one dtype, on one device? Else false, and an error that names them. */
 bool tt__check_floats(const char *who, int n, const tt__argument *arguments);
 #define TT__CHECK_FLOATS(who, ...)                                                               \
     tt__check_floats((who), (int)(sizeof((tt__argument[]){__VA_ARGS__}) / sizeof(tt__argument)), \
                      (tt__argument[]){__VA_ARGS__})
 
-/* x floats (B,V) called `name`, B and V at least 1; target i64 (B) in 0..V-1. Else an error and false. */
+/* Is x, called `name`, floats (B,V), B and V at least 1, and target i64 (B) in 0..V-1? Else false, and an error. */
 bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a training run needs to go on, in one safetensors file: the model's entries under their own names, the
- * optimizer's under "optimizer.", and how far training had come in the metadata. */
+/* The state of a training run in one safetensors file: the model's entries under their own names, the optimizer's under
+ * "optimizer.", and the progress of training in the metadata. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ static tt_status collect_entries(list *l, const tt_named_tensors *model, const t
     return TT_OK;
 }
 
-/* All entries of model and optimizer (may be NULL). */
+/* Collect all entries of model and optimizer (may be NULL). */
 static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer) {
     const tt_named_tensors *of_model = tt_module_state_dict(model);
     const tt_named_tensors *of_optimizer =
@@ -138,7 +138,7 @@ static tt_status checkpoint_progress(const tt_safetensors *file, tt_progress *pr
     return TT_OK;
 }
 
-/* Copies of the model's tensors, so that a failure after they were loaded can be undone. */
+/* Copy the model's tensors, so that a failure after loading them can be undone. */
 static tt_status backup_make(list *copies, const tt_named_tensors *of) {
     TT__TRY(list_make(copies, (size_t)of->count));
     for (int64_t i = 0; i < of->count; i++) {
@@ -151,7 +151,7 @@ static tt_status backup_make(list *copies, const tt_named_tensors *of) {
     return TT_OK;
 }
 
-/* Copying back what was copied from there can't fail. */
+/* Copy the backup to where it came from, which can't fail. */
 static void backup_restore(const list *copies, const tt_named_tensors *to) {
     for (size_t i = 0; i < copies->count; i++)
         (void)!tt_copy(to->tensors[i], copies->tensors[i]);

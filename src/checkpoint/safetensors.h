@@ -23,10 +23,10 @@ typedef struct tt__safetensors_dtype {
     tt_dtype dtype;
 } tt__safetensors_dtype;
 
-/* NULL if the format has no such type. */
+/* Find a type of the format by its name; NULL if there is none. */
 const tt__safetensors_dtype *tt__safetensors_dtype_find(const char *name);
 
-/* The format's name of one of ours. */
+/* Return the format's name of one of our types. */
 const char *tt__safetensors_dtype_name(tt_dtype dtype);
 
 struct tt_safetensors {
@@ -37,8 +37,8 @@ struct tt_safetensors {
     tt_named_tensors list; /* of them, for the caller */
 };
 
-/* `text` for an error message: at most 100 bytes, control characters replaced; names come from files that anyone may
- * have written. */
+/* Make `text` fit for an error message: at most 100 bytes, control characters replaced; names come from files that
+ * anyone may have written. */
 typedef struct tt__printable {
     char text[104];
 } tt__printable;

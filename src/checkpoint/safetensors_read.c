@@ -25,7 +25,7 @@ typedef struct source {
     uint64_t size;
 } source;
 
-/* What the header says of one tensor. */
+/* One tensor as the header describes it. */
 typedef struct entry {
     const char *name;
     const tt__safetensors_dtype *dtype;
@@ -34,7 +34,7 @@ typedef struct entry {
     uint64_t begin, end;
 } entry;
 
-/* Fail for a tensor: path, its name, and what is wrong. */
+/* Fail for a tensor: the text has path, name and cause. */
 TT_PRINTF(4, 5)
 static tt_status fail_tensor(tt_status status, const source *src, const char *tensor, const char *format, ...) {
     char text[512];
@@ -146,7 +146,7 @@ static tt_status entry_dtype(const source *src, entry *e, json_t *value) {
     return TT_OK;
 }
 
-/* Sets e->shape and *bytes, the size that dtype and shape ask for. */
+/* Set e->shape, and *bytes to the size by dtype and shape. */
 static tt_status entry_shape(const source *src, entry *e, json_t *value, uint64_t *bytes) {
     json_t *shape = json_object_get(value, "shape");
     if (!json_is_array(shape))
@@ -229,7 +229,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* The data must be covered exactly. Sorts `entries` by offset. */
+/* Check that the tensors cover the data exactly. Sorts `entries` by offset. */
 static tt_status check_coverage(const source *src, entry *entries, size_t n, uint64_t data_size) {
     if (n > 0)
         qsort(entries, n, sizeof *entries, by_offset);
@@ -260,7 +260,7 @@ static tt_status check_supported(const source *src, const entry *entries, size_t
     return TT_OK;
 }
 
-/* Nothing else in memory is a bool. */
+/* Check that all bytes are bools, 0 or 1. */
 static tt_status check_bools(const source *src, const entry *e, const tt_tensor *x) {
     const unsigned char *bytes = tt_tensor_data(x);
     for (uint64_t i = 0; i < e->end - e->begin; i++)
@@ -270,7 +270,7 @@ static tt_status check_bools(const source *src, const entry *e, const tt_tensor 
     return TT_OK;
 }
 
-/* The tensor is the file's, whatever scope is open. */
+/* Read a tensor, which the file owns, not the open scope. */
 static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e, tt_tensor **out) {
     tt_tensor *x = tt__tensor_new("tt_safetensors_load", e->shape, e->dtype->dtype);
     if (!x || tt__tensor_adopt(x, "a safetensors file"))

@@ -13,7 +13,7 @@ typedef struct item {
     tt_tensor *tensor;
 } item;
 
-/* The reference writer's order of types, of those we have. */
+/* Return a type's rank in the reference writer's order. */
 static int dtype_rank(tt_dtype dtype) {
     static const tt_dtype order[] = {TT_I64, TT_F64, TT_F32, TT_I32, TT_BF16, TT_F16, TT_I16, TT_I8, TT_U8, TT_BOOL};
     int rank = 0;
@@ -34,8 +34,8 @@ static uint64_t item_bytes(const tt_tensor *x) {
 
 /* ---- the header ---- */
 
-/* Length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or values
- * above 10FFFF. */
+/* Return the length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or
+ * values above 10FFFF. */
 static size_t utf8_length(const unsigned char *c) {
     size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
     for (size_t i = 1; i < length; i++)
@@ -94,7 +94,7 @@ static tt_status fill_header(json_t *header, const char *path, const item *items
     return TT_OK;
 }
 
-/* The file's first bytes: length and padded JSON, in one block that is the caller's. */
+/* Make the file's first bytes: length and padded JSON, in one block that is the caller's. */
 static tt_status serialise_header(json_t *header, const char *path, char **out, size_t *size) {
     size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT);
     if (length == 0)
@@ -128,7 +128,7 @@ static tt_status make_header(const char *path, const item *items, size_t count, 
 
 /* ---- the file ---- */
 
-/* A tensor of another layout, or on another device, is copied. */
+/* Write a tensor; one of another layout, or on another device, is copied. */
 static tt_status write_tensor(tt__atomic_file *file, const item *it) {
     tt_tensor *x = it->tensor;
     if (tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)))
@@ -166,7 +166,7 @@ static tt_status collect_items(const char *path, const tt_named_tensors *tensors
     return TT_OK;
 }
 
-/* A list and metadata as they should be. */
+/* Check the list and the metadata. */
 static tt_status check_arguments(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,
                                  int64_t n) {
     if (!path || !tensors || (n > 0 && !metadata))

@@ -147,7 +147,7 @@ static void put_instant(writer *w, const tt__view_rank *rank, int64_t ns, const 
                            "pid", trace_pid(rank), "tid", trace_tid(0), "ts", trace_us(w, ns)));
 }
 
-/* Write the rank's state if it is not running, and which rank it waits for. */
+/* Write the rank's state if it has ended or is stopped, and which rank it waits for. */
 static void put_state(writer *w, const tt__view_rank *rank) {
     char text[160];
     if (rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE || rank->state == TT__VIEW_STOPPED)

@@ -29,7 +29,7 @@ void tt__tune_put_rules(tt__bytes *text, const tt__tune_times *times) {
     int before = -1;
     for (int size = 0; size < times->sizes; size++) {
         int now = fastest_algorithm(times, size, before);
-        if (before >= 0 && now != before) /* the limit lies between the two sizes: their geometric mean */
+        if (before >= 0 && now != before) /* between the two sizes: where sizes grow fourfold, their geometric mean */
             put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
         before = now;
     }

@@ -9,7 +9,7 @@ static const char who[] = "tt_loader";
 
 /* ---- buffers ---- */
 
-/* Room for n examples, held; *out is NULL where the spec is not given. */
+/* Make room for n examples, held; *out is NULL where the spec is not given. */
 static tt_status rows_new(tt_tensor **out, const tt_tensor_spec *spec, int64_t n) {
     tt_shape shape = {.ndim = spec->shape.ndim + 1, .dim = {n}};
     *out = NULL;
@@ -44,8 +44,8 @@ static bool buffer_is_free(const tt__batch_buffer *buffer) {
     return !tt__tensor_is_shared(buffer->x) && (!buffer->y || !tt__tensor_is_shared(buffer->y));
 }
 
-/* A buffer that nobody else uses: an old one, one more, or one in the place of the oldest, whose memory is left to
- * those who use it. */
+/* Choose a buffer that the caller does not use: an old one, one more, or a new one in the place of the oldest, whose
+ * memory stays with its users. */
 static tt_status choose_buffer(tt__batches *b, tt__batch_buffer **out) {
     for (int i = 0; i < b->count; i++)
         if (buffer_is_free(&b->buffer[i])) {
@@ -80,7 +80,7 @@ void tt__batches_free(tt__batches *batches) {
 
 /* ---- loans ---- */
 
-/* The first n rows of a buffer's tensor, lent. */
+/* Lend the first n rows of a buffer's tensor. */
 static tt_status rows_lend(tt_tensor **out, const tt_tensor *rows, int64_t n) {
     if (!rows)
         return TT_OK;

@@ -4,8 +4,8 @@
 
 #include <tutti/data.h>
 
-/* A caller that holds on to earlier batches (a pipeline does) gets others of this many buffers in turn; with more held,
- * a buffer is made for each batch. */
+/* Buffers that take turns for a caller that keeps earlier batches (a pipeline does); where it keeps more, a buffer is
+ * made for each batch. */
 enum { TT__BATCH_BUFFERS = 4 };
 
 typedef struct tt__batch_buffer {
@@ -30,7 +30,7 @@ void tt__batches_free(tt__batches *batches);
  * ended. */
 tt_status tt__batches_lend(tt__batches *batches, int64_t n);
 
-/* End the loan; NULL both. What the caller kept stays as it is. */
+/* End the loan; NULL both. Tensors that the caller kept stay as they are. */
 void tt__batches_take_back(tt__batches *batches);
 
 #endif

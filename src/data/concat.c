@@ -22,7 +22,7 @@ static int64_t chain_size(void *user) {
     return size;
 }
 
-/* Few parts are the rule, so they are looked through. `index` is in range. */
+/* Get an example. A linear search finds its part, since parts are usually few. `index` is in range. */
 static tt_status chain_get(void *user, int64_t index, void *x, void *y) {
     const chain *c = user;
     tt_dataset *const *part = c->part;

@@ -104,7 +104,7 @@ tt_tensor *tt_dataset_targets(const tt_dataset *dataset) { return dataset ? data
 
 /* ---- reading ---- */
 
-/* A set made of others leaves it to them to say which example failed. */
+/* Read examples. A set made of others leaves it to them to name the one that failed. */
 static tt_status read_batch(tt_dataset *d, const int64_t *indices, int64_t n, void *x, void *y) {
     uint64_t errors = tt__error_count();
     tt_status status = d->cls.get_batch(d->user, indices, n, x, y);

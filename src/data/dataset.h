@@ -1,4 +1,4 @@
-/* The inside of data sets: how the built-in ones are made, and what loaders and sets made of others ask of any. */
+/* The inside of data sets: making the built-in ones, and reading any, for loaders and sets made of others. */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
 
@@ -18,7 +18,8 @@ struct tt_dataset {
     size_t x_bytes, y_bytes;     /* of one example */
     tt_tensor *inputs, *targets; /* of a set in memory, owned by `user`; else NULL */
     tt_dataset *const
-        *bases; /* what the set is made of, owned by `user`; they say where an error is and what is normalised */
+        /* the sets that it is made of, owned by `user`; they name an error's place and have the normalisation */
+        *bases;
     int64_t base_count;
     tt__normalization normalization; /* its own */
 };
@@ -30,7 +31,7 @@ tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *
 /* Write n examples, one behind the other. Indices are in range. y NULL: not wanted, or there are none. */
 tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y);
 
-/* What normalises this set's inputs: its own, else what all its bases agree on. TT_ERR_STATE if they don't. */
+/* Return the normalisation of this set's inputs: its own, else that of all its bases. TT_ERR_STATE if these differ. */
 tt_status tt__dataset_normalization(const tt_dataset *dataset, tt__normalization *out);
 
 #endif

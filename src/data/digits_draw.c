@@ -1,7 +1,7 @@
-/* Digits as a person might write them. A glyph is a few strokes; a stroke is a smooth curve through points (Catmull and
- * Rom, 1974). For each example the page under the glyph is warped (a coarse grid of random displacements, so that
- * strokes that meet still meet), then the glyph is scaled, turned, sheared and moved, and drawn with a round pen whose
- * width and softness are random too; noise and specks come last.
+/* Digits like handwritten ones. A glyph is a few strokes; a stroke is a smooth curve through points (Catmull and Rom,
+ * 1974). For each example the page under the glyph is warped (a coarse grid of random displacements, so that strokes
+ * that meet still meet), then the glyph is scaled, turned, sheared and moved, and drawn with a round pen whose width
+ * and softness are random too; noise and specks come last.
  *
  * Glyph coordinates: a box of 70 x 100 units, x to the right, y down, (0,0) in the middle. */
 #include "data/digits.h"
@@ -32,7 +32,7 @@ static float random_between(rng *r, float low, float high) {
     return low + (high - low) * ((float)(digits_random(r) >> 8) * 0x1p-24f);
 }
 
-/* Around 0, seldom near the ends: the mean of three. */
+/* Draw a number around 0, seldom near the ends: the mean of three. */
 static float random_around(rng *r, float limit) {
     return (random_between(r, -limit, limit) + random_between(r, -limit, limit) + random_between(r, -limit, limit)) /
            3.0f;
@@ -101,7 +101,7 @@ typedef struct hand {
     float noise;
 } hand;
 
-/* A turn by the angle whose half has tangent t: no sine or cosine needed. */
+/* Choose the transform. It rotates by the angle whose half has tangent t, which needs no sine or cosine. */
 static void choose_transform(hand *h, rng *r) {
     float t = random_around(r, 0.22f), c = (1 - t * t) / (1 + t * t), s = 2 * t / (1 + t * t);
     float width = random_between(r, 0.145f, 0.245f), height = random_between(r, 0.165f, 0.215f),
@@ -127,7 +127,7 @@ static void choose_hand(hand *h, rng *r) {
     h->noise = random_between(r, 0.0f, 22.0f);
 }
 
-/* Cell of the warp grid that `at` (0..GRID-1) lies in; what is outside belongs to the border cells. */
+/* Return the cell of the warp grid that `at` (0..GRID-1) lies in; points outside belong to the border cells. */
 static int grid_cell(float at) {
     int i = (int)at;
     return i < 0 ? 0 : i > GRID - 2 ? GRID - 2 : i;
@@ -162,7 +162,7 @@ static void draw_segment(float *gap, point a, point b, float radius, float softn
         }
 }
 
-/* The curve between b and c, at u in 0..1; a and d are the points before and after. */
+/* Return the curve's point between b and c, at u in 0..1; a and d are the points before and after. */
 static point catmull_rom(point a, point b, point c, point d, float u) {
     float u2 = u * u, u3 = u2 * u, wa = -u3 + 2 * u2 - u, wb = 3 * u3 - 5 * u2 + 2, wc = -3 * u3 + 4 * u2 + u,
           wd = u3 - u2;
@@ -201,7 +201,7 @@ static void draw_glyph(float *gap, const hand *h, const glyph *g) {
     }
 }
 
-/* A few dots of dust. */
+/* Add a few dots of dust. */
 static void add_specks(uint8_t *pixels, rng *r) {
     for (int n = random_below(r, 6); n > 0; n--)
         pixels[random_below(r, PIXELS)] = (uint8_t)random_between(r, 60.0f, 255.0f);

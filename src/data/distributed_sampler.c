@@ -1,4 +1,4 @@
-/* Which examples a rank visits, in which order: torch.utils.data.DistributedSampler.
+/* The examples that a rank visits, and their order: torch.utils.data.DistributedSampler.
  *
  * N examples, R replicas (ranks). All ranks draw the same order of the N from seed + epoch; position p of it goes to
  * rank p mod R. So that every rank gets the same number, either the tail is dropped, or positions past the end start

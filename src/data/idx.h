@@ -7,7 +7,7 @@
 
 #include <tutti/data.h>
 
-/* What follows the two zero bytes. */
+/* The type that follows the two zero bytes. */
 typedef enum tt__idx_type {
     TT__IDX_U8 = 0x08,
     TT__IDX_I8 = 0x09,

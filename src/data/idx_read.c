@@ -1,5 +1,5 @@
-/* Reading IDX. The header is not believed: its sizes are multiplied with overflow checks and compared with what the
- * file can hold before memory is taken, and the elements must be exactly as many as it says. */
+/* Reading IDX. The header is not trusted: its sizes are multiplied with overflow checks and compared with what the file
+ * can hold before memory is taken, and the elements must be exactly as many as it says. */
 #include "data/idx.h"
 
 #include "base/error.h"
@@ -91,8 +91,8 @@ static tt_status read_header(header *h, tt__source *source) {
 
 /* ---- elements ---- */
 
-/* Small types become i32. They were read into the end of the tensor's memory and are widened from the front: element i
- * goes to bytes 4i..4i+3, which lie before or on those of any element not widened yet. */
+/* Widen small types to i32. They were read into the end of the tensor's memory and are widened from the front: element
+ * i goes to bytes 4i..4i+3, which lie before or on those of any element not widened yet. */
 static void widen_elements(int32_t *to, const uint8_t *from, int64_t count, size_t width) {
     for (int64_t i = 0; i < count; i++)
         to[i] = width == 1 ? (int8_t)from[i] : (int16_t)(from[2 * i] << 8 | from[2 * i + 1]);
@@ -109,7 +109,7 @@ static void swap_bytes(uint8_t *p, int64_t count, size_t width) {
 
 static bool host_is_big_endian(void) { return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__; }
 
-/* How many bytes follow, counted up to a limit: unpacking a hostile stream to its end could take for ever. */
+/* Count the bytes that follow, up to a limit: unpacking a hostile stream to its end could take forever. */
 static tt_status count_rest(tt__source *source, uint64_t *count) {
     uint8_t scratch[4096];
     size_t got = 1;

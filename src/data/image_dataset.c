@@ -1,4 +1,4 @@
-/* Image sets in IDX files, and where MNIST keeps them. */
+/* Image sets in IDX files, and MNIST's file names. */
 #include <tutti/data.h>
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ static tt_status read_checked(tt_tensor **out, const char *path, int ndim, const
     return TT_ERR_FORMAT;
 }
 
-/* images (N,H,W) and labels (N) as inputs (N,1,H,W) and targets (N) i64. */
+/* Make a data set of images (N,H,W) and labels (N): inputs (N,1,H,W) and targets (N) i64. */
 static tt_dataset *dataset_from(const tt_tensor *images, const tt_tensor *labels) {
     const int64_t *size = images->shape.dim;
     tt_tensor *inputs = tt_keep(tt__view("tt_image_dataset", images, TT_SHAPE(size[0], 1, size[1], size[2])));

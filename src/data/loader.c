@@ -20,7 +20,7 @@ struct tt_loader {
     int64_t batch_size;
     int64_t examples; /* an epoch, without what drop_last leaves out */
     int64_t at;       /* the next one */
-    int64_t *order;   /* (size of the sampler) which examples this epoch visits */
+    int64_t *order;   /* (size of the sampler) the examples that this epoch visits */
     tt__batches batches;
     uint8_t *raw; /* (raw_rows) u8 inputs on their way to f32; NULL for other inputs */
     int64_t raw_rows;
@@ -30,7 +30,7 @@ struct tt_loader {
 
 /* ---- making ---- */
 
-/* The reason why an argument could not be made says more than that it is NULL. */
+/* Fail for a NULL argument; the error of the call that could not make it says more, where there is one. */
 static tt_status argument_missing(const char *what) {
     return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the %s is NULL", what);
 }
@@ -62,13 +62,13 @@ static tt_status choose_sampler(tt_loader *loader, tt_sampler *sampler) {
     return TT_OK;
 }
 
-/* As many u8 examples as stay in the second-level cache between being read and being converted. */
+/* Return how many u8 examples stay in the second-level cache between reading and conversion. */
 static int64_t raw_rows(const tt_dataset *dataset) {
     const int64_t bytes = 65536, row = (int64_t)dataset->x_bytes;
     return row > 0 && row < bytes ? bytes / row : 1;
 }
 
-/* Batches are never larger than the epoch, so no memory is taken for what can't come. */
+/* Allocate the batches' memory; they are never larger than the epoch. */
 static tt_status loader_allocate(tt_loader *loader) {
     const tt_dataset *d = loader->dataset;
     int64_t n = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
@@ -144,7 +144,7 @@ static tt_status fill_u8(tt_loader *loader, const int64_t *indices, int64_t n, f
     return TT_OK;
 }
 
-/* The n examples from position loader->at of the order. */
+/* Make a batch of the n examples from position loader->at of the order. */
 static tt_status make_batch(tt_loader *loader, int64_t n, tt_batch *batch) {
     TT__TRY(tt__batches_lend(&loader->batches, n));
     tt_tensor *x = loader->batches.lent_x, *y = loader->batches.lent_y;
@@ -161,7 +161,7 @@ static tt_status make_batch(tt_loader *loader, int64_t n, tt_batch *batch) {
 
 /* ---- epochs ---- */
 
-/* The error ends the epoch: further calls say it again. It is the open scope's first error, too, so that a step with
+/* End the epoch with an error, which further calls repeat. It is the open scope's first error, too, so that a step with
  * this batch's NULLs reports it. */
 static int end_with_error(tt_loader *loader, tt_status status) {
     tt__batches_take_back(&loader->batches);

@@ -1,9 +1,9 @@
 /* Random orders, with PyTorch's draws: torch.utils.data.RandomSampler and SubsetRandomSampler under a DataLoader.
  *
- * What a DataLoader draws at the start of an epoch, from the generator that it was given or else from the default one:
- * a base seed for its workers, which nothing uses here. Then its sampler draws. RandomSampler without a generator draws
- * the seed of one, from the default generator; with one it permutes with that itself, a second time at the epoch's end
- * (for the part of an epoch longer than the data set, here none). */
+ * At the start of an epoch a DataLoader draws a base seed for its workers, from the generator that it was given or else
+ * from the default one; nothing uses it here. Then its sampler draws. RandomSampler without a generator draws the seed
+ * of one, from the default generator; with one it permutes with that itself, a second time at the epoch's end (for the
+ * part of an epoch longer than the data set, here none). */
 #include "data/sampler.h"
 
 #include "base/args.h"

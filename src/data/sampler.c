@@ -1,5 +1,4 @@
-/* Any sampler: made of a class, asked for an epoch's order, freed. The plainest one, in order, and the one by
- * callback. */
+/* Samplers: making one of a class, getting an epoch's order, freeing. The sequential one, and the one by callback. */
 #include "data/sampler.h"
 
 #include "base/args.h"
@@ -102,7 +101,7 @@ void tt_sampler_free(tt_sampler *sampler) {
 
 /* ---- the order of an epoch ---- */
 
-/* Whoever wrote the order, a loader reads memory by it. */
+/* Check the order's range, since a loader reads memory by it. */
 static tt_status check_range(const tt_sampler *s) {
     for (int64_t i = 0; i < s->size; i++)
         if (s->indices[i] < 0 || s->indices[i] >= s->dataset_size)

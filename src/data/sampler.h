@@ -1,4 +1,4 @@
-/* The inside of samplers: how the built-in ones are made, and what a loader asks of any. */
+/* The inside of samplers: making the built-in ones, and getting orders from any. */
 #ifndef TT_DATA_SAMPLER_H
 #define TT_DATA_SAMPLER_H
 
@@ -22,10 +22,11 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
 /* Begin an epoch: order (size) := its indices. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
 
-/* Room for n indices. NULL: no memory; `who` begins the error. */
+/* Allocate n indices. NULL: no memory; `who` begins the error. */
 int64_t *tt__indices_new(const char *who, int64_t n);
 
-/* TT_ERR_INVALID unless 1 <= n and a permutation of n indices fits memory. `who` begins the error. */
+/* Check a data set's size: TT_ERR_INVALID unless 1 <= n and a permutation of n indices fits memory. `who` begins the
+ * error. */
 tt_status tt__check_dataset_size(const char *who, int64_t n);
 
 /* Write 0 .. n-1. */

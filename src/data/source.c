@@ -25,7 +25,7 @@ static tt_status source_read_file(tt__source *s, size_t *got) {
     return TT_OK;
 }
 
-/* Make sure that packed bytes wait in inflate.next_in, unless all are used. */
+/* Read packed bytes into inflate.next_in if it is empty, unless all are used. */
 static tt_status source_fill(tt__source *s) {
     if (s->inflate.avail_in)
         return TT_OK;
@@ -125,7 +125,7 @@ static tt_status source_corrupt(const tt__source *s, const char *what) {
                     s->name, s->packed_read - s->inflate.avail_in, what);
 }
 
-/* A member of the gzip file is complete (its checksum too). Another may follow; anything else does not belong there. */
+/* End a member of the gzip file, which is complete (its checksum too). Only another may follow. */
 static tt_status end_member(tt__source *s) {
     TT__TRY(source_fill(s));
     if (!s->inflate.avail_in) {
@@ -172,7 +172,7 @@ tt_status tt__source_read(tt__source *source, void *out, size_t size, size_t *go
     return source->gzip ? read_gzip(source, out, size, got) : read_plain(source, out, size, got);
 }
 
-/* Deflate writes at most 258 bytes with 2 bits: 1032 times what it reads. */
+/* Return the most bytes that can come. Deflate writes at most 258 bytes with 2 bits: 1032 times what it reads. */
 uint64_t tt__source_limit(const tt__source *source) {
     uint64_t factor = source->gzip ? 1032 : 1;
     return source->packed_size > UINT64_MAX / factor ? UINT64_MAX : source->packed_size * factor;

@@ -1,4 +1,4 @@
-/* Bytes of a file or of memory, unpacked on the way if they are gzip: told by the first two bytes. */
+/* Bytes of a file or of memory, unpacked if they are gzip, which the first two bytes show. */
 #ifndef TT_DATA_SOURCE_H
 #define TT_DATA_SOURCE_H
 
@@ -27,7 +27,7 @@ void tt__source_close(tt__source *source);
  * stream. */
 tt_status tt__source_read(tt__source *source, void *out, size_t size, size_t *got);
 
-/* No more than this many bytes can come out of the source, whatever it claims to hold. */
+/* Return the most bytes that can come out of the source, whatever it claims to hold. */
 uint64_t tt__source_limit(const tt__source *source);
 
 #endif

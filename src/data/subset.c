@@ -46,7 +46,7 @@ static void range_destroy(void *user) {
     free(r);
 }
 
-/* The range's part of one of the base's tensors, held; *out is NULL where x is. */
+/* View the range's part of one of the base's tensors, held; *out is NULL where x is. */
 static tt_status range_view(const range *r, tt_tensor *x, tt_tensor **out) {
     if (!x)
         return TT_OK;

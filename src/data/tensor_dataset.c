@@ -16,7 +16,7 @@ typedef struct table {
 
 /* ---- reading ---- */
 
-/* Shuffled rows come from anywhere in memory: without asking ahead, waiting for it costs more than the work does. The
+/* Prefetch a row. Shuffled rows come from anywhere in memory, and waiting for them would cost more than the work. The
  * hardware fetches the rest of a long row by itself. */
 static void prefetch_row(const char *row, size_t bytes) {
     enum { LINE = 64, MOST = 1024 };
@@ -49,14 +49,14 @@ static int64_t table_size(void *user) { return ((const table *)user)->inputs->sh
 
 /* ---- making ---- */
 
-/* Let go of a tensor that was to be taken over; a scope's or a holder's is theirs to free. */
+/* Free a tensor that was to be taken over, unless a scope or a holder owns it. */
 static void discard_tensor(tt_tensor *x) {
     if (x && x->owner == TT__OWNER_CALLER)
         tt_tensor_free(x);
 }
 
-/* x as the data set holds it: contiguous, a view with gaps is copied. NULL and an error, and x is let go, if that can't
- * be. */
+/* Return x as the data set holds it: contiguous; a view with gaps is copied. On failure NULL and an error, and x is
+ * freed. */
 static tt_tensor *take_tensor(tt_tensor *x) {
     if (x && !tt_is_contiguous(x)) {
         tt_tensor *copy = tt__clone_contiguous("tt_tensor_dataset", x);
@@ -77,7 +77,7 @@ static void table_destroy(void *user) {
     free(t);
 }
 
-/* Examples are copied by plain pointers. */
+/* Is the tensor on the host? Examples are copied by plain pointers. */
 static bool is_here(const tt_tensor *x) { return !x || tt__device_is_host(tt__device_of(x)); }
 
 static tt_status tensors_check(const tt_tensor *inputs, const tt_tensor *targets) {
@@ -99,7 +99,7 @@ static tt_status tensors_check(const tt_tensor *inputs, const tt_tensor *targets
     return TT_OK;
 }
 
-/* One example of x, a tensor of N. */
+/* Describe one example of x, a tensor of N. */
 static tt_tensor_spec spec_of(const tt_tensor *x) {
     tt_tensor_spec spec = {0};
     if (!x)

@@ -17,7 +17,7 @@ typedef struct call {
     int64_t out_count;
 } call;
 
-/* The status of an expression that gave NULL. */
+/* Return the status of an expression that gave NULL. */
 static tt_status forward_failed(const tt_module *module) {
     if (!tt_last_status())
         tt__tensor_fail(TT_ERR_STATE, "the forward of a %s gave NULL without an error", module->cls.name);
@@ -29,7 +29,7 @@ static tt_status call_one(tt_module *module, const call *c) {
     return c->out[0] ? TT_OK : forward_failed(module);
 }
 
-/* How many tensors a class takes or gives, for errors. */
+/* Write how many tensors a class takes or gives, for errors. */
 static const char *tensor_number_text(const tt_module_class *cls, int64_t number, char text[24]) {
     if (!cls->forward_many)
         number = 1;
@@ -61,7 +61,7 @@ static tt_status call_many(tt_module *module, const call *c) {
 
 static tt_status forward_run(tt_module *module, const call *c);
 
-/* The class's function for as many tensors. */
+/* Call the class's function for as many tensors. */
 static tt_status call_class(tt_module *module, const call *c) {
     if (module->cls.forward && c->in_count == 1 && c->out_count == 1)
         return call_one(module, c);
@@ -81,7 +81,7 @@ static tt_status run_hook(tt_module *module, const tt__module_hook *hook, const 
     return status;
 }
 
-/* Hooks registered by a hook run from the next forward on. `in`: for pre-hooks, else NULL. */
+/* Run hooks. Those that a hook registers run from the next forward on. `in`: for pre-hooks, else NULL. */
 static tt_status run_hooks(tt_module *module, const call *c, tt_tensor **in) {
     tt_status status = TT_OK;
     size_t count = module->hook_count;
@@ -136,7 +136,7 @@ static tt_status forward_run(tt_module *module, const call *c) {
     return status;
 }
 
-static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
+static tt_status add_forward_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
     static _Atomic int64_t last_handle;
     if (handle)
         *handle = 0;
@@ -160,15 +160,15 @@ static tt_status add_hook(const char *who, int64_t *handle, tt_module *module, t
 tt_status tt_module_register_forward_pre_hook_with(const tt_module_register_forward_pre_hook_args *args, size_t size) {
     tt_module_register_forward_pre_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    return add_hook("tt_module_register_forward_pre_hook", a.handle, a.module,
-                    (tt__module_hook){.pre = a.hook, .user = a.user, .destroy = a.destroy});
+    return add_forward_hook("tt_module_register_forward_pre_hook", a.handle, a.module,
+                            (tt__module_hook){.pre = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
 tt_status tt_module_register_forward_hook_with(const tt_module_register_forward_hook_args *args, size_t size) {
     tt_module_register_forward_hook_args a;
     TT__ARGS_COPY(a, args, size);
-    return add_hook("tt_module_register_forward_hook", a.handle, a.module,
-                    (tt__module_hook){.post = a.hook, .user = a.user, .destroy = a.destroy});
+    return add_forward_hook("tt_module_register_forward_hook", a.handle, a.module,
+                            (tt__module_hook){.post = a.hook, .user = a.user, .destroy = a.destroy});
 }
 
 tt_status tt_module_remove_hook(tt_module *module, int64_t handle) {
@@ -197,7 +197,7 @@ static tt_status forward_check(const char *who, const tt_module *module, const c
     if (c->in_count < 0 || c->out_count < 0 || (c->in_count && !c->in) || (c->out_count && !c->out))
         return tt__fail(TT_ERR_INVALID, "%s: expected lists of inputs and outputs, got %lld at %p and %lld at %p", who,
                         (long long)c->in_count, (const void *)c->in, (long long)c->out_count, (const void *)c->out);
-    if (!module) /* what made it NULL has usually recorded why */
+    if (!module) /* the call that gave NULL has usually recorded why */
         return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the module is NULL", who);
     for (int64_t i = 0; i < c->in_count; i++)
         if (!c->in[i])

@@ -1,4 +1,4 @@
-/* Modules without parameters: an operator each. */
+/* Modules without parameters, one operator each. */
 #include <tutti/nn.h>
 
 static tt_tensor *relu_forward(tt_module *self, tt_tensor *x) {

@@ -21,7 +21,7 @@ static void linear_destroy(tt_module *self) { free(tt_module_user(self)); }
 static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = linear_destroy);
 
-/* A parameter with the given shape, drawn and registered; NULL on failure. */
+/* Make a parameter of the given shape, drawn and registered; NULL on failure. */
 static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
                             const tt_nn_linear_args *a) {
     tt_tensor *x = tt__tensor_new("tt_nn_linear", shape, a->dtype);
@@ -35,8 +35,8 @@ static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape,
     return x;
 }
 
-/* The bound of torch.nn.Linear's weights, in its steps: kaiming_uniform_(a = sqrt(5)). It is 1 / sqrt(in) but for the
- * rounding, which shows in f64. */
+/* Return the bound of torch.nn.Linear's weights, in its steps: kaiming_uniform_(a = sqrt(5)). It is 1 / sqrt(in) except
+ * for the rounding, which matters in f64. */
 static double weight_bound(double in_features) {
     double a = sqrt(5), gain = sqrt(2 / (1 + a * a));
     return sqrt(3) * (gain / sqrt(in_features));

@@ -1,4 +1,4 @@
-/* Loading a state dict: every entry is checked before any is copied. */
+/* Loading a state dict: all entries are checked before any is copied. */
 #include "base/error.h"
 #include "nn/module.h"
 
@@ -6,7 +6,7 @@
 
 static const char who[] = "tt_module_load_state_dict";
 
-/* An entry's name without the prefix that PyTorch's DDP adds, unless the module has such a child itself. */
+/* Return an entry's name without the prefix that PyTorch's DDP adds, unless the module has such a child itself. */
 static const char *plain_name(const tt_named_tensors *own, const char *name) {
     static const char prefix[] = "module.";
     bool prefixed = !strncmp(name, prefix, sizeof prefix - 1) && !tt_named_tensors_find(own, name);
@@ -25,7 +25,7 @@ static tt_status check_entry(const tt_named_tensors *own, const char *name, cons
     return TT_OK;
 }
 
-/* The state's entry for one of the module's names. */
+/* Find the state's entry for one of the module's names. */
 static const tt_tensor *entry_for(const tt_named_tensors *own, const tt_named_tensors *state, const char *name) {
     for (int64_t i = 0; i < state->count; i++)
         if (!strcmp(plain_name(own, state->names[i]), name))
@@ -33,7 +33,7 @@ static const tt_tensor *entry_for(const tt_named_tensors *own, const tt_named_te
     return NULL;
 }
 
-/* Names of one tensor (tied weights) must not stand for different values. */
+/* Check that names of one tensor (tied weights) have equal values. */
 static tt_status check_tied(const tt_named_tensors *own, const tt_named_tensors *state, int64_t i) {
     for (int64_t first = 0; first < i; first++) {
         if (own->tensors[first] != own->tensors[i])
@@ -62,7 +62,7 @@ static tt_status check_entries(const tt_named_tensors *own, const tt_named_tenso
 }
 
 tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state) {
-    if (!module || !state) /* what made it NULL has usually recorded why */
+    if (!module || !state) /* the call that gave NULL has usually recorded why */
         return tt_last_status() ? tt_last_status()
                                 : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, module ? "state" : "module");
     const tt_named_tensors *own = tt_module_state_dict(module);

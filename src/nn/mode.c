@@ -1,4 +1,4 @@
-/* What changes a whole tree in place: training mode, freezing, converting. */
+/* Changes of a whole tree in place: training mode, freezing, converting. */
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "nn/module.h"
@@ -83,7 +83,7 @@ static tt_status list_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-/* A copy of another type, or elsewhere, that nothing else uses and no scope ends. */
+/* Make a copy of another type, or on another device, that nothing else uses and no scope ends. */
 static tt_status convert_tensor(const plan *p, tt_tensor *x, tt_tensor **copy) {
     if (!x)
         return TT_OK;

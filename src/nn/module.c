@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who holds registered tensors, for errors of tensors; its address tells those of modules. */
+/* The holder of registered tensors, for errors; its address identifies tensors that modules hold. */
 static const char holder[] = "a module";
 
 /* ---- making and freeing ---- */
@@ -194,8 +194,7 @@ tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *m
 /* Does a module, this or another one, hold the tensor? */
 static bool is_held(const tt_tensor *x) { return x->owner == TT__OWNER_HOLDER && x->holder == holder; }
 
-/* One reference for the new entry: that of the tensor's owner, or, where a module holds the tensor already, a new
- * one. */
+/* Take one reference for the new entry: the owner's, or, where a module holds the tensor already, a new one. */
 static tt_status hold_tensor(const tt__module_tensor *entry) {
     if (is_held(entry->tensor)) {
         tt__tensor_ref(entry->tensor);

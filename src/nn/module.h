@@ -65,7 +65,7 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
  * failure. */
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
-/* Release what the hook's user left to it. */
+/* Release what the hook's user has handed to it. */
 static inline void tt__module_hook_release(const tt__module_hook *hook) {
     if (hook->destroy)
         hook->destroy(hook->user);

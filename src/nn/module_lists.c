@@ -67,7 +67,7 @@ static bool module_list_add(tt__module_list *list, const char *prefix, const cha
     return true;
 }
 
-/* The module's own parameters, or buffers, that belong into a list of this kind. */
+/* Add the module's own parameters, or buffers, that belong into a list of this kind. */
 static bool add_tensors(tt__module_list *list, tt__list_kind kind, const tt_module *module, const char *prefix,
                         bool buffers) {
     for (size_t i = 0; i < module->tensor_count; i++) {
@@ -101,7 +101,7 @@ static bool add_tree(tt__module_list *list, tt__list_kind kind, tt_module *modul
     return true;
 }
 
-/* The list, made if it isn't there; NULL and an error if memory is out. */
+/* Return the list, made if it isn't there; NULL and an error if memory is out. */
 static tt__module_list *list_get(tt_module *module, tt__list_kind kind) {
     tt__module_list *list = &module->lists[kind];
     if (list->made)

@@ -27,7 +27,7 @@ typedef struct tt__module_list {
     };
 } tt__module_list;
 
-/* Drop the module's lists, and those of whoever shows them. */
+/* Drop the module's lists, and those of all modules that contain or wrap it. */
 void tt__module_changed(tt_module *module);
 void tt__module_drop_lists(tt_module *module);
 

@@ -22,7 +22,7 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     return TT_OK;
 }
 
-/* The first child takes what came, the last one gives what is asked for. */
+/* Run the children: the first takes all inputs, the last gives all outputs. */
 static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                          int64_t out_count) {
     int64_t n = tt_module_child_count(self);
@@ -43,7 +43,7 @@ static const tt_module_class sequential_class =
 
 /* ---- making ---- */
 
-/* The children that came, whichever way. */
+/* Return the i-th child, named or not. */
 static tt_module *sequential_child(const tt_nn_sequential_args *a, int64_t i) {
     return a->named ? a->named[i].module : a->children[i];
 }
@@ -55,7 +55,7 @@ static bool came_before(const tt_nn_sequential_args *a, int64_t i) {
     return false;
 }
 
-/* All there, each once, none with a parent. */
+/* Check that the children are there, each once, none with a parent. */
 static tt_status check_children(const tt_nn_sequential_args *a) {
     for (int64_t i = 0; i < a->count; i++) {
         const tt_module *child = sequential_child(a, i);
@@ -68,8 +68,8 @@ static tt_status check_children(const tt_nn_sequential_args *a) {
     return TT_OK;
 }
 
-/* Those from number `from` on that have no parent. From the end, so that one that comes twice is freed at its first
- * place. */
+/* Free the children from number `from` on that have no parent; from the end, so that one that comes twice is freed at
+ * its first place. */
 static void free_children(const tt_nn_sequential_args *a, int64_t from) {
     for (int64_t i = a->count; i-- > from;)
         if (sequential_child(a, i) && !came_before(a, i) && !sequential_child(a, i)->parent)

@@ -14,7 +14,7 @@ static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     free(group->params);
 }
 
-/* The group that has this parameter already; -1: none. */
+/* Find the group that has this parameter already; -1: none. */
 static int64_t group_of(const tt_optimizer *o, const tt__optim_group *added, const tt_tensor *x) {
     for (size_t g = 0; g <= o->group_count; g++) {
         const tt__optim_group *group = g < o->group_count ? &o->groups[g] : added;

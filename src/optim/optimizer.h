@@ -1,5 +1,5 @@
-/* What every optimizer is: groups of parameters, with options for each group and state for each parameter, and a rule
- * that updates contiguous memory.
+/* The inside of all optimizers: groups of parameters, with options for each group and state for each parameter, and a
+ * rule that updates contiguous memory.
  *
  * State lies flat: the slots of all parameters of a group that have one element type are ranges of one allocation a
  * slot, in the parameters' order, each on a 64-byte boundary. The state tensors are views into it. */
@@ -32,7 +32,7 @@ typedef struct tt__optimizer_class {
     /* Do these options need the slot? */
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
-    /* For other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
+    /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
     tt_status (*on_device)(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
 
@@ -44,7 +44,7 @@ typedef struct tt__optim_param {
     int64_t offset; /* of its state, in elements */
 } tt__optim_param;
 
-/* What training has made of a group. */
+/* The state of a group in training. */
 typedef struct tt__optim_state {
     tt_tensor *flat[TT__OPTIM_TYPES][TT__OPTIM_SLOTS]; /* NULL: nobody has this slot yet */
     tt_tensor **slot;                                  /* views: parameter by parameter; NULL: none yet */
@@ -77,28 +77,28 @@ struct tt_optimizer {
     tt__optim_dict dict;
 };
 
-/* An optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked
+/* Make an optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked
  * here. */
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option);
 
-/* The check that most options need: finite, and at least `least`. */
+/* Check an option's value as most need it: finite, and at least `least`. */
 tt_status tt__optim_check_number(const char *who, const char *name, double value, double least);
 
 /* Put a value among `option`, by name. TT_ERR_NOT_FOUND, with the names there are. */
 tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
                                double value);
 
-/* TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
+/* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
 int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
 
-/* A tensor that belongs to an optimizer: x itself, out of its scope, or NULL and an error. NULL gives NULL. */
+/* Make a tensor the optimizer's: returns x, out of its scope, or NULL and an error. NULL gives NULL. */
 tt_tensor *tt__optim_hold(tt_tensor *x);
 
-/* No state yet. On failure nothing is left. */
+/* Set up a state without slots. On failure nothing is left. */
 tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
 void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
 
-/* The view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
+/* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
 

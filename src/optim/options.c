@@ -64,7 +64,7 @@ tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, 
     return TT_OK;
 }
 
-/* The options of `group` would be possible with the new value. */
+/* Check that the options of `group` are possible with the new value. */
 static tt_status try_option(const char *who, const tt_optimizer *o, const tt__optim_group *group, const char *name,
                             double value) {
     double option[TT__OPTIM_OPTIONS];

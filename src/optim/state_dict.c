@@ -40,7 +40,7 @@ TT_PRINTF(3, 4) static tt_status dict_add(tt__optim_dict *dict, tt_tensor *x, co
     return TT_OK;
 }
 
-/* x becomes the dict's; NULL is an error that stands recorded. */
+/* Make x the dict's; NULL is an error that is already recorded. */
 static tt_status dict_own(tt__optim_dict *dict, tt_tensor *x) {
     tt_tensor *held = tt__optim_hold(x);
     if (!held)
@@ -65,7 +65,7 @@ static tt_status add_param_state(tt__optim_dict *dict, const tt__optimizer_class
     return TT_OK;
 }
 
-/* The numbers of the group's parameters, i64. */
+/* Make the numbers of the group's parameters, i64. */
 static tt_tensor *param_numbers(const tt__optim_group *group) {
     tt_tensor *numbers = tt_empty(TT_SHAPE((int64_t)group->count), TT_I64);
     int64_t *number = tt_tensor_i64(numbers);
@@ -116,7 +116,7 @@ const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
 
 static const char who[] = "tt_optimizer_load_state_dict";
 
-/* What a state dict says of each group: made whole before anything changes. */
+/* A group as a state dict has it: complete before anything changes. */
 typedef struct loaded_group {
     tt__optim_state state;
     double option[TT__OPTIM_OPTIONS];
@@ -127,7 +127,7 @@ static tt_status wrong_tensor(const char *name, const tt_tensor *expected, const
                     "%s: \"%s\": expected %s, got %s", who, name, TT__DESCRIBE(expected), TT__DESCRIBE(x));
 }
 
-/* The one element of an entry. */
+/* Read the one element of an entry. */
 static tt_status load_number(const char *name, const tt_tensor *x, double *value) {
     if (tt_tensor_numel(x) != 1)
         return tt__fail(TT_ERR_SHAPE, "%s: \"%s\": expected one number, got %s", who, name, TT__DESCRIBE(x));
@@ -153,7 +153,7 @@ static tt_status load_slot(const tt_optimizer *o, const tt__optim_group *group, 
     return view ? tt_copy(view, x) : tt_last_status();
 }
 
-/* The number that stands at *text, of which `*text` is moved to what follows the dot after it; -1: none. */
+/* Read the number at *text, which is moved behind the dot after it; -1: none. */
 static int64_t take_number(const char **text) {
     char *end;
     if (**text < '0' || **text > '9')
@@ -221,7 +221,7 @@ static tt_status load_option_entry(const tt_optimizer *o, loaded_group *to, cons
 
 static bool is_option(const char *name) { return !strncmp(name, "param_groups.", strlen("param_groups.")); }
 
-/* Options come first: they say which slots there are. */
+/* Load options, which come first: they determine which slots there are. */
 static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
     for (int64_t i = 0; i < state->count; i++)
         if (is_option(state->names[i]))
@@ -231,7 +231,7 @@ static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_
     return TT_OK;
 }
 
-/* A parameter that has some of its state has all that its options need. */
+/* Check that a parameter that has some of its state has all that its options need. */
 static tt_status check_complete(const tt_optimizer *o, const loaded_group *to, size_t g, size_t i) {
     int expected = o->cls->counts_steps, found = to[g].state.steps[i] != 0;
     const char *missing = found < expected ? "step" : NULL;
@@ -273,7 +273,7 @@ static tt_status init_loaded(const tt_optimizer *o, loaded_group *to) {
     return TT_OK;
 }
 
-/* Old and new state change places. */
+/* Exchange old and new state. */
 static void take_loaded(tt_optimizer *o, loaded_group *to) {
     for (size_t g = 0; g < o->group_count; g++) {
         tt__optim_state old = o->groups[g].state;
@@ -292,7 +292,7 @@ static tt_status load_groups(tt_optimizer *o, loaded_group *to, const tt_named_t
 }
 
 tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
-    if (!optimizer || !state) /* what made it NULL has usually recorded why */
+    if (!optimizer || !state) /* the call that gave NULL has usually recorded why */
         return tt_last_status()
                    ? tt_last_status()
                    : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, optimizer ? "state" : "optimizer");

@@ -33,7 +33,7 @@ void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group 
     *state = (tt__optim_state){0};
 }
 
-/* All of a slot that parameters of one type have, made at first need. */
+/* Return the memory of a slot for all parameters of one type, made at first need. */
 static tt_tensor *slot_memory(const tt__optim_group *group, tt__optim_state *state, const tt__optim_param *param,
                               int slot) {
     tt_tensor **flat = &state->flat[param->type][slot];

@@ -15,14 +15,14 @@ static tt__update_fn rule_for(const tt__optimizer_class *cls, int type) {
     return type == TT__OPTIM_F32 ? cls->kernels()->f32 : cls->kernels()->f64;
 }
 
-/* What a step of one parameter reads and writes, all contiguous. */
+/* The tensors that a step of one parameter reads and writes, all contiguous. */
 typedef struct flat_step {
     tt_tensor *param, *grad; /* copies where they are not contiguous */
     tt_tensor *slot[TT__OPTIM_SLOTS];
     bool fresh[TT__OPTIM_SLOTS];
 } flat_step;
 
-/* What the group's options need of state for parameter i. */
+/* Gather the state that the group's options need for parameter i. */
 static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, size_t i, flat_step *f) {
     for (int s = 0; s < o->cls->slots; s++) {
         f->fresh[s] = !group->state.slot[i * (size_t)o->cls->slots + (size_t)s];
@@ -35,7 +35,7 @@ static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, siz
     return TT_OK;
 }
 
-/* Memory that plain pointers reach: the processor's kernels. */
+/* Update memory that plain pointers reach, by the processor's kernels. */
 static tt_status update_on_host(const tt__optimizer_class *cls, int type, const flat_step *f, tt__update *u) {
     void *state[TT__OPTIM_SLOTS] = {NULL};
     for (int s = 0; s < cls->slots; s++)

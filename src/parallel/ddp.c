@@ -96,7 +96,7 @@ static tt_status on_gradient(tt_tensor *x, void *user) {
 
 static tt_status ddp_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
 
-/* All that ranks must have alike. */
+/* What must be alike on all ranks. */
 typedef struct contents {
     const tt_named_tensors *parameters, *buffers;
 } contents;
@@ -127,7 +127,7 @@ static tt_status compare_with_peers(tt_group *group, const contents *c) {
     return status;
 }
 
-/* `params` has room for all; *count := those that require a gradient. */
+/* Select the parameters that require a gradient: *count of them. `params` has room for all. */
 static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reducer_param *params, size_t *count) {
     *count = 0;
     for (int64_t i = 0; i < all->count; i++) {
@@ -149,7 +149,7 @@ static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reduce
     return TT_OK;
 }
 
-/* Sets d->reducer and d->slots. */
+/* Make the reducer: sets d->reducer and d->slots. */
 static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
@@ -166,7 +166,7 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     return status;
 }
 
-/* Two reducers can't both hold a gradient. */
+/* Check that no other wrapper holds the gradients, as two reducers can't. */
 static tt_status check_unwrapped(const ddp *d) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     for (int64_t i = 0; i < all->count; i++)
@@ -191,8 +191,8 @@ static tt_status ddp_attach(ddp *d, size_t count) {
     return TT_OK;
 }
 
-/* The module's gradients go back to memory of their own, with their values. A parameter that was frozen meanwhile
- * has none. */
+/* Move the module's gradients back to memory of their own, with their values. A parameter that was frozen meanwhile has
+ * none. */
 static void ddp_release(ddp *d) {
     tt__saved_error saved;
     tt__error_save(&saved);
@@ -237,7 +237,7 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     tt_ddp_args args;
     TT__ARGS_COPY(args, given, size);
     if (!args.module)
-        /* What made the module NULL has usually recorded why. */
+        /* The call that could not make the module has usually recorded why. */
         return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is NULL");
     if (!args.group)
         return tt__fail_null(TT_ERR_INVALID, "tt_ddp: `group` is NULL");

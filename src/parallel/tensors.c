@@ -1,4 +1,4 @@
-/* Collectives on tensors: shapes are checked, layouts that are not contiguous staged, and the rest is comm's. */
+/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. */
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/tensor.h"
@@ -44,7 +44,7 @@ static tt_status check_parts(const char *who, int n, const tt_tensor *part, cons
     return TT_OK;
 }
 
-/* Both are cut into world_size parts along dimension 0. */
+/* Check that both are cut into world_size parts along dimension 0. */
 static tt_status check_exchange(const char *who, int n, const tt_tensor *x, const tt_tensor *out) {
     if (tt_tensor_numel(x) != tt_tensor_numel(out) || (n > 0 && (tt_tensor_dim(x) < 1 || tt_tensor_size(x, 0) % n ||
                                                                  tt_tensor_dim(out) < 1 || tt_tensor_size(out, 0) % n)))
@@ -70,7 +70,7 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
 
 /* ---- staging ---- */
 
-/* Contiguous memory that plain pointers reach? */
+/* Is x in contiguous memory that plain pointers reach? */
 static bool is_plain_memory(const tt_tensor *x) {
     return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
 }
@@ -103,13 +103,14 @@ static tt_status stage_needed(stage *s, const tt_group *group, tt_work *const *w
     return s->fills ? stage_one(s, s->out, work, s->keeps, &s->filled) : TT_OK;
 }
 
-/* Check the tensors, and stage those that this rank needs. Can the call be made? */
+/* Check the tensors, and stage those that this rank needs. Returns whether the call can be made. */
 static bool stage_begin(stage *s, const tt_group *group, tt_work *const *work) {
     s->status = stage_needed(s, group, work);
     return !s->status;
 }
 
-/* After the call, whose status is given back: `out` receives what came, copies end, a failure gets its shapes. */
+/* End a stage after the call, whose status is returned: copy the result to `out`, free copies, add shapes to an
+ * error. */
 static tt_status stage_end(stage *s, tt_status status) {
     if (!s->begun)
         return status;
@@ -123,7 +124,7 @@ static tt_status stage_end(stage *s, tt_status status) {
     return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->sends ? s->x : s->out)) : TT_OK;
 }
 
-/* Elements of the call: of one rank's part, where there are parts. */
+/* Return the elements of the call: of one rank's part, where there are parts. */
 static int64_t stage_count(const stage *s, const tt_group *group) {
     int ranks = tt_get_world_size(group);
     if (s->shapes == BOTH_HAVE_PARTS)

@@ -1,4 +1,4 @@
-/* Equality of bits. On the host; what lies elsewhere is brought there. */
+/* Equality of bits, compared on the host; tensors of other devices are copied there. */
 #include "tensor/iter.h"
 #include "tensor/ops.h"
 

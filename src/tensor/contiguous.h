@@ -21,7 +21,8 @@ typedef struct tt__operands {
 tt__operands tt__operands_begin(const char *who, size_t offset, const char *name, tt_tensor *y, int n,
                                 const tt_tensor *const *in);
 
-/* Lets the stand-ins go, after y's values are where they belong; `status`: the kernel's. Returns the first failure. */
+/* Copy the result to y if it went to a stand-in, and free the stand-ins; `status`: the kernel's. Returns the first
+ * failure. */
 tt_status tt__operands_end(tt__operands *o, tt_status status);
 
 /* tt__operands o = TT__OPERANDS(who, nll_loss, y, x, t);

@@ -43,7 +43,7 @@ void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x) {
 
 /* ---- y := x ---- */
 
-/* Both can be reached by one device's kernels. */
+/* Copy between tensors that one device's kernels can reach. */
 static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
     if (x->dtype == y->dtype) {
         tt__kernel_copy run = TT__KERNEL(who, y, copy);
@@ -53,7 +53,7 @@ static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
     return run ? run(y, x) : tt_last_status();
 }
 
-/* y, on the host, from a device. */
+/* Copy from a device to y, on the host. */
 static tt_status copy_from_device(const char *who, tt_tensor *y, const tt_tensor *x) {
     tt_tensor *there = tt__contiguous_begin(who, x);
     tt_tensor *here = there ? tt__tensor_new(who, x->shape, x->dtype) : NULL;
@@ -65,7 +65,7 @@ static tt_status copy_from_device(const char *who, tt_tensor *y, const tt_tensor
     return status;
 }
 
-/* y, on a device, from the host. */
+/* Copy from the host to y, on a device. */
 static tt_status copy_to_device(const char *who, tt_tensor *y, const tt_tensor *x) {
     tt_tensor *here = tt__tensor_new(who, y->shape, y->dtype);
     tt_tensor *there = !here || y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
@@ -156,7 +156,7 @@ static bool same_elements(const tt_tensor *a, const tt_tensor *b) {
     return a->data == b->data && !memcmp(a->stride, b->stride, (size_t)a->shape.ndim * sizeof *a->stride);
 }
 
-/* What is written may be what is still to be read: by way of a copy. */
+/* Copy between overlapping tensors, by way of a copy. */
 static tt_status copy_within(tt_tensor *dst, const tt_tensor *src) {
     if (same_elements(dst, src))
         return TT_OK;

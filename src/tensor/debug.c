@@ -11,7 +11,7 @@
 /* How many freed tensors wait under TT_DEBUG=1 before the oldest goes: about 100 MB. */
 enum { KEPT = 1 << 18 };
 
-/* A model has hundreds; who has this many outside of scopes has a loop that never ends one. */
+/* A model has hundreds of tensors; this many outside of scopes come from a loop that frees none. */
 enum { MANY = 50000 };
 
 static bool is_debugging(void) {

@@ -1,4 +1,4 @@
-/* A tensor in words: below all that fails. */
+/* A tensor in words, for errors of all layers. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Devices: where the bytes of a storage lie, and who computes on them.
+/* Devices: where the bytes of a storage lie, and the kernels that compute on them.
  *
  * A device is a table: memory, copies to and from the host, and for each element type a table of kernels (kernels.h). A
  * new one is a folder: it fills a tt_device and registers it. What a device has no kernel for falls to its `fallback`,
@@ -31,8 +31,8 @@ extern const tt_device tt__cpu_device, tt__reference_device;
 
 static inline bool tt__device_is_host(const tt_device *device) { return !device->alloc; }
 
-/* Make tt_device_get() find it; borrowed for the life of the process. TT_ERR_INVALID where its table lacks something or
- * its name is taken; registering the same one again is allowed. Thread-safe. */
+/* Register a device for tt_device_get(); borrowed for the life of the process. TT_ERR_INVALID where its table lacks
+ * something or its name is taken; registering the same one again is allowed. Thread-safe. */
 tt_status tt__device_register(const tt_device *device);
 
 #endif

@@ -4,7 +4,7 @@ static tt__any_kernel kernel_at(const tt__kernels *table, size_t offset) {
     return table ? *(const tt__any_kernel *)(const void *)((const char *)table + offset) : NULL;
 }
 
-/* A fallback computes on the same memory, so it serves where plain pointers reach that. */
+/* Find the kernel. A fallback serves where it reaches the same memory, that is by plain pointers. */
 tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offset, const char *name) {
     for (const tt_device *d = tt__device_of(x); d; d = tt__device_is_host(d) ? d->fallback : NULL) {
         tt__any_kernel found = kernel_at(d->kernels[x->dtype], offset);

@@ -31,7 +31,8 @@ static inline double tt__load_f64(tt_dtype dtype, const void *p) {
     return 0;
 }
 
-/* As an integer; floats out of range or NaN, undefined in C, give the ends of the range and 0. */
+/* Load an element as an integer. Floats out of range give the ends of the range, NaN gives 0; both are undefined in
+ * C. */
 static inline int64_t tt__load_i64(tt_dtype dtype, const void *p) {
     if (dtype == TT_I64)
         return *(const int64_t *)p;

@@ -17,7 +17,7 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors) {
     return true;
 }
 
-/* x with y's shape: its strides are 0 where it is repeated. */
+/* View x with y's shape: its strides are 0 where it is repeated. */
 static tt_tensor broadcast_view(const tt_tensor *x, const tt_tensor *y) {
     int64_t stride[TT_MAX_DIMS];
     tt__shape_broadcast_strides(&x->shape, x->stride, &y->shape, stride);

@@ -127,7 +127,8 @@ void tt__generator_uniform_f64(tt_generator *g, double *out, int64_t n, double l
 
 #define TWO_PI (2.0 * 3.14159265358979323846)
 
-/* log1p as in torch 2; 1.13 had log(1 - u), which differs in the last bit of one in thirty f64. */
+/* Draw one normal value. log1p as in torch 2; 1.13 had log(1 - u), which differs in the last bit of one in thirty
+ * f64. */
 double tt__generator_normal(tt_generator *g, double mean, double std) {
     g = or_default(g);
     if (g->has_cached) {
@@ -150,7 +151,7 @@ static void normal16_f64(double *d, double mean, double std) {
     }
 }
 
-/* Sixteen uniforms become sixteen normals. What is left over at the end is drawn anew, as the last sixteen. */
+/* Draw normal values, sixteen from sixteen uniforms. A remainder at the end is drawn again, as the last sixteen. */
 void tt__generator_normal_f32(tt_generator *g, float *out, int64_t n, double mean, double std) {
     g = or_default(g);
     if (n < 16) {

@@ -1,4 +1,4 @@
-/* PyTorch's CPU generator on raw arrays: what random.c, samplers and tests stand on.
+/* PyTorch's CPU generator on raw arrays, for random.c, samplers and tests.
  *
  * mt19937 with the seed's low 32 bits. Distributions follow torch's AVX2 build to the bit: which draws are made, in
  * which order, and where products are fused. `g` may be NULL everywhere: the thread's default generator. */
@@ -27,7 +27,8 @@ void tt__generator_uniform_f64(tt_generator *g, double *out, int64_t n, double l
 void tt__generator_normal_f32(tt_generator *g, float *out, int64_t n, double mean, double std);
 void tt__generator_normal_f64(tt_generator *g, double *out, int64_t n, double mean, double std);
 
-/* One by one, whatever n: normal_ on a tensor that is not contiguous calls this for each element, in memory order. */
+/* Draw values one by one, whatever n: normal_ on a tensor that is not contiguous calls this for each element, in memory
+ * order. */
 double tt__generator_normal(tt_generator *g, double mean, double std);
 
 /* out[0..n) := integers in [low, low + range), range >= 1. */

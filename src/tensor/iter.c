@@ -49,7 +49,7 @@ static tt__iter iter_begin(const tt_shape *shape, const int *order, int arrays, 
     return it;
 }
 
-/* Dimension numbers by falling stride of the first array; equal ones stay in order. */
+/* Order dimensions by falling stride of the first array; equal ones stay in order. */
 static void order_by_first(int ndim, const int64_t *stride, int *order) {
     for (int i = 0; i < ndim; i++) {
         int at = i;

@@ -27,7 +27,8 @@ tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const
                         const size_t *size);
 void tt__iter_next(tt__iter *it);
 
-/* Over tensors of one shape, the first one's memory order; and in row-major order of the shape, whatever the layout. */
+/* Begin a walk over tensors of one shape, in the first one's memory order; and in row-major order of the shape,
+ * whatever the layout. */
 tt__iter tt__iter_over(int n, const tt_tensor *const *tensors);
 tt__iter tt__iter_row_major(int n, const tt_tensor *const *tensors);
 #define TT__ITER_OVER(...)                                                                 \

@@ -1,8 +1,8 @@
-/* What devices compute: history-free kernels on tensors with strides.
+/* The kernels of devices: on tensors with strides, without history.
  *
  * A device has one table of these for each element type; an entry may be NULL: then it falls to the device's fallback.
- * Tensors are checked before: all of a call lie on the device, shapes are as said here, the first tensor is written and
- * overlaps no other unless it is the same one. Which table serves is decided by the dtype of the first tensor; all have
+ * Callers have checked the tensors: all of a call lie on the device, shapes are as said here, the first tensor is
+ * written and overlaps no other unless it is the same one. The dtype of the first tensor selects the table; all have
  * that dtype unless said otherwise. Kernels record errors and return them (TT_ERR_MEMORY, TT_ERR_SYSTEM). B batch, V
  * classes. "contiguous" is row-major without gaps. */
 #ifndef TT_TENSOR_KERNELS_H
@@ -46,7 +46,7 @@
     X(argmax, (const tt_tensor *x, int dim, tt_tensor *y))                                                       \
     /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */       \
     X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))             \
-    /* Contiguous, of an optimizer: what optim/sgd.h says. `buf` may be NULL. */                                 \
+    /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))
 
 struct tt__sgd_step {
@@ -67,18 +67,18 @@ typedef struct tt__kernels {
 
 typedef void (*tt__any_kernel)(void);
 
-/* The kernel at `offset` in the table for x's device and dtype, or in its fallback's. NULL: TT_ERR_UNSUPPORTED names
- * `who`, the kernel, dtype and device. */
+/* Find the kernel at `offset` in the table for x's device and dtype, or in its fallback's. NULL: TT_ERR_UNSUPPORTED
+ * names `who`, the kernel, dtype and device. */
 tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offset, const char *name);
 
 /* tt__kernel_add run = TT__KERNEL(who, y, add); */
 #define TT__KERNEL(who, x, name) ((tt__kernel_##name)tt__kernel_find((who), (x), offsetof(tt__kernels, name), #name))
 
-/* The plain loops: oracle, documentation, and what serves where nothing faster does. One table for each element
+/* The plain loops: oracle, documentation, and the kernels where there are no faster ones. One table for each element
  * type. */
 extern const tt__kernels *const tt__reference_kernels[TT__DTYPES];
 
-/* Elements of a row, where rows lie along the last dimension. */
+/* Return the elements of a row, where rows lie along the last dimension. */
 static inline int64_t tt__row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
 
 #endif

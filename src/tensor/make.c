@@ -14,7 +14,7 @@ tt_status tt__fill_out(const char *who, tt_tensor *y, double value) {
     return run ? run(y, value) : tt_last_status();
 }
 
-/* The integers an element type can hold, as doubles: a conversion from outside them is undefined in C. */
+/* Can the element type hold the value? Converting a double outside of an integer's range is undefined in C. */
 static bool type_holds(tt_dtype dtype, double value) {
     static const struct {
         double above, below;

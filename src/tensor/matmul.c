@@ -15,7 +15,7 @@ tt_tensor tt__as_rows(const tt_tensor *x) {
     return tt__tensor_seen(x, (tt_shape){.ndim = 2, .dim = {rows, cols}}, (const int64_t[]){cols, 1});
 }
 
-/* Can a product read it where it is: is one of its strides 1 and the other no smaller than a line? */
+/* Can a product read the matrix in place: is one of its strides 1 and the other no smaller than a line? */
 static bool is_plain_matrix(const tt_tensor *m) {
     int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
     bool by_rows = (m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1);
@@ -37,7 +37,7 @@ static tt_status run_plain(const char *who, tt__kernel_matmul run, tt_tensor *y,
     return status;
 }
 
-/* y's layout can't be written: by way of a copy. */
+/* Multiply by way of a copy, where y's layout can't be written. */
 static tt_status run_copied(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
                             const tt_tensor *b, double beta) {
     tt_tensor *out = tt__clone_contiguous(who, y);

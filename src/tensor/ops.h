@@ -1,7 +1,7 @@
 /* Operations on tensors without history: they check devices, spread shapes, find the kernel, run it. Dtypes and shapes
- * are checked by their callers (autograd/op_*.c) unless said otherwise. What is written, `y`, exists; where it is not
- * dense, or in another layout than a kernel wants, that is taken care of here. Errors are recorded and begin with
- * `who`. Nothing here touches a storage's version: callers that write over old values do. */
+ * are checked by their callers (autograd/op_*.c) unless said otherwise. The result `y` exists; these functions handle
+ * one that is not dense, or in another layout than a kernel takes. Errors are recorded and begin with `who`. Nothing
+ * here touches a storage's version: callers that write over old values do. */
 #ifndef TT_TENSOR_OPS_H
 #define TT_TENSOR_OPS_H
 
@@ -9,18 +9,19 @@
 
 /* ---- making (make.c, copy.c) */
 
-/* Of x's device and layout (dense, in x's order of dimensions); another dtype; another shape, contiguous. */
+/* Make a tensor on x's device, in x's layout (dense, in x's order of dimensions); of another dtype; of another shape,
+ * contiguous. */
 tt_tensor *tt__empty_like(const char *who, const tt_tensor *x);
 tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype);
 tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype);
 
-/* A copy in x's layout / contiguous / of another dtype. */
+/* Copy x in its layout / contiguous / to another dtype. */
 tt_tensor *tt__clone(const char *who, const tt_tensor *x);
 tt_tensor *tt__clone_contiguous(const char *who, const tt_tensor *x);
 tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype);
 tt_tensor *tt__to_device(const char *who, const tt_tensor *x, const tt_device *device);
 
-/* x, or a contiguous copy of it that tt__contiguous_done() lets go. */
+/* Return x, or a contiguous copy of it that tt__contiguous_done() frees. */
 tt_tensor *tt__contiguous_begin(const char *who, const tt_tensor *x);
 void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x);
 
@@ -28,7 +29,7 @@ void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x);
 tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x);
 tt_status tt__fill_out(const char *who, tt_tensor *y, double value);
 
-/* Bytes of a contiguous tensor, whatever its device, from and to the host. */
+/* Copy the bytes of a contiguous tensor, whatever its device, to and from the host. */
 tt_status tt__tensor_read(const tt_tensor *x, void *host);
 tt_status tt__tensor_write(tt_tensor *x, const void *host);
 
@@ -50,7 +51,7 @@ tt_status tt__relu_backward_out(const char *who, tt_tensor *dx, const tt_tensor 
 
 /* ---- reduce.c */
 
-/* y := factor * x, summed along what has to be repeated to make x's shape of y's. */
+/* y := factor * x, summed along the dimensions in which y would be repeated to get x's shape. */
 tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, double factor);
 
 /* By the dtype of x; see tt_argmax(). */
@@ -64,10 +65,10 @@ tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x,
 
 tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 
-/* x (rows, cols), seen as its transpose. */
+/* View x (rows, cols) as its transpose. */
 tt_tensor tt__transposed(const tt_tensor *x);
 
-/* x (..., C), contiguous, seen as (rows, C). */
+/* View x (..., C), contiguous, as (rows, C). */
 tt_tensor tt__as_rows(const tt_tensor *x);
 
 /* ---- softmax.c, loss.c: see kernels.h; any layout */

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The runtime that oneDNN was built with (libgomp), loaded when it is first needed and called by its own names: every
- * compiler can, there is no second one, and who computes on one thread never loads it. */
+/* The runtime that oneDNN was built with (libgomp), loaded when it is first needed and called by its own names: that
+ * works with every compiler, there is no second runtime, and a process that computes on one thread never loads it. */
 typedef struct openmp {
     void (*parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
     void (*set_num_threads)(int threads);
@@ -43,7 +43,7 @@ static void load_openmp(void) {
     }
 }
 
-/* NULL: there is none. */
+/* Return the runtime's functions; NULL: there is none. */
 static const openmp *openmp_get(void) {
     pthread_once(&load_once, load_openmp);
     return omp.loaded ? &omp : NULL;
@@ -56,7 +56,7 @@ static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_
 
 static void threads_watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
-/* OMP_NUM_THREADS, "4" or "4,2" (the first holds here); 0: it says nothing. */
+/* Read OMP_NUM_THREADS, "4" or "4,2" (the first number counts here); 0: not set. */
 static int environment_threads(void) {
     const char *text = getenv("OMP_NUM_THREADS");
     long threads = text ? strtol(text, NULL, 10) : 0;
@@ -110,13 +110,13 @@ typedef struct loop {
 
 static int64_t block_count(const loop *l) { return (l->n + l->block - 1) / l->block; }
 
-/* Blocks first..last-1. */
+/* Run blocks first..last-1. */
 static void run_blocks(const loop *l, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++)
         l->body(l->user, i * l->block, (i + 1) * l->block < l->n ? (i + 1) * l->block : l->n);
 }
 
-/* One thread's share, of neighbours. */
+/* Run one thread's share, of neighbouring blocks. */
 static void run_share(void *data) {
     const loop *l = data;
     int64_t blocks = block_count(l), threads = omp.num_threads(), me = omp.thread_num();

@@ -40,7 +40,8 @@ static _Thread_local pool mine;
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Units beyond the first decide: t = units - 1 in [4..7] << shift gives class 4 * shift + (t >> shift). */
+/* Return the class of a size. Units beyond the first decide: t = units - 1 in [4..7] << shift gives class 4 * shift +
+ * (t >> shift). */
 static unsigned class_of(size_t size, size_t *capacity) {
     size_t t = size ? (size - 1) / UNIT : 0;
     unsigned shift = t < 4 ? 0 : 61 - (unsigned)__builtin_clzll(t);

@@ -9,14 +9,14 @@
 
 #include <stddef.h>
 
-/* At least `size` bytes, uninitialised; NULL if there is no memory. */
+/* Allocate at least `size` bytes, uninitialised; NULL if there is no memory. */
 void *tt__pool_alloc(size_t size);
 
 /* Give a block back to the thread's lists / to the system. NULL is allowed. */
 void tt__pool_free(void *p);
 void tt__pool_discard(void *p);
 
-/* Give all waiting blocks of this thread back to the system: what is in use afterwards is in use by somebody. */
+/* Give all waiting blocks of this thread back to the system. */
 void tt__pool_trim(void);
 
 #endif

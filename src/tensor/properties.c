@@ -1,4 +1,4 @@
-/* What a tensor is. */
+/* Properties of a tensor. */
 #include "base/error.h"
 #include "tensor/tensor.h"
 

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* What to draw. */
+/* The distribution to draw from. */
 typedef struct distribution {
     const char *who;
     bool normal;
@@ -40,7 +40,8 @@ static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
     }
 }
 
-/* As torch: element by element in the order of memory, whatever the order of dimensions. */
+/* Fill a tensor with strides as torch does: element by element in the order of memory, whatever the order of
+ * dimensions. */
 static void fill_strided(tt_tensor *x, const distribution *d) {
     tt_shape shape = x->shape;
     int64_t stride[TT_MAX_DIMS];
@@ -60,7 +61,7 @@ static void fill_strided(tt_tensor *x, const distribution *d) {
             fill_one(it.p[0] + i * it.step[0] * (int64_t)size, x->dtype, d);
 }
 
-/* Numbers are drawn on the host, in the order in which they would lie there, and taken to where x is. */
+/* Fill a tensor on another device: draw on the host, in the order of memory there, and copy. */
 static tt_status fill_elsewhere(tt_tensor *x, const distribution *d) {
     tt_tensor *here = tt__tensor_new_on(d->who, &tt__cpu_device, x->shape, x->dtype, x->stride);
     if (!here)
@@ -93,7 +94,7 @@ static tt_status random_fill(tt_tensor *x, const distribution *d) {
     return TT_OK;
 }
 
-/* In the type that is drawn: two finite f32 may be further apart than any f32. */
+/* Is low..high a range in the type that is drawn? Two finite f32 may be further apart than any f32. */
 static bool is_range(tt_dtype dtype, double low, double high) {
     return low <= high && isfinite(dtype == TT_F32 ? (float)high - (float)low : high - low);
 }

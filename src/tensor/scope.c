@@ -1,5 +1,5 @@
 /* Each thread has a stack of the scopes it is in. The outer few block scopes lie in the thread's own memory, so that
- * opening one can't fail where it is not expected to. */
+ * opening one can't fail. */
 #include "tensor/scope.h"
 
 #include "base/error.h"
@@ -119,7 +119,7 @@ static void scope_leave(tt_scope *s) {
     atomic_store_explicit(&s->thread, NULL, memory_order_relaxed);
 }
 
-/* An error that nobody asked for goes to the scope outside, if that has none: its NULL may have gone there too. */
+/* Pass an error that was not fetched to the scope outside, if that has none: its NULL may have gone there too. */
 static void pass_error_on(tt_scope *s, tt_scope *outer) {
     if (s->error.status && outer && !outer->error.status)
         outer->error = s->error;
@@ -168,7 +168,7 @@ static tt_scope *innermost_block(void) {
     return s;
 }
 
-/* Its tensors end while it is still open, as what ends them may ask for memory or fail. */
+/* End a block scope. Its tensors end while it is still open, as functions that end them may allocate or fail. */
 static void end_block(tt_scope *s) {
     scope_empty(s);
     pass_error_on(s, s->outer);
@@ -177,7 +177,7 @@ static void end_block(tt_scope *s) {
         tt__pool_free(s);
 }
 
-/* Scope objects that were entered inside it are left, not ended. */
+/* End the scope. Scope objects that were entered inside it are left, not ended. */
 void tt_scope_end(int id) {
     tt_scope *s = block_with(id);
     if (!s)
@@ -248,7 +248,8 @@ static void keep_in_scope(first_error *e, tt_status status, const char *text) {
 
 static bool has_error_outside(void) { return mine.outside.status && mine.outside.clearings == tt__error_clearings(); }
 
-/* Outside of scopes nothing ends an expression but its answer, or the program's tt_clear_error(). */
+/* Keep the first error outside of scopes, where only its fetching or the program's tt_clear_error() ends an
+ * expression. */
 static void keep_outside(tt_status status, const char *text) {
     if (has_error_outside())
         return;

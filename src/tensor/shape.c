@@ -37,7 +37,7 @@ bool tt__shape_equal(const tt_shape *a, const tt_shape *b) {
     return true;
 }
 
-/* Dimension numbers by falling stride; equal ones stay in order. */
+/* Order dimensions by falling stride; equal ones stay in order. */
 static void order_of_memory(int ndim, const int64_t *stride, int *order) {
     for (int i = 0; i < ndim; i++) {
         int at = i;

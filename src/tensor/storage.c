@@ -2,8 +2,8 @@
 
 #include "tensor/pool.h"
 
-/* Storage of this size and more goes back to the system when its last tensor was not a scope's: such tensors
- * (parameters, data sets) are not remade in every step. */
+/* Storage of at least this size goes back to the system when its last tensor was not a scope's: such tensors
+ * (parameters, data sets) are not made again in every step. */
 static const size_t large_bytes = (size_t)1 << 20;
 
 /* On the host: one block, a header of 64 bytes and the elements. */

@@ -16,16 +16,16 @@ typedef struct tt__storage {
     void *data;
 } tt__storage;
 
-/* Memory of `bytes` on `device`, uninitialised; NULL: there is none. */
+/* Allocate `bytes` on `device`, uninitialised; NULL: no memory. */
 tt__storage *tt__storage_new(const tt_device *device, size_t bytes);
 
-/* Memory of somebody else's, which must outlive it. */
+/* Make a storage over the caller's memory, which must outlive it. */
 tt__storage *tt__storage_borrow(const tt_device *device, void *data);
 
 tt__storage *tt__storage_ref(tt__storage *storage);
 void tt__storage_unref(tt__storage *storage); /* NULL is allowed */
 
-/* Its bytes are about to be, or were, overwritten: what was recorded with them can't go backward any more. */
+/* Note that the bytes are about to be, or were, overwritten: records made with them can't go backward any more. */
 static inline void tt__storage_touch(tt__storage *storage) {
     atomic_fetch_add_explicit(&storage->version, 1, memory_order_relaxed);
 }

@@ -1,4 +1,4 @@
-/* Tensors: making them, owning them, letting them go. */
+/* Tensors: making, owning and freeing them. */
 #include "tensor/tensor.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 
 /* ---- making ---- */
 
-/* A tensor without storage, its shape and element type checked: all tensors begin here. */
+/* Make a tensor without storage, after checking its shape and element type. All tensors begin here. */
 static tt_tensor *tensor_shell(const char *who, tt_shape shape, tt_dtype dtype) {
     int64_t numel = tt__shape_numel(&shape);
     if (!tt_dtype_size(dtype))

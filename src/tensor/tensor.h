@@ -1,6 +1,6 @@
 /* The inside of a tensor, for the layers above.
  *
- * Life. A tensor is counted: one reference is its owner's (scope, caller or holder), others are whoever still needs it.
+ * Life. A tensor is counted: one reference is its owner's (scope, caller or holder), others belong to further users.
  * Its storage is counted by the tensors that use it. Counts are atomic. */
 #ifndef TT_TENSOR_TENSOR_H
 #define TT_TENSOR_TENSOR_H
@@ -43,23 +43,23 @@ static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->sto
 
 /* ---- making; owned by the open scope, else by the caller ---- */
 
-/* Uninitialised, contiguous, on the host ("cpu"). NULL and an error that starts with `who` if the shape or dtype is
- * impossible or memory is out. */
+/* Make a tensor: uninitialised, contiguous, on the host ("cpu"). NULL and an error that starts with `who` if the shape
+ * or dtype is impossible or memory is out. */
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype);
 
-/* The same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of
+/* Make the same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of
  * memory. */
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
                              const int64_t *stride);
 
-/* Another tensor over x's storage, first element at x's + `offset` elements; no history. */
+/* Make another tensor over x's storage, its first element at x's + `offset` elements; no history. */
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride, int64_t offset);
 
-/* x as it is, in another tensor without history, owned by nobody: the caller has the one reference, and drops it by
- * tt__tensor_unref(). */
+/* Make another tensor like x over its storage, without history and owner: the caller has the one reference, and drops
+ * it by tt__tensor_unref(). */
 tt_tensor *tt__tensor_detached(const char *who, const tt_tensor *x);
 
-/* x seen with another shape and strides, for the length of a call: a value, not counted, that must not outlive x. */
+/* View x with another shape and strides, for the length of a call: a value, not counted, that must not outlive x. */
 tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *stride);
 
 /* ---- owning ---- */
@@ -68,7 +68,7 @@ tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *str
  * from then on. TT_ERR_STATE if something else holds it, or if it has a recorded history. */
 tt_status tt__tensor_adopt(tt_tensor *x, const char *holder);
 
-/* End holding: the holder's reference is dropped. NULL is allowed. */
+/* End holding: drop the holder's reference. NULL is allowed. */
 void tt__tensor_disown(tt_tensor *x);
 
 /* Lend x to the caller: `lender` ("a loader") holds it as tt__tensor_adopt() does, but tt_keep() makes it the caller's.
@@ -84,25 +84,24 @@ bool tt__tensor_is_shared(const tt_tensor *x);
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
 
-/* Does nobody but the one who holds this reference know the tensor and its storage? Then it may be changed or taken
- * over. */
+/* Is this reference the only one to the tensor and its storage? Then it may be changed or taken over. */
 bool tt__tensor_is_exclusive(const tt_tensor *x);
 
 /* Free a tensor that an operation made and will not return, where no scope does it. NULL is allowed. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
 
-/* x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is
+/* Let x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is
  * contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);
 
-/* Two tensors of one shape exchange storage, dtype and strides; counts, owners and history stay. What others have of
- * either's storage stays as it was. */
+/* Exchange storage, dtype and strides of two tensors of one shape; counts, owners and history stay, and so do other
+ * tensors over either storage. */
 void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
 
 /* ---- looking ---- */
 
-/* Is x a tensor that still lives? Else TT_ERR_STATE. Sure under TT_DEBUG=1 and where memory is poisoned; without them
- * it finds some. NULL is not asked. */
+/* Is x a tensor that still lives? Else TT_ERR_STATE. Certain under TT_DEBUG=1 and where memory is poisoned; otherwise
+ * it detects only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */

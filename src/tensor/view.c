@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Replace a size of -1 by what makes the element count numel. */
+/* Replace a size of -1 by the one that makes the element count numel. */
 static bool infer_size(int64_t numel, tt_shape *shape) {
     int unknown = -1;
     tt_shape rest = *shape;
@@ -25,8 +25,8 @@ static bool infer_size(int64_t numel, tt_shape *shape) {
     return true;
 }
 
-/* Strides that make `shape` visit x's elements in row-major order, if there are any. x's dimensions are joined into
- * groups that one stride crosses; each group must be a product of consecutive new sizes. */
+/* Find strides by which `shape` visits x's elements in row-major order, if there are any. x's dimensions are joined
+ * into groups that one stride crosses; each group must be a product of consecutive new sizes. */
 static bool view_strides(const tt_tensor *x, const tt_shape *shape, int64_t *stride) {
     if (x->contiguous) {
         tt__shape_strides(shape, stride);

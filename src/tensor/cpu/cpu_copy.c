@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* n elements of `size` bytes; steps in elements. */
+/* Copy n elements of `size` bytes; steps in elements. */
 static void copy_row(char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t n, size_t size) {
     if (dst_step == 1 && src_step == 1) {
         memcpy(dst, src, (size_t)n * size);

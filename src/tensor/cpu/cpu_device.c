@@ -1,4 +1,4 @@
-/* The host's CPUs: what is faster here than the plain loops, which serve for the rest. */
+/* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
 #include "tensor/cpu/cpu_reduce.h"

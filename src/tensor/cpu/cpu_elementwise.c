@@ -1,5 +1,5 @@
-/* Where all tensors have one dense layout they are one array, and large ones are shared among threads; else row by row;
- * a result with gaps is left to the plain loops. */
+/* Elementwise kernels. Tensors of one dense layout are taken as one array, shared among threads if it is large; others
+ * row by row. Plain loops serve where the result has gaps. */
 #include "tensor/cpu/cpu_elementwise.h"
 
 #include "tensor/cpu/levels.h"

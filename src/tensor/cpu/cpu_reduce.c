@@ -1,4 +1,4 @@
-/* Long sums are made of sums of fixed blocks, added in order: the same bits for any number of threads. */
+/* Sums. Long ones are made of sums of fixed blocks, added in order: the same bits for any number of threads. */
 #include "tensor/cpu/cpu_reduce.h"
 
 #include "base/error.h"

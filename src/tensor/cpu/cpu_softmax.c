@@ -1,4 +1,4 @@
-/* Row by row; rows are shared among threads in blocks. */
+/* Softmaxes, row by row; blocks of rows are shared among threads. */
 #include "tensor/cpu/cpu_softmax.h"
 
 #include "tensor/cpu/levels.h"
@@ -15,7 +15,7 @@ typedef struct rows {
     float factor;
 } rows;
 
-/* About 32 Ki elements a block. */
+/* Return the rows of a block, of about 32 Ki elements. */
 static int64_t rows_a_block(int64_t n) { return n < 32768 ? 32768 / n : 1; }
 
 static void log_softmax_rows(void *user, int64_t begin, int64_t end) {

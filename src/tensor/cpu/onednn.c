@@ -5,7 +5,7 @@
 #include "tensor/cpu/onednn_load.h"
 #include "tensor/parallel.h"
 
-/* How oneDNN is told of a matrix: stored by rows ('N') or by columns ('T'), and the distance of two lines. */
+/* A matrix's layout as oneDNN takes it: stored by rows ('N') or by columns ('T'), and the distance of two lines. */
 typedef struct layout {
     char trans;
     dnnl_dim_t ld;

@@ -1,4 +1,4 @@
-/* All that Tutti asks of oneDNN; one file hides the difference between its versions. */
+/* The calls into oneDNN; one file hides the difference between its versions. */
 #ifndef TT_TENSOR_CPU_ONEDNN_H
 #define TT_TENSOR_CPU_ONEDNN_H
 

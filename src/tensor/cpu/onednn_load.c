@@ -17,7 +17,7 @@ static char why_not[512]; /* "": it is there */
 
 static void note_why_not(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
 
-/* It stays loaded until the process ends: its threads and caches do, too. */
+/* Load oneDNN, which stays until the process ends, as its threads and caches do. */
 static void load_onednn(void) {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {

@@ -7,7 +7,7 @@
 
 #include <dnnl.h>
 
-/* What is used of it. Its types and constants come from its header. */
+/* The functions that are used. Types and constants come from its header. */
 #define TT__ONEDNN_FUNCTIONS(X) X(dnnl_sgemm)
 
 typedef struct tt__onednn {
@@ -16,8 +16,8 @@ typedef struct tt__onednn {
 #undef TT__ONEDNN_FIELD
 } tt__onednn;
 
-/* Its functions; NULL where there is no oneDNN of the version that Tutti was built for (TT_ERR_UNSUPPORTED says so).
- * Cheap once it is loaded. From any thread. */
+/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no oneDNN of the version that Tutti was built for.
+ * Cheap once it is loaded. Thread-safe. */
 const tt__onednn *tt__onednn_get(void);
 
 #endif

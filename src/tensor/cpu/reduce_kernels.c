@@ -37,7 +37,7 @@ static double loop_sum_square_diff(int64_t n, const float *a, const float *b) {
     return sum_tree(part);
 }
 
-/* `width` columns (at most LANES) from x on, row after row. */
+/* Sum `width` columns (at most LANES) from x on, row after row. */
 static inline void sum_strip(int64_t rows, int64_t stride, int width, const float *x, float *y) {
     double part[LANES] = {0};
     for (int64_t r = 0; r < rows; r++)

@@ -48,7 +48,7 @@ BINARY(sub, -)
 BINARY(mul, *)
 #undef BINARY
 
-/* Where line number `line` along dimension d begins, in elements: the other dimensions are counted in row-major
+/* Return where line number `line` along dimension d begins, in elements: the other dimensions are counted in row-major
  * order. */
 static int64_t line_begin(const tt_tensor *x, int d, int64_t line) {
     int64_t at = 0;

@@ -34,8 +34,7 @@ static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_t
 
 /* ---- sums */
 
-/* Divide the dimensions: those along which y is repeated are summed, over the others one sum stands beside the
- * other. */
+/* Divide the dimensions: those along which y is repeated are summed; the others number the sums. */
 static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x,
                               tt_tensor *summed) {
     *kept_y = *y;
@@ -92,7 +91,8 @@ static tt_status ref_matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b
 
 /* ---- softmax: rows of n elements */
 
-/* log sum exp x is never made one number: where the maximum is large there are no digits left for the rest. */
+/* Compute the maximum and the sum of exp(x - max). log sum exp x is never made one number: where the maximum is large
+ * no digits are left for the rest. */
 static void max_and_sum(int64_t n, const TYPE *x, double *max, double *total) {
     *max = (double)LOAD(x[0]);
     for (int64_t i = 1; i < n; i++)

@@ -1,5 +1,5 @@
-/* Integers and bools: what common_loops.h has, and looking for values out of range. Also defines the table, called
- * TABLE. */
+/* Integers and bools: the loops of common_loops.h, and the search for values out of range. Also defines the table,
+ * called TABLE. */
 #define ORDER TYPE
 #define AS_ORDER(v) (v)
 #define IS_NAN(o) ((void)(o), false)

@@ -7,5 +7,5 @@ const tt__kernels *const tt__reference_kernels[TT__DTYPES] = {
     [TT_BOOL] = &tt__reference_bool,
 };
 
-/* The host once more, with nothing but plain loops: finite differences and parity tests run on it. */
+/* The host with plain loops only: finite differences and parity tests run on it. */
 const tt_device tt__reference_device = {.name = "reference", .kernels = tt__reference_kernels};
