@@ -11,4 +11,9 @@ enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
 
 size_t tt_dtype_size(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].size : 0; }
 
+const char *tt_device_type_name(tt_device_type type) {
+    static const char *const names[] = {[TT_DEVICE_CPU] = "cpu", [TT_DEVICE_CUDA] = "cuda"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "?";
+}
+
 const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < DTYPE_COUNT ? dtypes[dtype].name : "?"; }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "comm/group.h"
+#include "comm/in_callback.h"
 #include "comm/op.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ void tt__works_free(tt_work *list) {
 /* The call's arrays, into memory of the work's own. */
 static tt_status copy_lists(tt_work *work) {
     tt_call *call = &work->call;
-    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
+    int64_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : work->group->size;
     struct list {
         void *place; /* of the pointer */
         size_t bytes;
@@ -123,18 +124,19 @@ void tt__work_enqueue(tt_work *work) {
 
 /* Nobody waits for it and nobody owns it: it can be used again. */
 static void recycle(tt_work *work) {
-    if (!work->owned && !work->parent)
+    if (!work->owned && !work->parent && !work->waiters)
         tt__work_give_back(work);
 }
 
 /* Take done works out of a list. Returns the last that stays. */
-static tt_work *unlink_done(tt_work **list) {
+static tt_work *unlink_done(tt_group *group, tt_work **list) {
     tt_work *last = NULL;
     for (tt_work **at = list; *at;) {
         tt_work *work = *at;
         if (work->phase == TT__DONE) {
             *at = work->next;
             recycle(work);
+            atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
         } else {
             last = work;
             at = &work->next;
@@ -144,17 +146,24 @@ static tt_work *unlink_done(tt_work **list) {
 }
 
 void tt__works_unlink(tt_group *group) {
-    group->queue_end = unlink_done(&group->queue);
-    unlink_done(&group->unordered);
+    group->queue_end = unlink_done(group, &group->queue);
+    unlink_done(group, &group->unordered);
 }
 
 /* ---- for callers */
+
+static tt_status wait_for(tt_work *work) {
+    if (tt__is_inherited(work->group))
+        return tt__fail_inherited(work->group);
+    TT__TRY(tt__may_wait("tt_work_wait"));
+    return work->group->engine->wait(work);
+}
 
 tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return tt__is_inherited(work->group) ? tt__fail_inherited(work->group) : work->group->engine->wait(work);
+        return wait_for(work);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -203,6 +212,5 @@ void tt_work_free(tt_work *work) {
         return;
     }
     free_work(work);
-    if (--group->owned == 0)
-        free(group);
+    tt__group_drop(group);
 }

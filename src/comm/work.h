@@ -90,6 +90,9 @@ struct tt_work {
     bool owned;     /* by a caller, who will forget it */
     _Atomic bool done;
     tt_status status;
+    struct tt__callback *callbacks; /* to be called then: callback.h */
+    int waiters;                    /* threads in tt__wait_done(): they keep the work; and the last that came */
+    uintptr_t waiter;
     bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
@@ -137,7 +140,8 @@ void tt__works_free(tt_work *list);
 /* Into the group's queue, or, of sends and receives, among its unordered works. */
 void tt__work_enqueue(tt_work *work);
 
-/* Take works that are done out of the group's lists; those that nobody owns can be used again. */
+/* Take works that are done out of the group's lists; those that nobody owns can be used again. Another thread may take
+ * the group for idle from here on: what is under way in it is not touched after this. */
 void tt__works_unlink(tt_group *group);
 
 /* The error of a work that is done and failed, recorded again. */

@@ -31,6 +31,7 @@ static tt_status test_none(void *engine, void *request, bool *done, int *source)
 }
 
 static const tt_backend whole = {.abi = TT_BACKEND_ABI,
+                                 .size = sizeof(tt_backend),
                                  .name = "none",
                                  .open = open_none,
                                  .close = close_none,
@@ -38,14 +39,16 @@ static const tt_backend whole = {.abi = TT_BACKEND_ABI,
                                  .test = test_none};
 
 static void refuse(tt_backend table, const char *what) {
-    assert_int_equal(tt__plugin_check(&table, "x.so"), TT_ERR_UNSUPPORTED);
+    tt_backend copy;
+    assert_int_equal(tt__plugin_check(&copy, &table, "x.so"), TT_ERR_UNSUPPORTED);
     assert_text("x.so");
     assert_text(what);
 }
 
 static void every_mandatory_slot_is_asked_for(void **state) {
     (void)state;
-    assert_int_equal(tt__plugin_check(&whole, "x.so"), TT_OK);
+    tt_backend copy;
+    assert_int_equal(tt__plugin_check(&copy, &whole, "x.so"), TT_OK);
     tt_backend table = whole;
     table.abi = TT_BACKEND_ABI + 1;
     refuse(table, "version");

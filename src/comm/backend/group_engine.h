@@ -6,10 +6,13 @@
 
 #include <tutti/backend.h>
 
-/* Arguments are checked, the group is usable; errors are recorded. The thread is the one that uses the group, but for
- * abort(). */
+/* Arguments are checked, the group is usable; errors are recorded. Functions that take a work, progress() and abort()
+ * come from any thread; the others from the one that uses the group. */
+struct tt__callback;
+
 typedef struct tt__engine {
     const char *name;
+    unsigned devices; /* as in tt_backend */
 
     /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
      * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
@@ -34,6 +37,9 @@ typedef struct tt__engine {
     /* The owner forgets the work: it goes back to the group's free ones, or is given up to the queue if it is not
      * done. */
     void (*forget)(tt_work *work);
+
+    /* The work's to call when it is done; now if it is. */
+    void (*add_callback)(tt_work *work, struct tt__callback *callback);
 
     /* From any thread. `reason` is not NULL. */
     void (*abort)(tt_group *group, const char *reason);

@@ -15,8 +15,11 @@
     const type *name = args && size == offsetof(type, tt_end) ? args : &name##_copy
 
 /* The call that the args struct `a` asks for. Its timeout is still the caller's option: tt__submit_checked(). */
-#define TT__CALL_OF(operation, a, ...) \
-    { .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line, __VA_ARGS__ }
+#define TT__CALL_OF(operation, a, ...)                                                                             \
+    {                                                                                                              \
+        .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line,                    \
+        .device = (a)->device, .device_index = (a)->device_index, .stream = (a)->stream, __VA_ARGS__               \
+    }
 
 /* The group can be called; *work, if there is one to give, is NULL so far. */
 tt_status tt__check_group(tt_group *group, tt_work **work);
@@ -33,6 +36,9 @@ typedef struct tt__lists_of {
 
 /* The same for lists: the counts are there, their sum fits memory, and so does what lies at the offsets. */
 tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf, const tt__lists_of *lists);
+
+/* Where the call's buffers lie is said in a way that makes sense, and the group's engine takes such memory. */
+tt_status tt__check_device(const tt_group *group, const tt_call *call);
 
 /* Give a checked call its timeout, and the group's engine the call. */
 tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work);

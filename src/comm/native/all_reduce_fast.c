@@ -231,7 +231,8 @@ static inline tt_status run_in_place(const fast_call *c) {
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
     if (group->size > MOST_RANKS || args->work || !args->count || !is_plain_reduction(args->dtype, args->op) ||
-        args->count >> MOST_COUNT_BITS || !args->buf || tt__group_has_ended(group) ||
+        args->count >> MOST_COUNT_BITS || !args->buf || ((uintptr_t)args->stream | (unsigned)args->device) ||
+        tt__group_has_ended(group) || atomic_load_explicit(&group->alone, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
     fast_call c = {.group = group, .native = group->native, .args = args, .bytes = args->count * size_of[args->dtype]};

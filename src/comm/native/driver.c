@@ -222,8 +222,8 @@ void tt__group_advance(tt_group *group) {
             break;
     }
     advance_unordered(group);
-    tt__works_unlink(group);
     tt__wake_peers(group);
+    tt__works_unlink(group);
 }
 
 bool tt__world_progress(tt__world *world) {
