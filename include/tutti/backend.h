@@ -63,7 +63,7 @@ typedef enum tt_op {
 TT_API const char *tt_op_name(tt_op op);
 
 /* One call of this rank, arguments checked. Buffers are as tutti/comm.h says of the op; one that works in place on
- * `buf` has it as send and recv. */
+ * `buf` has it as send and recv. On the host a reduce_scatter's recv does not overlap its send. */
 typedef struct tt_call {
     tt_op op;
     tt_dtype dtype;
@@ -98,8 +98,8 @@ typedef struct tt_call {
 
 /* What Tutti offers. Functions are those of the same name in tutti/base.h and tutti/store.h; thread-safe. */
 typedef struct tt_backend_host {
-    uint32_t abi;                          /* TT_BACKEND_ABI */
-    size_t size, call_size, member_size; /* of this struct, a tt_call and a tt_backend_member, as the library has them */
+    uint32_t abi;                        /* TT_BACKEND_ABI */
+    size_t size, call_size, member_size; /* of this struct, tt_call and tt_backend_member in this library */
 
     /* Record an error of the calling thread, as the library does, and return `status`: what was expected, what came,
      * what to do. */
@@ -197,8 +197,8 @@ typedef struct tt_backend {
      * stream_mark: remember what call->stream holds, now that the call is made; begin() comes when all ranks have come
      * to it, with *mark as call->mark, and lets the engine's work wait for it (an event recorded, cudaStreamWaitEvent).
      * begin() takes the mark over, also when it fails; one that is never begun is close()'s to release.
-     * stream_wait: let all that is put on `stream` from now on run behind the request's result; *enqueued := false: that
-     * can't be said yet, and Tutti asks again. It may come more than once, or never. */
+     * stream_wait: let all that is put on `stream` from now on run behind the request's result; *enqueued := false:
+     * that can't be said yet, and Tutti asks again. It may come more than once, or never. */
     tt_status (*stream_mark)(void *engine, const tt_call *call, void **mark);
     tt_status (*stream_wait)(void *engine, void *request, void *stream, bool *enqueued);
 

@@ -22,8 +22,9 @@
  *
  * Ranks that wait for each other in different groups, since they call them in different orders, are told so
  * (TT_ERR_MISMATCH: who waits for whom, in which calls), unless another thread might still make the call that is
- * missing: where threads of a process share out its groups among them, or one of its groups was never used and the
- * process has other threads, OpenMP's included. There the calls' timeouts end it.
+ * missing: where threads of a process share out its groups among them, one waits for a work of a group that another
+ * uses, or one of its groups was never used and the process has other threads, OpenMP's included. There the calls'
+ * timeouts end it.
  *
  * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE),
  * tt_group_abort() does nothing, and tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may
@@ -157,16 +158,17 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 /* What calls on buffers take besides: where all of a call's buffers lie. Left out: in the host's memory.
  *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .device = TT_DEVICE_CUDA, .device_index = 1, .stream = stream)
  *
- * A back end says which devices it takes; the native one, gloo and mpi take the cpu alone, and whatever another one
- * lacks is TT_ERR_UNSUPPORTED before anything is sent. On a device the stream is the host's stand-in: the call reads
- * and writes after all that the stream held when the call was made, and nobody waits on the host for it. Without .work
- * the call returns when all ranks have come to it and what is put on the stream from then on runs behind its result.
- * With .work the stream goes on beside the call, until tt_work_wait() has made it wait for the result. PyTorch: a
- * collective of its NCCL back end, and Work.wait(). */
-#define TT_DEVICE_OPTIONS                                               \
-    tt_device_type device;                                              \
+ * A back end says which devices it takes; the native one, gloo and mpi take the cpu alone, and what a back end lacks is
+ * TT_ERR_UNSUPPORTED before anything is sent. On a device it is the stream that waits, not the host: the call reads and
+ * writes its buffers after all that the stream held when the call was made. Without .work it returns when all ranks
+ * have come to it, and what is put on the stream from then on runs behind its result; a failure after that is told by
+ * the group's next call. With .work the stream goes on beside the call, until tt_work_wait() makes it wait for the
+ * result. Buffers stay borrowed until the result is there: what frees or reuses them stands behind it on the stream.
+ * PyTorch: a collective of its NCCL back end, and Work.wait(). */
+#define TT_DEVICE_OPTIONS                                                \
+    tt_device_type device;                                               \
     int device_index; /* which of these devices; not looked at of cpu */ \
-    void *stream /* a queue of the device (cudaStream_t); NULL: its default one. Of cpu NULL */
+    void *stream      /* a queue of the device (cudaStream_t); NULL: its default one. Of cpu NULL */
 
 typedef struct tt_new_group_args {
     tt_group **out;

@@ -277,6 +277,17 @@ class work {
     bool is_completed() const { return tt_work_is_completed(get()); }
     int source_rank() const { return tt_work_source_rank(get()); }
 
+    /* f(tt_status, int source) is called exactly once, by whichever thread; it must neither wait nor throw. */
+    template <class F> void add_done_callback(F f) {
+        std::unique_ptr<F> kept(new F(std::move(f)));
+        tt_work_fn call = [](tt_status status, int source, void *user) noexcept {
+            std::unique_ptr<F> mine(static_cast<F *>(user));
+            (*mine)(status, source);
+        };
+        check(tt_work_add_done_callback(get(), call, kept.get()));
+        kept.release();
+    }
+
   private:
     static void end(tt_work *work) noexcept {
         tt_ignore(tt_work_wait(work));

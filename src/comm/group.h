@@ -46,7 +46,8 @@ struct tt_group {
     tt_work *queue, *queue_end;
     tt_work *unordered;
     tt_work *free_works; /* to be used again */
-    /* Who keeps this struct, but nothing else of the group: works that callers have, callbacks due; the group itself. */
+    /* Who keeps this struct, but nothing else of the group: works that callers have, callbacks due; the group
+     * itself. */
     _Atomic uint32_t owned;
     _Atomic bool freed; /* all but the struct */
 

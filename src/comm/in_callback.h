@@ -6,7 +6,8 @@
 
 #include <stdatomic.h>
 
-/* Callbacks that run now, in all of the process's threads: most often 0, which is cheaper to see than whose they are. */
+/* Callbacks that run now, in all of the process's threads: most often 0, which is cheaper to see than whose they
+ * are. */
 extern _Atomic uint32_t tt__callbacks_running;
 
 /* Whether the calling thread runs one. */

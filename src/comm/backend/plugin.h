@@ -11,8 +11,8 @@
  * One lock guards the engine, the works and their tasks: whoever advances or waits holds it, and gives it back while
  * nothing moves. Callbacks of works run when it is given back (callback.h).
  *
- * A call on a device's memory is marked when it is made, begun when the ranks agree, and joined, when somebody waits for
- * it: its stream is set to wait for the result. The work is done when the result is there. */
+ * A call on a device's memory is marked when it is made, begun when the ranks agree, and joined, when somebody waits
+ * for it: its stream is set to wait for the result. The work is done when the result is there. */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 

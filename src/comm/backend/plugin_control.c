@@ -104,10 +104,11 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member) {
     if (own.timeout_ms > PATIENCE_MS)
         own.timeout_ms = PATIENCE_MS;
     if (!tt__plugin_takes_host(plugin)) {
-        tt__log(TT_LOG_WARNING,
-                "back end %s: the ranks' calls are not compared, nor is who ends named: it moves nothing on the host, by "
-                "which they could meet",
-                plugin->table->name);
+        tt__log(
+            TT_LOG_WARNING,
+            "back end %s: the ranks' calls are not compared, nor is who ends named: it moves nothing on the host, by "
+            "which they could meet",
+            plugin->table->name);
         return TT_OK;
     }
     TT__TRY(tt__card_make(&card, member->world, member->transport, NULL));

@@ -1,5 +1,5 @@
-/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, 16-bit floats summed in f32,
- * bools as bytes of 0 and 1. */
+/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, 16-bit floats
+ * summed in f32, bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"

@@ -173,21 +173,27 @@ typedef struct entry {
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
+/* The thread's last error ends the group. */
+static tt_status fail_group(tt_group *group) {
+    tt__plugin_lock(tt__plugin_of(group));
+    tt_status status = tt__plugin_fail(group);
+    tt__plugin_unlock(tt__plugin_of(group));
+    return status;
+}
+
 /* Everybody's entry, in the order of ranks; then all have come. */
 static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
-    tt__plugin *plugin = tt__plugin_of(group);
-    if (plugin->control && !tt__plugin_takes_host(plugin)) {
-        tt_call exchange = {.op = TT_OP_SPLIT, .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line};
-        return tt__exchange(plugin->control, &exchange, mine, sizeof *mine, all);
-    }
-    tt_call gather = {.op = TT_OP_ALL_GATHER,
+    tt_group *control = tt__plugin_of(group)->control;
+    tt_call gather = {.op = control ? TT_OP_SPLIT : TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
-                      .count = sizeof *mine / 8,
-                      .send = mine,
-                      .recv = all,
                       .timeout_ms = call->timeout_ms,
                       .file = call->file,
                       .line = call->line};
+    if (control)
+        return tt__exchange(control, &gather, mine, sizeof *mine, all) ? fail_group(group) : TT_OK;
+    gather.count = sizeof *mine / 8;
+    gather.send = mine;
+    gather.recv = all;
     return tt__plugin_submit(group, &gather, NULL);
 }
 
@@ -253,14 +259,6 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     return status;
 }
 
-/* The thread's last error ends the group. */
-static tt_status fail_group(tt_group *group) {
-    tt__plugin_lock(tt__plugin_of(group));
-    tt_status status = tt__plugin_fail(group);
-    tt__plugin_unlock(tt__plugin_of(group));
-    return status;
-}
-
 static tt_status fail_lists(tt_group *group, const entry *all) {
     for (int r = 1; r < group->size; r++)
         if (all[r].list != all[0].list) {
@@ -287,7 +285,7 @@ static tt_status check_splits(const tt_group *group) {
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "back end %s makes no groups of a group, and there is no store to meet through",
                         plugin->table->name);
-    if (!tt__plugin_takes_host(plugin) && !plugin->control && group->size > 1)
+    if (!plugin->control && !tt__plugin_takes_host(plugin) && group->size > 1)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "back end %s moves nothing on the host, so no groups of a group are made where nothing else "
                         "joins the ranks: TT_BACKEND_CHECK is 0, or they found each other without a store",

@@ -15,10 +15,10 @@
     const type *name = args && size == offsetof(type, tt_end) ? args : &name##_copy
 
 /* The call that the args struct `a` asks for. Its timeout is still the caller's option: tt__submit_checked(). */
-#define TT__CALL_OF(operation, a, ...)                                                                             \
-    {                                                                                                              \
-        .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line,                    \
-        .device = (a)->device, .device_index = (a)->device_index, .stream = (a)->stream, __VA_ARGS__               \
+#define TT__CALL_OF(operation, a, ...)                                                                                 \
+    {                                                                                                                  \
+        .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line, .device = (a)->device, \
+        .device_index = (a)->device_index, .stream = (a)->stream, __VA_ARGS__                                          \
     }
 
 /* The group can be called; *work, if there is one to give, is NULL so far. */

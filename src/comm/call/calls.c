@@ -88,9 +88,8 @@ static tt_status check_buffers(const tt_all_reduce_coalesced_args *a, tt_call *c
 
 tt_status tt_all_reduce_coalesced_with(const tt_all_reduce_coalesced_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_coalesced_args, a);
-    tt_call call =
-        TT__CALL_OF(TT_OP_ALL_REDUCE_COALESCED, a, .dtype = a->dtype, .reduce_op = a->op, .factor = a->factor,
-                    .recv_counts = a->counts, .bufs = a->bufs, .buffers = a->buffers);
+    tt_call call = TT__CALL_OF(TT_OP_ALL_REDUCE_COALESCED, a, .dtype = a->dtype, .reduce_op = a->op,
+                               .factor = a->factor, .recv_counts = a->counts, .bufs = a->bufs, .buffers = a->buffers);
     TT__TRY(tt__check_group(a->group, a->work));
     TT__TRY(check_buffers(a, &call));
     return tt__submit_checked(a->group, &call, a->work);

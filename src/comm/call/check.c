@@ -141,6 +141,8 @@ tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work) {
         TT__TRY(tt__check_device(group, call));
     if (!work)
         TT__TRY(tt__may_wait(tt_op_name(call->op)));
+    if (call->device == TT_DEVICE_CPU)
+        call->device_index = 0;
     call->timeout_ms = tt__timeout_of(group, call->timeout_ms);
     return tt__submit(group, call, work);
 }

@@ -68,8 +68,7 @@ static tt_status check_ops(const tt_batch_isend_irecv_args *a) {
 
 tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size) {
     TT__CALL_ARGS(tt_batch_isend_irecv_args, a);
-    tt_call call =
-        TT__CALL_OF(TT_OP_BATCH_ISEND_IRECV, a, .count = a->count, .ops = a->ops, .buffers = a->count);
+    tt_call call = TT__CALL_OF(TT_OP_BATCH_ISEND_IRECV, a, .count = a->count, .ops = a->ops, .buffers = a->count);
     TT__TRY(tt__check_group(a->group, a->work));
     TT__TRY(check_ops(a));
     return tt__submit_checked(a->group, &call, a->work);
