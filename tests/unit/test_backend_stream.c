@@ -116,8 +116,8 @@ static void beside(tt_group *group, int rank, void *store) {
     device->put(stream, write_there, &in);
     if (rank == 1)
         CHECK_OK(tt_store_wait(store, go, 1, PATIENCE_MS));
-    CHECK_OK(tt_all_reduce(group, in.there, N, TT_F32, TT_SUM, .work = &work, .device = TT_DEVICE_CUDA,
-                           .stream = stream));
+    CHECK_OK(
+        tt_all_reduce(group, in.there, N, TT_F32, TT_SUM, .work = &work, .device = TT_DEVICE_CUDA, .stream = stream));
     CHECK_OK(tt_work_add_done_callback(work, note, &called));
     if (rank == 0) { /* the other has not come, and yet */
         device->put(stream, pass, &g);
@@ -201,7 +201,7 @@ static void a_deadline_holds_without_waiters(void **state) {
 static void impossible(tt_group *group, int rank, void *store) {
     float x[4] = {1, 1, 1, 1};
     uint16_t half[4] = {0x3c00, 0x3c00, 0x3c00, 0x3c00};
-    bool is_native = !strcmp(tt_get_backend(group), "native");
+    bool is_stream = !strcmp(tt_get_backend(group), "stream");
     tt_work *work = NULL;
     (void)rank, (void)store;
     CHECK_REFUSED(tt_all_reduce(group, x, 4, TT_F32, TT_SUM, .stream = x), TT_ERR_INVALID, ".device says cpu");
@@ -210,12 +210,12 @@ static void impossible(tt_group *group, int rank, void *store) {
     CHECK_REFUSED(tt_all_reduce(group, x, 4, TT_F32, TT_SUM, .device = TT_DEVICE_CUDA, .device_index = -1),
                   TT_ERR_INVALID, "got -1");
     CHECK_REFUSED(tt_monitored_barrier(group, .device = TT_DEVICE_CUDA), TT_ERR_UNSUPPORTED, "takes no .device");
-    CHECK_REFUSED(
-        tt_broadcast(group, x, 4, TT_F32, 0, .device = TT_DEVICE_CUDA, .device_index = 1, .work = &work),
-        TT_ERR_UNSUPPORTED,
-        is_native ? "broadcast: the back end native takes memory of cpu, and the call says cuda:1" : "has no broadcast");
+    const char *why = is_stream ? "back end stream has no broadcast"
+                                : " takes memory of cpu, and the call says cuda:1. Copy the elements there";
+    CHECK_REFUSED(tt_broadcast(group, x, 4, TT_F32, 0, .device = TT_DEVICE_CUDA, .device_index = 1, .work = &work),
+                  TT_ERR_UNSUPPORTED, why);
     CHECK(!work);
-    if (!is_native) { /* what is made up for on the host alone */
+    if (is_stream) { /* what is made up for on the host alone */
         CHECK_REFUSED(tt_all_reduce(group, half, 4, TT_F16, TT_SUM, .device = TT_DEVICE_CUDA), TT_ERR_UNSUPPORTED,
                       "back end stream has no all_reduce of f16 by sum in memory of cuda");
         CHECK_REFUSED(tt_all_reduce(group, x, 4, TT_F32, TT_AVG, .device = TT_DEVICE_CUDA), TT_ERR_UNSUPPORTED,

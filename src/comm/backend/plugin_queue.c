@@ -239,10 +239,11 @@ static tt_status check_deadline(tt_work *work) {
 
 /* On a device nobody waits for a work once its stream does. */
 static tt_status check_devices(tt_group *group) {
-    tt_work *firsts[] = {group->queue, group->unordered};
+    tt_work *lists[] = {group->queue, group->unordered};
     for (int i = 0; i < 2; i++)
-        if (firsts[i] && firsts[i]->call.device != TT_DEVICE_CPU && firsts[i]->phase != TT__DONE)
-            TT__TRY(check_deadline(firsts[i]));
+        for (tt_work *work = lists[i]; work; work = work->next)
+            if (work->call.device != TT_DEVICE_CPU && work->phase != TT__DONE)
+                TT__TRY(check_deadline(work));
     return TT_OK;
 }
 
