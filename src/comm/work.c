@@ -92,6 +92,11 @@ void tt__work_give_back(tt_work *work) {
     group->free_works = work;
 }
 
+void tt__work_let_go(tt_work *work) {
+    if (work->phase == TT__DONE && !work->owned && !work->parent && !work->waiters && !work->linked)
+        tt__work_give_back(work);
+}
+
 tt_status tt__work_scratch(tt_work *work, size_t bytes) {
     if (bytes <= work->scratch_bytes)
         return TT_OK;
@@ -110,6 +115,7 @@ void tt__work_enqueue(tt_work *work) {
     tt_group *group = work->group;
     atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
     work->next = NULL;
+    work->linked = true;
     if (tt__op_is(work->call.op, TT__OP_P2P)) {
         work->next = group->unordered;
         group->unordered = work;
@@ -122,12 +128,6 @@ void tt__work_enqueue(tt_work *work) {
     group->queue_end = work;
 }
 
-/* Nobody waits for it and nobody owns it: it can be used again. */
-static void recycle(tt_work *work) {
-    if (!work->owned && !work->parent && !work->waiters)
-        tt__work_give_back(work);
-}
-
 /* Take done works out of a list. Returns the last that stays. */
 static tt_work *unlink_done(tt_group *group, tt_work **list) {
     tt_work *last = NULL;
@@ -135,7 +135,8 @@ static tt_work *unlink_done(tt_group *group, tt_work **list) {
         tt_work *work = *at;
         if (work->phase == TT__DONE) {
             *at = work->next;
-            recycle(work);
+            work->linked = false;
+            tt__work_let_go(work);
             atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
         } else {
             last = work;

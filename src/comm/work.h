@@ -88,6 +88,7 @@ struct tt_work {
     bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
+    bool linked;    /* it is in one of its group's lists */
     _Atomic bool done;
     tt_status status;
     struct tt__callback *callbacks; /* to be called then: callback.h */
@@ -133,6 +134,10 @@ static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
  * gives it back. */
 tt_work *tt__work_take(tt_group *group, const tt_call *call);
 void tt__work_give_back(tt_work *work);
+
+/* Whoever owned it, waited for it, made it or listed it does so no more: the last of them gives a work back that is
+ * done. */
+void tt__work_let_go(tt_work *work);
 
 /* Free works of a group that ends. */
 void tt__works_free(tt_work *list);

@@ -464,8 +464,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
 static tt_status task_wait_and_forget(tt_work *work) {
     tt_status status = wait_for(work);
     work->owned = false;
-    if (work->phase == TT__DONE)
-        tt__work_give_back(work);
+    tt__work_let_go(work);
     return status;
 }
 
@@ -502,8 +501,7 @@ void tt__plugin_forget(tt_work *work) {
     if (!inherited) /* the parent's thread may hold it */
         tt__plugin_lock(plugin);
     work->owned = false;
-    if (work->phase == TT__DONE)
-        tt__work_give_back(work);
+    tt__work_let_go(work);
     tt__group_drop(group);
     if (!inherited)
         tt__plugin_unlock(plugin);

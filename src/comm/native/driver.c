@@ -110,7 +110,8 @@ static tt_status outcome(tt_work *work) {
     tt_work *child = work->child;
     tt_status status = child->status ? tt__work_error(child) : TT_OK;
     work->child = NULL;
-    tt__work_give_back(child);
+    child->parent = NULL;
+    tt__work_let_go(child);
     return status;
 }
 

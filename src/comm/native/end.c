@@ -20,8 +20,7 @@ static void cancel_messages(tt_work *work) {
 static void orphan_child(tt_work *child) {
     child->parent = NULL;
     child->record = NULL;
-    if (child->phase == TT__DONE)
-        tt__work_give_back(child);
+    tt__work_let_go(child);
 }
 
 /* Others than the thread that completes it sleep for something else to happen. */

@@ -78,7 +78,7 @@ static tt_status submit_wait_and_forget(tt_work *work) {
     tt__wait_done(work);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     work->owned = false;
-    tt__work_give_back(work);
+    tt__work_let_go(work);
     return status;
 }
 
@@ -165,8 +165,7 @@ void tt__native_forget(tt_work *work) {
     tt__world_lock(world);
     tt_group *group = work->group;
     work->owned = false;
-    if (work->phase == TT__DONE && !work->waiters)
-        tt__work_give_back(work);
+    tt__work_let_go(work);
     tt__group_drop(group);
     tt__world_unlock(world);
 }

@@ -179,8 +179,8 @@ static bool wait_begin(tt_work *work) {
 
 static void wait_end(tt_work *work, bool elsewhere) {
     work->group->native->world->elsewhere -= elsewhere;
-    if (!--work->waiters && !work->owned && !work->parent)
-        tt__work_give_back(work);
+    work->waiters--;
+    tt__work_let_go(work);
 }
 
 void tt__wait_done(tt_work *work) {
