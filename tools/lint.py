@@ -69,7 +69,7 @@ INSIDE_COMM = {
     "call": ["reduce", "collective"],
 }
 # What groups, works and operations are: the structs and tables of the whole of comm.
-VOCABULARY = {"group", "native_group", "work", "machine", "world", "op", "rankset", "split"}
+VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machine", "world", "op", "rankset", "split"}
 # Who may print, and who may end its process: the keeper of elastic is a process of its own.
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
@@ -365,8 +365,7 @@ def source_findings():
         if path.stem != "tutti":
             yield from check_layers(name, text, LAYER_OF_HEADER.get(path.stem, path.stem))
         yield from check_documents(name, text)
-        if path.stem != "backend":  # whose functions plug-ins have
-            yield from check_contract(name, text)
+        yield from check_contract(name, text)
     for folder in COLUMN_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:

@@ -104,7 +104,8 @@ static tt_status open_engine(void **out, const tt_backend_member *member) {
 
 /* ---- calls */
 
-static bool supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+static bool supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device) {
+    (void)device; /* the host's: nothing else is in .devices */
     return op == TT_OP_BARRIER || (reduce_op == TT_SUM && (dtype == TT_F32 || dtype == TT_F64 || dtype == TT_I64));
 }
 
@@ -189,6 +190,7 @@ static tt_status test(void *arg, void *request_arg, bool *done, int *source) {
 const tt_backend *tutti_backend(const tt_backend_host *offered) {
     static const tt_backend star = {
         .abi = TT_BACKEND_ABI,
+        .size = sizeof(tt_backend),
         .name = "star",
         .open = open_engine,
         .close = close_engine,

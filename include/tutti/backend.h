@@ -13,8 +13,16 @@
  * TT_AVG and TT_PREMUL_SUM, sums 16-bit floats in f32, and makes one call of several where the list of operations says
  * so; a back end moves and adds.
  *
- * Threads: calls on one engine come one at a time, but not always from the same thread, and calls on several engines at
- * once; abort() alone may come at any time. Buffers stay valid until the request is done. */
+ * Threads: Tutti makes calls on one engine one at a time, but not always from the same thread, and calls on several
+ * engines at once; abort() alone may come at any time. Buffers stay valid until the request is done.
+ *
+ * Devices: a call says where its buffers lie. A back end sets `devices`; whatever else is refused before it is asked,
+ * so one that says nothing gets host memory alone. Memory of a device Tutti never touches: what it would convert, scale
+ * or copy on the host is TT_ERR_UNSUPPORTED there, unless supports() takes it. Nobody waits on the host for a device's
+ * call: see stream_mark() and stream_wait().
+ *
+ * Structs may grow at their ends, without a new TT_BACKEND_ABI: each table has its size, and the host says those of
+ * what it hands over. */
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
@@ -22,7 +30,7 @@
 
 TT_BEGIN_DECLS
 
-#define TT_BACKEND_ABI 1
+#define TT_BACKEND_ABI 2
 
 /* What a rank can ask for. */
 typedef enum tt_op {
@@ -55,7 +63,7 @@ typedef enum tt_op {
 TT_API const char *tt_op_name(tt_op op);
 
 /* One call of this rank, arguments checked. Buffers are as tutti/comm.h says of the op; one that works in place on
- * `buf` has it as send and recv. */
+ * `buf` has it as send and recv. On the host a reduce_scatter's recv does not overlap its send. */
 typedef struct tt_call {
     tt_op op;
     tt_dtype dtype;
@@ -76,15 +84,22 @@ typedef struct tt_call {
     const int64_t *recv_counts, *recv_offsets;
     void *const *bufs;    /* of all_reduce_coalesced, with recv_counts: (buffers) */
     const tt_p2p_op *ops; /* of batch_isend_irecv: (buffers) */
-    size_t buffers;
+    int64_t buffers;
     int64_t timeout_ms; /* > 0 */
     const char *file;
     int line;
+
+    /* Where send and recv lie; lists are always the host's. Of cpu the rest is 0 and NULL. */
+    tt_device_type device;
+    int device_index; /* >= 0 */
+    void *stream;     /* as the program gave it; NULL: the device's default one */
+    void *mark;       /* what stream_mark() gave for this call */
 } tt_call;
 
 /* What Tutti offers. Functions are those of the same name in tutti/base.h and tutti/store.h; thread-safe. */
 typedef struct tt_backend_host {
-    uint32_t abi; /* TT_BACKEND_ABI */
+    uint32_t abi;                        /* TT_BACKEND_ABI */
+    size_t size, call_size, member_size; /* of this struct, tt_call and tt_backend_member in this library */
 
     /* Record an error of the calling thread, as the library does, and return `status`: what was expected, what came,
      * what to do. */
@@ -113,10 +128,18 @@ typedef struct tt_backend_member {
      * (.finds_ranks), or a world of one. */
     tt_store *store;
     int64_t timeout_ms; /* of joining */
+
+    /* The device that the process uses, as the program says; of a group of a group's ranks, its group's. cpu: it does
+     * not say; then calls do. */
+    tt_device_type device;
+    int device_index;
 } tt_backend_member;
+
+#define TT_DEVICE_BIT(type) (1U << (type))
 
 typedef struct tt_backend {
     uint32_t abi;     /* TT_BACKEND_ABI */
+    size_t size;      /* sizeof(tt_backend) */
     const char *name; /* what tt_get_backend() says */
 
     /* ---- mandatory */
@@ -131,20 +154,21 @@ typedef struct tt_backend {
      * no all_to_all"; a barrier and an all-reduce are mandatory. *request is handed to test() until it says done or
      * fails; then it is gone. `call` and its arrays are gone when begin() returns, buffers stay until the request is.
      * Counts are 0 in uneven calls and messages at most. Collectives are begun in the same order on all ranks, and one
-     * after the other if `serial`; sends and receives at any time. */
+     * after the other if `serial`; sends and receives at any time. A barrier may come without device whatever `devices`
+     * says: it holds the host. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
-    /* Advance; *done := whether the request is complete. *source: of a receive, who sent. An error ends the request,
-     * and the group. */
+    /* Advance; *done := whether the request is complete, on a device: whether the result is there. *source: of a
+     * receive, who sent. An error ends the request, and the group. */
     tt_status (*test)(void *engine, void *request, bool *done, int *source);
 
     /* ---- optional */
 
-    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces. NULL: f32, f64, i8,
-     * u8, i16, i32 and i64; of the reduce ops SUM, PRODUCT, MIN, MAX, and BAND, BOR, BXOR of integers; data that are
-     * only moved may have any type. The rest Tutti makes of these (bools of u8, which are then 0 or 1), if the engine
-     * has those; else it is TT_ERR_UNSUPPORTED. */
-    bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op);
+    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces, in memory of this
+     * kind (one of `devices`). NULL: f32, f64, i8, u8, i16, i32 and i64; of the reduce ops SUM, PRODUCT, MIN, MAX, and
+     * BAND, BOR, BXOR of integers; data that are only moved may have any type. The rest Tutti makes of these on the
+     * host (bools of u8, which are then 0 or 1), if the engine has those; else it is TT_ERR_UNSUPPORTED. */
+    bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device);
 
     /* A group of `count` ranks of `engine`, in this order. Collective over the engine: all ranks call it at the same
      * time (Tutti sees to that), so it may wait for them. Those that are to be together pass the same list; the lists
@@ -163,6 +187,20 @@ typedef struct tt_backend {
     /* Move what may move without a request of its own, such as a message that was sent already. Called again and again
      * while this rank waits for others to come to a call. NULL: nothing needs it. */
     void (*progress)(void *engine);
+
+    /* The kinds of memory that calls may name: TT_DEVICE_BIT(TT_DEVICE_CPU) | ... 0: cpu alone. What an engine without
+     * cpu cannot be asked for: Tutti's own questions in its calls. Ranks then agree by the group that stands behind it,
+     * whether pairs agree on an all_to_all_v is not asked, and without that group there are no groups of its ranks. */
+    unsigned devices;
+
+    /* Of a call on a device, mandatory where `devices` has any; neither may wait, for peers or for the device.
+     * stream_mark: remember what call->stream holds, now that the call is made; begin() comes when all ranks have come
+     * to it, with *mark as call->mark, and lets the engine's work wait for it (an event recorded, cudaStreamWaitEvent).
+     * begin() takes the mark over, also when it fails; one that is never begun is close()'s to release.
+     * stream_wait: let all that is put on `stream` from now on run behind the request's result; *enqueued := false:
+     * that can't be said yet, and Tutti asks again. It may come more than once, or never. */
+    tt_status (*stream_mark)(void *engine, const tt_call *call, void **mark);
+    tt_status (*stream_wait)(void *engine, void *request, void *stream, bool *enqueued);
 
     bool serial;      /* at most one collective at a time, begun when the one before is done */
     bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */

@@ -159,6 +159,12 @@ typedef enum tt_dtype { TT_F32, TT_F64, TT_I32, TT_I64, TT_U8, TT_F16, TT_BF16, 
 TT_API size_t tt_dtype_size(tt_dtype dtype);
 TT_API const char *tt_dtype_name(tt_dtype dtype);
 
+/* Where memory lies: the host's, or a device's, which plain pointers don't reach. PyTorch: torch.device's type. */
+typedef enum tt_device_type { TT_DEVICE_CPU, TT_DEVICE_CUDA } tt_device_type;
+
+/* "cpu"; "?" for a value outside the enum. Thread-safe. */
+TT_API const char *tt_device_type_name(tt_device_type type);
+
 /* "0.1.0", the version of the library at run time. */
 TT_API const char *tt_version(void);
 

@@ -12,13 +12,19 @@
  * transport. With p the largest power of two not above N, the first 2(N-p) ranks fold in adjacent pairs, then a
  * balanced tree by distance doubling. f16 and bf16 are summed in f32 and rounded once.
  *
- * Calls on one group must not overlap: one thread at a time. Different threads may use different groups.
- * tt_group_abort() alone may come from any thread at any time.
+ * Threads. A group's calls have an order, so they must not overlap: one thread at a time makes them, any thread.
+ * Different threads may use different groups. A call made while another thread waits in a synchronous call on the group
+ * is refused (TT_ERR_STATE) where it would disturb that one; in the first moment of a call it may not be noticed, and
+ * then ranks differ, or data are wrong. Works are free of that rule: any thread may wait for a work, ask for it, add a
+ * callback or free it, also several at once and while another makes calls on the group. tt_group_abort() may come from
+ * any thread at any time; tt_destroy_process_group() when no other thread is within a call on the group or on one of
+ * its works.
  *
  * Ranks that wait for each other in different groups, since they call them in different orders, are told so
  * (TT_ERR_MISMATCH: who waits for whom, in which calls), unless another thread might still make the call that is
- * missing: where threads of a process share out its groups among them, or one of its groups was never used and the
- * process has other threads, OpenMP's included. There the calls' timeouts end it.
+ * missing: where threads of a process share out its groups among them, one waits for a work of a group that another
+ * uses, or one of its groups was never used and the process has other threads, OpenMP's included. There the calls'
+ * timeouts end it.
  *
  * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE),
  * tt_group_abort() does nothing, and tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may
@@ -78,6 +84,11 @@ typedef struct tt_init_process_group_args {
     /* Native: which algorithm serves which call, "all_reduce=ring,broadcast=binomial"; NULL = what rank 0's table says
      * (docs/collectives.md). NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all. */
     const char *algorithms;
+
+    /* The device that this process uses, for back ends that need to know it when they join. The native one, gloo and
+     * mpi take none. PyTorch: device_id. */
+    tt_device_type device;
+    int device_index;
     char tt_end; /* not an option: see base.h */
 } tt_init_process_group_args;
 
@@ -103,7 +114,8 @@ TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_g
  * still call learn "rank R left the group after call N". Reducers and DDP wrappers made on it may be freed before or
  * after; their memory stays until then, but every other call on them or on the group fails (TT_ERR_STATE). Groups made
  * from it by tt_new_group() live on; the process leaves the job when its last group is destroyed. Works that are not
- * done end with TT_ERR_STATE. NULL is allowed. */
+ * done end with TT_ERR_STATE; callbacks of its works have run when this returns. From within a callback it does nothing
+ * but log a warning. NULL is allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 
 /* End the group now: every call that waits on it, here and on its other ranks, returns TT_ERR_ABORTED ("rank R aborted
@@ -142,6 +154,21 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 #ifndef __cplusplus
 #define TT_CALL(type, ...) &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
 #endif
+
+/* What calls on buffers take besides: where all of a call's buffers lie. Left out: in the host's memory.
+ *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .device = TT_DEVICE_CUDA, .device_index = 1, .stream = stream)
+ *
+ * A back end says which devices it takes; the native one, gloo and mpi take the cpu alone, and what a back end lacks is
+ * TT_ERR_UNSUPPORTED before anything is sent. On a device it is the stream that waits, not the host: the call reads and
+ * writes its buffers after all that the stream held when the call was made. Without .work it returns when all ranks
+ * have come to it, and what is put on the stream from then on runs behind its result; a failure after that is told by
+ * the group's next call. With .work the stream goes on beside the call, until tt_work_wait() makes it wait for the
+ * result. Buffers stay borrowed until the result is there: what frees or reuses them stands behind it on the stream.
+ * PyTorch: a collective of its NCCL back end, and Work.wait(). */
+#define TT_DEVICE_OPTIONS                                                \
+    tt_device_type device;                                               \
+    int device_index; /* which of these devices; not looked at of cpu */ \
+    void *stream      /* a queue of the device (cudaStream_t); NULL: its default one. Of cpu NULL */
 
 typedef struct tt_new_group_args {
     tt_group **out;
@@ -205,25 +232,43 @@ TT_API TT_NODISCARD tt_status tt_group_free_with(const tt_group_free_args *args,
  * Asynchronous calls of a group are carried out in the order in which they were made, like synchronous ones; a
  * synchronous call first completes those before it. Sends and receives alone overtake each other. Inside a host a work
  * advances in whatever call of Tutti comes next, on the same or another group; between hosts a thread advances it. A
- * work completes exactly once: done, failed, or timed out. Calls with a work count as calls on its group: one thread at
- * a time. */
+ * work completes exactly once: done, failed, or timed out. What follows may be called from any thread; a work that was
+ * freed must not be used. */
 
 /* Wait until the work is done; its status. Waits at most until the call's deadline. May be called again: a work that is
- * done stays so. PyTorch: Work.wait. */
+ * done stays so. Of a call on a device's memory it returns when the call's stream is set to wait for the result; the
+ * work is done when the result is there. PyTorch: Work.wait. */
 TT_API TT_NODISCARD tt_status tt_work_wait(tt_work *work);
 
 /* Wait for all; the first failure. NULLs among them are skipped. */
 TT_API TT_NODISCARD tt_status tt_work_wait_all(tt_work *const *works, int64_t count);
 
-/* Advance what can be without waiting; whether the work is done. PyTorch: Work.is_completed. */
+/* Advance what can be without waiting; whether the work is done, on a device too. PyTorch: Work.is_completed. */
 TT_API bool tt_work_is_completed(tt_work *work);
 
 /* After a receive is done: the rank (in the group) that sent; -1 for other calls and before. PyTorch:
  * Work.source_rank. */
 TT_API int tt_work_source_rank(const tt_work *work);
 
-/* Forget the work. One that is not done goes on without its owner, so its buffers must stay. Freeing after the group
- * was destroyed is allowed. NULL is allowed. */
+/* `status`: the work's; of a failure tt_last_error() has the text, until the callback returns. `source`: as
+ * tt_work_source_rank(). */
+typedef void (*tt_work_fn)(tt_status status, int source, void *user);
+
+/* Have `fn` called when the work is done, failed, aborted, or its group is destroyed: exactly once, also where the work
+ * is freed before; at once if it is done already. Callbacks of one work come in the order in which they were added.
+ * PyTorch: Future.add_done_callback.
+ * Whoever advances the work calls it, no lock held: any thread that is within a call of Tutti, and between hosts the
+ * thread that serves the connections; several callbacks may run at once in different threads. tt_work_wait() may return
+ * before it was called, tt_destroy_process_group() doesn't. It must not wait: what would (synchronous calls, waits for
+ * works that are not done, making groups) is refused in it, TT_ERR_STATE. It may make calls with .work, by the rule on
+ * threads: on its work's group too, where no thread of the program is within a call, other than tt_work_wait(). It
+ * should be short: until it returns, its thread advances nothing.
+ * A forked child inherits no callbacks. Errors: TT_ERR_INVALID no work or no function; TT_ERR_MEMORY; TT_ERR_STATE in a
+ * forked child. After an error it is never called. */
+TT_API TT_NODISCARD tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user);
+
+/* Forget the work. One that is not done goes on without its owner, so its buffers must stay, and its callbacks still
+ * come. Freeing after the group was destroyed is allowed. NULL is allowed. */
 TT_API void tt_work_free(tt_work *work);
 
 /* ---- collectives
@@ -244,6 +289,7 @@ typedef struct tt_all_reduce_args {
     tt_reduce_op op;
     TT_OPTIONS;
     double factor; /* this rank's, of TT_PREMUL_SUM */
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_reduce_args;
 TT_API TT_NODISCARD tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size);
@@ -259,6 +305,7 @@ typedef struct tt_all_reduce_coalesced_args {
     tt_reduce_op op;
     TT_OPTIONS;
     double factor;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_reduce_coalesced_args;
 TT_API TT_NODISCARD tt_status tt_all_reduce_coalesced_with(const tt_all_reduce_coalesced_args *args, size_t size);
@@ -273,6 +320,7 @@ typedef struct tt_reduce_args {
     int root;
     TT_OPTIONS;
     double factor;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_reduce_args;
 TT_API TT_NODISCARD tt_status tt_reduce_with(const tt_reduce_args *args, size_t size);
@@ -288,6 +336,7 @@ typedef struct tt_reduce_scatter_args {
     tt_reduce_op op;
     TT_OPTIONS;
     double factor;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_reduce_scatter_args;
 TT_API TT_NODISCARD tt_status tt_reduce_scatter_with(const tt_reduce_scatter_args *args, size_t size);
@@ -300,6 +349,7 @@ typedef struct tt_broadcast_args {
     tt_dtype dtype;
     int root;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_broadcast_args;
 TT_API TT_NODISCARD tt_status tt_broadcast_with(const tt_broadcast_args *args, size_t size);
@@ -313,6 +363,7 @@ typedef struct tt_all_gather_args {
     int64_t count;
     tt_dtype dtype;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_gather_args;
 TT_API TT_NODISCARD tt_status tt_all_gather_with(const tt_all_gather_args *args, size_t size);
@@ -327,6 +378,7 @@ typedef struct tt_all_gather_v_args {
     const int64_t *counts, *offsets;
     tt_dtype dtype;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_gather_v_args;
 TT_API TT_NODISCARD tt_status tt_all_gather_v_with(const tt_all_gather_v_args *args, size_t size);
@@ -342,6 +394,7 @@ typedef struct tt_gather_args {
     tt_dtype dtype;
     int root;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_gather_args;
 TT_API TT_NODISCARD tt_status tt_gather_with(const tt_gather_args *args, size_t size);
@@ -357,6 +410,7 @@ typedef struct tt_scatter_args {
     tt_dtype dtype;
     int root;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_scatter_args;
 TT_API TT_NODISCARD tt_status tt_scatter_with(const tt_scatter_args *args, size_t size);
@@ -369,6 +423,7 @@ typedef struct tt_all_to_all_args {
     int64_t count; /* of one part */
     tt_dtype dtype;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_to_all_args;
 TT_API TT_NODISCARD tt_status tt_all_to_all_with(const tt_all_to_all_args *args, size_t size);
@@ -385,6 +440,7 @@ typedef struct tt_all_to_all_v_args {
     const int64_t *recv_counts, *recv_offsets;
     tt_dtype dtype;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_all_to_all_v_args;
 TT_API TT_NODISCARD tt_status tt_all_to_all_v_with(const tt_all_to_all_v_args *args, size_t size);
@@ -393,6 +449,7 @@ TT_API TT_NODISCARD tt_status tt_all_to_all_v_with(const tt_all_to_all_v_args *a
 typedef struct tt_barrier_args {
     tt_group *group;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_barrier_args;
 TT_API TT_NODISCARD tt_status tt_barrier_with(const tt_barrier_args *args, size_t size);
@@ -419,6 +476,7 @@ typedef struct tt_send_args {
     int peer;
     TT_OPTIONS;
     int tag; /* >= 0 */
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_send_args;
 TT_API TT_NODISCARD tt_status tt_send_with(const tt_send_args *args, size_t size);
@@ -433,6 +491,7 @@ typedef struct tt_recv_args {
     TT_OPTIONS;
     int tag;     /* >= 0 */
     int *source; /* without .work: receives the sender's rank */
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_recv_args;
 TT_API TT_NODISCARD tt_status tt_recv_with(const tt_recv_args *args, size_t size);
@@ -457,6 +516,7 @@ typedef struct tt_batch_isend_irecv_args {
     const tt_p2p_op *ops;
     int64_t count;
     TT_OPTIONS;
+    TT_DEVICE_OPTIONS;
     TT_CALL_OPTIONS;
 } tt_batch_isend_irecv_args;
 TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size);

@@ -231,6 +231,7 @@ void wait(void *engine, void *request, int64_t ms) {
 tt_backend make_table() {
     tt_backend table = {};
     table.abi = TT_BACKEND_ABI;
+    table.size = sizeof table;
     table.name = "gloo";
     table.open = open_engine;
     table.close = close_engine;

@@ -5,6 +5,7 @@ const tt_backend_host *mpi_host;
 
 static const tt_backend backend = {
     .abi = TT_BACKEND_ABI,
+    .size = sizeof(tt_backend),
     .name = "mpi",
     .open = mpi_open,
     .close = mpi_close,

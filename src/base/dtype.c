@@ -11,3 +11,8 @@ static const char *const names[TT__DTYPES] = {
 size_t tt_dtype_size(tt_dtype dtype) { return tt__dtype_size(dtype); }
 
 const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < TT__DTYPES ? names[dtype] : "?"; }
+
+const char *tt_device_type_name(tt_device_type type) {
+    static const char *const device_names[] = {[TT_DEVICE_CPU] = "cpu", [TT_DEVICE_CUDA] = "cuda"};
+    return (unsigned)type < sizeof device_names / sizeof *device_names ? device_names[type] : "?";
+}

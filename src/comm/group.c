@@ -2,6 +2,7 @@
 #include "comm/group.h"
 
 #include "base/error.h"
+#include "comm/in_callback.h"
 #include "comm/work.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
     group->size = size;
     group->ranks = copy;
     group->timeout_ms = timeout_ms;
+    group->owned = 1;
     return group;
 }
 
@@ -42,8 +44,7 @@ void tt__group_free(tt_group *group) {
     free(group->offsets);
     free(group->ranks);
     group->freed = true;
-    if (!group->owned)
-        free(group);
+    tt__group_drop(group);
 }
 
 /* ---- the end */
@@ -80,11 +81,15 @@ tt_status tt__group_progress(tt_group *group) {
 void tt_destroy_process_group(tt_group *group) {
     if (!group || group->destroyed)
         return;
-    group->engine->retire(group);
-    group->destroyed = true;
+    if (tt__in_callback()) {
+        tt__log(TT_LOG_WARNING, "tt_destroy_process_group: left undone, since a callback of a work must not wait");
+        return;
+    }
+    tt__group_hold(group);
+    group->destroyed = true; /* before callbacks of its works run, who may not make calls on it any more */
     atomic_store(&group->ended, true);
-    if (!group->holders)
-        group->engine->release(group);
+    group->engine->retire(group);
+    tt__group_let_go(group);
 }
 
 void tt__group_hold(tt_group *group) { group->holders++; }

@@ -7,6 +7,7 @@
 #include <tutti/comm.h>
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 /* Memory that tt_group_alloc() returned. */
@@ -27,6 +28,7 @@ struct tt_group {
     int holders;        /* users of its memory: see tt__group_hold() */
     bool destroyed;     /* by its owner; released when the last holder lets go */
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
+    _Atomic bool alone; /* a synchronous call waits in it without the lock: no other call may come */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
 
@@ -37,13 +39,17 @@ struct tt_group {
     tt_status failed;
     char failure_text[760];
 
-    /* Works not yet done: how many; those that run in order; sends and receives, which have none. */
+    /* Works not yet done, and callbacks due that have not returned: how many; works that run in order; sends and
+     * receives, which have none. */
     _Atomic uint32_t works;
+    uint32_t callbacks; /* the latter alone */
     tt_work *queue, *queue_end;
     tt_work *unordered;
     tt_work *free_works; /* to be used again */
-    uint32_t owned;      /* works that callers own: they keep this struct, but nothing else of the group */
-    bool freed;          /* all but the struct */
+    /* Who keeps this struct, but nothing else of the group: works that callers have, callbacks due; the group
+     * itself. */
+    _Atomic uint32_t owned;
+    _Atomic bool freed; /* all but the struct */
 
     int64_t *offsets; /* (2, size): room for lists that the caller left out */
     tt__allocation *allocations;
@@ -86,7 +92,13 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
  * free before. */
 void tt__group_free(tt_group *group);
 
-/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users of
+/* One of those that keep the struct lets it go. */
+static inline void tt__group_drop(tt_group *group) {
+    if (atomic_fetch_sub_explicit(&group->owned, 1, memory_order_acq_rel) == 1)
+        free(group);
+}
+
+/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users that have
  * buffers there. */
 void tt__group_hold(tt_group *group);
 void tt__group_let_go(tt_group *group);

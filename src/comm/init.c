@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
+#include "comm/in_callback.h"
 #include "comm/native/native.h"
 
 #include <stdio.h>
@@ -83,12 +84,26 @@ static tt_status check_transport(const char **transport) {
                     *transport);
 }
 
+static tt_status check_device(const tt_init_process_group_args *args, const char *backend, unsigned devices) {
+    const char *name = tt_device_type_name(args->device);
+    if (!strcmp(name, "?") || args->device_index < 0)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_init_process_group: expected a .device as tt_device_type has them, and a .device_index of "
+                        "0 or more, got %d and %d",
+                        (int)args->device, args->device_index);
+    if (args->device == TT_DEVICE_CPU || devices & TT_DEVICE_BIT(args->device))
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED, "tt_init_process_group: the back end %s takes no memory of %s", backend, name);
+}
+
 /* Fill in the member, except for the store and the prefix. */
 static tt_status make_member(tt__member *member, const tt_init_process_group_args *args, const tt__meeting *meeting) {
     *member = (tt__member){.rank = meeting->rank,
                            .world = meeting->world,
                            .timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : TT_DEFAULT_TIMEOUT_MS,
                            .heartbeat_ms = args->heartbeat_ms > 0 ? args->heartbeat_ms : 5000,
+                           .device = args->device,
+                           .device_index = args->device_index,
                            .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
     /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. */
@@ -113,6 +128,7 @@ static tt_status init_plugin(const tt_init_process_group_args *args) {
     tt_status status = TT_OK;
     bool own_store = false;
     TT__TRY(tt__plugin_load(&table, args->backend));
+    TT__TRY(check_device(args, table->name, table->devices));
     if (engine_finds_ranks(table, args))
         TT__TRY(table->ranks(&meeting.rank, &meeting.world));
     else
@@ -141,8 +157,10 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (!full.out)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
     *full.out = NULL;
+    TT__TRY(tt__may_wait("tt_init_process_group"));
     if (full.backend && strcmp(full.backend, "native") != 0)
         return init_plugin(&full);
+    TT__TRY(check_device(&full, "native", 0));
     TT__TRY(find_meeting(&full, &meeting));
     if (meeting.world > TT__MAX_RANKS)
         return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: expected at most %d", meeting.world, TT__MAX_RANKS);

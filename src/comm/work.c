@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "comm/group.h"
+#include "comm/in_callback.h"
 #include "comm/op.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ void tt__works_free(tt_work *list) {
 /* Copy the call's arrays into memory of the work's own. */
 static tt_status copy_lists(tt_work *work) {
     tt_call *call = &work->call;
-    size_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : (size_t)work->group->size;
+    int64_t n = call->op == TT_OP_ALL_REDUCE_COALESCED ? call->buffers : work->group->size;
     struct list {
         void *place; /* of the pointer */
         size_t bytes;
@@ -91,6 +92,11 @@ void tt__work_give_back(tt_work *work) {
     group->free_works = work;
 }
 
+void tt__work_let_go(tt_work *work) {
+    if (work->phase == TT__DONE && !work->owned && !work->parent && !work->waiters && !work->linked)
+        tt__work_give_back(work);
+}
+
 tt_status tt__work_scratch(tt_work *work, size_t bytes) {
     if (bytes <= work->scratch_bytes)
         return TT_OK;
@@ -109,6 +115,7 @@ void tt__work_enqueue(tt_work *work) {
     tt_group *group = work->group;
     atomic_fetch_add_explicit(&group->works, 1, memory_order_relaxed);
     work->next = NULL;
+    work->linked = true;
     if (tt__op_is(work->call.op, TT__OP_P2P)) {
         work->next = group->unordered;
         group->unordered = work;
@@ -121,20 +128,16 @@ void tt__work_enqueue(tt_work *work) {
     group->queue_end = work;
 }
 
-/* Put a work back among the free ones; nobody waits for it or owns it. */
-static void work_recycle(tt_work *work) {
-    if (!work->owned && !work->parent)
-        tt__work_give_back(work);
-}
-
 /* Take done works out of a list. Returns the last that stays. */
-static tt_work *unlink_done(tt_work **list) {
+static tt_work *unlink_done(tt_group *group, tt_work **list) {
     tt_work *last = NULL;
     for (tt_work **at = list; *at;) {
         tt_work *work = *at;
         if (work->phase == TT__DONE) {
             *at = work->next;
-            work_recycle(work);
+            work->linked = false;
+            tt__work_let_go(work);
+            atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
         } else {
             last = work;
             at = &work->next;
@@ -144,17 +147,24 @@ static tt_work *unlink_done(tt_work **list) {
 }
 
 void tt__works_unlink(tt_group *group) {
-    group->queue_end = unlink_done(&group->queue);
-    unlink_done(&group->unordered);
+    group->queue_end = unlink_done(group, &group->queue);
+    unlink_done(group, &group->unordered);
 }
 
 /* ---- for callers */
+
+static tt_status wait_for(tt_work *work) {
+    if (tt__is_inherited(work->group))
+        return tt__fail_inherited(work->group);
+    TT__TRY(tt__may_wait("tt_work_wait"));
+    return work->group->engine->wait(work);
+}
 
 tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return tt__is_inherited(work->group) ? tt__fail_inherited(work->group) : work->group->engine->wait(work);
+        return wait_for(work);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -203,6 +213,5 @@ void tt_work_free(tt_work *work) {
         return;
     }
     free_work(work);
-    if (--group->owned == 0)
-        free(group);
+    tt__group_drop(group);
 }

@@ -88,8 +88,12 @@ struct tt_work {
     bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
+    bool linked;    /* it is in one of its group's lists */
     _Atomic bool done;
     tt_status status;
+    struct tt__callback *callbacks; /* to be called then: callback.h */
+    int waiters;                    /* threads in tt__wait_done(): they keep the work; and the last that came */
+    uintptr_t waiter;
     bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
@@ -131,13 +135,18 @@ static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
 tt_work *tt__work_take(tt_group *group, const tt_call *call);
 void tt__work_give_back(tt_work *work);
 
+/* Whoever owned it, waited for it, made it or listed it does so no more: the last of them gives a work back that is
+ * done. */
+void tt__work_let_go(tt_work *work);
+
 /* Free the works of a group that ends. */
 void tt__works_free(tt_work *list);
 
 /* Put the work into the group's queue; sends and receives among its unordered works. */
 void tt__work_enqueue(tt_work *work);
 
-/* Take works that are done out of the group's lists; those that nobody owns can be used again. */
+/* Take works that are done out of the group's lists; those that nobody owns can be used again. Another thread may take
+ * the group for idle from here on: what is under way in it is not touched after this. */
 void tt__works_unlink(tt_group *group);
 
 /* Record again the error of a work that is done and failed. Returns its status. */

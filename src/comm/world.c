@@ -51,6 +51,8 @@ void tt__world_own(tt__world *world) {
         return;
     world->forked = true;
     world->asking = 0;
+    world->elsewhere = 0;
+    tt__callbacks_drop(&world->due);
     pthread_mutex_init(&world->lock, NULL);
 }
 

@@ -7,6 +7,7 @@
 #ifndef TT_COMM_WORLD_H
 #define TT_COMM_WORLD_H
 
+#include "comm/callback.h"
 #include "comm/message/message.h"
 #include "comm/rankset.h"
 #include "comm/shared/heap.h"
@@ -55,7 +56,9 @@ typedef struct tt__world {
     struct tt_group *retired;  /* destroyed ones whose memory peers may still read */
     struct tt__tuning *tuning; /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
     uint32_t groups_named;     /* by this process: see tt__group_name() */
+    tt__callbacks due;         /* of works that are done */
     uint32_t sleepers;         /* threads of this process that sleep */
+    uint32_t elsewhere;        /* threads that wait for works of a group that another thread uses */
     int asking; /* threads that have given the lock back while they ask other ranks: no group may end meanwhile */
     uint32_t progress_count; /* steps of machines and rounds of messages so far: grows while something moves */
     uint64_t circle;         /* of ranks that wait for each other, as last seen; and since when: watch/deadlock.c */
@@ -67,7 +70,14 @@ typedef struct tt__world {
 static inline tt__control *tt__world_control(const tt__world *world) { return world->peers[world->rank].control; }
 
 static inline void tt__world_lock(tt__world *world) { pthread_mutex_lock(&world->lock); }
-static inline void tt__world_unlock(tt__world *world) { pthread_mutex_unlock(&world->lock); }
+
+/* Give the lock back; then callbacks run that are due. */
+static inline void tt__world_unlock(tt__world *world) {
+    if (__builtin_expect(world->due.first != NULL, 0))
+        tt__callbacks_unlock(&world->due, &world->lock);
+    else
+        pthread_mutex_unlock(&world->lock);
+}
 
 /* Make a world of `size`, of which only this process is known. */
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);

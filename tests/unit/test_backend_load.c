@@ -30,7 +30,13 @@ static tt_status test_none(void *engine, void *request, bool *done, int *source)
     return TT_OK;
 }
 
+static tt_status mark_none(void *engine, const tt_call *call, void **mark) {
+    (void)engine, (void)call, (void)mark;
+    return TT_OK;
+}
+
 static const tt_backend whole = {.abi = TT_BACKEND_ABI,
+                                 .size = sizeof(tt_backend),
                                  .name = "none",
                                  .open = open_none,
                                  .close = close_none,
@@ -38,17 +44,37 @@ static const tt_backend whole = {.abi = TT_BACKEND_ABI,
                                  .test = test_none};
 
 static void refuse(tt_backend table, const char *what) {
-    assert_int_equal(tt__plugin_check(&table, "x.so"), TT_ERR_UNSUPPORTED);
+    tt_backend copy;
+    assert_int_equal(tt__plugin_check(&copy, &table, "x.so"), TT_ERR_UNSUPPORTED);
     assert_text("x.so");
     assert_text(what);
 }
 
+/* Built with a header whose table was shorter. */
+static void what_an_older_table_lacks_is_zero(void **state) {
+    (void)state;
+    tt_backend table = whole, copy;
+    table.size = offsetof(tt_backend, devices);
+    table.devices = 99;
+    table.serial = true;
+    assert_int_equal(tt__plugin_check(&copy, &table, "x.so"), TT_OK);
+    assert_ptr_equal(copy.begin[TT_OP_BARRIER], begin_none);
+    assert_int_equal(copy.devices, 0);
+    assert_false(copy.serial);
+}
+
 static void every_mandatory_slot_is_asked_for(void **state) {
     (void)state;
-    assert_int_equal(tt__plugin_check(&whole, "x.so"), TT_OK);
+    tt_backend copy;
+    assert_int_equal(tt__plugin_check(&copy, &whole, "x.so"), TT_OK);
     tt_backend table = whole;
     table.abi = TT_BACKEND_ABI + 1;
     refuse(table, "version");
+    table.abi = 1; /* whose second field was the name */
+    refuse(table, "was built for version 1 of tutti/backend.h, this library has version 2: build it again");
+    table = whole;
+    table.size = 16;
+    refuse(table, "16 bytes");
     table = whole;
     table.name = NULL;
     refuse(table, "no name");
@@ -70,6 +96,11 @@ static void every_mandatory_slot_is_asked_for(void **state) {
     table = whole;
     table.finds_ranks = true;
     refuse(table, "no ranks");
+    table = whole;
+    table.devices = TT_DEVICE_BIT(TT_DEVICE_CUDA);
+    refuse(table, "no stream_mark");
+    table.stream_mark = mark_none;
+    refuse(table, "no stream_wait");
 }
 
 /* A folder with a file in it that says it is a back end. */
@@ -116,6 +147,7 @@ static void what_is_no_back_end_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mandatory_slot_is_asked_for),
+        cmocka_unit_test(what_an_older_table_lacks_is_zero),
         cmocka_unit_test(an_unknown_name_lists_those_there_are),
         cmocka_unit_test(what_is_no_back_end_is_refused),
     };

@@ -186,6 +186,7 @@ template <class T> constexpr tt_dtype dtype_of() {
 
 inline std::size_t dtype_size(tt_dtype dtype) { return tt_dtype_size(dtype); }
 inline const char *dtype_name(tt_dtype dtype) { return tt_dtype_name(dtype); }
+inline const char *device_type_name(tt_device_type type) { return tt_device_type_name(type); }
 
 /* ---- buffers */
 

@@ -20,6 +20,21 @@ class work {
     bool is_completed() const { return tt_work_is_completed(get()); }
     int source_rank() const { return tt_work_source_rank(get()); }
 
+    /* f(tt_status, int source) is called exactly once, by whichever thread; it must not wait. What it throws is dropped:
+     * no call in C++ waits for it. */
+    template <class F> void add_done_callback(F f) {
+        std::unique_ptr<F> kept(new F(std::move(f)));
+        tt_work_fn call = [](tt_status status, int source, void *user) noexcept {
+            std::unique_ptr<F> mine(static_cast<F *>(user));
+            try {
+                (*mine)(status, source);
+            } catch (...) {
+            }
+        };
+        check(tt_work_add_done_callback(get(), call, kept.get()));
+        kept.release();
+    }
+
   private:
     static void end(tt_work *work) noexcept {
         tt_ignore(tt_work_wait(work));
@@ -48,6 +63,11 @@ struct call_options {
     double factor = 0;           /* this rank's, of TT_PREMUL_SUM */
     int tag = 0;                 /* of sends and receives */
     int *source = nullptr;       /* of receives without .work: receives the sender's rank */
+
+    /* Of calls on buffers: where these lie (TT_DEVICE_OPTIONS). */
+    tt_device_type device = TT_DEVICE_CPU;
+    int device_index = 0;
+    void *stream = nullptr;
 };
 
 struct init_process_group_options {
@@ -60,6 +80,8 @@ struct init_process_group_options {
     std::int64_t heartbeat_ms = 0;
     const char *transport = nullptr;
     const char *algorithms = nullptr;
+    tt_device_type device = TT_DEVICE_CPU;
+    int device_index = 0;
 };
 
 /* A process group; leaves it when destroyed. An empty one (a rank that new_group() gave no group) is false. */
@@ -87,12 +109,16 @@ inline group init_process_group(const init_process_group_options &o = {}) {
     tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
     a.out = &made, a.backend = o.backend, a.init_method = o.init_method, a.store = o.store, a.rank = o.rank;
     a.world_size = o.world_size, a.timeout_ms = o.timeout_ms, a.heartbeat_ms = o.heartbeat_ms;
-    a.transport = o.transport, a.algorithms = o.algorithms;
+    a.transport = o.transport, a.algorithms = o.algorithms, a.device = o.device, a.device_index = o.device_index;
     check(detail::call(tt_init_process_group_with, a));
     return group(made);
 }
 
 namespace detail {
+
+template <class Args, class = void> struct takes_device : std::false_type {};
+template <class Args>
+struct takes_device<Args, std::void_t<decltype(std::declval<Args &>().stream)>> : std::true_type {};
 
 /* A call on a group: `fill` sets what the operation needs beyond what all share. */
 template <class Args, class Call, class Fill>
@@ -101,6 +127,11 @@ void on_group(Call function, const group &g, const call_options &o, site where, 
     Args a = {};
     a.group = g.get(), a.timeout_ms = o.timeout_ms, a.file = where.file, a.line = where.line;
     a.work = o.work ? &made : nullptr;
+    if constexpr (takes_device<Args>::value)
+        a.device = o.device, a.device_index = o.device_index, a.stream = o.stream;
+    else if (o.device != TT_DEVICE_CPU || o.stream)
+        check(tt_fail(TT_ERR_INVALID, "expected neither device nor stream in a call that moves no buffer, got %s",
+                      tt_device_type_name(o.device)));
     fill(a);
     check(call(function, a));
     if (o.work)

@@ -6,10 +6,13 @@
 
 #include <tutti/backend.h>
 
-/* Callers have checked the arguments and that the group is usable. Errors are recorded. All but abort() are called in
- * the thread that uses the group. */
+/* Arguments are checked, the group is usable; errors are recorded. Functions that take a work, progress() and abort()
+ * come from any thread; the others from the one that uses the group. */
+struct tt__callback;
+
 typedef struct tt__engine {
     const char *name;
+    unsigned devices; /* as in tt_backend */
 
     /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
      * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
@@ -34,6 +37,9 @@ typedef struct tt__engine {
     /* Release the owner's hold on the work: a work that is done can be used again; another one goes on without an
      * owner. */
     void (*forget)(tt_work *work);
+
+    /* The work's to call when it is done; now if it is. */
+    void (*add_callback)(tt_work *work, struct tt__callback *callback);
 
     /* Fail the group, from any thread. `reason` is not NULL. */
     void (*abort)(tt_group *group, const char *reason);

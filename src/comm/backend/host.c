@@ -26,6 +26,9 @@ static void log_line(tt_log_level level, const char *format, ...) {
 
 const tt_backend_host tt__backend_host = {
     .abi = TT_BACKEND_ABI,
+    .size = sizeof(tt_backend_host),
+    .call_size = sizeof(tt_call),
+    .member_size = sizeof(tt_backend_member),
     .fail = host_fail,
     .log = log_line,
     .last_error = tt_last_error,

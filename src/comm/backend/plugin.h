@@ -6,11 +6,17 @@
  *
  * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine
  * says `serial`, one after the other; sends and receives at once. A collective begins with the ranks' agreement on it
- * (plugin_control.c). They advance in whatever call comes next on the group. */
+ * (plugin_control.c). They advance in whatever call comes next on the group.
+ *
+ * One lock guards the engine, the works and their tasks: whoever advances or waits holds it, and gives it back while
+ * nothing moves. Callbacks of works run when it is given back (callback.h).
+ *
+ * A call on a device's memory is marked when it is made, begun when the ranks agree, and joined, when somebody waits
+ * for it: its stream is set to wait for the result. The work is done when the result is there. */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
-#include "comm/group.h"
+#include "comm/callback.h"
 #include "comm/op.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/work.h"
@@ -21,7 +27,7 @@
 typedef struct tt__meeting_place {
     tt_store *store;
     bool own; /* free it when the last group is gone */
-    int groups;
+    _Atomic int groups;
 } tt__meeting_place;
 
 typedef struct tt__part {
@@ -56,12 +62,34 @@ typedef struct tt__plugin {
     uint32_t subgroups;       /* made so far */
     tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
     tt_group *control;        /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
-    int64_t looked_ms;        /* after the peers, the last time */
-    int64_t gone_ms;          /* since when one of them is known to be gone; 0: all are there */
-    pthread_mutex_t lock;     /* of `reason` */
-    char reason[256];         /* why it was aborted */
+    tt_device_type device;    /* as in tt_backend_member */
+    int device_index;
+    int64_t looked_ms;           /* after the peers, the last time */
+    int64_t gone_ms;             /* since when one of them is known to be gone; 0: all are there */
+    pthread_mutex_t lock;        /* of the engine and the works */
+    _Atomic uint32_t wanted;     /* threads that want it */
+    uintptr_t user;              /* the thread that made the last call */
+    tt__callbacks due;           /* of works that are done */
+    pthread_mutex_t reason_lock; /* of `reason` */
+    char reason[256];            /* why it was aborted */
     _Atomic bool aborted;
 } tt__plugin;
+
+static inline void tt__plugin_lock(tt__plugin *plugin) {
+    if (!pthread_mutex_trylock(&plugin->lock))
+        return;
+    atomic_fetch_add_explicit(&plugin->wanted, 1, memory_order_relaxed);
+    pthread_mutex_lock(&plugin->lock);
+    atomic_fetch_sub_explicit(&plugin->wanted, 1, memory_order_relaxed);
+}
+
+/* Then callbacks run that are due. */
+static inline void tt__plugin_unlock(tt__plugin *plugin) { tt__callbacks_unlock(&plugin->due, &plugin->lock); }
+
+/* Whether the engine takes memory of the host, as most do. */
+static inline bool tt__plugin_takes_host(const tt__plugin *plugin) {
+    return !plugin->table->devices || plugin->table->devices & TT_DEVICE_BIT(TT_DEVICE_CPU);
+}
 
 /* Return the task of a work; NULL: the work is done. */
 static inline tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
@@ -98,6 +126,11 @@ tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out)
 tt_status tt__plugin_wait(tt_work *work);
 tt_status tt__plugin_progress(tt_group *group);
 void tt__plugin_forget(tt_work *work);
+void tt__plugin_add_callback(tt_work *work, tt__callback *callback);
+
+/* These hold the lock already.
+ * drain: wait for all collectives that were begun before a synchronous one, which may have less time than they have. */
+tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms);
 
 /* Fail the group and all its works with the thread's last error. */
 tt_status tt__plugin_fail(tt_group *group);
@@ -130,6 +163,9 @@ void tt__control_leave(tt_group *group);
 tt_status tt__control_ask(const tt_group *group, tt__part *part);
 tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done);
 void tt__control_forget(tt__part *part);
+
+/* A thread begins (1) or ends (-1) to wait for a work of the group, which another thread uses. */
+void tt__control_wait_elsewhere(const tt_group *group, int change);
 
 /* Check the peers that calls under way wait for, every now and then. An error fails the group. */
 tt_status tt__control_watch(tt_group *group);

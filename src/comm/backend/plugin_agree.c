@@ -80,7 +80,7 @@ tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, c
         return TT_OK;
     tt__part *part = &parts[(*n)++];
     *part = (tt__part){.call = *call, .agrees = true, .source = -1};
-    if (call->op != TT_OP_ALL_TO_ALL_V || !plugin->table->begin[TT_OP_ALL_TO_ALL])
+    if (call->op != TT_OP_ALL_TO_ALL_V || !plugin->table->begin[TT_OP_ALL_TO_ALL] || !tt__plugin_takes_host(plugin))
         return TT_OK;
     part = &parts[(*n)++];
     TT__TRY(agree_ask(part, TT_OP_ALL_TO_ALL, TT_I64, 1, size * 8, size * 8, call));

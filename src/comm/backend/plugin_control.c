@@ -103,6 +103,14 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member) {
     uint8_t all_are_in = 0;
     if (own.timeout_ms > PATIENCE_MS)
         own.timeout_ms = PATIENCE_MS;
+    if (!tt__plugin_takes_host(plugin)) {
+        tt__log(
+            TT_LOG_WARNING,
+            "back end %s: the ranks' calls are not compared, nor is who ends named: it moves nothing on the host, by "
+            "which they could meet",
+            plugin->table->name);
+        return TT_OK;
+    }
     TT__TRY(tt__card_make(&card, member->world, member->transport, NULL));
     if (member->rank == 0 && control_serve(&served, &at, &card, own.timeout_ms))
         tt__log(TT_LOG_WARNING, "back end %s: %s", plugin->table->name, tt_last_error());
@@ -194,6 +202,15 @@ void tt__control_forget(tt__part *part) {
 }
 
 /* ---- watching */
+
+void tt__control_wait_elsewhere(const tt_group *group, int change) {
+    const tt_group *control = tt__plugin_of(group)->control;
+    if (!control)
+        return;
+    tt__world_lock(control->native->world);
+    control->native->world->elsewhere += (uint32_t)change;
+    tt__world_unlock(control->native->world);
+}
 
 static bool waits_for(const tt_group *group, const tt__task *task, int r, bool engine_failed) {
     bool any = false;

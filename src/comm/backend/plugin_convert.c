@@ -1,17 +1,18 @@
-/* Conversions around an engine's call for what the engine lacks: scaling for averages and factors, sums of 16-bit
- * floats in f32, bools as bytes of 0 and 1. */
+/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, 16-bit floats
+ * summed in f32, bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static bool convert_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
 /* Does an engine take the call? Without a supports() function it takes what tutti/backend.h says. */
-static bool engine_takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+static bool takes(const tt_backend *table, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device) {
     if (table->supports)
-        return table->supports(op, dtype, reduce_op);
+        return table->supports(op, dtype, reduce_op, device);
     if (!tt__op_is(op, TT__OP_REDUCES))
         return true;
     if (dtype == TT_F16 || dtype == TT_BF16 || dtype == TT_BOOL)
@@ -30,28 +31,35 @@ static tt_reduce_op op_there(tt_dtype dtype, tt_reduce_op op) {
     return op == TT_SUM || op == TT_MAX ? TT_BOR : op == TT_PRODUCT || op == TT_MIN ? TT_BAND : op;
 }
 
-static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op) {
+/* What we make up for lies on the host. */
+static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op,
+                            tt_device_type device) {
     const tt_backend *table = tt__plugin_of(group)->table;
+    char place[64] = "";
     if (!table->begin[op])
         return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s", table->name, tt_op_name(op));
-    if (engine_takes(table, op, dtype, reduce_op))
+    if (takes(table, op, dtype, reduce_op, device))
         return TT_OK;
-    if (tt__op_is(op, TT__OP_REDUCES) && engine_takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op)))
+    if (device == TT_DEVICE_CPU && tt__op_is(op, TT__OP_REDUCES) &&
+        takes(table, op, dtype_there(dtype), op_there(dtype, reduce_op), device))
         return TT_OK;
+    if (device != TT_DEVICE_CPU)
+        snprintf(place, sizeof place, " in memory of %s. Copy it to the host", tt_device_type_name(device));
     if (tt__op_is(op, TT__OP_REDUCES))
-        return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s", table->name, tt_op_name(op),
-                        tt_dtype_name(dtype), tt_reduce_op_name(reduce_op));
-    return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s", table->name, tt_op_name(op),
-                    tt_dtype_name(dtype));
+        return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s by %s%s", table->name, tt_op_name(op),
+                        tt_dtype_name(dtype), tt_reduce_op_name(reduce_op), place);
+    return tt__fail(TT_ERR_UNSUPPORTED, "back end %s has no %s of %s%s", table->name, tt_op_name(op),
+                    tt_dtype_name(dtype), place);
 }
 
 tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
     switch (call->op) {
     case TT_OP_ALL_REDUCE_COALESCED:
-        return check_kind(group, TT_OP_ALL_REDUCE, call->dtype, call->reduce_op);
+        return check_kind(group, TT_OP_ALL_REDUCE, call->dtype, call->reduce_op, call->device);
     case TT_OP_BATCH_ISEND_IRECV:
-        for (size_t i = 0; i < call->buffers; i++)
-            TT__TRY(check_kind(group, call->ops[i].is_recv ? TT_OP_RECV : TT_OP_SEND, call->ops[i].dtype, TT_SUM));
+        for (int64_t i = 0; i < call->buffers; i++)
+            TT__TRY(check_kind(group, call->ops[i].is_recv ? TT_OP_RECV : TT_OP_SEND, call->ops[i].dtype, TT_SUM,
+                               call->device));
         return TT_OK;
     case TT_OP_MONITORED_BARRIER:
         if (group->size == 1 || tt__plugin_of(group)->control)
@@ -61,7 +69,7 @@ tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call) {
                         "or they can't reach each other",
                         tt__plugin_of(group)->table->name);
     default:
-        return check_kind(group, call->op, call->dtype, call->reduce_op);
+        return check_kind(group, call->op, call->dtype, call->reduce_op, call->device);
     }
 }
 
@@ -110,10 +118,13 @@ static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_
 }
 
 tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call) {
+    const tt__plugin *plugin = tt__plugin_of(group);
     *part = (tt__part){.call = *call, .source = -1};
+    if (call->device != TT_DEVICE_CPU)
+        return plugin->table->stream_mark(plugin->engine, &part->call, &part->call.mark);
     if (!tt__op_is(call->op, TT__OP_REDUCES))
         return TT_OK;
-    if (engine_takes(tt__plugin_of(group)->table, call->op, call->dtype, call->reduce_op))
+    if (takes(plugin->table, call->op, call->dtype, call->reduce_op, TT_DEVICE_CPU))
         return part_from_overlap(part, group, call);
     double scale = tt__leaf_scale(call->reduce_op, group->size, call->factor);
     part->call.dtype = dtype_there(call->dtype);

@@ -28,7 +28,7 @@ static tt_status take_place(tt__meeting_place **out, tt_store *store, bool own) 
 }
 
 static void leave_place(tt__meeting_place *place) {
-    if (!place || --place->groups)
+    if (!place || atomic_fetch_sub(&place->groups, 1) > 1)
         return;
     if (place->own)
         tt_store_free(place->store);
@@ -50,7 +50,9 @@ static tt_group *plugin_new_group(const tt_backend *table, tt__meeting_place *pl
     *plugin = (tt__plugin){.calls = tt__plugin_engine, .table = table, .place = place};
     plugin->calls.name = table->name;
     snprintf(plugin->prefix, sizeof plugin->prefix, "%s", prefix);
+    plugin->calls.devices = table->devices;
     pthread_mutex_init(&plugin->lock, NULL);
+    pthread_mutex_init(&plugin->reason_lock, NULL);
     group->plugin = plugin;
     group->engine = &plugin->calls;
     return group;
@@ -72,14 +74,21 @@ static void plugin_release(tt_group *group) {
         tt__task_free(task);
     }
     leave_place(plugin->place);
-    pthread_mutex_destroy(&plugin->lock);
+    pthread_mutex_destroy(&plugin->reason_lock);
+    if (!tt__is_inherited(group)) /* a forked child's may be locked for ever */
+        pthread_mutex_destroy(&plugin->lock);
     free(plugin);
     free_allocations(group);
     tt__group_free(group);
 }
 
 static void plugin_retire(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (tt__is_inherited(group))
+        pthread_mutex_init(&plugin->lock, NULL);
+    tt__plugin_lock(plugin);
     tt__plugin_end_works(group, TT_ERR_STATE);
+    tt__callbacks_settle(&plugin->due, &plugin->lock, group);
     tt__control_leave(group);
 }
 
@@ -101,7 +110,11 @@ static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member
 /* Open the group's engine through its store. */
 static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
     tt__plugin *plugin = tt__plugin_of(group);
-    tt_backend_member member = {.rank = group->rank, .world_size = group->size, .timeout_ms = timeout_ms};
+    tt_backend_member member = {.rank = group->rank,
+                                .world_size = group->size,
+                                .timeout_ms = timeout_ms,
+                                .device = plugin->device,
+                                .device_index = plugin->device_index};
     tt__log(TT_LOG_DEBUG, "back end %s: opening an engine for %d ranks", plugin->table->name, group->size);
     if (!plugin->place)
         return open_member(plugin, &member);
@@ -137,6 +150,8 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
         plugin_new_group(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
     if (!group)
         return tt_last_status();
+    tt__plugin_of(group)->device = member->device;
+    tt__plugin_of(group)->device_index = member->device_index;
     tt_status status = wanted && place ? tt__control_open(group, member) : TT_OK;
     if (!status)
         status = open_engine(group, member->timeout_ms);
@@ -159,16 +174,27 @@ typedef struct entry {
     uint64_t list; /* tt_new_group(): hash of its list */
 } entry;
 
+/* The thread's last error ends the group. */
+static tt_status fail_group(tt_group *group) {
+    tt__plugin_lock(tt__plugin_of(group));
+    tt_status status = tt__plugin_fail(group);
+    tt__plugin_unlock(tt__plugin_of(group));
+    return status;
+}
+
 /* Gather all ranks' entries. When it returns, all ranks have arrived. */
 static tt_status plugin_exchange(tt_group *group, const tt_call *call, const entry *mine, entry *all) {
-    tt_call gather = {.op = TT_OP_ALL_GATHER,
+    tt_group *control = tt__plugin_of(group)->control;
+    tt_call gather = {.op = control ? TT_OP_SPLIT : TT_OP_ALL_GATHER,
                       .dtype = TT_I64,
-                      .count = sizeof *mine / 8,
-                      .send = mine,
-                      .recv = all,
                       .timeout_ms = call->timeout_ms,
                       .file = call->file,
                       .line = call->line};
+    if (control)
+        return tt__exchange(control, &gather, mine, sizeof *mine, all) ? fail_group(group) : TT_OK;
+    gather.count = sizeof *mine / 8;
+    gather.send = mine;
+    gather.recv = all;
     return tt__plugin_submit(group, &gather, NULL);
 }
 
@@ -185,11 +211,15 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
             rank = i;
     }
     if (plugin->place)
-        plugin->place->groups++;
+        atomic_fetch_add(&plugin->place->groups, 1);
     if (snprintf(prefix, sizeof prefix, "%s/%u.%d", plugin->prefix, plugin->subgroups, ranks[0]) >= (int)sizeof prefix)
         prefix[0] = '\0';
     tt_group *made = plugin_new_group(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
+    if (made) {
+        tt__plugin_of(made)->device = plugin->device;
+        tt__plugin_of(made)->device_index = plugin->device_index;
+    }
     if (made && !prefix[0]) {
         plugin_release(made);
         return tt__fail_null(TT_ERR_UNSUPPORTED, "groups of groups of groups: back end %s has no room for another name",
@@ -213,9 +243,11 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     if (made)
         tt__plugin_of(made)->control = control;
     tt_status status = TT_OK;
-    if (table->new_group)
-        status = with_reason(table, table->new_group(&engine, plugin->engine, members, (size_t)n, timeout_ms));
-    else if (made)
+    if (table->new_group) {
+        tt__plugin_lock(plugin);
+        status = with_reason(table, table->new_group(&engine, plugin->engine, members, n, timeout_ms));
+        tt__plugin_unlock(plugin);
+    } else if (made)
         status = open_engine(made, timeout_ms);
     if (made && engine)
         tt__plugin_of(made)->engine = engine;
@@ -236,29 +268,47 @@ static tt_status fail_lists(tt_group *group, const entry *all) {
                      "new_group: rank %d passed another list of ranks than rank 0. All ranks of a group must pass the "
                      "same, also those that are not in it",
                      r);
-            return tt__plugin_fail(group);
+            return fail_group(group);
         }
     return TT_OK;
 }
 
-static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine,
-                               tt_group **out) {
+/* Agreements on earlier calls come before the split of the control group, on all ranks. */
+static tt_status complete_earlier_calls(tt_group *group, int64_t timeout_ms) {
+    tt__plugin_lock(tt__plugin_of(group));
+    tt_status status = tt__plugin_drain(group, timeout_ms);
+    tt__plugin_unlock(tt__plugin_of(group));
+    return status;
+}
+
+static tt_status check_splits(const tt_group *group) {
+    const tt__plugin *plugin = tt__plugin_of(group);
+    if (!plugin->table->new_group && !plugin->place && group->size > 1)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "back end %s makes no groups of a group, and there is no store to meet through",
+                        plugin->table->name);
+    if (!plugin->control && !tt__plugin_takes_host(plugin) && group->size > 1)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "back end %s moves nothing on the host, so no groups of a group are made where nothing else "
+                        "joins the ranks: TT_BACKEND_CHECK is 0, or they found each other without a store",
+                        plugin->table->name);
+    return TT_OK;
+}
+
+static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine, tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt_group *control = NULL;
     entry *all = calloc((size_t)group->size, sizeof *all);
     int *members = calloc((size_t)group->size, sizeof *members);
-    tt_status status = TT_OK;
+    tt_status status = check_splits(group);
     *out = NULL;
-    if (!plugin->table->new_group && !plugin->place && group->size > 1)
-        status = tt__fail(TT_ERR_UNSUPPORTED,
-                          "back end %s makes no groups of a group, and there is no store to meet "
-                          "through",
-                          plugin->table->name);
-    else if (!all || !members)
+    if (!status && (!all || !members))
         status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
+    if (!status)
+        status = complete_earlier_calls(group, call->timeout_ms);
     plugin->subgroups++;
     if (!status && tt__control_split(group, call, ranks, mine->choice.color, mine->choice.key, &control))
-        status = tt__plugin_fail(group);
+        status = fail_group(group);
     if (!status)
         status = plugin_exchange(group, call, mine, all);
     if (!status)
@@ -329,11 +379,11 @@ static tt_status symmetric_free(tt_group *group, const tt_call *call, void *ptr)
 
 static void abort_group(tt_group *group, const char *reason) {
     tt__plugin *plugin = tt__plugin_of(group);
-    pthread_mutex_lock(&plugin->lock);
+    pthread_mutex_lock(&plugin->reason_lock);
     if (!atomic_load(&plugin->aborted))
         snprintf(plugin->reason, sizeof plugin->reason, "%s", reason);
     atomic_store(&plugin->aborted, true);
-    pthread_mutex_unlock(&plugin->lock);
+    pthread_mutex_unlock(&plugin->reason_lock);
     atomic_store(&group->ended, true);
     if (plugin->control)
         tt__native_abort(plugin->control, reason);
@@ -351,6 +401,7 @@ const tt__engine tt__plugin_engine = {
     .wait = tt__plugin_wait,
     .progress = tt__plugin_progress,
     .forget = tt__plugin_forget,
+    .add_callback = tt__plugin_add_callback,
     .abort = abort_group,
     .retire = plugin_retire,
     .release = plugin_release,

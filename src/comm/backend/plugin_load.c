@@ -1,6 +1,7 @@
 /* Plug-ins are shared objects, libtutti-backend-NAME.so, that are loaded when a program first asks for them by name. */
 #include "comm/backend/plugin_load.h"
 
+#include "base/args.h"
 #include "base/error.h"
 #include "comm/backend/host.h"
 
@@ -25,7 +26,7 @@ typedef char folders[8 * PATH_MAX];
 /* Plug-ins stay until the process ends: their engines have threads, and handlers that run at exit. */
 typedef struct loaded {
     struct loaded *next;
-    const tt_backend *table;
+    tt_backend table; /* a copy, in the form that this library knows */
     char path[];
 } loaded;
 
@@ -124,27 +125,46 @@ static const char *name_here(const char *name) {
     return name;
 }
 
-tt_status tt__plugin_check(const tt_backend *table, const char *path) {
+/* The first thing that `table` lacks, or NULL. */
+static const char *missing_in(const tt_backend *table) {
+    bool on_devices = table->devices & ~TT_DEVICE_BIT(TT_DEVICE_CPU);
+    const struct {
+        bool there;
+        const char *name;
+    } slots[] = {{table->name && *table->name, "name"},
+                 {table->open, "open"},
+                 {table->close, "close"},
+                 {table->test, "test"},
+                 {table->begin[TT_OP_BARRIER], "begin[TT_OP_BARRIER]"},
+                 {table->begin[TT_OP_ALL_REDUCE], "begin[TT_OP_ALL_REDUCE]"},
+                 {table->ranks || !table->finds_ranks, "ranks (it says .finds_ranks)"},
+                 {table->stream_mark || !on_devices, "stream_mark (it says .devices)"},
+                 {table->stream_wait || !on_devices, "stream_wait (it says .devices)"}};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        if (!slots[i].there)
+            return slots[i].name;
+    return NULL;
+}
+
+tt_status tt__plugin_check(tt_backend *out, const tt_backend *table, const char *path) {
     if (table->abi != TT_BACKEND_ABI)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "the back end %s was built for version %u of tutti/backend.h, this library has version %d: "
                         "build it again",
                         path, table->abi, TT_BACKEND_ABI);
-    const char *missing = !table->name || !*table->name         ? "name"
-                          : !table->open                        ? "open"
-                          : !table->close                       ? "close"
-                          : !table->test                        ? "test"
-                          : !table->begin[TT_OP_BARRIER]        ? "begin[TT_OP_BARRIER]"
-                          : !table->begin[TT_OP_ALL_REDUCE]     ? "begin[TT_OP_ALL_REDUCE]"
-                          : table->finds_ranks && !table->ranks ? "ranks (it says .finds_ranks)"
-                                                                : NULL;
+    if (table->size < offsetof(tt_backend, supports))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "the back end %s says that its table has %zu bytes: set .size to sizeof(tt_backend)", path,
+                        table->size);
+    TT__ARGS_COPY(*out, table, table->size);
+    const char *missing = missing_in(out);
     if (missing)
         return tt__fail(TT_ERR_UNSUPPORTED, "the back end %s has no %s in its table, which is mandatory", path,
                         missing);
     return TT_OK;
 }
 
-static tt_status load_file(const tt_backend **out, const char *path) {
+static tt_status load_file(tt_backend *out, const char *path) {
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!object)
         return tt__fail(TT_ERR_UNSUPPORTED, "the back end can't be loaded: %s", dlerror());
@@ -153,32 +173,32 @@ static tt_status load_file(const tt_backend **out, const char *path) {
     if (!entry)
         return tt__fail(TT_ERR_UNSUPPORTED, "%s is no back end: it has no function tutti_backend()", path);
     tt_clear_error();
-    *out = entry(&tt__backend_host);
-    if (!*out)
+    const tt_backend *table = entry(&tt__backend_host);
+    if (!table)
         return tt__fail(TT_ERR_UNSUPPORTED, "the back end %s refuses to work here%s%s", path,
                         *tt_last_error() ? ": " : "", tt_last_error());
-    return tt__plugin_check(*out, path);
+    return tt__plugin_check(out, table, path);
 }
 
 static tt_status load_plugin(const tt_backend **out, const char *path) {
     for (const loaded *one = all; one; one = one->next)
         if (!strcmp(one->path, path)) {
-            *out = one->table;
+            *out = &one->table;
             return TT_OK;
         }
     size_t n = strlen(path) + 1;
     loaded *one = malloc(sizeof *one + n);
     if (!one)
         return tt__fail(TT_ERR_MEMORY, "no memory for a back end");
-    tt_status status = load_file(out, path);
+    tt_status status = load_file(&one->table, path);
     if (status) {
         free(one);
         return status;
     }
-    one->table = *out;
     one->next = all;
     memcpy(one->path, path, n);
     all = one;
+    *out = &one->table;
     return TT_OK;
 }
 

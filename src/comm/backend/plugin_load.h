@@ -9,7 +9,7 @@
  * the back ends found), it can't be loaded, or its table lacks something (the text names it). Thread-safe. */
 tt_status tt__plugin_load(const tt_backend **out, const char *name);
 
-/* Check that a table is complete. `path` is for the error's text. */
-tt_status tt__plugin_check(const tt_backend *table, const char *path);
+/* What must be in a table, whose copy *out becomes: zeros where it is of an older header. `path` is for the text. */
+tt_status tt__plugin_check(tt_backend *out, const tt_backend *table, const char *path);
 
 #endif

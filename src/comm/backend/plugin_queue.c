@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete_task(), in the thread that uses the group, when all parts of its task
- * have ended, or when the group fails or is destroyed. */
+ * Who completes a work, exactly once: complete(), with the plug-in's lock held, when all parts of its task have ended,
+ * or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
@@ -52,7 +52,7 @@ static bool is_empty(const tt_call *call) {
 
 static tt__task *make_task(const tt_group *group, const tt_call *call) {
     bool several = call->op == TT_OP_ALL_REDUCE_COALESCED || call->op == TT_OP_BATCH_ISEND_IRECV;
-    size_t n = several ? call->buffers : call->op != TT_OP_MONITORED_BARRIER;
+    size_t n = several ? (size_t)call->buffers : call->op != TT_OP_MONITORED_BARRIER;
     tt__task *task = calloc(1, sizeof *task + (n + TT__CHECKS_MAX) * sizeof task->parts[0]);
     if (!task)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a call of %zu parts", n);
@@ -148,7 +148,8 @@ static void complete_task(tt_work *work, tt_status status) {
     work->status = status;
     work->phase = TT__DONE;
     set_task(work, NULL);
-    atomic_fetch_sub_explicit(&work->group->works, 1, memory_order_relaxed);
+    if (work->callbacks)
+        tt__callbacks_due(&tt__plugin_of(work->group)->due, work);
     atomic_store_explicit(&work->done, true, memory_order_release);
 }
 
@@ -194,9 +195,9 @@ static tt_status fail_if_aborted(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!atomic_load(&plugin->aborted))
         return TT_OK;
-    pthread_mutex_lock(&plugin->lock);
+    pthread_mutex_lock(&plugin->reason_lock);
     tt__fail(TT_ERR_ABORTED, "rank %d aborted the group: %s", group->ranks[group->rank], plugin->reason);
-    pthread_mutex_unlock(&plugin->lock);
+    pthread_mutex_unlock(&plugin->reason_lock);
     return TT_ERR_ABORTED;
 }
 
@@ -212,12 +213,48 @@ static tt_status advance_all(tt_group *group) {
     return TT_OK;
 }
 
+static tt_status task_fail_timeout(tt_work *work) {
+    char text[256];
+    bool agreed = tt__plugin_of(work->group)->control && !is_p2p(work->call.op);
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: "
+                    "%s",
+                    tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
+                    (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name,
+                    agreed ? "all ranks came to the call, and none has ended, so one hangs or the network does"
+                           : "some rank ended, hangs, or made another call");
+}
+
+/* Is the ranks' agreement on this work, or on one before it, incomplete? Then its timeout has the better text. */
+static bool agrees_first(const tt_work *work) {
+    const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
+    const tt__task *task = tt__task_of(first);
+    return task && task->begun && task->parts[task->begun - 1].agreement;
+}
+
+static tt_status check_deadline(tt_work *work) {
+    bool is_over = tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0);
+    return is_over ? task_fail_timeout(work) : TT_OK;
+}
+
+/* On a device nobody waits for a work once its stream does. */
+static tt_status check_devices(tt_group *group) {
+    tt_work *lists[] = {group->queue, group->unordered};
+    for (int i = 0; i < 2; i++)
+        for (tt_work *work = lists[i]; work; work = work->next)
+            if (work->call.device != TT_DEVICE_CPU && work->phase != TT__DONE)
+                TT__TRY(check_deadline(work));
+    return TT_OK;
+}
+
 static tt_status plugin_progress(tt_group *group) {
     if (group->failed)
         return group->failed;
     tt_status status = fail_if_aborted(group);
     if (!status)
         status = advance_all(group);
+    if (!status)
+        status = check_devices(group);
     if (!status)
         status = tt__control_watch(group);
     if (status)
@@ -227,8 +264,10 @@ static tt_status plugin_progress(tt_group *group) {
 }
 
 tt_status tt__plugin_progress(tt_group *group) {
-    TT__TRY(plugin_progress(group));
-    return group->failed ? tt__group_check(group) : TT_OK;
+    tt__plugin_lock(tt__plugin_of(group));
+    tt_status status = plugin_progress(group);
+    tt__plugin_unlock(tt__plugin_of(group));
+    return status;
 }
 
 /* ---- the end of all works */
@@ -303,42 +342,29 @@ static void *request_of(const tt_work *work) {
     return NULL;
 }
 
-/* Yield for a millisecond, then sleep ever longer. */
+/* Yield for a millisecond, then sleep ever longer. The lock is given back, but to an engine that waits itself while
+ * nobody else wants it. */
 static void pause_a_moment(const tt_work *work, int64_t since_ms) {
-    const tt__plugin *plugin = tt__plugin_of(work->group);
+    tt__plugin *plugin = tt__plugin_of(work->group);
     int64_t waited = tt__now_ms() - since_ms;
     void *request = request_of(work);
-    if (plugin->table->wait && request)
+    bool engine_waits = plugin->table->wait && request;
+    if (engine_waits && !plugin->due.first && !atomic_load_explicit(&plugin->wanted, memory_order_relaxed)) {
         plugin->table->wait(plugin->engine, request, 5);
-    else if (waited < 1)
+        return;
+    }
+    tt__plugin_unlock(plugin);
+    if (waited < 1 || engine_waits)
         sched_yield();
     else
         nanosleep(&(struct timespec){.tv_nsec = waited < 10 ? 50000 : 1000000}, NULL);
-}
-
-static tt_status task_fail_timeout(tt_work *work) {
-    char text[256];
-    bool agreed = tt__plugin_of(work->group)->control && !is_p2p(work->call.op);
-    tt__fail(TT_ERR_TIMEOUT,
-             "%s on rank %d was not complete within %lld ms. The back end %s does not say whom it waited for: %s",
-             tt__plugin_call_text(&work->call, text, sizeof text), work->group->ranks[work->group->rank],
-             (long long)work->call.timeout_ms, tt__plugin_of(work->group)->table->name,
-             agreed ? "all ranks came to the call, and none has ended, so one hangs or the network does"
-                    : "some rank ended, hangs, or made another call");
-    return tt__plugin_fail(work->group);
-}
-
-/* Is the ranks' agreement on this work, or on one before it, incomplete? Then its timeout has the better text. */
-static bool agrees_first(const tt_work *work) {
-    const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
-    const tt__task *task = tt__task_of(first);
-    return task && task->begun && task->parts[task->begun - 1].agreement;
+    tt__plugin_lock(plugin);
 }
 
 /* Wait a little for the work, as nothing moved; fail if its deadline has passed. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
-    if (tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0))
-        return task_fail_timeout(work);
+    if (check_deadline(work))
+        return tt__plugin_fail(work->group);
     pause_a_moment(work, since_ms);
     return TT_OK;
 }
@@ -353,8 +379,42 @@ static tt_status wait_done(tt_work *work) {
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
-/* Wait for all collectives begun before a synchronous one, which may have an earlier deadline. */
-static tt_status drain_task(tt_group *group, int64_t timeout_ms) {
+/* Let the call's stream wait for its result. *joined: all that is put on it from now on runs behind that. */
+static tt_status join_stream(const tt_work *work, bool *joined) {
+    const tt__plugin *plugin = tt__plugin_of(work->group);
+    const tt__task *task = tt__task_of(work);
+    *joined = task->begun == task->count;
+    for (size_t i = 0; i < task->count && *joined; i++)
+        if (task->parts[i].state == TT__PART_BEGUN && task->parts[i].agrees)
+            *joined = false;
+        else if (task->parts[i].state == TT__PART_BEGUN)
+            TT__TRY(plugin->table->stream_wait(plugin->engine, task->parts[i].request, work->call.stream, joined));
+    return TT_OK;
+}
+
+/* Until the call's stream waits for the result, or it is there. */
+static tt_status wait_joined(tt_work *work) {
+    int64_t since_ms = tt__now_ms();
+    bool joined = false;
+    for (;;) {
+        TT__TRY(plugin_progress(work->group));
+        if (work->phase == TT__DONE)
+            return work->status ? tt__work_error(work) : TT_OK;
+        if (join_stream(work, &joined)) {
+            tt__control_explain(work);
+            return tt__plugin_fail(work->group);
+        }
+        if (joined)
+            return TT_OK;
+        TT__TRY(wait_a_moment(work, since_ms));
+    }
+}
+
+static tt_status wait_for(tt_work *work) {
+    return work->call.device == TT_DEVICE_CPU ? wait_done(work) : wait_joined(work);
+}
+
+tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms) {
     int64_t since_ms = tt__now_ms(), deadline_ms = tt__deadline_ms(timeout_ms);
     while (group->queue) {
         if (group->queue->deadline_ms > deadline_ms) {
@@ -368,7 +428,18 @@ static tt_status drain_task(tt_group *group, int64_t timeout_ms) {
     return TT_OK;
 }
 
-tt_status tt__plugin_wait(tt_work *work) { return wait_done(work); }
+tt_status tt__plugin_wait(tt_work *work) {
+    tt__plugin *plugin = tt__plugin_of(work->group);
+    tt__plugin_lock(plugin);
+    bool elsewhere = plugin->user != tt__this_thread();
+    if (elsewhere)
+        tt__control_wait_elsewhere(work->group, 1);
+    tt_status status = wait_for(work);
+    if (elsewhere)
+        tt__control_wait_elsewhere(work->group, -1);
+    tt__plugin_unlock(plugin);
+    return status;
+}
 
 /* ---- calls */
 
@@ -389,33 +460,56 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
     return work;
 }
 
+/* One on a device may go on without its owner. */
 static tt_status task_wait_and_forget(tt_work *work) {
-    tt_status status = wait_done(work);
+    tt_status status = wait_for(work);
     work->owned = false;
-    tt__work_give_back(work);
+    tt__work_let_go(work);
     return status;
 }
 
-tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
-    if (out)
-        *out = NULL;
+static tt_status plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
     TT__TRY(plugin_progress(group));
     TT__TRY(tt__plugin_check_call(group, call));
-    if (!out && !is_p2p(call->op))
-        TT__TRY(drain_task(group, call->timeout_ms));
+    if (!out && !is_p2p(call->op) && call->device == TT_DEVICE_CPU)
+        TT__TRY(tt__plugin_drain(group, call->timeout_ms));
     tt_work *work = task_begin(group, call);
     if (!work)
         return tt_last_status();
     if (!out || work->refused)
         return task_wait_and_forget(work);
-    group->owned++;
+    atomic_fetch_add_explicit(&group->owned, 1, memory_order_relaxed);
     *out = work;
     return TT_OK;
 }
 
+tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (out)
+        *out = NULL;
+    tt__plugin_lock(plugin);
+    plugin->user = tt__this_thread();
+    tt_status status = plugin_submit(group, call, out);
+    tt__plugin_unlock(plugin);
+    return status;
+}
+
 void tt__plugin_forget(tt_work *work) {
-    work->group->owned--;
+    tt_group *group = work->group;
+    tt__plugin *plugin = tt__plugin_of(group);
+    bool inherited = tt__is_inherited(group);
+    if (!inherited) /* the parent's thread may hold it */
+        tt__plugin_lock(plugin);
     work->owned = false;
-    if (work->phase == TT__DONE)
-        tt__work_give_back(work);
+    tt__work_let_go(work);
+    tt__group_drop(group);
+    if (!inherited)
+        tt__plugin_unlock(plugin);
+}
+
+void tt__plugin_add_callback(tt_work *work, tt__callback *callback) {
+    tt__plugin *plugin = tt__plugin_of(work->group);
+    tt__plugin_lock(plugin);
+    tt__callback_attach(&plugin->due, work, callback);
+    tt__plugin_unlock(plugin);
 }

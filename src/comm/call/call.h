@@ -16,8 +16,11 @@
     const type *name = args && size == offsetof(type, tt_end) ? args : &name##_copy
 
 /* The tt_call that the args struct `a` asks for. tt__submit_checked() replaces a timeout of 0 by the group's. */
-#define TT__CALL_OF(operation, a, ...) \
-    { .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line, __VA_ARGS__ }
+#define TT__CALL_OF(operation, a, ...)                                                                                 \
+    {                                                                                                                  \
+        .op = (operation), .timeout_ms = (a)->timeout_ms, .file = (a)->file, .line = (a)->line, .device = (a)->device, \
+        .device_index = (a)->device_index, .stream = (a)->stream, __VA_ARGS__                                          \
+    }
 
 /* Check that the group can be called. Sets *work, if wanted, to NULL. */
 tt_status tt__check_group(tt_group *group, tt_work **work);
@@ -34,6 +37,9 @@ typedef struct tt__lists_of {
 
 /* Check a call's lists: there are counts, and neither their sum nor the offsets exceed memory. */
 tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf, const tt__lists_of *lists);
+
+/* Where the call's buffers lie is said in a way that makes sense, and the group's engine takes such memory. */
+tt_status tt__check_device(const tt_group *group, const tt_call *call);
 
 /* Set the timeout of a checked call, and give it to the group's engine. */
 tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work);

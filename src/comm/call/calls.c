@@ -2,6 +2,7 @@
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
+#include "comm/in_callback.h"
 
 /* Check a call that all ranks make with one count, and submit it. */
 static tt_status submit_one(tt_group *group, tt_call *call, tt_work **work) {
@@ -25,7 +26,8 @@ static tt_status submit_one(tt_group *group, tt_call *call, tt_work **work) {
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_args, a);
     tt_status status;
-    if (__builtin_expect(a->group && a->group->all_reduce_fast, 1) && a->group->all_reduce_fast(a, &status))
+    if (__builtin_expect(a->group && a->group->all_reduce_fast && !tt__in_callback(), 1) &&
+        a->group->all_reduce_fast(a, &status))
         return status;
     TT__TRY(tt__check_group(a->group, a->work));
     tt_call call = tt__all_reduce_call(a);
@@ -86,9 +88,8 @@ static tt_status check_buffers(const tt_all_reduce_coalesced_args *a, tt_call *c
 
 tt_status tt_all_reduce_coalesced_with(const tt_all_reduce_coalesced_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_coalesced_args, a);
-    tt_call call =
-        TT__CALL_OF(TT_OP_ALL_REDUCE_COALESCED, a, .dtype = a->dtype, .reduce_op = a->op, .factor = a->factor,
-                    .recv_counts = a->counts, .bufs = a->bufs, .buffers = (size_t)a->buffers);
+    tt_call call = TT__CALL_OF(TT_OP_ALL_REDUCE_COALESCED, a, .dtype = a->dtype, .reduce_op = a->op,
+                               .factor = a->factor, .recv_counts = a->counts, .bufs = a->bufs, .buffers = a->buffers);
     TT__TRY(tt__check_group(a->group, a->work));
     TT__TRY(check_buffers(a, &call));
     return tt__submit_checked(a->group, &call, a->work);

@@ -2,8 +2,12 @@
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
+#include "comm/in_callback.h"
 #include "comm/op.h"
 #include "comm/reduce/reduce_tree.h"
+
+#include <stdio.h>
+#include <string.h>
 
 tt_status tt__check_group(tt_group *group, tt_work **work) {
     if (work)
@@ -86,7 +90,59 @@ tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf,
     return lists->offsets ? check_offsets(group, call, lists) : TT_OK;
 }
 
+/* ---- devices */
+
+/* "cuda:1"; a text of the caller's. */
+static const char *device_text(const tt_call *call, char *text, size_t size) {
+    snprintf(text, size, call->device == TT_DEVICE_CPU ? "%s" : "%s:%d", tt_device_type_name(call->device),
+             call->device_index);
+    return text;
+}
+
+/* "cpu, cuda" */
+static const char *devices_text(unsigned devices, char *text, size_t size) {
+    size_t n = 0;
+    for (int type = 0; type < 32 && n < size; type++)
+        if (devices & TT_DEVICE_BIT(type))
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", tt_device_type_name((tt_device_type)type));
+    return text;
+}
+
+static tt_status check_place(const tt_call *call) {
+    const char *name = tt_op_name(call->op);
+    if (!strcmp(tt_device_type_name(call->device), "?"))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a .device as tt_device_type has them, got %d", name,
+                        (int)call->device);
+    if (call->device == TT_DEVICE_CPU && call->stream)
+        return tt__fail(TT_ERR_INVALID, "%s: .stream is a device's queue, but .device says cpu", name);
+    if (call->device_index < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a .device_index of 0 or more, got %d", name, call->device_index);
+    return TT_OK;
+}
+
+tt_status tt__check_device(const tt_group *group, const tt_call *call) {
+    unsigned devices = group->engine->devices ? group->engine->devices : TT_DEVICE_BIT(TT_DEVICE_CPU);
+    bool on_host = call->op == TT_OP_BARRIER || call->op == TT_OP_MONITORED_BARRIER;
+    char place[48], taken[64];
+    TT__TRY(check_place(call));
+    if (call->op == TT_OP_MONITORED_BARRIER && call->device != TT_DEVICE_CPU)
+        return tt__fail(TT_ERR_UNSUPPORTED, "monitored_barrier: it waits on the host, and takes no .device");
+    if (devices & TT_DEVICE_BIT(call->device) || (on_host && call->device == TT_DEVICE_CPU))
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "%s: the back end %s takes memory of %s, and the call says %s. Copy the elements there, or use a "
+                    "back end that takes them where they are",
+                    tt_op_name(call->op), group->engine->name, devices_text(devices, taken, sizeof taken),
+                    device_text(call, place, sizeof place));
+}
+
 tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work) {
+    if (__builtin_expect(call->device || call->stream || group->engine->devices, 0))
+        TT__TRY(tt__check_device(group, call));
+    if (!work)
+        TT__TRY(tt__may_wait(tt_op_name(call->op)));
+    if (call->device == TT_DEVICE_CPU)
+        call->device_index = 0;
     call->timeout_ms = tt__timeout_of(group, call->timeout_ms);
     return tt__submit(group, call, work);
 }

@@ -2,6 +2,7 @@
 #include "comm/call/call.h"
 
 #include "comm/collective/collective.h"
+#include "comm/in_callback.h"
 #include "comm/rankset.h"
 
 static tt_call new_group_call(const tt_group *group, tt_op op, int64_t timeout_ms, const char *file, int line) {
@@ -14,7 +15,7 @@ static tt_status check_new_call(tt_group *group, const char *name, const void *o
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", name);
     if (work)
         return tt__fail(TT_ERR_INVALID, "%s: it can't be asynchronous, but .work is not NULL", name);
-    return TT_OK;
+    return tt__may_wait(name);
 }
 
 /* Check that the list has ranks of the group, each at most once. The hash of the list is the call's tag. */

@@ -1,6 +1,7 @@
 /* Sends and receives, one by one or in batches. */
 #include "comm/call/call.h"
 
+#include "comm/in_callback.h"
 #include "comm/op.h"
 
 static tt_status check_message(tt_group *group, const tt_call *call, const void *buf) {
@@ -35,6 +36,7 @@ tt_status tt_recv_with(const tt_recv_args *args, size_t size) {
         return submit_message(a->group, &call, a->work);
     tt_work *work = NULL;
     *a->source = -1;
+    TT__TRY(tt__may_wait("recv"));
     TT__TRY(submit_message(a->group, &call, &work));
     tt_status status = tt_work_wait(work);
     if (!status)
@@ -66,8 +68,7 @@ static tt_status check_ops(const tt_batch_isend_irecv_args *a) {
 
 tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size) {
     TT__CALL_ARGS(tt_batch_isend_irecv_args, a);
-    tt_call call =
-        TT__CALL_OF(TT_OP_BATCH_ISEND_IRECV, a, .count = a->count, .ops = a->ops, .buffers = (size_t)a->count);
+    tt_call call = TT__CALL_OF(TT_OP_BATCH_ISEND_IRECV, a, .count = a->count, .ops = a->ops, .buffers = a->count);
     TT__TRY(tt__check_group(a->group, a->work));
     TT__TRY(check_ops(a));
     return tt__submit_checked(a->group, &call, a->work);

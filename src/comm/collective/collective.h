@@ -24,7 +24,10 @@ static inline tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
                      .recv = a->buf,
                      .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
                      .file = a->file,
-                     .line = a->line};
+                     .line = a->line,
+                     .device = a->device,
+                     .device_index = a->device_index,
+                     .stream = a->stream};
 }
 
 #endif

@@ -178,6 +178,10 @@ typedef struct tt__messages_config {
     /* What this rank waits for; heartbeats carry it. May be NULL. */
     const tt__waiting *waiting;
 
+    /* The thread has advanced: run what must run without the lock, which is held, given back meanwhile, and held again.
+     * May be NULL. */
+    void (*unlocked)(void *world);
+
     /* Rings, for ranks that share memory with this one; NULL where there are none.
      *
      *   ring_peer    Return a rank's number on this host (0..63), its memory and its ring board; false: it is not

@@ -62,6 +62,8 @@ static void *thread_main(void *arg) {
         }
         poll_links(messages, earlier_ms(beat_ms, again_ms));
         again_ms = messages->callers || messages->stop ? -1 : thread_advance(messages);
+        if (messages->config.unlocked)
+            messages->config.unlocked(messages->config.world);
     }
     pthread_mutex_unlock(messages->config.lock);
     return NULL;

@@ -147,7 +147,8 @@ bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
     fast_call c = {.group = group, .args = args, .bytes = args->count * tt__dtype_size(args->dtype)};
     if (args->work || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
-        !is_plain_reduction(args->dtype, args->op) || tt__group_has_ended(group) ||
+        !is_plain_reduction(args->dtype, args->op) || ((uintptr_t)args->stream | (unsigned)args->device) ||
+        tt__group_has_ended(group) || atomic_load_explicit(&group->alone, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
     uint64_t signature =

@@ -110,7 +110,8 @@ static tt_status wait_outcome(tt_work *work) {
     tt_work *child = work->child;
     tt_status status = child->status ? tt__work_error(child) : TT_OK;
     work->child = NULL;
-    tt__work_give_back(child);
+    child->parent = NULL;
+    tt__work_let_go(child);
     return status;
 }
 
@@ -222,8 +223,8 @@ void tt__group_advance(tt_group *group) {
             break;
     }
     advance_unordered(group);
-    tt__works_unlink(group);
     tt__wake_peers(group);
+    tt__works_unlink(group);
 }
 
 bool tt__world_progress(tt__world *world) {

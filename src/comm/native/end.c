@@ -20,8 +20,13 @@ static void cancel_messages(tt_work *work) {
 static void orphan_child(tt_work *child) {
     child->parent = NULL;
     child->record = NULL;
-    if (child->phase == TT__DONE)
-        tt__work_give_back(child);
+    tt__work_let_go(child);
+}
+
+/* Others than the thread that completes it sleep for something else to happen. */
+static void wake_waiters(const tt_work *work) {
+    if (work->waiters && (work->waiters > 1 || work->waiter != tt__this_thread()))
+        tt__world_wake(work->group->native->world);
 }
 
 void tt__work_complete(tt_work *work, tt_status status) {
@@ -34,7 +39,9 @@ void tt__work_complete(tt_work *work, tt_status status) {
     work->phase = TT__DONE;
     if (work->record && !work->parent && !work->group->native->world->forked)
         tt__record_done(work->record, work->record_number, status ? TT__CALL_FAILED : TT__CALL_DONE, true);
-    atomic_fetch_sub_explicit(&work->group->works, 1, memory_order_release);
+    if (work->callbacks)
+        tt__callbacks_due(&work->group->native->world->due, work);
+    wake_waiters(work);
     atomic_store_explicit(&work->done, true, memory_order_release);
 }
 
@@ -130,7 +137,7 @@ void tt__native_retire(tt_group *group) {
         retire_one(group->native->local);
     if (group->native->cross)
         retire_one(group->native->cross);
-    tt__world_unlock(group->native->world);
+    tt__callbacks_settle(&group->native->world->due, &group->native->world->lock, group);
 }
 
 void tt__native_abort(tt_group *group, const char *reason) {

@@ -144,6 +144,7 @@ const tt__engine tt__native_engine = {
     .wait = tt__native_wait,
     .progress = tt__native_progress,
     .forget = tt__native_forget,
+    .add_callback = tt__native_add_callback,
     .abort = tt__native_abort,
     .retire = tt__native_retire,
     .release = native_release,

@@ -39,6 +39,7 @@ tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work
 tt_status tt__native_wait(tt_work *work);
 tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
+void tt__native_add_callback(tt_work *work, tt__callback *callback);
 
 /* Go on with a synchronous call that runs alone and was published with `word`, outside of a work; if `algorithm` is
  * given, all ranks have agreed and its machine is at stage 1, where it waits for all ranks' `step`. */

@@ -35,7 +35,9 @@ static tt_status run_to_end(tt_work *work) {
 
 /* Run the call that is alone in the group, from what it waits for on. */
 static tt_status run_on(tt_work *work) {
+    atomic_store_explicit(&work->group->alone, true, memory_order_relaxed);
     tt_status status = run_to_end(work);
+    atomic_store_explicit(&work->group->alone, false, memory_order_relaxed);
     if (status)
         tt__record_done(work->record, work->record_number, TT__CALL_FAILED, true);
     return status;
@@ -77,7 +79,7 @@ static tt_status submit_wait_and_forget(tt_work *work) {
     tt__wait_done(work);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     work->owned = false;
-    tt__work_give_back(work);
+    tt__work_let_go(work);
     return status;
 }
 
@@ -113,15 +115,24 @@ static tt_status submit_queued(tt_group *group, const tt_call *call, tt_work **o
     tt__group_advance(group);
     if (!out)
         return submit_wait_and_forget(work);
-    group->owned++;
+    atomic_fetch_add_explicit(&group->owned, 1, memory_order_relaxed);
     *out = work;
     if (group->native->world->messages)
         tt__messages_leave(group->native->world->messages);
     return TT_OK;
 }
 
+static tt_status fail_overlap(const tt_call *call) {
+    return tt__fail(TT_ERR_STATE,
+                    "%s: another synchronous call on the group is under way, in another thread, or in this one, which "
+                    "runs a callback within it. Calls on one group must not overlap",
+                    tt_op_name(call->op));
+}
+
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **out) {
     tt__world *world = group->native->world;
+    if (__builtin_expect(atomic_load_explicit(&group->alone, memory_order_relaxed), 0))
+        return fail_overlap(call);
     atomic_store_explicit(&group->native->user, tt__this_thread(), memory_order_relaxed);
     if (!out && group->native->shared && !tt__op_is(call->op, TT__OP_BY_MESSAGES) &&
         !atomic_load_explicit(&group->works, memory_order_acquire))
@@ -153,10 +164,17 @@ void tt__native_forget(tt_work *work) {
     if (tt__is_inherited(work->group))
         tt__world_own(world);
     tt__world_lock(world);
-    work->group->owned--;
+    tt_group *group = work->group;
     work->owned = false;
-    if (work->phase == TT__DONE)
-        tt__work_give_back(work);
+    tt__work_let_go(work);
+    tt__group_drop(group);
+    tt__world_unlock(world);
+}
+
+void tt__native_add_callback(tt_work *work, tt__callback *callback) {
+    tt__world *world = work->group->native->world;
+    tt__world_lock(world);
+    tt__callback_attach(&world->due, work, callback);
     tt__world_unlock(world);
 }
 

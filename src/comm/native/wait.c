@@ -31,6 +31,8 @@ static patience patience_after(bool may_spin, int64_t waited_ns) {
 /* Ask the watchers for their verdict, and fail the group if they say so. The lock is held. */
 static tt_status look_and_judge(tt_work *work) {
     tt_group *culprit = NULL;
+    if (tt__top_group(work->group)->native->asking || work->group->native->asking)
+        return TT_OK; /* another thread finds out why it fails */
     switch (tt__look_closely(work, &culprit)) {
     case TT__LOOK_FAILS:
         return tt__group_fail(culprit);
@@ -156,9 +158,25 @@ static void give_way(tt__world *world) {
     tt__world_lock(world);
 }
 
+/* This thread waits for the work, which is kept meanwhile, also if its owner forgets it. True: another thread uses the
+ * group. */
+static bool wait_begin(tt_work *work) {
+    bool elsewhere = atomic_load_explicit(&work->group->native->user, memory_order_relaxed) != tt__this_thread();
+    work->waiters++;
+    work->waiter = tt__this_thread();
+    work->group->native->world->elsewhere += elsewhere;
+    return elsewhere;
+}
+
+static void wait_end(tt_work *work, bool elsewhere) {
+    work->group->native->world->elsewhere -= elsewhere;
+    work->waiters--;
+    tt__work_let_go(work);
+}
+
 void tt__wait_done(tt_work *work) {
     tt__world *world = work->group->native->world;
-    bool announced = false;
+    bool announced = false, elsewhere = wait_begin(work);
     int64_t start = tt__now_ns(), looked = start;
     for (;;) {
         uint32_t count = world->progress_count;
@@ -188,6 +206,7 @@ void tt__wait_done(tt_work *work) {
     if (announced)
         tt__sleep_end(world);
     tt__note_going_on(world);
+    wait_end(work, elsewhere);
 }
 
 void tt__look_after(tt_work *work) {

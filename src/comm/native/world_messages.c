@@ -24,6 +24,14 @@ static int64_t world_advance(void *arg) {
     return -1;
 }
 
+static void run_callbacks(void *arg) {
+    tt__world *world = arg;
+    if (!world->due.first)
+        return;
+    tt__world_unlock(world);
+    tt__world_lock(world);
+}
+
 static bool own_call_text(void *arg, uint32_t id, uint32_t seq, char *text, size_t size, uint32_t *word) {
     const tt__world *world = arg;
     return tt__find_call(world, world->rank, id, seq, text, size, word);
@@ -93,6 +101,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .world = world,
                                         .hostnames = world->hostnames,
                                         .advance = world_advance,
+                                        .unlocked = run_callbacks,
                                         .call_text = own_call_text,
                                         .record_text = own_p2p_text,
                                         .on_word = on_word,

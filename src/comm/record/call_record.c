@@ -18,10 +18,10 @@ static inline uint64_t mix_bits(uint64_t h) {
 
 /* Hash what must be the same on all ranks in calls whose ranks pass different numbers. Recorded as the tag. */
 static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
-    uint64_t h = call->buffers;
+    uint64_t h = (uint64_t)call->buffers;
     if (call->op == TT_OP_ALL_GATHER_V || call->op == TT_OP_ALL_REDUCE_COALESCED)
-        for (size_t i = 0; i < (call->op == TT_OP_ALL_GATHER_V ? (size_t)group->size : call->buffers); i++)
-            h = mix_bits(h ^ (uint64_t)call->recv_counts[i]) + i;
+        for (int64_t i = 0; i < (call->op == TT_OP_ALL_GATHER_V ? group->size : call->buffers); i++)
+            h = mix_bits(h ^ (uint64_t)call->recv_counts[i]) + (uint64_t)i;
     return (uint32_t)h;
 }
 
@@ -59,7 +59,7 @@ static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *
     if (call->op == TT_OP_ALL_TO_ALL_V)
         lists = (tt__lists){call->send_counts, call->recv_counts, n, n};
     else if (call->op == TT_OP_ALL_REDUCE_COALESCED)
-        lists.firsts = call->buffers;
+        lists.firsts = (size_t)call->buffers;
     else if (call->op == TT_OP_NEW_GROUP) /* its ranks */
         lists.firsts = call->recv_counts ? (size_t)call->count : 0;
     tt__record_keep_lists(recorder, number, &lists);

@@ -78,6 +78,8 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
 typedef struct tt__member {
     int rank, world;
     int64_t timeout_ms, heartbeat_ms;
+    tt_device_type device; /* that this process uses, for back ends */
+    int device_index;
     tt_store *store;             /* to meet through; not needed for a world of one */
     char prefix[96];             /* of the keys */
     const char *transport;       /* as tt_init_process_group() has it; never NULL */

@@ -48,10 +48,13 @@ static int threads_of_process(void) {
     return n;
 }
 
-/* Has only one thread used groups, and is there no group that another thread could begin to use? */
+/* Groups were used by one thread, and none is left for another to begin with. A thread that waits for what another
+ * began leaves that one free. */
 bool tt__one_thread(const tt__world *world) {
     uintptr_t user = 0;
     bool unused = false;
+    if (world->elsewhere)
+        return false;
     for (const tt_group *group = world->groups; group; group = group->native->next_group) {
         if (group->native->parent)
             continue;

@@ -2,6 +2,7 @@
 #include "expect.hpp"
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -117,9 +118,14 @@ static void buffers(tutti::group &world) {
     sent.wait();
     EXPECT(one[0] == 10 + other && from == other && sent.is_completed());
     tutti::work received = tutti::irecv(world, one, other);
+    std::atomic<int> called{-1};
+    received.add_done_callback([&](tt_status status, int source) { called = status ? -2 : source; });
     tutti::send(world, mine, other);
     received.wait();
     EXPECT(received.source_rank() == other);
+    while (called == -1)
+        std::this_thread::yield();
+    EXPECT(called == other);
     tutti::call_options later;
     tutti::work pending;
     later.work = &pending;

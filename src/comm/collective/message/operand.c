@@ -8,7 +8,7 @@
 
 static size_t packed_count(const tt_call *call) {
     size_t count = 0;
-    for (size_t i = 0; i < call->buffers; i++)
+    for (int64_t i = 0; i < call->buffers; i++)
         count += call->recv_counts[i];
     return count;
 }
@@ -22,7 +22,7 @@ static size_t packed_bytes(const tt_work *work) {
 /* Copy between the call's buffers and where they are packed. */
 static void copy_packed(const tt_work *work, bool pack) {
     unsigned char *packed = work->scratch;
-    for (size_t i = 0; i < work->call.buffers; i++) {
+    for (int64_t i = 0; i < work->call.buffers; i++) {
         size_t bytes = work->call.recv_counts[i] * tt_dtype_size(work->call.dtype);
         if (bytes)
             memcpy(pack ? packed : work->call.bufs[i], pack ? work->call.bufs[i] : packed, bytes);

@@ -17,7 +17,7 @@ static bool list_places(const tt_work *work, uint64_t *places) {
     const tt_group *group = work->group;
     if (call->buffers > MOST_PLACES)
         return false;
-    for (size_t b = 0; b < call->buffers; b++) {
+    for (int64_t b = 0; b < call->buffers; b++) {
         size_t bytes = call->recv_counts[b] * tt_dtype_size(call->dtype);
         if (bytes && !tt__in_heap(group->native->world, call->bufs[b], bytes))
             return false;

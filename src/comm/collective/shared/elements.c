@@ -6,7 +6,7 @@ tt__stretch tt__elements_from(const tt_call *call, size_t from, size_t end) {
     size_t size = tt_dtype_size(call->dtype), begin = 0;
     if (call->op != TT_OP_ALL_REDUCE_COALESCED)
         return (tt__stretch){(unsigned char *)call->recv + from * size, end - from, 0, from};
-    for (size_t b = 0; b < call->buffers; begin += call->recv_counts[b++]) {
+    for (int64_t b = 0; b < call->buffers; begin += call->recv_counts[b++]) {
         size_t within = from - begin, n = (size_t)call->recv_counts[b], left = n - within;
         if (within < n)
             return (tt__stretch){(unsigned char *)call->bufs[b] + within * size, left < end - from ? left : end - from,

@@ -1,0 +1,142 @@
+#include "comm/callback.h"
+
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/in_callback.h"
+#include "comm/work.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void callback_free(tt__callback *callback) {
+    free(callback->text);
+    free(callback);
+}
+
+/* The text of the work's error, for the thread that will call; NULL: no memory. */
+static char *error_text(const tt_work *work) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt__work_error(work);
+    char *text = strdup(tt_last_error());
+    tt__error_restore(&saved);
+    return text;
+}
+
+static void note_outcome(tt__callback *callback, const tt_work *work) {
+    callback->group = work->group;
+    callback->status = work->status;
+    callback->source = work->source;
+    callback->text = work->status ? error_text(work) : NULL;
+}
+
+static void append(tt__callbacks *due, tt__callback *callback) {
+    callback->next = NULL;
+    if (due->last)
+        due->last->next = callback;
+    else
+        due->first = callback;
+    due->last = callback;
+}
+
+void tt__callbacks_due(tt__callbacks *due, tt_work *work) {
+    while (work->callbacks) {
+        tt__callback *callback = work->callbacks;
+        work->callbacks = callback->next;
+        if (tt__is_inherited(work->group)) {
+            callback_free(callback);
+            continue;
+        }
+        note_outcome(callback, work);
+        append(due, callback);
+        work->group->callbacks++;
+        atomic_fetch_add_explicit(&work->group->owned, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&work->group->works, 1, memory_order_relaxed);
+    }
+}
+
+void tt__callback_attach(tt__callbacks *due, tt_work *work, tt__callback *callback) {
+    tt__callback **at = &work->callbacks;
+    while (*at)
+        at = &(*at)->next;
+    *at = callback;
+    if (work->phase == TT__DONE)
+        tt__callbacks_due(due, work);
+}
+
+/* ---- running them */
+
+static void callback_run(tt__callback *callback) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (callback->status)
+        tt__fail(callback->status, "%s", callback->text ? callback->text : tt_status_text(callback->status));
+    uint32_t outer = tt__callback_enter();
+    callback->fn(callback->status, callback->source, callback->user);
+    tt__callback_leave(outer);
+    tt__error_restore(&saved);
+    callback_free(callback);
+}
+
+static tt__callback *take_due(tt__callbacks *due) {
+    tt__callback *callback = due->first;
+    due->first = callback->next;
+    if (!due->first)
+        due->last = NULL;
+    return callback;
+}
+
+void tt__callbacks_unlock(tt__callbacks *due, pthread_mutex_t *lock) {
+    while (due->first && !tt__in_callback()) {
+        tt__callback *callback = take_due(due);
+        tt_group *group = callback->group;
+        pthread_mutex_unlock(lock);
+        callback_run(callback);
+        pthread_mutex_lock(lock);
+        group->callbacks--;
+        atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
+        tt__group_drop(group);
+    }
+    pthread_mutex_unlock(lock);
+}
+
+void tt__callbacks_settle(tt__callbacks *due, pthread_mutex_t *lock, tt_group *group) {
+    if (tt__is_inherited(group)) {
+        group->callbacks = 0;
+        tt__callbacks_drop(due);
+    }
+    while (group->callbacks) {
+        tt__callbacks_unlock(due, lock);
+        sched_yield();
+        pthread_mutex_lock(lock);
+    }
+    tt__callbacks_unlock(due, lock);
+}
+
+void tt__callbacks_drop(tt__callbacks *due) {
+    while (due->first)
+        callback_free(take_due(due));
+}
+
+/* ---- for callers */
+
+tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user) {
+    if (!work || !fn)
+        return tt__fail(TT_ERR_INVALID, "tt_work_add_done_callback: the %s is NULL", work ? "function" : "work");
+    tt_group *group = work->group;
+    if (tt__is_inherited(group))
+        return tt__fail_inherited(group);
+    tt__callback *callback = calloc(1, sizeof *callback);
+    if (!callback)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a callback of %s", tt_op_name(work->call.op));
+    callback->fn = fn;
+    callback->user = user;
+    if (group->freed) {
+        note_outcome(callback, work);
+        callback_run(callback);
+    } else {
+        group->engine->add_callback(work, callback);
+    }
+    return TT_OK;
+}

@@ -1,0 +1,371 @@
+/* Callbacks of works, on every engine: each comes exactly once, whatever becomes of its work, and none may wait. */
+#include "support/engines.h"
+
+#include "comm/group.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { N = 1000, MANY = 50 };
+
+/* What callbacks found. */
+typedef struct outcome {
+    _Atomic int calls;
+    tt_status status;
+    int source;
+    char text[400];
+} outcome;
+
+static void note(tt_status status, int source, void *user) {
+    outcome *o = user;
+    o->status = status;
+    o->source = source;
+    snprintf(o->text, sizeof o->text, "%s", tt_last_error());
+    atomic_fetch_add(&o->calls, 1);
+}
+
+static void await(const outcome *o, int calls) {
+    while (atomic_load(&o->calls) < calls)
+        sched_yield();
+    CHECK(atomic_load(&o->calls) == calls);
+}
+
+static void done(tt_group *group, int rank, void *store) {
+    float x[N] = {0};
+    outcome before = {0}, after = {0};
+    tt_work *work = NULL;
+    (void)rank, (void)store;
+    CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+    CHECK_OK(tt_work_add_done_callback(work, note, &before));
+    CHECK_OK(tt_work_wait(work));
+    await(&before, 1);
+    CHECK(before.status == TT_OK && before.source == -1 && !*before.text);
+    CHECK_OK(tt_work_add_done_callback(work, note, &after));
+    CHECK(atomic_load(&after.calls) == 1 && after.status == TT_OK);
+    tt_work_free(work);
+    CHECK_OK(tt_barrier(group));
+    CHECK(atomic_load(&before.calls) == 1 && atomic_load(&after.calls) == 1);
+}
+
+static void a_callback_comes_once(void **state) {
+    (void)state;
+    on_all_engines(2, done);
+}
+
+/* ---- their order, and works that are freed first */
+
+typedef struct numbers {
+    _Atomic int count;
+    int got[2 * MANY];
+    pthread_mutex_t lock;
+} numbers;
+
+typedef struct numbered {
+    numbers *all;
+    int number;
+} numbered;
+
+static void note_number(tt_status status, int source, void *user) {
+    const numbered *n = user;
+    (void)source;
+    CHECK_OK(status);
+    pthread_mutex_lock(&n->all->lock);
+    n->all->got[atomic_fetch_add(&n->all->count, 1)] = n->number;
+    pthread_mutex_unlock(&n->all->lock);
+}
+
+static void freed(tt_group *group, int rank, void *store) {
+    static float x[MANY][N];
+    numbers all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    numbered each[2 * MANY];
+    bool seen[2 * MANY] = {0};
+    (void)rank, (void)store;
+    for (int i = 0; i < MANY; i++) {
+        tt_work *work = NULL;
+        CHECK_OK(tt_all_reduce(group, x[i], N, TT_F32, TT_SUM, .work = &work));
+        for (int k = 0; k < 2; k++) {
+            each[2 * i + k] = (numbered){&all, 2 * i + k};
+            CHECK_OK(tt_work_add_done_callback(work, note_number, &each[2 * i + k]));
+        }
+        tt_work_free(work);
+    }
+    CHECK_OK(tt_barrier(group));
+    while (atomic_load(&all.count) < 2 * MANY)
+        sched_yield();
+    for (int i = 0; i < 2 * MANY; i++) {
+        CHECK(!seen[all.got[i]]);
+        seen[all.got[i]] = true;
+    }
+}
+
+static void callbacks_of_freed_works_come(void **state) {
+    (void)state;
+    on_all_engines(2, freed);
+}
+
+/* ---- what goes wrong */
+
+static void aborted(tt_group *group, int rank, void *store) {
+    float x[N] = {0};
+    outcome o = {0}, late = {0};
+    tt_work *work = NULL;
+    (void)store;
+    CHECK_OK(tt_barrier(group));
+    if (rank == 0) {
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+        CHECK_OK(tt_work_add_done_callback(work, note, &o));
+        CHECK(atomic_load(&o.calls) == 0);
+        tt_group_abort(group, "a whim");
+        CHECK(tt_work_wait(work) != TT_OK);
+        await(&o, 1);
+        CHECK(o.status == tt_work_wait(work) && !strcmp(o.text, tt_last_error()));
+        CHECK_OK(tt_work_add_done_callback(work, note, &late));
+        CHECK(atomic_load(&late.calls) == 1 && late.status == o.status && !strcmp(late.text, o.text));
+        tt_work_free(work);
+    }
+}
+
+static void a_failure_comes_with_its_text(void **state) {
+    (void)state;
+    on_forgiving_engines(2, aborted);
+}
+
+static void destroyed(tt_group *group, int rank, void *arg) {
+    static const char *const over[] = {"over"};
+    tt_store *store = arg;
+    float x[N] = {0};
+    outcome o = {0}, late = {0};
+    tt_work *work = NULL;
+    if (rank == 0) {
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+        CHECK_OK(tt_work_add_done_callback(work, note, &o));
+        tt_destroy_process_group(group);
+        CHECK(atomic_load(&o.calls) == 1 && o.status == TT_ERR_STATE);
+        CHECK(strstr(o.text, "was destroyed before the work was done"));
+        CHECK_OK(tt_work_add_done_callback(work, note, &late));
+        CHECK(atomic_load(&late.calls) == 1 && late.status == TT_ERR_STATE && !strcmp(late.text, o.text));
+        tt_work_free(work);
+        CHECK_OK(tt_store_set(store, over[0], "", 0));
+        exit(0);
+    }
+    CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
+}
+
+static void destroying_the_group_calls_them(void **state) {
+    (void)state;
+    on_forgiving_engines(2, destroyed);
+}
+
+/* A thread is in a callback: the group ends behind it. */
+typedef struct held {
+    _Atomic bool entered, left;
+} held;
+
+static void hold(tt_status status, int source, void *user) {
+    held *h = user;
+    (void)status, (void)source;
+    atomic_store(&h->entered, true);
+    for (int i = 0; i < 2000; i++)
+        sched_yield();
+    atomic_store(&h->left, true);
+}
+
+static void *wait_for(void *work) {
+    tt_ignore(tt_work_wait(work));
+    return NULL;
+}
+
+static void destroyed_meanwhile(tt_group *group, int rank, void *store) {
+    float x[N] = {0};
+    held h = {false, false};
+    tt_work *work = NULL;
+    pthread_t thread;
+    (void)rank, (void)store;
+    CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+    CHECK_OK(tt_work_add_done_callback(work, hold, &h));
+    CHECK(!pthread_create(&thread, NULL, wait_for, work));
+    while (!atomic_load(&h.entered))
+        sched_yield();
+    CHECK_OK(tt_work_wait(work));
+    tt_work_free(work);
+    pthread_join(thread, NULL);
+    tt_destroy_process_group(group);
+    CHECK(atomic_load(&h.left));
+    exit(0);
+}
+
+static void destroying_waits_for_a_callback(void **state) {
+    (void)state;
+    on_all_engines(2, destroyed_meanwhile);
+}
+
+static void wrong(tt_group *group, int rank, void *store) {
+    outcome o = {0};
+    tt_work *work = NULL;
+    (void)rank, (void)store;
+    CHECK(tt_work_add_done_callback(NULL, note, &o) == TT_ERR_INVALID);
+    CHECK_TEXT("the work is NULL");
+    CHECK_OK(tt_barrier(group, .work = &work));
+    CHECK(tt_work_add_done_callback(work, NULL, &o) == TT_ERR_INVALID);
+    CHECK_TEXT("the function is NULL");
+    CHECK_OK(tt_work_wait(work));
+    tt_work_free(work);
+    CHECK(atomic_load(&o.calls) == 0);
+}
+
+static void wrong_arguments_are_refused(void **state) {
+    (void)state;
+    on_all_engines(2, wrong);
+}
+
+/* ---- calls from within */
+
+typedef struct chain {
+    tt_group *group;
+    float x[N];
+    int left;
+    _Atomic int calls;
+} chain;
+
+/* Each callback makes the next call. */
+static void go_on(tt_status status, int source, void *user) {
+    chain *c = user;
+    tt_work *work = NULL;
+    (void)source;
+    CHECK_OK(status);
+    atomic_fetch_add(&c->calls, 1);
+    if (c->left-- == 0)
+        return;
+    CHECK_OK(tt_all_reduce(c->group, c->x, N, TT_F32, TT_SUM, .work = &work));
+    CHECK_OK(tt_work_add_done_callback(work, go_on, c));
+    tt_work_free(work);
+}
+
+/* What is under way advances in whatever call asks for it. */
+static void advance(tt_group *group) {
+    CHECK_OK(tt__group_progress(group));
+    sched_yield();
+}
+
+static void chained(tt_group *group, int rank, void *store) {
+    static chain c;
+    tt_work *work = NULL;
+    (void)store;
+    c = (chain){.group = group, .left = MANY};
+    c.x[0] = rank == 0;
+    CHECK_OK(tt_barrier(group, .work = &work));
+    CHECK_OK(tt_work_add_done_callback(work, go_on, &c));
+    CHECK_OK(tt_work_wait(work));
+    tt_work_free(work);
+    while (atomic_load(&c.calls) <= MANY)
+        advance(group);
+    CHECK_OK(tt_barrier(group));
+    CHECK(c.calls == MANY + 1 && c.x[0] != 0);
+}
+
+static void a_callback_makes_calls(void **state) {
+    (void)state;
+    on_all_engines(2, chained);
+    on_all_engines(1, chained);
+}
+
+typedef struct attempts {
+    tt_group *group;
+    tt_work *undone;
+    tt_status waited, synchronous, small, made, received;
+    _Atomic bool over;
+} attempts;
+
+static void try_to_wait(tt_status status, int source, void *user) {
+    attempts *a = user;
+    tt_group *made = NULL;
+    float x = 0;
+    int from;
+    (void)source;
+    CHECK_OK(status);
+    a->waited = tt_work_wait(a->undone);
+    CHECK_TEXT("must not wait");
+    a->synchronous = tt_barrier(a->group);
+    CHECK_TEXT("barrier: a callback of a work must not wait");
+    a->small = tt_all_reduce(a->group, &x, 1, TT_F32, TT_SUM);
+    a->received = tt_recv(a->group, &x, 1, TT_F32, 1, .source = &from);
+    a->made = tt_new_group(&made, a->group, ((int[]){0}), 1);
+    tt_destroy_process_group(a->group);
+    atomic_store(&a->over, true);
+}
+
+static void waiting(tt_group *group, int rank, void *store) {
+    static const char *const tried[] = {"tried"};
+    float x[N] = {0};
+    attempts a = {.group = group};
+    tt_work *first = NULL;
+    CHECK_OK(tt_barrier(group, .work = &first));
+    CHECK_OK(tt_work_wait(first));
+    if (rank == 0) {
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &a.undone));
+        CHECK_OK(tt_work_add_done_callback(first, try_to_wait, &a));
+        CHECK(atomic_load(&a.over));
+        CHECK(a.waited == TT_ERR_STATE && a.synchronous == TT_ERR_STATE && a.small == TT_ERR_STATE);
+        CHECK(a.made == TT_ERR_STATE && a.received == TT_ERR_STATE);
+        CHECK_OK(tt_store_set(store, tried[0], "", 0));
+        CHECK_OK(tt_work_wait(a.undone));
+    } else {
+        CHECK_OK(tt_store_wait(store, tried, 1, PATIENCE_MS));
+        CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM));
+    }
+    tt_work_free(a.undone);
+    tt_work_free(first);
+    CHECK_OK(tt_barrier(group));
+}
+
+static void a_callback_must_not_wait(void **state) {
+    (void)state;
+    on_all_engines(2, waiting);
+}
+
+/* ---- forked children */
+
+static void forked(tt_group *group, int rank, void *store) {
+    float x[N] = {0};
+    outcome o = {0};
+    tt_work *work = NULL;
+    int ended;
+    (void)store;
+    if (rank == 1)
+        CHECK_OK(tt_store_wait(store, (const char *const[]){"go"}, 1, PATIENCE_MS));
+    CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
+    CHECK_OK(tt_work_add_done_callback(work, note, &o));
+    if (rank == 0) {
+        pid_t child = fork();
+        if (!child) {
+            CHECK(tt_work_add_done_callback(work, note, &o) == TT_ERR_STATE);
+            tt_destroy_process_group(group);
+            CHECK(atomic_load(&o.calls) == 0);
+            tt_work_free(work);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &ended, 0) == child && WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+        CHECK_OK(tt_store_set(store, "go", "", 0));
+    }
+    CHECK_OK(tt_work_wait(work));
+    await(&o, 1);
+    tt_work_free(work);
+    CHECK_OK(tt_barrier(group));
+}
+
+static void a_forked_child_has_none(void **state) {
+    (void)state;
+    on_all_engines(2, forked);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_callback_comes_once),           cmocka_unit_test(callbacks_of_freed_works_come),
+        cmocka_unit_test(a_failure_comes_with_its_text),   cmocka_unit_test(destroying_the_group_calls_them),
+        cmocka_unit_test(destroying_waits_for_a_callback), cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(a_callback_makes_calls),          cmocka_unit_test(a_callback_must_not_wait),
+        cmocka_unit_test(a_forked_child_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
