@@ -98,8 +98,8 @@ static inline void tt__group_drop(tt_group *group) {
         free(group);
 }
 
-/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users that have
- * buffers there. */
+/* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users that
+ * have buffers there. */
 void tt__group_hold(tt_group *group);
 void tt__group_let_go(tt_group *group);
 

@@ -20,8 +20,8 @@ class work {
     bool is_completed() const { return tt_work_is_completed(get()); }
     int source_rank() const { return tt_work_source_rank(get()); }
 
-    /* f(tt_status, int source) is called exactly once, by whichever thread; it must not wait. What it throws is dropped:
-     * no call in C++ waits for it. */
+    /* f(tt_status, int source) is called exactly once, by whichever thread; it must not wait. What it throws is
+     * dropped: no call in C++ waits for it. */
     template <class F> void add_done_callback(F f) {
         std::unique_ptr<F> kept(new F(std::move(f)));
         tt_work_fn call = [](tt_status status, int source, void *user) noexcept {

@@ -295,7 +295,8 @@ static tt_status check_splits(const tt_group *group) {
     return TT_OK;
 }
 
-static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine, tt_group **out) {
+static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *ranks, const entry *mine,
+                               tt_group **out) {
     tt__plugin *plugin = tt__plugin_of(group);
     tt_group *control = NULL;
     entry *all = calloc((size_t)group->size, sizeof *all);
