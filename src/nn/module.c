@@ -71,11 +71,6 @@ static void wrapper_detach(tt_module *module) {
     module_unref(module->wrapped);
 }
 
-void tt__module_hook_release(const tt__module_hook *hook) {
-    if (hook->destroy)
-        hook->destroy(hook->user);
-}
-
 static void module_unref(tt_module *module) {
     if (--module->refs > 0)
         return;

@@ -54,7 +54,7 @@ struct tt_module {
     tt__module_list lists[TT__LIST_KINDS];
 };
 
-/* Return `module`, or, of a wrapper, the module inside all wrappers. */
+/* `module`, or, of a wrapper, what is inside all wrappings. */
 static inline tt_module *tt__module_unwrapped(const tt_module *module) {
     while (module && module->wrapped)
         module = module->wrapped;
@@ -66,9 +66,12 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
 /* Release what the hook's user has handed to it. */
-void tt__module_hook_release(const tt__module_hook *hook);
+static inline void tt__module_hook_release(const tt__module_hook *hook) {
+    if (hook->destroy)
+        hook->destroy(hook->user);
+}
 
-/* Return the class a module was made with, by which a layer above recognises its own. */
+/* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
 
 #endif

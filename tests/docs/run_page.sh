@@ -1,6 +1,7 @@
 #!/bin/sh
-# Compile and run the programs of a page: every block that begins with "```c" and has a main. A block "```output" behind
-# a program is what it must print. "```c ranks=2" runs it on two ranks. Blocks without a main are not looked at.
+# Compile and run the programs of a page: every block that begins with "```c" or "```cpp" and has a main. A block
+# "```output" behind a program is what it must print. "```c ranks=2" runs it on two ranks. Blocks without a main are not
+# looked at.
 #
 # usage: run_page.sh PAGE      (with TT_BUILD, TT_SOURCE and TUTTI in the environment, as tests have them)
 set -eu
@@ -9,12 +10,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $page: $*"; exit 1; }
 
-# program-N.c, program-N.ranks and, where the page has it, program-N.output, numbered from 1.
+# program-N.c or program-N.cpp, program-N.ranks and, where the page has it, program-N.output, numbered from 1.
 awk -v work="$work" '
     function finish() {
-        if (kind == "c" && text ~ /(^|\n)int main\(/) {
+        if ((kind == "c" || kind == "cpp") && text ~ /(^|\n)int main\(/) {
             n++
-            printf "%s", text > (work "/program-" n ".c")
+            printf "%s", text > (work "/program-" n "." kind)
             print ranks > (work "/program-" n ".ranks")
             expect = 1
         } else if (kind == "output") {
@@ -35,7 +36,7 @@ awk -v work="$work" '
     kind != "" { text = text $0 "\n" }
     END { if (kind != "") { print "a block is not closed" > "/dev/stderr"; exit 1 } }
 ' "$page" || fail "its blocks can't be told apart"
-[ -e "$work/program-1.c" ] || fail "no program found"
+[ -e "$work/program-1.ranks" ] || fail "no program found"
 
 run() { # N: the program as it was built last
     ranks=$(cat "program-$1.ranks")
@@ -48,11 +49,15 @@ run() { # N: the program as it was built last
 
 cd "$work"
 n=1
-while [ -e "program-$n.c" ]; do
+while [ -e "program-$n.ranks" ]; do
     tried=0
-    for compiler in gcc clang; do
-        command -v $compiler >/dev/null || continue
-        $compiler -std=c11 -pedantic-errors -Wall -Wextra -Werror -I"$TT_SOURCE/include" "program-$n.c" \
+    source=program-$n.c compilers="gcc clang" standard=c11
+    if [ -e "program-$n.cpp" ]; then
+        source=program-$n.cpp compilers="g++ clang++" standard=c++17
+    fi
+    for compiler in $compilers; do
+        command -v "$compiler" >/dev/null || continue
+        $compiler -std=$standard -pedantic-errors -Wall -Wextra -Werror -I"$TT_SOURCE/include" "$source" \
             -o "program-$n" -L"$TT_BUILD/lib" -Wl,-rpath,"$TT_BUILD/lib" -ltutti -ltutti-comm -lm ||
             fail "program $n with $compiler"
         run $n >"program-$n.printed" || fail "program $n, built by $compiler, ended with status $?"

@@ -28,6 +28,12 @@ accepted "a page that is right"
 grep -q 'ok: program 2' "$work/log" || { echo "FAILED: the second program was not run"; exit 1; }
 { program "$hello" | sed 's/```c/```c ranks=2/'; printf '```output\nTT_OK\nTT_OK\n```\n'; } | page
 accepted "a program on two ranks"
+cpp() { printf '```cpp\n#include <cstdio>\n#include <tutti/tutti.hpp>\nint main() {\n    %s\n}\n```\n' "$1"; }
+{ cpp 'std::puts(tutti::version());'; output "0.1.0"; program "$hello"; output TT_OK; } | page
+accepted "a page in C++ and C"
+grep -q 'ok: program 2' "$work/log" || { echo "FAILED: the program behind the one in C++ was not run"; exit 1; }
+cpp 'tutti::tensor copy = tutti::tensor::lent(nullptr), other = copy;' | page
+refused "a program in C++ that does not compile" "program 1 with"
 fragment | page
 refused "a page without a program" "no program found"
 program 'return nothing;' | page

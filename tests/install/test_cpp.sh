@@ -57,6 +57,24 @@ tutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1
 int main() {}
 END
     build $compiler-named "$work/named.cc" "$libdir" "$compiler -std=c++20"
+    cat >"$work/bytes.cc" <<'END'
+#include <tutti/cpp/comm.hpp>
+#include <tutti/cpp/reducer.hpp>
+int main() {
+    tutti::store memory = tutti::hash_store();
+    tutti::init_process_group_options o;
+    o.store = memory.get(), o.world_size = 1;
+    tutti::group alone = tutti::init_process_group(o);
+    tutti::reducer reducer(alone, {{"w", 3}});
+    reducer.mark_ready(0);
+    reducer.finish();
+    return alone.rank();
+}
+END
+    # shellcheck disable=SC2046,SC2086  # flags are several words
+    $compiler -std=c++17 $strict "$work/bytes.cc" -o "$work/bytes" \
+        $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs tutti-comm) || fail "bytes: tutti-comm alone"
+    LD_LIBRARY_PATH=$libdir "$work/bytes" || fail "running it: bytes"
     sanitize=
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address

@@ -46,9 +46,8 @@ def findings(declared, used, listed):
 
 class Coverage(unittest.TestCase):
     def test_a_function_without_wrapper_is_found(self):
-        header = ("/* TT_API int tt_old(void); */\n"
-                  "TT_API TT_NODISCARD tt_status tt_new_with(\n    const tt_new_args *a);\n"
-                  "TT_API const char *tt_name(int x);\n")
+        header = ("/* TT_API int tt_old(void); */\nTT_API TT_NODISCARD tt_status tt_new_with(\n"
+                  "    const tt_new_args *a);\nTT_API const char *tt_name(int x);\n")
         self.assertEqual(public_functions(header), {"tt_new_with", "tt_name"})
         part = "/* tt_new_with() */ inline const char *name(int x) { return tt_name(x); }"
         self.assertEqual(list(findings(public_functions(header), used_names(part), {})),

@@ -55,6 +55,7 @@ extern tutti::module net;
 extern tutti::dataset set;
 extern std::vector<float> values;
 extern const std::vector<float> const_values;
+extern tutti::sampler_order order;
 """
 
 MESSAGES = {
@@ -67,8 +68,9 @@ MESSAGES = {
     "pointer": r"incompatible (pointer|integer to pointer)|incompatible types?\b|without a cast",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
     "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
-    r"|no known conversion",
+    r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<lambda",
     "convert": r"cannot convert|no viable conversion",
+    "assertion": r"static assertion|static_assert",
     "undeclared": r"undeclared|not declared|was not declared",
 }
 
