@@ -49,7 +49,8 @@ WRONG = {
         ("--log-level=loud true", 'expected debug, info or warning, got "loud"'),
         ("--standalone=1 x true", "takes no value"),
         ("--standalone", "expected a program"),
-        ("--standalone --module --no-python package.module", "--module starts Python, --no-python forbids it"),
+        ("--standalone --module --no-python package.module",
+         "--module starts Python, --no-python forbids it: give one of them"),
     ],
     "top": [
         ("a --pid=3", "a job and --pid were given: expected one of them"),
