@@ -20,7 +20,8 @@ static const tt_backend_host *host;
 
 typedef struct engine {
     int rank, size;
-    int *sockets; /* hub: (size), of each other rank; else one, of the hub */
+    int *sockets;        /* hub: (size), of each other rank; else one, of the hub */
+    struct request *now; /* under way; there is one at a time (.serial) */
 } engine;
 
 /* Every call is a sum of `bytes` bytes; a barrier is one of a single byte that nobody looks at.
@@ -34,7 +35,7 @@ typedef struct request {
     int peer;            /* hub: with whom */
     bool sending;
     unsigned char nothing;
-    unsigned char from[]; /* hub: (bytes), what a rank sent */
+    _Alignas(8) unsigned char from[]; /* hub: (bytes), what a rank sent */
 } request;
 
 /* ---- joining: the hub tells its address through the store */
@@ -47,6 +48,7 @@ static void close_engine(void *arg) {
         if (e->sockets[r] >= 0)
             close(e->sockets[r]);
     free(e->sockets);
+    free(e->now);
     free(e);
 }
 
@@ -110,14 +112,14 @@ static bool supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device
 }
 
 static tt_status begin(void *arg, const tt_call *call, void **out) {
-    const engine *e = arg;
+    engine *e = arg;
     size_t bytes = call->op == TT_OP_BARRIER ? 1 : call->count * host->dtype_size(call->dtype);
     request *r = malloc(sizeof *r + (e->rank ? 0 : bytes));
     if (!r)
         return host->fail(TT_ERR_MEMORY, "star: no memory for %zu bytes", bytes);
     *r = (request){.dtype = call->dtype, .bytes = bytes, .peer = 1, .sending = e->rank != 0};
     r->data = call->op == TT_OP_BARRIER ? &r->nothing : call->recv;
-    *out = r;
+    *out = e->now = r;
     return TT_OK;
 }
 
@@ -177,13 +179,15 @@ static tt_status advance_hub(const engine *e, request *r, bool *done) {
 }
 
 static tt_status test(void *arg, void *request_arg, bool *done, int *source) {
-    const engine *e = arg;
+    engine *e = arg;
     request *r = request_arg;
     (void)source;
     *done = false;
     tt_status status = e->rank ? advance_leaf(e, r, done) : advance_hub(e, r, done);
-    if (*done || status)
+    if (*done || status) {
+        e->now = NULL;
         free(r);
+    }
     return status;
 }
 

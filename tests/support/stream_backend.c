@@ -125,6 +125,7 @@ static lane *lane_of(void *stream) {
 /* ---- events */
 
 typedef struct event {
+    struct event *next; /* among marks whose call is not begun */
     int holders;
     bool happened, given_up;
 } event;
@@ -169,7 +170,7 @@ static void event_await(void *arg) {
 /* ---- the engine: a thread that does one request after the other */
 
 typedef struct request {
-    struct request *next;
+    struct request *next, *next_alive;
     tt_call call;
     event *mark, *result; /* of a call on the device: what it runs behind, and what runs behind it */
     bool done;
@@ -179,7 +180,9 @@ typedef struct request {
 typedef struct engine {
     void *star;
     pthread_t thread;
-    request *first;
+    request *first; /* to do */
+    request *alive; /* not yet told that they are done */
+    event *marks;   /* of calls that are not begun */
     bool closing;
 } engine;
 
@@ -245,6 +248,12 @@ static void *engine_run(void *arg) {
     return NULL;
 }
 
+static void request_free(request *r) {
+    if (r->result)
+        event_let_go(r->result);
+    free(r);
+}
+
 static tt_status stream_open(void **out, const tt_backend_member *member) {
     engine *e = calloc(1, sizeof *e);
     tt_status status = star->open(&e->star, member);
@@ -265,14 +274,32 @@ static void stream_close(void *arg) {
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     pthread_join(e->thread, NULL);
+    while (e->alive) {
+        request *r = e->alive;
+        e->alive = r->next_alive;
+        if (!r->done && r->mark) { /* it was never begun */
+            event_let_go(r->mark);
+            event_set(r->result, true);
+        }
+        request_free(r);
+    }
+    while (e->marks) {
+        event *mark = e->marks;
+        e->marks = mark->next;
+        event_let_go(mark);
+    }
     star->close(e->star);
     free(e);
 }
 
 static tt_status stream_mark(void *arg, const tt_call *call, void **mark) {
     event *e = calloc(1, sizeof *e);
-    (void)arg;
+    engine *of = arg;
     e->holders = 2;
+    pthread_mutex_lock(&lock);
+    e->next = of->marks;
+    of->marks = e;
+    pthread_mutex_unlock(&lock);
     put(lane_of(call->stream), event_happens, e);
     *mark = e;
     return TT_OK;
@@ -287,10 +314,17 @@ static tt_status stream_begin(void *arg, const tt_call *call, void **out) {
         r->result->holders = 2; /* the engine's thread, and the request */
     }
     pthread_mutex_lock(&lock);
+    for (event **mark = &e->marks; *mark; mark = &(*mark)->next)
+        if (*mark == r->mark) {
+            *mark = r->mark->next;
+            break;
+        }
     last = (seen_call){(int)call->op, (int)call->device, call->device_index, last.calls + 1, call->stream, call->send};
     while (*at)
         at = &(*at)->next;
     *at = r;
+    r->next_alive = e->alive;
+    e->alive = r;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     *out = r;
@@ -298,17 +332,20 @@ static tt_status stream_begin(void *arg, const tt_call *call, void **out) {
 }
 
 static tt_status stream_test(void *arg, void *request_arg, bool *done, int *source) {
-    request *r = request_arg;
-    (void)arg, (void)source;
+    engine *e = arg;
+    request *r = request_arg, **at = &e->alive;
+    (void)source;
     pthread_mutex_lock(&lock);
     *done = r->done;
     tt_status status = r->done ? r->status : TT_OK;
+    while (*at != r)
+        at = &(*at)->next_alive;
+    if (*done)
+        *at = r->next_alive;
     pthread_mutex_unlock(&lock);
     if (!*done)
         return TT_OK;
-    if (r->result)
-        event_let_go(r->result);
-    free(r);
+    request_free(r);
     return status ? host->fail(status, "stream: the call failed") : TT_OK;
 }
 

@@ -107,22 +107,25 @@ static void callbacks_of_freed_works_come(void **state) {
 /* ---- what goes wrong */
 
 static void aborted(tt_group *group, int rank, void *store) {
+    static const char *const over[] = {"over"};
     float x[N] = {0};
     outcome o = {0}, late = {0};
     tt_work *work = NULL;
-    (void)store;
     CHECK_OK(tt_barrier(group));
     if (rank == 0) {
         CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
         CHECK_OK(tt_work_add_done_callback(work, note, &o));
         CHECK(atomic_load(&o.calls) == 0);
         tt_group_abort(group, "a whim");
-        CHECK(tt_work_wait(work) != TT_OK);
+        CHECK(tt_work_wait(work) == TT_ERR_ABORTED);
         await(&o, 1);
         CHECK(o.status == tt_work_wait(work) && !strcmp(o.text, tt_last_error()));
         CHECK_OK(tt_work_add_done_callback(work, note, &late));
         CHECK(atomic_load(&late.calls) == 1 && late.status == o.status && !strcmp(late.text, o.text));
         tt_work_free(work);
+        CHECK_OK(tt_store_set(store, over[0], "", 0));
+    } else {
+        CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
     }
 }
 
