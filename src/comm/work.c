@@ -153,7 +153,7 @@ void tt__works_unlink(tt_group *group) {
 
 /* ---- for callers */
 
-static tt_status wait_for(tt_work *work) {
+static tt_status wait_for_work(tt_work *work) {
     if (tt__is_inherited(work->group))
         return tt__fail_inherited(work->group);
     TT__TRY(tt__may_wait("tt_work_wait"));
@@ -164,7 +164,7 @@ tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return wait_for(work);
+        return wait_for_work(work);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 

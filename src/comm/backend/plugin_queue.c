@@ -232,7 +232,7 @@ static bool agrees_first(const tt_work *work) {
     return task && task->begun && task->parts[task->begun - 1].agreement;
 }
 
-static tt_status check_deadline(tt_work *work) {
+static tt_status task_check_deadline(tt_work *work) {
     bool is_over = tt__now_ms() > work->deadline_ms + (agrees_first(work) ? AGREEMENT_MS : 0);
     return is_over ? task_fail_timeout(work) : TT_OK;
 }
@@ -243,7 +243,7 @@ static tt_status check_devices(tt_group *group) {
     for (int i = 0; i < 2; i++)
         for (tt_work *work = lists[i]; work; work = work->next)
             if (work->call.device != TT_DEVICE_CPU && work->phase != TT__DONE)
-                TT__TRY(check_deadline(work));
+                TT__TRY(task_check_deadline(work));
     return TT_OK;
 }
 
@@ -363,7 +363,7 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
 
 /* Wait a little for the work, as nothing moved; fail if its deadline has passed. */
 static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
-    if (check_deadline(work))
+    if (task_check_deadline(work))
         return tt__plugin_fail(work->group);
     pause_a_moment(work, since_ms);
     return TT_OK;
@@ -410,7 +410,7 @@ static tt_status wait_joined(tt_work *work) {
     }
 }
 
-static tt_status wait_for(tt_work *work) {
+static tt_status wait_for_task(tt_work *work) {
     return work->call.device == TT_DEVICE_CPU ? wait_done(work) : wait_joined(work);
 }
 
@@ -434,7 +434,7 @@ tt_status tt__plugin_wait(tt_work *work) {
     bool elsewhere = plugin->user != tt__this_thread();
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, 1);
-    tt_status status = wait_for(work);
+    tt_status status = wait_for_task(work);
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, -1);
     tt__plugin_unlock(plugin);
@@ -462,7 +462,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
 
 /* One on a device may go on without its owner. */
 static tt_status task_wait_and_forget(tt_work *work) {
-    tt_status status = wait_for(work);
+    tt_status status = wait_for_task(work);
     work->owned = false;
     tt__work_let_go(work);
     return status;

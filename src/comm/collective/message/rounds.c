@@ -45,7 +45,7 @@ static bool round_has_failed(tt_work *work, uint32_t round) {
 }
 
 /* Wait until at least so many more messages are done; they may be of the next round. */
-static tt__next wait_for(tt_work *work, uint32_t open) {
+static tt__next wait_for_round(tt_work *work, uint32_t open) {
     uint32_t pending = atomic_load_explicit(&work->pending, memory_order_relaxed);
     work->wait = (tt__wait){.what = TT__MESSAGES, .target = pending > open ? pending - open : 0};
     return TT__NEXT_WAIT;
@@ -76,7 +76,7 @@ tt__next tt__rounds_next(tt_work *work, const tt__rounds *rounds) {
         if (round_has_failed(work, round))
             return TT__NEXT_LOST_MESSAGE;
         if (open)
-            return wait_for(work, open);
+            return wait_for_round(work, open);
         if (rounds->take)
             rounds->take(work, round);
         if (round + 1 < rounds_state(work)->count)
