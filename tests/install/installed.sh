@@ -19,5 +19,5 @@ static_tree() {
 
 # program_of PAGE LANGUAGE: the first program of a page.
 program_of() {
-    awk -v "fence=\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
+    awk -v "fence=\`\`\`$2" '$1 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$TT_SOURCE/$1"
 }
