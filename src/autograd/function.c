@@ -81,6 +81,8 @@ static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, i
         status = status ? status : out[k] ? TT_OK : tt_last_status();
         tt__tensor_unref(made[k]);
     }
+    for (int k = 0; k < outputs && status; k++)
+        tt__abandon(out[k]);
     return status;
 }
 
@@ -117,6 +119,8 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
     for (int k = 0; k < outputs && !status && recorded; k++)
         if (tt__is_float(out[k]->dtype))
             tt__node_made(node, k, out[k]);
+    if (status) /* what forward made has ended with its scope */
+        memset(out, 0, (size_t)outputs * sizeof(tt_tensor *));
     if (node && (status || !recorded))
         tt__node_spend(node);
     tt__node_unref(node);
