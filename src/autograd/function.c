@@ -28,7 +28,7 @@ static void function_destroy(void *state) {
 }
 
 static tt_status check_function(const tt_function *f, int64_t n) {
-    if (!f || f->size < offsetof(tt_function, outputs))
+    if (!f || f->size < offsetof(tt_function, state_bytes))
         return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function made by TT_FUNCTION(), got %s",
                         f ? "one without its size" : "NULL");
     if (!f->name || !f->forward)
@@ -132,10 +132,11 @@ tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor
         if (!in[i])
             return NULL;
     tt_tensor *out[MAX_OUTPUTS];
-    if (function && function->outputs > 1)
+    tt_status status = check_function(function, n);
+    if (!status && function->outputs > 1)
         return tt__tensor_fail(TT_ERR_INVALID, "%s: it has %d outputs; tt_apply_many() gives them all", function->name,
                                function->outputs);
-    tt_status status = tt_apply_many(function, arg, in, n, out);
+    status = status ? status : tt_apply_many(function, arg, in, n, out);
     return status ? tt__made(function && function->name ? function->name : "tt_apply", NULL, status) : out[0];
 }
 

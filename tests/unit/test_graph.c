@@ -317,12 +317,15 @@ static void own_operators_fail_with_their_name(void **state) {
     TT_AUTO_SCOPE;
     const tt_function failing = TT_FUNCTION(.name = "my_op", .forward = failing_forward);
     const tt_function sizeless = {.name = "no_size", .forward = failing_forward};
+    const tt_function nameless = TT_FUNCTION(.forward = failing_forward, .outputs = 2);
     tt_tensor *x = leaf(1);
     assert_null(tt_apply(&failing, NULL, x));
     assert_int_equal(tt_last_status(), TT_ERR_SHAPE);
     assert_non_null(strstr(tt_last_error(), "my_op: tt_view"));
     assert_int_equal(tt_backward(NULL), TT_ERR_SHAPE);
     assert_null(tt_apply(&sizeless, NULL, x));
+    assert_null(tt_apply(&nameless, NULL, x));
+    assert_non_null(strstr(tt_last_error(), "tt_apply: expected a function with a name"));
     assert_null(tt_apply(&pair, NULL, x, x)); /* two outputs */
     assert_null(tt_apply(&power, NULL, NULL));
     tt_clear_error();
