@@ -33,7 +33,7 @@ COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "to
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
 
 # What each layer may include besides itself, without what those include in turn.
-ABOVE = {
+BELOW = {
     "base": [],
     "net": ["base"],
     "store": ["net"],
@@ -88,7 +88,7 @@ def allowed(layer):
         current = todo.pop()
         if current not in found:
             found.add(current)
-            todo += ABOVE[current]
+            todo += BELOW[current]
     return found
 
 

@@ -29,7 +29,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(lines(lint.check_layers("x", '#include "error.h"\n', "base")), [1])
 
     def test_the_two_stacks_meet_in_parallel_only(self):
-        for layer in lint.ABOVE:
+        for layer in lint.BELOW:
             sees_both = {"comm", "tensor"} <= lint.allowed(layer)
             self.assertEqual(sees_both, layer in ("parallel", "cli"), layer)
 
