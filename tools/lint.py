@@ -33,7 +33,7 @@ COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "to
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
 
 # What each layer may include besides itself, without what those include in turn.
-ABOVE = {
+BELOW = {
     "base": [],
     "net": ["base"],
     "store": ["net"],
@@ -88,7 +88,7 @@ def allowed(layer):
         current = todo.pop()
         if current not in found:
             found.add(current)
-            todo += ABOVE[current]
+            todo += BELOW[current]
     return found
 
 
@@ -170,25 +170,27 @@ def check_circles(symbols):
         yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
 
 
-PRINTS = r"\b(v?f?printf|puts|fputs|putchar|fputc|perror|psignal)\s*\("
-ENDS = r"(?<![.>])\b(exit|_exit|_Exit|quick_exit|abort|assert)\s*\("
+PRINTS = r"\b(v?[fd]?printf|puts|fputs|putchar|fputc|fwrite|write|perror|psignal)\s*\("
+ENDS = r"(?<![.>])\b(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\("
+# tt_report() prints, and the log where TT_LOG asks for it.
+PRINTERS = r"(void tt_report|static void write_stderr)\("
 
 
 def check_quiet(name, text, layer):
-    """A library neither prints nor ends its process; tt_report() alone may print."""
-    inside_report = False
+    """A library neither prints nor ends its process, but for PRINTERS."""
+    inside_printer = False
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
-        if re.match(r"void tt_report\(", line):
-            inside_report = True
+        if re.match(PRINTERS, line):
+            inside_printer = True
         if line.startswith("}"):
-            inside_report = False
+            inside_printer = False
         if layer not in MAY_END and re.search(ENDS, line):
             yield name, number, "a library does not end the process; return an error"
         match = re.search(PRINTS, line)
         # fprintf to a file of our own is writing, not printing.
-        if match and layer not in MAY_PRINT and not inside_report and (
+        if match and layer not in MAY_PRINT and not inside_printer and (
                 match.group(1) in ("printf", "vprintf", "puts", "putchar", "perror", "psignal")
-                or re.search(r"\bstd(err|out)\b", line)):
+                or re.search(r"\bstd(err|out)\b|\bSTD(ERR|OUT)_FILENO\b|\b(d\w*|write)\s*\(\s*[12]\s*,", line)):
             yield name, number, "a library does not print; log or return an error"
 
 
@@ -240,12 +242,12 @@ def check_sizes(name, text):
 def check_operators(name, text):
     """src/autograd/op_*.c: element types are for argument checks (autograd/record.c) and kernels (tensor/) to know."""
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
-        if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|"
-                     r"dtype\s*[!=]=|[!=]=\s*\S*dtype\b|switch\b.*dtype",
+        if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|dtype(_size)?(\([^()]*\))?\s*[!=]=|"
+                     r"[!=]=\s*\S*dtype\b|switch\b.*dtype",
                      line):
             yield name, number, "an operator does not test element types; checks and kernels do"
-        if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|"
-                     r"\b(float|double|u?int(8|16|32|64)_t)\s*\*\s*\w+\s*=.*data",
+        if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|(->|\.)data\b|"
+                     r"\btt_tensor_(data|f32|i64)\(",
                      line):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
 

@@ -145,7 +145,8 @@ typedef struct tt_function {
 #define TT_FUNCTION(...) ((tt_function){.size = sizeof(tt_function), __VA_ARGS__})
 
 /* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
- * (outputs). */
+ * (outputs), owned as any operator's result; all NULL after a failure. Errors: what forward returned; TT_ERR_INVALID a
+ * function without size, name or forward. */
 TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in,
                                             int64_t n, tt_tensor **out);
 

@@ -384,8 +384,7 @@ typedef struct tt_all_gather_v_args {
 TT_API TT_NODISCARD tt_status tt_all_gather_v_with(const tt_all_gather_v_args *args, size_t size);
 
 /* On `root`: recv (world_size, count), recv[r] := rank r's send (count). Elsewhere recv is not used and may be NULL. In
- * place on the root:
- * send == recv + root * count elements. */
+ * place on the root: send == recv + root * count elements. */
 typedef struct tt_gather_args {
     tt_group *group;
     const void *send;
@@ -400,8 +399,7 @@ typedef struct tt_gather_args {
 TT_API TT_NODISCARD tt_status tt_gather_with(const tt_gather_args *args, size_t size);
 
 /* recv (count) := part r of the root's send (world_size, count). Elsewhere send is not used and may be NULL. In place
- * on the root:
- * recv == send + root * count elements. */
+ * on the root: recv == send + root * count elements. */
 typedef struct tt_scatter_args {
     tt_group *group;
     const void *send;

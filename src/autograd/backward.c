@@ -1,10 +1,11 @@
 /* The backward pass.
  *
- * 1. Find the nodes and leaves that y depends on (reach.c), and mark what is wanted. 2. Walk the nodes, newest first.
- *    Each is complete when it is reached, as all users of its results are newer. Its operator gives its inputs'
- *    gradients: to the slot of the node that made the input, or to the leaf. 3. A leaf that has its last contribution
- *    is final: its hooks run at once, before older nodes are walked. 4. A node that was walked is spent, unless its
- *    record is retained or its leaves wait. At the end, failed or not, end-of-pass callbacks run.
+ * 1. Find the nodes and leaves that y depends on (reach.c), and mark what is wanted.
+ * 2. Walk the nodes, newest first. Each is complete when it is reached, as all users of its results are newer. Its
+ *    operator gives its inputs' gradients: to the slot of the node that made the input, or to the leaf.
+ * 3. A leaf that has its last contribution is final: its hooks run at once, before older nodes are walked.
+ * 4. A node that was walked is spent, unless its record is retained or its leaves wait. At the end, failed or not,
+ *    end-of-pass callbacks run.
  *
  * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */

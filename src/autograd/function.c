@@ -28,7 +28,7 @@ static void function_destroy(void *state) {
 }
 
 static tt_status check_function(const tt_function *f, int64_t n) {
-    if (!f || f->size < offsetof(tt_function, outputs))
+    if (!f || f->size < offsetof(tt_function, state_bytes))
         return tt__fail(TT_ERR_INVALID, "tt_apply: expected a function made by TT_FUNCTION(), got %s",
                         f ? "one without its size" : "NULL");
     if (!f->name || !f->forward)
@@ -81,6 +81,8 @@ static tt_status hand_over(const tt_function *f, int outputs, tt_tensor **out, i
         status = status ? status : out[k] ? TT_OK : tt_last_status();
         tt__tensor_unref(made[k]);
     }
+    for (int k = 0; k < outputs && status; k++)
+        tt__abandon(out[k]);
     return status;
 }
 
@@ -117,6 +119,8 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
     for (int k = 0; k < outputs && !status && recorded; k++)
         if (tt__is_float(out[k]->dtype))
             tt__node_made(node, k, out[k]);
+    if (status) /* what forward made has ended with its scope */
+        memset(out, 0, (size_t)outputs * sizeof(tt_tensor *));
     if (node && (status || !recorded))
         tt__node_spend(node);
     tt__node_unref(node);
@@ -128,10 +132,11 @@ tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor
         if (!in[i])
             return NULL;
     tt_tensor *out[MAX_OUTPUTS];
-    if (function && function->outputs > 1)
+    tt_status status = check_function(function, n);
+    if (!status && function->outputs > 1)
         return tt__tensor_fail(TT_ERR_INVALID, "%s: it has %d outputs; tt_apply_many() gives them all", function->name,
                                function->outputs);
-    tt_status status = tt_apply_many(function, arg, in, n, out);
+    status = status ? status : tt_apply_many(function, arg, in, n, out);
     return status ? tt__made(function && function->name ? function->name : "tt_apply", NULL, status) : out[0];
 }
 

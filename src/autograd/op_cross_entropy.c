@@ -1,6 +1,8 @@
-/* logits x (B,V)  target t (B)  ->  mean over b of log sum[b] + max[b] - x[b][t[b]],  max[b] = max x[b],  sum[b] = sum
- * exp(x[b] - max[b]) dx[b][v] = (exp(x[b][v] - max[b]) / sum[b] - [v == t[b]]) * g / B Backward finds max and sum in
- * one array (B,2). */
+/* logits x (B,V)  target t (B)  ->  mean over b of log sum[b] + max[b] - x[b][t[b]]
+ *   with max[b] = max of x[b],  sum[b] = sum of exp(x[b] - max[b])
+ * dx[b][v] = (exp(x[b][v] - max[b]) / sum[b] - [v == t[b]]) * g / B
+ *
+ * Backward finds max and sum in one array (B,2). */
 #include "autograd/record.h"
 
 #include "base/error.h"

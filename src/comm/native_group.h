@@ -60,10 +60,6 @@ static inline tt_group *tt__top_group(const tt_group *group) {
     return group->native->parent ? group->native->parent : (tt_group *)(uintptr_t)group;
 }
 
-static inline bool tt__is_local(const tt_group *group, int r) {
-    return group->native->world->peers[group->ranks[r]].local;
-}
-
 /* Make a group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
  * memory. */
 tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);

@@ -17,9 +17,8 @@ struct tt_dataset {
     tt_tensor_spec x, y;
     size_t x_bytes, y_bytes;     /* of one example */
     tt_tensor *inputs, *targets; /* of a set in memory, owned by `user`; else NULL */
-    tt_dataset *const
-        /* the sets that it is made of, owned by `user`; they name an error's place and have the normalisation */
-        *bases;
+    /* The sets that it is made of, owned by `user`; they name an error's place and have the normalisation. */
+    tt_dataset *const *bases;
     int64_t base_count;
     tt__normalization normalization; /* its own */
 };

@@ -16,11 +16,6 @@ int64_t *tt__indices_new(const char *who, int64_t n) {
                    : tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the order of %" PRId64 " examples", who, n);
 }
 
-void tt__indices_count(int64_t *indices, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        indices[i] = i;
-}
-
 tt_status tt__check_dataset_size(const char *who, int64_t n) {
     if (n >= 1 && n <= INT64_MAX / 16)
         return TT_OK;
@@ -187,7 +182,8 @@ static int64_t sequence_size(void *user) { return *(const int64_t *)user; }
 
 static tt_status sequence_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
     (void)user, (void)epoch;
-    tt__indices_count(indices, n);
+    for (int64_t i = 0; i < n; i++)
+        indices[i] = i;
     return TT_OK;
 }
 

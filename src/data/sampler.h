@@ -29,7 +29,4 @@ int64_t *tt__indices_new(const char *who, int64_t n);
  * error. */
 tt_status tt__check_dataset_size(const char *who, int64_t n);
 
-/* Write 0 .. n-1. */
-void tt__indices_count(int64_t *indices, int64_t n);
-
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
+#include "autograd/node.h"
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
@@ -39,12 +40,6 @@ static const char call_site[] = "tt_ddp";
 
 /* ---- forward ---- */
 
-static bool is_recorded(void) {
-    bool no_grad = tt_no_grad_begin();
-    tt_no_grad_end(no_grad);
-    return !no_grad;
-}
-
 static tt_status take_rank_zeros(tt_group *group, const tt_named_tensors *list) {
     for (int64_t i = 0; i < list->count; i++)
         if (tt_tensor_broadcast_with(
@@ -54,7 +49,7 @@ static tt_status take_rank_zeros(tt_group *group, const tt_named_tensors *list) 
 }
 
 static tt_status before_forward(const tt_module *self, const ddp *d) {
-    if (!d->broadcast_buffers || !tt_module_training(self) || !is_recorded())
+    if (!d->broadcast_buffers || !tt_module_training(self) || !tt__is_recording())
         return TT_OK;
     const tt_named_tensors *buffers = tt_module_buffers(d->module);
     return buffers ? take_rank_zeros(d->group, buffers) : tt_last_status();

@@ -57,6 +57,8 @@ static tt_status check_exchange(const char *who, int n, const tt_tensor *x, cons
 static tt_status check_tensors(const stage *s, const tt_group *group) {
     if ((s->sends && !s->x) || (s->fills && !s->out))
         return tt__tensor_first_error(s->who);
+    if ((s->sends && !tt__tensor_check(s->who, s->x)) || (s->fills && !tt__tensor_check(s->who, s->out)))
+        return TT_ERR_STATE;
     if (!s->sends || !s->fills || s->shapes == ANY_SHAPE)
         return TT_OK;
     bool x_is_part = s->shapes == OUT_HAS_PARTS;

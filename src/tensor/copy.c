@@ -144,7 +144,7 @@ tt_status tt_item(const tt_tensor *x, double *value) {
         return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
     if (x->numel != 1)
         return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
-    char element[8];
+    _Alignas(8) char element[8];
     TT__TRY(tt__tensor_read(x, element));
     *value = tt__load_f64(x->dtype, element);
     return TT_OK;

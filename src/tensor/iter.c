@@ -2,9 +2,6 @@
 
 #include "tensor/tensor.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Can the arrays cross from dimension d into the joined inner one (`n` elements, strides `step`) with one stride? */
 static bool dims_join(const tt__iter *it, const int64_t *const *stride, int d) {
     for (int k = 0; k < it->arrays; k++)
@@ -49,23 +46,6 @@ static tt__iter iter_begin(const tt_shape *shape, const int *order, int arrays, 
     return it;
 }
 
-/* Order dimensions by falling stride of the first array; equal ones stay in order. */
-static void order_by_first(int ndim, const int64_t *stride, int *order) {
-    for (int i = 0; i < ndim; i++) {
-        int at = i;
-        for (; at > 0 && llabs(stride[order[at - 1]]) < llabs(stride[i]); at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
-tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
-                        const size_t *size) {
-    int order[TT_MAX_DIMS] = {0};
-    order_by_first(shape->ndim, stride[0], order);
-    return iter_begin(shape, order, arrays, p, stride, size);
-}
-
 void tt__iter_next(tt__iter *it) {
     for (int d = 0; d < it->ndim; d++) {
         bool wraps = ++it->at[d] == it->dim[d];
@@ -92,7 +72,7 @@ static tt__iter begin_tensors(int n, const tt_tensor *const *tensors, bool row_m
         for (int d = 0; d < TT_MAX_DIMS; d++)
             order[d] = d;
     else
-        order_by_first(tensors[0]->shape.ndim, tensors[0]->stride, order);
+        tt__shape_memory_order(tensors[0]->shape.ndim, tensors[0]->stride, order);
     return iter_begin(&tensors[0]->shape, order, n, p, stride, size);
 }
 

@@ -2,7 +2,7 @@
  * array's memory, and those that every array can cross with one stride are joined, so that arrays of one layout,
  * whatever it is, are one row.
  *
- *   for (tt__iter it = tt__iter_begin(&shape, 2, ptr, strides, sizes); it.more; tt__iter_next(&it))
+ *   for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
  *       it.n elements from it.p[k] with stride it.step[k] (in elements)... */
 #ifndef TT_TENSOR_ITER_H
 #define TT_TENSOR_ITER_H
@@ -21,16 +21,11 @@ typedef struct tt__iter {
     int64_t jump[TT__ITER_MAX][TT_MAX_DIMS]; /* in bytes */
 } tt__iter;
 
-/* `stride[k]`: strides of array k in elements, ndim of them (0 where it is broadcast). `size[k]`: bytes of its
- * elements. */
-tt__iter tt__iter_begin(const tt_shape *shape, int arrays, void *const *p, const int64_t *const *stride,
-                        const size_t *size);
-void tt__iter_next(tt__iter *it);
-
 /* Begin a walk over tensors of one shape, in the first one's memory order; and in row-major order of the shape,
- * whatever the layout. */
+ * whatever the layout. An element is broadcast where its tensor's stride is 0. At most TT__ITER_MAX tensors. */
 tt__iter tt__iter_over(int n, const tt_tensor *const *tensors);
 tt__iter tt__iter_row_major(int n, const tt_tensor *const *tensors);
+void tt__iter_next(tt__iter *it);
 #define TT__ITER_OVER(...)                                                                 \
     tt__iter_over((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                   (const tt_tensor *[]){__VA_ARGS__})

@@ -43,22 +43,10 @@ static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
 /* Fill a tensor with strides as torch does: element by element in the order of memory, whatever the order of
  * dimensions. */
 static void fill_strided(tt_tensor *x, const distribution *d) {
-    tt_shape shape = x->shape;
-    int64_t stride[TT_MAX_DIMS];
-    for (int i = 0; i < shape.ndim; i++) { /* insertion sort: largest stride outermost */
-        int at = i;
-        for (; at > 0 && stride[at - 1] < x->stride[i]; at--) {
-            stride[at] = stride[at - 1];
-            shape.dim[at] = shape.dim[at - 1];
-        }
-        stride[at] = x->stride[i];
-        shape.dim[at] = x->shape.dim[i];
-    }
-    size_t size = tt_dtype_size(x->dtype);
-    for (tt__iter it = tt__iter_begin(&shape, 1, &x->data, &(const int64_t *){stride}, &size); it.more;
-         tt__iter_next(&it))
+    int64_t size = (int64_t)tt_dtype_size(x->dtype);
+    for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
-            fill_one(it.p[0] + i * it.step[0] * (int64_t)size, x->dtype, d);
+            fill_one(it.p[0] + i * it.step[0] * size, x->dtype, d);
 }
 
 /* Fill a tensor on another device: draw on the host, in the order of memory there, and copy. */

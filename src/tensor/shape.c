@@ -37,8 +37,7 @@ bool tt__shape_equal(const tt_shape *a, const tt_shape *b) {
     return true;
 }
 
-/* Order dimensions by falling stride; equal ones stay in order. */
-static void order_of_memory(int ndim, const int64_t *stride, int *order) {
+void tt__shape_memory_order(int ndim, const int64_t *stride, int *order) {
     for (int i = 0; i < ndim; i++) {
         int at = i;
         for (; at > 0 && stride[order[at - 1]] < stride[i]; at--)
@@ -50,7 +49,7 @@ static void order_of_memory(int ndim, const int64_t *stride, int *order) {
 void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride) {
     int order[TT_MAX_DIMS] = {0};
     int64_t n = 1;
-    order_of_memory(shape->ndim, like, order);
+    tt__shape_memory_order(shape->ndim, like, order);
     for (int i = shape->ndim - 1; i >= 0; i--) {
         stride[order[i]] = n;
         n *= shape->dim[order[i]] > 0 ? shape->dim[order[i]] : 1;

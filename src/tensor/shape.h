@@ -11,6 +11,9 @@ int64_t tt__shape_numel(const tt_shape *shape);
 /* Compute the strides of row-major order without gaps. */
 void tt__shape_strides(const tt_shape *shape, int64_t *stride);
 
+/* Order the dimensions (ndim of them) by falling stride, as they lie in memory; equal ones stay in order. */
+void tt__shape_memory_order(int ndim, const int64_t *stride, int *order);
+
 /* Compute strides without gaps, with the dimensions in the order of memory that `like` has (channels last stays
  * channels last), also where `like` repeats elements or has gaps. */
 void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride);

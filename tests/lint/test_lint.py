@@ -29,7 +29,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(lines(lint.check_layers("x", '#include "error.h"\n', "base")), [1])
 
     def test_the_two_stacks_meet_in_parallel_only(self):
-        for layer in lint.ABOVE:
+        for layer in lint.BELOW:
             sees_both = {"comm", "tensor"} <= lint.allowed(layer)
             self.assertEqual(sees_both, layer in ("parallel", "cli"), layer)
 
@@ -68,6 +68,11 @@ class Quiet(unittest.TestCase):
         text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
         self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [2, 3, 4, 5])
 
+    def test_other_ways_to_print_and_to_end_are_found(self):
+        text = ('void f(void) {\n    dprintf(2, "x");\n    write(STDERR_FILENO, s, n);\n    fwrite(s, 1, n, stdout);\n'
+                '    write(1, s, n);\n    raise(SIGABRT);\n    write(fd, s, n);\n    fwrite(s, 1, n, file);\n}\n')
+        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [2, 3, 4, 5, 6])
+
     def test_the_command_may_do_both_and_its_keeper_may_end(self):
         text = 'int f(void) {\n    printf("x");\n    _exit(1);\n}\n'
         self.assertEqual(lines(lint.check_quiet("x", text, "cli")), [])
@@ -86,8 +91,10 @@ class Quiet(unittest.TestCase):
 class Operators(unittest.TestCase):
     def test_types_and_elements_are_found(self):
         text = ("if (x->dtype == TT_F32)\n    f();\nswitch (x->dtype) {\nfloat *p = x->data;\n"
-                "v = *(double *)g->data;\ntt__empty_beside(who, x, shape, x->dtype);\nint64_t n = x->numel;\n")
-        self.assertEqual(lines(lint.check_operators("x", text)), [1, 3, 4, 5])
+                "v = *(double *)g->data;\ntt__empty_beside(who, x, shape, x->dtype);\nint64_t n = x->numel;\n"
+                "if (tt_tensor_dtype(x) == wanted)\nif (tt_dtype_size(x->dtype) == 4)\nmemcpy(&v, x->data, 4);\n"
+                "v = tt_tensor_f32(x)[0];\n")
+        self.assertEqual(lines(lint.check_operators("x", text)), [1, 3, 4, 5, 8, 9, 10, 11])
 
 
 class Settings(unittest.TestCase):

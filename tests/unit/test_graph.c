@@ -295,17 +295,37 @@ static tt_status failing_forward(tt_node *node, tt_tensor *const *in, tt_tensor 
     return TT_OK;
 }
 
+static tt_status half_done_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    (void)node;
+    out[0] = tt_clone(in[0]);
+    return tt_copy(out[0], tt_zeros(S(7), TT_F32));
+}
+
+static void own_operators_leave_nothing_after_a_failure(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const tt_function half_done = TT_FUNCTION(.name = "half_done", .forward = half_done_forward, .outputs = 2);
+    tt_tensor *x = leaf(1), *out[2] = {x, x};
+    assert_int_equal(tt_apply_many(&half_done, NULL, &x, 1, out), TT_ERR_SHAPE);
+    assert_null(out[0]);
+    assert_null(out[1]);
+    tt_clear_error();
+}
+
 static void own_operators_fail_with_their_name(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     const tt_function failing = TT_FUNCTION(.name = "my_op", .forward = failing_forward);
     const tt_function sizeless = {.name = "no_size", .forward = failing_forward};
+    const tt_function nameless = TT_FUNCTION(.forward = failing_forward, .outputs = 2);
     tt_tensor *x = leaf(1);
     assert_null(tt_apply(&failing, NULL, x));
     assert_int_equal(tt_last_status(), TT_ERR_SHAPE);
     assert_non_null(strstr(tt_last_error(), "my_op: tt_view"));
     assert_int_equal(tt_backward(NULL), TT_ERR_SHAPE);
     assert_null(tt_apply(&sizeless, NULL, x));
+    assert_null(tt_apply(&nameless, NULL, x));
+    assert_non_null(strstr(tt_last_error(), "tt_apply: expected a function with a name"));
     assert_null(tt_apply(&pair, NULL, x, x)); /* two outputs */
     assert_null(tt_apply(&power, NULL, NULL));
     tt_clear_error();
@@ -451,6 +471,7 @@ int main(void) {
         cmocka_unit_test(overwritten_tensors_are_named),
         cmocka_unit_test(own_operators_match_finite_differences),
         cmocka_unit_test(own_operators_fail_with_their_name),
+        cmocka_unit_test(own_operators_leave_nothing_after_a_failure),
         cmocka_unit_test(a_recomputed_segment_gives_the_same_bits),
         cmocka_unit_test(two_threads_walk_one_graphs_halves),
         cmocka_unit_test(another_thread_walks_and_ends),

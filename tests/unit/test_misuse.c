@@ -173,11 +173,23 @@ static void two_frees_are_one_error(void **state) {
     expect_success(free_twice, "1");
 }
 
+static void use_in_collectives(void) {
+    tt_group *world;
+    tt_tensor *x = dead_tensor();
+    CHECK_OK(tt_init_process_group(&world, .init_method = "tcp://localhost:1", .world_size = 1));
+    CHECK(tt_tensor_all_reduce(world, x, TT_SUM));
+    check_dead("tt_tensor_all_reduce");
+    CHECK(tt_tensor_all_gather(world, x, tt_zeros(S(4, 2), TT_F32)));
+    check_dead("tt_tensor_all_gather");
+    tt_destroy_process_group(world);
+}
+
 static void uses_after_the_end_are_errors(void **state) {
     (void)state;
     expect_success(use_in_operators, "1");
     expect_success(use_in_views_and_copies, "1");
     expect_success(use_in_calls, "1");
+    expect_success(use_in_collectives, "1");
     expect_success(use_after_the_scope, "1");
 }
 

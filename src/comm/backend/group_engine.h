@@ -6,10 +6,10 @@
 
 #include <tutti/backend.h>
 
-/* Arguments are checked, the group is usable; errors are recorded. Functions that take a work, progress() and abort()
- * come from any thread; the others from the one that uses the group. */
 struct tt__callback;
 
+/* Arguments are checked, the group is usable; errors are recorded. Functions that take a work, progress() and abort()
+ * come from any thread; the others from the one that uses the group. */
 typedef struct tt__engine {
     const char *name;
     unsigned devices; /* as in tt_backend */

@@ -38,8 +38,8 @@ static void leave_place(tt__meeting_place *place) {
 /* ---- one group */
 
 /* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
-static tt_group *plugin_new_group(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
-                                  int size, const int *ranks, int64_t timeout_ms) {
+static tt_group *plugin_group_make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
+                                   int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
     if (!plugin) {
@@ -147,7 +147,7 @@ tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__mem
     *out = NULL;
     TT__TRY(take_place(&place, member->store, own_store));
     tt_group *group =
-        plugin_new_group(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
+        plugin_group_make(table, place, member->prefix, member->rank, member->world, NULL, member->timeout_ms);
     if (!group)
         return tt_last_status();
     tt__plugin_of(group)->device = member->device;
@@ -214,7 +214,7 @@ static tt_group *make_subgroup(tt_group *group, const int *members, int n, int64
         atomic_fetch_add(&plugin->place->groups, 1);
     if (snprintf(prefix, sizeof prefix, "%s/%u.%d", plugin->prefix, plugin->subgroups, ranks[0]) >= (int)sizeof prefix)
         prefix[0] = '\0';
-    tt_group *made = plugin_new_group(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
+    tt_group *made = plugin_group_make(plugin->table, plugin->place, prefix, rank, n, ranks, timeout_ms);
     free(ranks);
     if (made) {
         tt__plugin_of(made)->device = plugin->device;

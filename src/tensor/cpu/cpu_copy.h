@@ -1,4 +1,4 @@
-/* Copies and fills of any type, by the size of its elements. */
+/* Copies of any type, by the size of its elements. */
 #ifndef TT_TENSOR_CPU_CPU_COPY_H
 #define TT_TENSOR_CPU_CPU_COPY_H
 

@@ -1,4 +1,4 @@
-/* The calls into oneDNN; one file hides the difference between its versions. */
+/* The kernels that oneDNN runs: see kernels.h for what each does. */
 #ifndef TT_TENSOR_CPU_ONEDNN_H
 #define TT_TENSOR_CPU_ONEDNN_H
 
