@@ -76,7 +76,7 @@ typedef struct tt_backward_args {
     /* Not NULL: compute now what leads to `inputs` (may be none), and leave the gradients of all other leaves to
      * tt_backward_deferred(*deferred), for which the records are kept. Each record is walked twice, but nothing is
      * computed twice: the two halves of a zero-bubble pipeline's backward (Qi et al., 2023). *deferred is the
-     * caller's. */
+     * caller's; NULL on failure. */
     tt_deferred_backward **deferred;
     char tt_end; /* not an option: see base.h */
 } tt_backward_args;

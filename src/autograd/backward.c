@@ -54,11 +54,11 @@ static bool edge_wanted(const pass *p, const tt__edge *edge) {
 }
 
 bool tt__grad_wanted(const tt_node *node, int i) {
-    return i >= 0 && i < node->inputs && edge_wanted(current, &node->edge[i]);
+    return current && i >= 0 && i < node->inputs && edge_wanted(current, &node->edge[i]);
 }
 
 tt_tensor *tt__grad_of(const tt_node *node, int output) {
-    return output >= 0 && output < node->outputs ? *tt__reached_grad(current->at, output) : NULL;
+    return current && output >= 0 && output < node->outputs ? *tt__reached_grad(current->at, output) : NULL;
 }
 
 tt_tensor *tt__saved(const tt_node *node, int i) {
@@ -142,6 +142,8 @@ tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x) {
         return tt_last_status()
                    ? tt_last_status()
                    : tt__fail(TT_ERR_MEMORY, "tt_backward: no memory for a gradient of %s", node->op->name);
+    if (!current)
+        return tt__fail(TT_ERR_STATE, "%s: gradients are given in its backward, not in its forward", node->op->name);
     if (!tt__grad_wanted(node, i))
         return TT_OK;
     TT__TRY(check_given(node, i, x));
@@ -384,7 +386,6 @@ static tt_status backward_check(const tt_backward_args *a) {
 
 /* Run the first part; the records wait for the second one in *a->deferred. */
 static tt_status begin_deferred(const tt_backward_args *a) {
-    *a->deferred = NULL;
     tt_deferred_backward *d = tt__pool_alloc(sizeof *d);
     if (!d)
         return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to leave gradients for later");
@@ -402,6 +403,8 @@ static tt_status begin_deferred(const tt_backward_args *a) {
 tt_status tt_backward_with(const tt_backward_args *args, size_t size) {
     tt_backward_args a;
     TT__ARGS_COPY(a, args, size);
+    if (a.deferred)
+        *a.deferred = NULL;
     if (!a.y)
         return tt__tensor_first_error("tt_backward");
     TT__TRY(backward_check(&a));

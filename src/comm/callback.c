@@ -25,6 +25,7 @@ static char *error_text(const tt_work *work) {
 }
 
 static void note_outcome(tt__callback *callback, const tt_work *work) {
+    callback->work = work;
     callback->group = work->group;
     callback->status = work->status;
     callback->source = work->source;
@@ -87,16 +88,33 @@ static tt__callback *take_due(tt__callbacks *due) {
     return callback;
 }
 
+/* Take all of the first work: one thread runs them, so that none overtakes another. */
+static tt__callbacks take_of_one_work(tt__callbacks *due) {
+    tt__callbacks taken = {0};
+    const tt_work *work = due->first->work;
+    while (due->first && due->first->work == work)
+        append(&taken, take_due(due));
+    return taken;
+}
+
+static void run_unlocked(tt__callback *callback, pthread_mutex_t *lock) {
+    tt_group *group = callback->group;
+    pthread_mutex_unlock(lock);
+    if (tt__is_inherited(group)) /* the one before forked */
+        callback_free(callback);
+    else
+        callback_run(callback);
+    pthread_mutex_lock(lock);
+    group->callbacks--;
+    atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
+    tt__group_drop(group);
+}
+
 void tt__callbacks_unlock(tt__callbacks *due, pthread_mutex_t *lock) {
     while (due->first && !tt__in_callback()) {
-        tt__callback *callback = take_due(due);
-        tt_group *group = callback->group;
-        pthread_mutex_unlock(lock);
-        callback_run(callback);
-        pthread_mutex_lock(lock);
-        group->callbacks--;
-        atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
-        tt__group_drop(group);
+        tt__callbacks taken = take_of_one_work(due);
+        while (taken.first)
+            run_unlocked(take_due(&taken), lock);
     }
     pthread_mutex_unlock(lock);
 }

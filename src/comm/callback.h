@@ -19,7 +19,8 @@ typedef struct tt__callback {
     tt_work_fn fn;
     void *user;
     tt_group *group;
-    tt_status status; /* from here on: what came of the work */
+    const tt_work *work; /* only compared: it may be gone */
+    tt_status status;    /* from here on: what came of the work */
     int source;
     char *text; /* of the error, or NULL */
 } tt__callback;

@@ -92,7 +92,7 @@ struct tt_work {
     _Atomic bool done;
     tt_status status;
     struct tt__callback *callbacks; /* to be called then: callback.h */
-    int waiters;                    /* threads in tt__wait_done(): they keep the work; and the last that came */
+    int waiters;                    /* threads that wait for it: they keep the work; and the last that came */
     uintptr_t waiter;
     bool refused; /* see TT__NEXT_REFUSED */
     int source;

@@ -1,4 +1,5 @@
 /* Finding plug-ins, and what is refused of their tables, each thing by name. */
+#include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
 
 #include <setjmp.h>
@@ -28,6 +29,11 @@ static tt_status begin_none(void *engine, const tt_call *call, void **request) {
 static tt_status test_none(void *engine, void *request, bool *done, int *source) {
     (void)engine, (void)request, (void)done, (void)source;
     return TT_OK;
+}
+
+static tt_status fail_test(void *engine, void *request, bool *done, int *source) {
+    (void)engine, (void)request, (void)done, (void)source;
+    return TT_ERR_NET;
 }
 
 static tt_status mark_none(void *engine, const tt_call *call, void **mark) {
@@ -103,6 +109,19 @@ static void every_mandatory_slot_is_asked_for(void **state) {
     refuse(table, "no stream_wait");
 }
 
+/* An error without a text fails the call, like one with a text. */
+static void a_status_alone_fails_the_call(void **state) {
+    (void)state;
+    tt_backend table = whole;
+    tt_group *group = NULL;
+    table.test = fail_test;
+    assert_int_equal(tt__plugin_join(&group, &table, &(tt__member){.world = 1, .timeout_ms = 10000}, false), TT_OK);
+    tt_clear_error();
+    assert_int_equal(tt_barrier(group), TT_ERR_NET);
+    assert_text("back end none: a network operation failed");
+    tt_destroy_process_group(group);
+}
+
 /* A folder with a file in it that says it is a back end. */
 static char folder[] = "/tmp/tutti-test-XXXXXX";
 static char file[64];
@@ -146,9 +165,8 @@ static void what_is_no_back_end_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mandatory_slot_is_asked_for),
-        cmocka_unit_test(what_an_older_table_lacks_is_zero),
-        cmocka_unit_test(an_unknown_name_lists_those_there_are),
+        cmocka_unit_test(every_mandatory_slot_is_asked_for), cmocka_unit_test(what_an_older_table_lacks_is_zero),
+        cmocka_unit_test(a_status_alone_fails_the_call),     cmocka_unit_test(an_unknown_name_lists_those_there_are),
         cmocka_unit_test(what_is_no_back_end_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -174,7 +174,8 @@ static void weights_come_later(void **state) {
     assert_int_equal(tt_backward_deferred(later), TT_OK); /* nothing is left to do */
     assert_true(tt_equal(tt_grad(w), want[1]));
     tt_deferred_backward_free(later);
-    assert_int_equal(tt_backward(y, .gradient = dy), TT_ERR_STATE); /* spent */
+    assert_int_equal(tt_backward(y, .gradient = dy, .deferred = &later), TT_ERR_STATE); /* spent */
+    assert_null(later);
     assert_int_equal(tt_backward_deferred(NULL), TT_ERR_INVALID);
     y = tt_linear(x, w, b);
     assert_int_equal(tt_backward(y, .gradient = drawn(S(4, 5), 6), .deferred = &later), TT_OK);
@@ -309,6 +310,23 @@ static void own_operators_leave_nothing_after_a_failure(void **state) {
     assert_int_equal(tt_apply_many(&half_done, NULL, &x, 1, out), TT_ERR_SHAPE);
     assert_null(out[0]);
     assert_null(out[1]);
+    tt_clear_error();
+}
+
+static tt_status give_early(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    out[0] = in[0];
+    assert_false(tt_node_wants(node, 0));
+    assert_null(tt_node_grad(node, 0));
+    return tt_node_give(node, 0, in[0]);
+}
+
+static void gradients_are_not_given_in_forward(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const tt_function early = TT_FUNCTION(.name = "early", .forward = give_early);
+    assert_null(tt_apply(&early, NULL, leaf(3)));
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
+    assert_non_null(strstr(tt_last_error(), "early: gradients are given in its backward"));
     tt_clear_error();
 }
 
@@ -472,6 +490,7 @@ int main(void) {
         cmocka_unit_test(own_operators_match_finite_differences),
         cmocka_unit_test(own_operators_fail_with_their_name),
         cmocka_unit_test(own_operators_leave_nothing_after_a_failure),
+        cmocka_unit_test(gradients_are_not_given_in_forward),
         cmocka_unit_test(a_recomputed_segment_gives_the_same_bits),
         cmocka_unit_test(two_threads_walk_one_graphs_halves),
         cmocka_unit_test(another_thread_walks_and_ends),

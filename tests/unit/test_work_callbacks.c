@@ -2,6 +2,7 @@
 #include "support/engines.h"
 
 #include "comm/group.h"
+#include "comm/work.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -102,6 +103,66 @@ static void freed(tt_group *group, int rank, void *store) {
 static void callbacks_of_freed_works_come(void **state) {
     (void)state;
     on_all_engines(2, freed);
+}
+
+/* One thread is in the first callback of a work, while another is within a call: the second waits for its turn. */
+typedef struct turns {
+    tt_work *work;
+    _Atomic bool entered, passed, first_is_over, second_came, in_turn;
+} turns;
+
+static void take_first_turn(tt_status status, int source, void *user) {
+    turns *t = user;
+    (void)status, (void)source;
+    atomic_store(&t->entered, true);
+    while (!atomic_load(&t->passed))
+        sched_yield();
+    atomic_store(&t->first_is_over, true);
+}
+
+static void take_second_turn(tt_status status, int source, void *user) {
+    turns *t = user;
+    (void)status, (void)source;
+    atomic_store(&t->in_turn, atomic_load(&t->first_is_over));
+    atomic_store(&t->second_came, true);
+}
+
+static void *pass_by(void *arg) {
+    turns *t = arg;
+    while (!atomic_load(&t->entered))
+        sched_yield();
+    CHECK_OK(tt__group_progress(t->work->group));
+    atomic_store(&t->passed, true);
+    return NULL;
+}
+
+static void in_order(tt_group *group, int rank, void *store) {
+    static const char *const added[] = {"added"};
+    float x[N] = {0};
+    turns t = {0};
+    pthread_t thread;
+    if (rank == 1)
+        CHECK_OK(tt_store_wait(store, added, 1, PATIENCE_MS));
+    CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &t.work));
+    if (rank == 0) {
+        CHECK_OK(tt_work_add_done_callback(t.work, take_first_turn, &t));
+        CHECK_OK(tt_work_add_done_callback(t.work, take_second_turn, &t));
+        CHECK(!pthread_create(&thread, NULL, pass_by, &t));
+        CHECK_OK(tt_store_set(store, added[0], "", 0));
+        CHECK_OK(tt_work_wait(t.work));
+        while (!atomic_load(&t.second_came))
+            sched_yield();
+        CHECK(atomic_load(&t.in_turn));
+        pthread_join(thread, NULL);
+    }
+    CHECK_OK(tt_work_wait(t.work));
+    tt_work_free(t.work);
+    CHECK_OK(tt_barrier(group));
+}
+
+static void callbacks_of_a_work_dont_overtake(void **state) {
+    (void)state;
+    on_all_engines(2, in_order);
 }
 
 /* ---- what goes wrong */
@@ -364,10 +425,15 @@ static void a_forked_child_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_callback_comes_once),           cmocka_unit_test(callbacks_of_freed_works_come),
-        cmocka_unit_test(a_failure_comes_with_its_text),   cmocka_unit_test(destroying_the_group_calls_them),
-        cmocka_unit_test(destroying_waits_for_a_callback), cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(a_callback_makes_calls),          cmocka_unit_test(a_callback_must_not_wait),
+        cmocka_unit_test(a_callback_comes_once),
+        cmocka_unit_test(callbacks_of_freed_works_come),
+        cmocka_unit_test(callbacks_of_a_work_dont_overtake),
+        cmocka_unit_test(a_failure_comes_with_its_text),
+        cmocka_unit_test(destroying_the_group_calls_them),
+        cmocka_unit_test(destroying_waits_for_a_callback),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(a_callback_makes_calls),
+        cmocka_unit_test(a_callback_must_not_wait),
         cmocka_unit_test(a_forked_child_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

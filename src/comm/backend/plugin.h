@@ -16,6 +16,7 @@
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
+#include "base/error.h"
 #include "comm/callback.h"
 #include "comm/op.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -85,6 +86,13 @@ static inline void tt__plugin_lock(tt__plugin *plugin) {
 
 /* Then callbacks run that are due. */
 static inline void tt__plugin_unlock(tt__plugin *plugin) { tt__callbacks_unlock(&plugin->due, &plugin->lock); }
+
+/* Record an error where the engine returned a status without a text. */
+static inline tt_status tt__plugin_reason(const tt_backend *table, tt_status status) {
+    if (!status || tt_last_status() == status)
+        return status;
+    return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
+}
 
 /* Whether the engine takes memory of the host, as most do. */
 static inline bool tt__plugin_takes_host(const tt__plugin *plugin) {

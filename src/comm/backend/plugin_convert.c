@@ -121,7 +121,8 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
     const tt__plugin *plugin = tt__plugin_of(group);
     *part = (tt__part){.call = *call, .source = -1};
     if (call->device != TT_DEVICE_CPU)
-        return plugin->table->stream_mark(plugin->engine, &part->call, &part->call.mark);
+        return tt__plugin_reason(plugin->table,
+                                 plugin->table->stream_mark(plugin->engine, &part->call, &part->call.mark));
     if (!tt__op_is(call->op, TT__OP_REDUCES))
         return TT_OK;
     if (takes(plugin->table, call->op, call->dtype, call->reduce_op, TT_DEVICE_CPU))

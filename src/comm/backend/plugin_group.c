@@ -92,19 +92,12 @@ static void plugin_retire(tt_group *group) {
     tt__control_leave(group);
 }
 
-/* Record an error where the engine returned a status without a text. */
-static tt_status with_reason(const tt_backend *table, tt_status status) {
-    if (!status || tt_last_status() == status)
-        return status;
-    return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
-}
-
 /* Open the engine; what open() leaves when it fails is forgotten. */
 static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member) {
     tt_status status = plugin->table->open(&plugin->engine, member);
     if (status)
         plugin->engine = NULL;
-    return with_reason(plugin->table, status);
+    return tt__plugin_reason(plugin->table, status);
 }
 
 /* Open the group's engine through its store. */
@@ -245,7 +238,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     tt_status status = TT_OK;
     if (table->new_group) {
         tt__plugin_lock(plugin);
-        status = with_reason(table, table->new_group(&engine, plugin->engine, members, n, timeout_ms));
+        status = tt__plugin_reason(table, table->new_group(&engine, plugin->engine, members, n, timeout_ms));
         tt__plugin_unlock(plugin);
     } else if (made)
         status = open_engine(made, timeout_ms);

@@ -90,6 +90,7 @@ static tt_status begin_part(const tt_group *group, tt__part *part) {
     if (part->agrees)
         return tt__control_ask(group, part);
     tt_status status = plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request);
+    tt__plugin_reason(plugin->table, status);
     part->refused = status == TT_ERR_UNSUPPORTED || status == TT_ERR_INVALID; /* alike on all ranks */
     return status;
 }
@@ -114,7 +115,7 @@ static tt_status test_part(const tt_group *group, const tt_call *whole, tt__part
                                     : plugin->table->test(plugin->engine, part->request, &ended, &part->source);
     if (status || ended)
         part->state = TT__PART_ENDED;
-    TT__TRY(status);
+    TT__TRY(tt__plugin_reason(plugin->table, status));
     if (!ended || part->agrees)
         return TT_OK;
     tt__part_finish(part);
@@ -307,11 +308,11 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
         tt__task *task = work->phase == TT__DONE ? NULL : tt__task_of(work);
         if (!task)
             continue;
-        complete_task(work, status);
         if (tt__is_inherited(work->group))
             tt__task_free(task); /* its requests are the parent's */
         else
-            abandon_task(plugin, task);
+            abandon_task(plugin, task); /* first: who sees the work done may free its buffers */
+        complete_task(work, status);
     }
 }
 
@@ -388,7 +389,8 @@ static tt_status join_stream(const tt_work *work, bool *joined) {
         if (task->parts[i].state == TT__PART_BEGUN && task->parts[i].agrees)
             *joined = false;
         else if (task->parts[i].state == TT__PART_BEGUN)
-            TT__TRY(plugin->table->stream_wait(plugin->engine, task->parts[i].request, work->call.stream, joined));
+            TT__TRY(tt__plugin_reason(plugin->table, plugin->table->stream_wait(plugin->engine, task->parts[i].request,
+                                                                                work->call.stream, joined)));
     return TT_OK;
 }
 
@@ -434,9 +436,12 @@ tt_status tt__plugin_wait(tt_work *work) {
     bool elsewhere = plugin->user != tt__this_thread();
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, 1);
+    work->waiters++; /* kept, also if its owner, or a callback of its own, forgets it */
     tt_status status = wait_for_task(work);
+    work->waiters--;
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, -1);
+    tt__work_let_go(work);
     tt__plugin_unlock(plugin);
     return status;
 }

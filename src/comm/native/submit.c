@@ -147,8 +147,9 @@ tt_status tt__native_wait(tt_work *work) {
     tt__world *world = work->group->native->world;
     tt__world_lock(world);
     tt__wait_done(work);
-    tt__world_unlock(world);
-    return work->status ? tt__work_error(work) : TT_OK;
+    tt_status status = work->status ? tt__work_error(work) : TT_OK;
+    tt__world_unlock(world); /* its callbacks, or another thread, may free it now */
+    return status;
 }
 
 tt_status tt__native_progress(tt_group *group) {
