@@ -14,24 +14,27 @@ file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.1)
 install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
 set(doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/tutti)
-install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${doc_dir})
+install(FILES README.md LICENSE CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION ${doc_dir})
+file(GLOB doc_pages CONFIGURE_DEPENDS docs/*.md) # README's links lead to them
+install(FILES ${doc_pages} DESTINATION ${doc_dir}/docs)
 install(DIRECTORY examples DESTINATION ${doc_dir})
 
 # The reference, from the comments of the public headers.
+set(reference ${CMAKE_BINARY_DIR}/docs)
 find_package(Python3 QUIET COMPONENTS Interpreter)
 if(Python3_Interpreter_FOUND)
   file(GLOB public_headers CONFIGURE_DEPENDS include/tutti/*.h include/tutti/*.hpp
        include/tutti/cpp/*.hpp)
-  set(reference ${CMAKE_BINARY_DIR}/docs)
   add_custom_command(OUTPUT ${reference}/html/index.html COMMAND Python3::Interpreter tools/reference.py ${reference}
                      DEPENDS ${public_headers} tools/reference.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM
                      COMMENT "Making the reference of the C interface")
   add_custom_target(reference ALL DEPENDS ${reference}/html/index.html)
-  install(DIRECTORY ${reference}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
-  install(DIRECTORY ${reference}/html DESTINATION ${doc_dir})
 else()
-  message(STATUS "reference of the C interface: left out, there is no python3")
+  message(STATUS "reference of the C interface: left out, there is no python3; ./dev docs makes it")
 endif()
+# Also what ./dev docs made after this.
+install(DIRECTORY ${reference}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+install(DIRECTORY ${reference}/html DESTINATION ${doc_dir} OPTIONAL)
 
 # The command prints what shells need; where each looks for it.
 set(completions ${CMAKE_BINARY_DIR}/completions)

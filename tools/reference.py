@@ -118,7 +118,7 @@ def is_shown(macro, body):
     use."""
     plumbing = re.sub(r"^#\s*define\s+\w+(\([^)]*\))?", "", body).strip()
     return (re.match(r"(tt|TT)_[A-Za-z]", macro) and not macro.endswith("_H") and plumbing
-            and not re.match(rf"__attribute__|extern\b|\({macro}\)", plumbing))
+            and not re.match(rf"__attribute__(?!\(\(cleanup)|extern\b|\({macro}\)", plumbing))
 
 
 def without_comments(code):

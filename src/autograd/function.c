@@ -17,7 +17,15 @@ typedef struct call {
 
 static call *call_of_node(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
 
-static tt_status function_backward(tt_node *node) { return call_of_node(node)->function.backward(node); }
+/* A failure for which the user's function recorded no error gets the status's text. */
+static tt_status function_backward(tt_node *node) {
+    const tt_function *f = &call_of_node(node)->function;
+    uint64_t before = tt__error_count();
+    tt_status status = f->backward(node);
+    return status && tt__error_count() == before
+               ? tt__fail(status, "tt_backward: %s: %s", f->name, tt_status_text(status))
+               : status;
+}
 
 static size_t call_bytes(void) { return (sizeof(call) + 15) / 16 * 16; }
 
@@ -92,8 +100,11 @@ static tt_status run_forward(tt_node *node, const tt_function *f, const void *ar
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
     node->arg = arg;
+    uint64_t before = tt__error_count();
     tt_status status = f->forward(node, in, out);
     node->arg = NULL;
+    if (status && tt__error_count() == before)
+        status = tt__fail(status, "%s", tt_status_text(status));
     if (!status)
         status = check_outputs(f, outputs, out);
     if (!status)
@@ -152,7 +163,12 @@ tt_status tt_node_save(tt_node *node, tt_tensor *x, const char *name) {
 
 void *tt_node_state(tt_node *node) { return node ? (char *)node->state + call_bytes() : NULL; }
 
-tt_tensor *tt_node_saved(tt_node *node, int i) { return node ? tt__saved(node, i) : NULL; }
+tt_tensor *tt_node_saved(tt_node *node, int i) {
+    if (node && (i < 0 || i >= node->saved))
+        return tt__fail_null(TT_ERR_INVALID, "tt_node_saved: %s saved %d tensors, got number %d", node->op->name,
+                             node->saved, i);
+    return node ? tt__saved(node, i) : NULL;
+}
 
 tt_tensor *tt_node_grad(tt_node *node, int output) { return node ? tt__grad_of(node, output) : NULL; }
 

@@ -73,6 +73,10 @@ class OfOurHeaders(unittest.TestCase):
             if name.endswith("_with"):
                 self.assertEqual(self.described(name), self.described(name[:-5]), name)
 
+    def test_macros_that_are_statements_have_pages(self):
+        for name in ("TT_AUTO_SCOPE", "TT_NO_GRAD", "TT_ENABLE_GRAD"):
+            self.assertIn(f"#define {name}", self.described(name))
+
     def test_links_lead_somewhere(self):
         for name, page in self.html.items():
             for link in page.links:

@@ -349,6 +349,42 @@ static void own_operators_fail_with_their_name(void **state) {
     tt_clear_error();
 }
 
+/* Neither records an error of its own. */
+static tt_status mute_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    out[0] = tt_node_arg(node) ? NULL : tt_scale(in[0], 2);
+    return out[0] ? TT_OK : TT_ERR_UNSUPPORTED;
+}
+
+static tt_status mute_backward(tt_node *node) {
+    (void)node;
+    return TT_ERR_UNSUPPORTED;
+}
+
+static tt_status unsaved_backward(tt_node *node) {
+    tt_tensor *x = tt_node_saved(node, 0); /* forward saved none */
+    return x ? tt_node_give(node, 0, x) : tt_last_status();
+}
+
+static void own_operators_never_fail_silently(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const tt_function mute = TT_FUNCTION(.name = "my_op", .forward = mute_forward, .backward = mute_backward);
+    const tt_function unsaved = TT_FUNCTION(.name = "my_op", .forward = mute_forward, .backward = unsaved_backward);
+    tt_tensor *x = leaf(1);
+    assert_null(tt_apply(&mute, "fail", x));
+    assert_non_null(strstr(tt_last_error(), "my_op: "));
+    assert_non_null(strstr(tt_last_error(), tt_status_text(TT_ERR_UNSUPPORTED)));
+    assert_int_equal(tt_backward(NULL), TT_ERR_UNSUPPORTED);
+    tt_clear_error();
+    assert_int_equal(tt_backward(tt_sum(tt_apply(&mute, NULL, x))), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_last_error(), "my_op: "));
+    tt_clear_error();
+    assert_int_equal(tt_backward(tt_sum(tt_apply(&unsaved, NULL, x))), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "my_op saved 0 tensors, got number 0"));
+    assert_null(tt_grad(x));
+    tt_clear_error();
+}
+
 /* ---- passes inside passes: recomputation */
 
 typedef struct segment {
@@ -491,6 +527,7 @@ int main(void) {
         cmocka_unit_test(own_operators_fail_with_their_name),
         cmocka_unit_test(own_operators_leave_nothing_after_a_failure),
         cmocka_unit_test(gradients_are_not_given_in_forward),
+        cmocka_unit_test(own_operators_never_fail_silently),
         cmocka_unit_test(a_recomputed_segment_gives_the_same_bits),
         cmocka_unit_test(two_threads_walk_one_graphs_halves),
         cmocka_unit_test(another_thread_walks_and_ends),
