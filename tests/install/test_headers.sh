@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every public header compiles alone, as strict C11 and as C++17; tutti.hpp and its parts as C++17 and C++20.
 set -eu
-flags="-pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I$TT_SOURCE/include"
+flags="-pedantic-errors -Wall -Wextra -Wshadow -Wconversion -Werror -fsyntax-only -I$TT_SOURCE/include"
 tried=0
 for header in "$TT_SOURCE"/include/tutti/*.h "$TT_SOURCE"/include/tutti/*.hpp "$TT_SOURCE"/include/tutti/cpp/*.hpp; do
     name=${header#"$TT_SOURCE"/include/}

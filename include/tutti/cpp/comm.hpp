@@ -259,9 +259,9 @@ inline void all_gather(const group &g, const_buffer send, buffer recv, const cal
 /* How a buffer is divided among the ranks: counts[r] elements from offsets[r]; no offsets: one after the other. */
 struct split {
     std::vector<std::int64_t> counts, offsets;
-    split(std::initializer_list<std::int64_t> counts) : counts(counts) {}
-    split(std::vector<std::int64_t> counts, std::vector<std::int64_t> offsets = {})
-        : counts(std::move(counts)), offsets(std::move(offsets)) {}
+    split(std::initializer_list<std::int64_t> counts_) : counts(counts_) {}
+    split(std::vector<std::int64_t> counts_, std::vector<std::int64_t> offsets_ = {})
+        : counts(std::move(counts_)), offsets(std::move(offsets_)) {}
 };
 
 namespace detail {
@@ -274,7 +274,8 @@ inline void check_split(const char *name, const group &g, const split &s, const 
                       ranks, s.counts.size(), s.offsets.size()));
     for (std::size_t r = 0, at = 0; r < ranks; r++) {
         const std::uint64_t first = s.offsets.empty() ? at : std::uint64_t(s.offsets[r]);
-        if (s.counts[r] < 0 || first > std::uint64_t(b.count) || std::uint64_t(s.counts[r]) > b.count - first)
+        const std::uint64_t room = std::uint64_t(b.count);
+        if (s.counts[r] < 0 || first > room || std::uint64_t(s.counts[r]) > room - first)
             check(tt_fail(TT_ERR_SHAPE, "%s: rank %zu's %lld elements from %lld don't fit a buffer of %lld", name, r,
                           static_cast<long long>(s.counts[r]), static_cast<long long>(first),
                           static_cast<long long>(b.count)));
