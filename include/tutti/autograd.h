@@ -168,9 +168,10 @@ TT_API TT_NODISCARD tt_status tt_node_save(tt_node *node, tt_tensor *x, const ch
 /* In both: state_bytes that are the record's. */
 TT_API void *tt_node_state(tt_node *node);
 
-/* In backward: what was saved as number i (borrowed; NULL and TT_ERR_STATE if it was overwritten since, TT_ERR_INVALID if
- * there is no such number); the gradient of an output, NULL: it got none, which means zeros (borrowed); does an input
- * want a gradient; here it is (borrowed or made here; of the input's shape and dtype), once for each input at most. */
+/* In backward: what was saved as number i (borrowed; NULL and TT_ERR_STATE if it was overwritten since, TT_ERR_INVALID
+ * if there is no such number); the gradient of an output, NULL: it got none, which means zeros (borrowed); does an
+ * input want a gradient; here it is (borrowed or made here; of the input's shape and dtype), once for each input at
+ * most. */
 TT_API tt_tensor *tt_node_saved(tt_node *node, int i);
 TT_API tt_tensor *tt_node_grad(tt_node *node, int output);
 TT_API bool tt_node_wants(const tt_node *node, int input);
