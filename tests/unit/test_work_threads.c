@@ -52,9 +52,10 @@ static void *serve(void *arg) {
 
 static void handed(tt_group *group, int rank, void *store) {
     static float data[THREADS][DEPTH][N];
-    crew crews[THREADS] = {0};
+    crew crews[THREADS];
     pthread_t threads[THREADS];
     (void)store;
+    memset(crews, 0, sizeof crews);
     for (int t = 0; t < THREADS; t++) {
         crews[t].next = t;
         for (int i = 0; i < DEPTH; i++)
