@@ -64,6 +64,8 @@ endfunction()
 function(tt_kernels prefix level flags)
   tt_objects(${prefix}_${level} ${ARGN})
   target_compile_definitions(${prefix}_${level} PRIVATE TT__LEVEL=${level})
+  # Short loops whose speed would else hang on where the linker puts them.
+  target_compile_options(${prefix}_${level} PRIVATE -falign-functions=64 -falign-loops=64)
   target_compile_options(${prefix}_${level} PRIVATE -O3 ${flags})
 endfunction()
 
