@@ -50,11 +50,11 @@ TT_API tt_dataset *tt_mnist(const char *dir, bool train);
  * any split is reproducible. */
 TT_API tt_dataset *tt_digits(int64_t n, uint64_t seed);
 
-/* Examples begin .. end-1 of `base`, which is borrowed and must outlive it. PyTorch: Subset. */
+/* Examples begin .. end-1 of `base`, which it holds. PyTorch: Subset. */
 TT_API tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end);
 
-/* The examples of parts[0], then those of parts[1], and so on to parts[n-1], n >= 1. The parts are borrowed and must
- * outlive it; the array is copied. TT_ERR_SHAPE or TT_ERR_DTYPE if their examples differ in shape or type. PyTorch:
+/* The examples of parts[0], then those of parts[1], and so on to parts[n-1], n >= 1. It holds the parts; the
+ * array is copied. TT_ERR_SHAPE or TT_ERR_DTYPE if their examples differ in shape or type. PyTorch:
  * ConcatDataset. */
 TT_API tt_dataset *tt_concat_dataset(tt_dataset *const *parts, int64_t n);
 
@@ -156,7 +156,8 @@ TT_API TT_NODISCARD tt_status tt_dataset_get(tt_dataset *dataset, int64_t index,
 TT_API tt_tensor *tt_dataset_inputs(const tt_dataset *dataset);
 TT_API tt_tensor *tt_dataset_targets(const tt_dataset *dataset);
 
-/* NULL is allowed. */
+/* Free a set. What was made of it (loaders, subsets, concatenations) holds it: it lives on until the last of them is
+ * freed, and so must what its callbacks use. NULL is allowed. */
 TT_API void tt_dataset_free(tt_dataset *dataset);
 
 /* ---- built-in samplers: which examples an epoch visits, in which order ---- */
@@ -289,7 +290,8 @@ TT_API const int64_t *tt_sampler_indices(tt_sampler *sampler);
 /* The seed that a distributed sampler was made with; 0 for others. */
 TT_API uint64_t tt_sampler_seed(const tt_sampler *sampler);
 
-/* NULL is allowed. */
+/* Free a sampler. Loaders hold theirs: it lives on until the last of them is freed, and so must what its callbacks use.
+ * NULL is allowed. */
 TT_API void tt_sampler_free(tt_sampler *sampler);
 
 /* ---- loaders ---- */
@@ -310,10 +312,10 @@ typedef struct tt_batch {
 } tt_batch;
 
 typedef struct tt_loader_new_args {
-    tt_dataset *dataset; /* required: borrowed */
+    tt_dataset *dataset; /* required: held */
     int64_t batch_size;  /* required: >= 1 */
     tt_sampler
-        *sampler; /* required: borrowed; tt_in_order() and tt_shuffled() for those that the loader makes itself */
+        *sampler; /* required: held; tt_in_order() and tt_shuffled() for those that the loader makes itself */
     TT_OPTIONS;
     bool drop_last; /* leave out a last batch that is smaller */
     char tt_end;    /* not an option: see base.h */

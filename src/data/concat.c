@@ -6,11 +6,10 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct chain {
     int64_t count;
-    tt_dataset *part[];
+    tt_dataset *part[]; /* held */
 } chain;
 
 static int64_t chain_size(void *user) {
@@ -29,6 +28,13 @@ static tt_status chain_get(void *user, int64_t index, void *x, void *y) {
     for (; index >= (*part)->size; part++)
         index -= (*part)->size;
     return tt__dataset_read(*part, &index, 1, x, y);
+}
+
+static void chain_destroy(void *user) {
+    chain *c = user;
+    for (int64_t i = 0; i < c->count; i++)
+        tt_dataset_free(c->part[i]);
+    free(c);
 }
 
 static tt_status check_alike(tt_dataset *const *parts, int64_t i, const char *field, const tt_tensor_spec *first,
@@ -59,14 +65,15 @@ static tt_status concat_check(tt_dataset *const *parts, int64_t n) {
 tt_dataset *tt_concat_dataset(tt_dataset *const *parts, int64_t n) {
     static const char who[] = "tt_concat_dataset";
     static const tt_dataset_class cls = {
-        .name = "a concatenation", .size = chain_size, .get = chain_get, .destroy = free};
+        .name = "a concatenation", .size = chain_size, .get = chain_get, .destroy = chain_destroy};
     if (concat_check(parts, n))
         return NULL;
     chain *c = malloc(sizeof *c + (size_t)n * sizeof(tt_dataset *));
     if (!c)
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     c->count = n;
-    memcpy(c->part, parts, (size_t)n * sizeof(tt_dataset *));
+    for (int64_t i = 0; i < n; i++)
+        c->part[i] = tt__dataset_hold(parts[i]);
     tt_dataset *d = tt__dataset_new(who, &cls, c, parts[0]->x, parts[0]->y);
     if (d) {
         d->bases = c->part;

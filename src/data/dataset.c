@@ -63,6 +63,7 @@ tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *
     if (!cls->name)
         d->cls.name = "a data set";
     d->user = user;
+    d->holders = 1;
     d->x = x;
     d->y = y;
     if (!dataset_check(who, d))
@@ -82,8 +83,13 @@ tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t size) {
     return tt__dataset_new(who, &cls, a.user, a.x, a.y);
 }
 
+tt_dataset *tt__dataset_hold(tt_dataset *dataset) {
+    atomic_fetch_add(&dataset->holders, 1);
+    return dataset;
+}
+
 void tt_dataset_free(tt_dataset *dataset) {
-    if (!dataset)
+    if (!dataset || atomic_fetch_sub(&dataset->holders, 1) > 1)
         return;
     if (dataset->cls.destroy)
         dataset->cls.destroy(dataset->user);

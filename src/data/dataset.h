@@ -4,6 +4,8 @@
 
 #include <tutti/data.h>
 
+#include <stdatomic.h>
+
 /* ToTensor and Normalize of u8 inputs. */
 typedef struct tt__normalization {
     bool on;
@@ -13,6 +15,7 @@ typedef struct tt__normalization {
 struct tt_dataset {
     tt_dataset_class cls; /* `name` is never NULL */
     void *user;
+    atomic_int holders; /* the caller, until it frees the set, loaders, and sets made of this one */
     int64_t size;
     tt_tensor_spec x, y;
     size_t x_bytes, y_bytes;     /* of one example */
@@ -26,6 +29,9 @@ struct tt_dataset {
 /* Make a data set of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
 tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *user, tt_tensor_spec x,
                             tt_tensor_spec y);
+
+/* Hold the set until one more tt_dataset_free(). Returns it. */
+tt_dataset *tt__dataset_hold(tt_dataset *dataset);
 
 /* Write n examples, one behind the other. Indices are in range. y NULL: not wanted, or there are none. */
 tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y);

@@ -16,7 +16,6 @@
 struct tt_loader {
     tt_dataset *dataset;
     tt_sampler *sampler;
-    tt_sampler *own_sampler; /* that of tt_in_order() and tt_shuffled(), to be freed; else NULL */
     int64_t batch_size;
     int64_t examples; /* an epoch, without what drop_last leaves out */
     int64_t at;       /* the next one */
@@ -47,11 +46,12 @@ static tt_status loader_check(const tt_loader_new_args *a) {
 
 static tt_status choose_sampler(tt_loader *loader, tt_sampler *sampler) {
     int64_t n = loader->dataset->size;
-    loader->sampler = sampler;
     if (sampler == tt_in_order() || (sampler == tt_shuffled() && n == 0))
-        loader->sampler = loader->own_sampler = tt_sequential_sampler(n);
+        loader->sampler = tt_sequential_sampler(n);
     else if (sampler == tt_shuffled())
-        loader->sampler = loader->own_sampler = tt_random_sampler(n);
+        loader->sampler = tt_random_sampler(n);
+    else
+        loader->sampler = tt__sampler_hold(sampler);
     if (!loader->sampler)
         return tt_last_status();
     if (loader->sampler->dataset_size != n)
@@ -85,7 +85,7 @@ static tt_status loader_allocate(tt_loader *loader) {
 }
 
 static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
-    loader->dataset = a->dataset;
+    loader->dataset = tt__dataset_hold(a->dataset);
     loader->batch_size = a->batch_size;
     TT__TRY(choose_sampler(loader, a->sampler));
     loader->examples = loader->sampler->size;
@@ -112,7 +112,8 @@ void tt_loader_free(tt_loader *loader) {
     if (!loader)
         return;
     tt__batches_free(&loader->batches);
-    tt_sampler_free(loader->own_sampler);
+    tt_sampler_free(loader->sampler);
+    tt_dataset_free(loader->dataset);
     free(loader->order);
     free(loader->raw);
     free(loader);

@@ -57,6 +57,7 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
     if (!cls->name)
         s->cls.name = "a sampler";
     s->user = user;
+    s->holders = 1;
     s->dataset_size = dataset_size;
     if (!sampler_init(who, s))
         return s;
@@ -85,8 +86,13 @@ tt_sampler *tt_shuffled(void) { return &shuffled; }
 
 static bool is_placeholder(const tt_sampler *s) { return s == &in_order || s == &shuffled; }
 
+tt_sampler *tt__sampler_hold(tt_sampler *sampler) {
+    atomic_fetch_add(&sampler->holders, 1);
+    return sampler;
+}
+
 void tt_sampler_free(tt_sampler *sampler) {
-    if (!sampler || is_placeholder(sampler))
+    if (!sampler || is_placeholder(sampler) || atomic_fetch_sub(&sampler->holders, 1) > 1)
         return;
     if (sampler->cls.destroy)
         sampler->cls.destroy(sampler->user);

@@ -4,9 +4,12 @@
 
 #include <tutti/data.h>
 
+#include <stdatomic.h>
+
 struct tt_sampler {
     tt_sampler_class cls; /* `name` is never NULL */
     void *user;
+    atomic_int holders; /* the caller, until it frees the sampler, and loaders */
     int64_t dataset_size;
     int64_t size; /* examples an epoch */
     uint64_t seed;
@@ -18,6 +21,9 @@ struct tt_sampler {
 
 /* Make a sampler of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
 tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size);
+
+/* Hold the sampler until one more tt_sampler_free(). Returns it. */
+tt_sampler *tt__sampler_hold(tt_sampler *sampler);
 
 /* Begin an epoch: order (size) := its indices. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);

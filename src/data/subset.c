@@ -11,7 +11,7 @@
 /* ---- a range ---- */
 
 typedef struct range {
-    tt_dataset *base;
+    tt_dataset *base; /* held */
     int64_t begin, size;
     tt_tensor *inputs, *targets; /* views, held; NULL where the base is not in memory */
 } range;
@@ -43,6 +43,7 @@ static void range_destroy(void *user) {
     range *r = user;
     tt__tensor_disown(r->inputs);
     tt__tensor_disown(r->targets);
+    tt_dataset_free(r->base);
     free(r);
 }
 
@@ -73,7 +74,7 @@ tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end) {
     range *r = calloc(1, sizeof *r);
     if (!r)
         return tt__fail_null(TT_ERR_MEMORY, "tt_subset: out of memory");
-    *r = (range){.base = base, .begin = begin, .size = end - begin};
+    *r = (range){.base = tt__dataset_hold(base), .begin = begin, .size = end - begin};
     if (range_view(r, base->inputs, &r->inputs) || range_view(r, base->targets, &r->targets)) {
         range_destroy(r);
         return NULL;

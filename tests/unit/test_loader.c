@@ -48,6 +48,31 @@ static void batches_come_in_order_and_start_again(void **state) {
     tt_dataset_free(d);
 }
 
+/* Sets are freed before what was made of them: that goes on, and the last one frees all (LeakSanitizer sees to it). */
+static void sets_and_samplers_live_as_long_as_what_uses_them(void **state) {
+    (void)state;
+    tt_dataset *first = numbered(2), *second = numbered(3);
+    tt_dataset *both = tt_concat_dataset((tt_dataset *[]){first, second}, 2);
+    tt_dataset_free(first);
+    tt_dataset_free(second);
+    tt_dataset *part = tt_subset(both, 1, 5);
+    tt_dataset_free(both);
+    tt_sampler *sampler = tt_sequential_sampler(4);
+    tt_loader *loader = tt_loader_new(part, 3, sampler), *other = tt_loader_new(part, 4, sampler);
+    tt_dataset_free(part);
+    tt_sampler_free(sampler);
+    tt_batch b;
+    assert_int_equal(tt_loader_next(loader, &b), 1);
+    assert_memory_equal(tt_tensor_i64(b.y), ((int64_t[]){10, 0, 10}), 3 * sizeof(int64_t));
+    assert_int_equal(tt_loader_next(loader, &b), 1);
+    assert_memory_equal(tt_tensor_i64(b.y), ((int64_t[]){20}), sizeof(int64_t));
+    assert_int_equal(tt_loader_next(loader, &b), 0);
+    tt_loader_free(loader);
+    assert_int_equal(tt_loader_next(other, &b), 1);
+    assert_memory_equal(tt_tensor_i64(b.y), ((int64_t[]){10, 0, 10, 20}), 4 * sizeof(int64_t));
+    tt_loader_free(other);
+}
+
 static void a_loop_left_early_can_start_again(void **state) {
     (void)state;
     tt_dataset *d = numbered(7);
@@ -390,6 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_may_require_a_gradient),
         cmocka_unit_test(batches_come_in_order_and_start_again),
+        cmocka_unit_test(sets_and_samplers_live_as_long_as_what_uses_them),
         cmocka_unit_test(a_loop_left_early_can_start_again),
         cmocka_unit_test(drop_last_leaves_the_rest_out),
         cmocka_unit_test(the_sampler_says_which),

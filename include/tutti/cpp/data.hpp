@@ -47,13 +47,12 @@ inline dataset tensor_dataset(tensor inputs, tensor targets = {}) {
     inputs.keep(), targets.keep();
     return dataset(tt_tensor_dataset(inputs.release(), targets.release()));
 }
-inline dataset subset(dataset &base, std::int64_t begin, std::int64_t end) {
+inline dataset subset(const dataset &base, std::int64_t begin, std::int64_t end) {
     return dataset(tt_subset(base.get(), begin, end));
 }
-dataset subset(dataset &&base, std::int64_t begin, std::int64_t end) = delete; /* `base` must outlive the subset */
 
-/* The examples of one part after those of the other: concat_dataset({first, second}). They must outlive it. */
-inline dataset concat_dataset(const std::vector<std::reference_wrapper<dataset>> &parts) {
+/* The examples of one part after those of the other: concat_dataset({first, second}). */
+inline dataset concat_dataset(const std::vector<std::reference_wrapper<const dataset>> &parts) {
     std::vector<tt_dataset *> all;
     for (const dataset &part : parts)
         all.push_back(part.get());
@@ -203,18 +202,11 @@ struct loader_options {
 /* for (tutti::batch &batch : loader): one epoch. Each loop begins an epoch of its own. */
 class loader {
   public:
-    loader(dataset &set, std::int64_t batch_size, sampler &order, const loader_options &o = {}) {
+    loader(const dataset &set, std::int64_t batch_size, const sampler &order, const loader_options &o = {}) {
         tt_loader_new_args a = TT_LOADER_NEW_ARGS_INIT;
         a.dataset = set.get(), a.batch_size = batch_size, a.sampler = order.get(), a.drop_last = o.drop_last;
         loader_.reset(check(detail::call(tt_loader_new_with, a)));
     }
-    /* The loader keeps a sampler that it is given as a temporary. */
-    loader(dataset &set, std::int64_t batch_size, sampler &&order, const loader_options &o = {})
-        : loader(set, batch_size, order, o) {
-        own_.emplace_back(std::move(order));
-    }
-    loader(dataset &&, std::int64_t, sampler &, const loader_options & = {}) = delete; /* the set must outlive it */
-    loader(dataset &&, std::int64_t, sampler &&, const loader_options & = {}) = delete;
 
     tt_loader *get() const noexcept { return loader_.get(); }
     std::int64_t batches() const { return tt_loader_batches(get()); }
@@ -260,7 +252,6 @@ class loader {
     iterator end() { return iterator(); }
 
   private:
-    std::vector<sampler> own_; /* none or one; freed after the loader */
     batch batch_;
     detail::handle<tt_loader, tt_loader_free> loader_;
 };
