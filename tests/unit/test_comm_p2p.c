@@ -1,6 +1,9 @@
 /* Sends and receives between real ranks: over shared memory, TCP, and both together. */
 #include "support/ranks.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
+
 enum { LARGE = 5 << 20 };
 
 static const char *const TRANSPORTS[] = {"shm", "tcp", "both"};
@@ -278,6 +281,27 @@ static void other_size(tt_group *group, int rank, int world) {
     CHECK_TEXT("Rank 0 called recv(u8 x 5242879, from 1, tag 0) at test_comm_p2p.c:");
 }
 
+/* Who is told of a mismatch when its finder has ended already still names both. */
+static void other_size_seen_late(tt_group *group, int rank, int world) {
+    static unsigned char large[LARGE];
+    int32_t pid = getpid();
+    tt_work *work;
+    (void)world;
+    if (rank == 0) {
+        CHECK_OK(tt_send(group, &pid, 1, TT_I32, 1));
+        CHECK(tt_recv(group, large, LARGE - 1, TT_U8, 1) == TT_ERR_MISMATCH);
+        return;
+    }
+    CHECK_OK(tt_recv(group, &pid, 1, TT_I32, 0));
+    struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
+    CHECK_OK(tt_isend(&work, group, large, LARGE, TT_U8, 0));
+    CHECK(ended.fd < 0 || poll(&ended, 1, PATIENCE_MS) == 1);
+    close(ended.fd);
+    CHECK(tt_work_wait(work) == TT_ERR_MISMATCH);
+    CHECK_TEXT("Rank 1 called send(u8 x 5242880, to 0, tag 0) at test_comm_p2p.c:");
+    CHECK_TEXT("Rank 0 called recv(u8 x 5242879, from 1, tag 0) at test_comm_p2p.c:");
+}
+
 /* The second of several operations, whose peer makes one call; the whole call is named. */
 static void other_size_in_a_batch(tt_group *group, int rank, int world) {
     static unsigned char large[2][LARGE];
@@ -299,6 +323,7 @@ static void both_sides_of_a_mismatch_are_named(void **state) {
     (void)state;
     over_all_transports(2, other_type);
     over_all_transports(2, other_size);
+    over_all_transports(2, other_size_seen_late);
     over_all_transports(2, other_size_in_a_batch);
 }
 
@@ -343,9 +368,11 @@ static void a_timeout_names_the_peer(void **state) {
 
 static void peer_dies(tt_group *group, int rank, int world) {
     static unsigned char large[LARGE];
-    (void)world;
+    for (int r = 0; r < world && rank == 1; r++) /* all others have joined */
+        CHECK_OK(r == 1 ? TT_OK : tt_recv(group, large, 1, TT_U8, r, .tag = 1));
     if (rank == 1)
         _exit(0);
+    CHECK_OK(tt_send(group, large, 1, TT_U8, 1, .tag = 1));
     CHECK((rank == 0 ? tt_recv(group, large, 8, TT_U8, 1) : tt_send(group, large, LARGE, TT_U8, 1)) == TT_ERR_PEER);
     CHECK_TEXT("rank 1");
 }

@@ -220,32 +220,37 @@ static bool find_p2p_call(tt__world *world, int rank, uint32_t group, uint32_t r
     return record && tt__ask_record(world->messages, rank, group, record, text, size, ASK_MS);
 }
 
-/* "Rank 1 called send(f32 x 4, to 0, tag 7) at train.c:88" */
-static const char *p2p_call_text(tt_group *group, int rank, uint32_t record, char *text, size_t size) {
+/* Write "Rank 1 called send(f32 x 4, to 0, tag 7) at train.c:88". Is it known what the rank called? */
+static bool p2p_call_text(tt_group *group, int rank, uint32_t record, char *text, size_t size) {
     char call[256];
     group->native->world->asking++;
     group->native->asking = true;
-    if (find_p2p_call(group->native->world, rank, group->id, record, call, sizeof call))
+    bool known = find_p2p_call(group->native->world, rank, group->id, record, call, sizeof call);
+    group->native->asking = false;
+    group->native->world->asking--;
+    if (known)
         snprintf(text, size, "Rank %d called %s.", rank, call);
     else
         snprintf(text, size, "What rank %d called is not known any more.", rank);
-    group->native->asking = false;
-    group->native->world->asking--;
-    return text;
+    return known;
 }
 
 static tt_status fail_p2p(const tt_work *work, tt__message m) {
-    char sent[48], received[48], sender_call[320], receiver_call[320];
+    char sent[48], received[48], own_call[320], peer_call[320];
     tt_group *group = work->group;
-    int rank = group->native->world->rank, sender = m.is_recv ? m.source : rank, receiver = m.is_recv ? rank : m.peer;
+    int rank = group->native->world->rank, peer = m.is_recv ? m.source : m.peer;
+    p2p_call_text(group, rank, m.key.record, own_call, sizeof own_call);
+    /* A peer that is gone has published its text, which names both calls. */
+    if (!p2p_call_text(group, peer, m.got_record, peer_call, sizeof peer_call) &&
+        tt__check_failed(group, tt__rank_in_group(group, peer)) == TT_ERR_MISMATCH)
+        return TT_ERR_MISMATCH;
     data_text(m.is_recv ? m.got_word : m.key.word, m.is_recv ? m.got : m.bytes, sent, sizeof sent);
     data_text(m.is_recv ? m.key.word : m.got_word, m.is_recv ? m.bytes : m.got, received, sizeof received);
-    p2p_call_text(group, sender, m.is_recv ? m.got_record : m.key.record, sender_call, sizeof sender_call);
-    p2p_call_text(group, receiver, m.is_recv ? m.key.record : m.got_record, receiver_call, sizeof receiver_call);
     return tt__fail(TT_ERR_MISMATCH,
                     "rank %d sends %s with tag %u to rank %d, which receives %s: both must name the same count and "
                     "type. %s %s",
-                    sender, sent, m.key.step, receiver, received, sender_call, receiver_call);
+                    m.is_recv ? peer : rank, sent, m.key.step, m.is_recv ? rank : peer, received,
+                    m.is_recv ? peer_call : own_call, m.is_recv ? own_call : peer_call);
 }
 
 static tt_status fail_work(const tt_work *work) {
