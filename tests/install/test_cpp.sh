@@ -41,22 +41,29 @@ run_two in-c
 cp "$work/out" "$work/expected"
 cat "$work/expected"
 grep -q '^epoch 4: loss' "$work/expected" || fail "the C program printed no fifth epoch"
-tried=0
-for compiler in g++ clang++; do
-    command -v $compiler >/dev/null || continue
-    build $compiler-shared "$work/train.cc" "$libdir" "$compiler -std=c++17"
-    build $compiler-static "$work/train.cc" "$static_libdir" "$compiler -std=c++17" --static
-    if ldd "$work/$compiler-static" | grep -q libtutti; then
-        fail "$compiler-static is linked with a shared library of ours"
-    fi
-    same $compiler-shared
-    same $compiler-static
-    cat >"$work/named.cc" <<'END'
+cat >"$work/named.cc" <<'END'
 #include <tutti/tutti.hpp>
 tutti::optimizer heavy(tutti::module &m) { return tutti::sgd(m.parameters(), 0.1, {.momentum = 0.9}); }
 int main() {}
 END
-    build $compiler-named "$work/named.cc" "$libdir" "$compiler -std=c++20"
+tried=0
+for compiler in g++ clang++; do
+    command -v $compiler >/dev/null || continue
+    build $compiler-shared "$work/train.cc" "$libdir" "$compiler -std=c++17"
+    same $compiler-shared
+    # shellcheck disable=SC2086  # flags are several words
+    $compiler -std=c++20 $strict -fsyntax-only -I"$prefix/include" "$work/named.cc" || fail "$compiler: named options"
+    if [ "$tried" -gt 0 ]; then # the rest depends on the language alone
+        # shellcheck disable=SC2086  # flags are several words
+        $compiler -std=c++17 $strict -fsyntax-only -I"$prefix/include" "$TT_SOURCE"/tests/install/programs/*.cc ||
+            fail "$compiler: the programs"
+        continue
+    fi
+    build $compiler-static "$work/train.cc" "$static_libdir" "$compiler -std=c++17" --static
+    if ldd "$work/$compiler-static" | grep -q libtutti; then
+        fail "$compiler-static is linked with a shared library of ours"
+    fi
+    same $compiler-static
     cat >"$work/bytes.cc" <<'END'
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/reducer.hpp>
