@@ -168,12 +168,13 @@ static void callbacks_of_a_work_dont_overtake(void **state) {
 /* ---- what goes wrong */
 
 static void aborted(tt_group *group, int rank, void *store) {
-    static const char *const over[] = {"over"};
+    static const char *const over[] = {"over"}, *const joined[] = {"joined"};
     float x[N] = {0};
     outcome o = {0}, late = {0};
     tt_work *work = NULL;
     CHECK_OK(tt_barrier(group));
     if (rank == 0) {
+        CHECK_OK(tt_store_wait(store, joined, 1, PATIENCE_MS)); /* or the abort may end rank 1's barrier */
         CHECK_OK(tt_all_reduce(group, x, N, TT_F32, TT_SUM, .work = &work));
         CHECK_OK(tt_work_add_done_callback(work, note, &o));
         CHECK(atomic_load(&o.calls) == 0);
@@ -186,6 +187,7 @@ static void aborted(tt_group *group, int rank, void *store) {
         tt_work_free(work);
         CHECK_OK(tt_store_set(store, over[0], "", 0));
     } else {
+        CHECK_OK(tt_store_set(store, joined[0], "", 0));
         CHECK_OK(tt_store_wait(store, over, 1, PATIENCE_MS));
     }
 }
