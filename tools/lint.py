@@ -5,6 +5,7 @@ is one.
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm
             likewise
   circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
+  statics   what no other file uses is static; a use in tests counts, so the build is one with tests
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
   quiet     the library never prints and never ends the process
@@ -168,6 +169,19 @@ def check_circles(symbols):
     for files in find_circles(uses_from_symbols(symbols)):
         others = ", ".join(files[1:])
         yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
+
+
+def check_statics(symbols):
+    """An internal function or variable that only its own file uses; use by tests, plug-ins and benchmarks counts."""
+    users = {}
+    for file, letter, symbol in symbols:
+        if letter == "U":
+            users.setdefault(symbol, set()).add(file)
+    found = {(file, symbol) for file, letter, symbol in symbols
+             if letter in "TDBRC" and symbol.startswith("tt__") and not users.get(symbol, set()) - {file}}
+    for file, symbol in sorted(found):
+        if file.startswith("src/"):
+            yield file, 0, f"{symbol} is used by no other file: make it static"
 
 
 PRINTS = r"\b(v?[fd]?printf|puts|fputs|putchar|fputc|fwrite|write|perror|psignal)\s*\("
@@ -335,15 +349,19 @@ def of_node(symbols, prefix):
 
 
 def object_symbols(build):
-    """Of the objects of the layers, under the names of their sources, of which some are compiled several times."""
-    sources = {path: str(path)[str(path).index("/src/") + 1:].removesuffix(".o")
-               for path in sorted(build.glob("**/*.dir/src/**/*.o"))}
-    objects = [str(path) for path, source in sources.items() if (ROOT / source).exists()]
-    lines = subprocess.run(["nm", "-A", "-g", *objects], check=True, capture_output=True, text=True).stdout.splitlines()
+    """Of all objects of the build: triples of a file, a letter as nm prints it, a symbol. Those of the layers go by the
+    names of their sources, of which some are compiled several times, without those whose source is gone."""
+    files = {}
+    for path in sorted(build.glob("**/*.dir/**/*.o")):
+        source = re.sub(r".*/(?=src/)", "", str(path)).removesuffix(".o")
+        if (ROOT / source).exists() or not source.startswith("src/"):
+            files[path] = source
+    lines = subprocess.run(["nm", "-A", "-g", *map(str, files)], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
     for line in lines:
         path, rest = line.split(":", 1)
         letter, symbol = rest.split()[-2:]
-        yield sources[pathlib.Path(path)], letter, symbol
+        yield files[pathlib.Path(path)], letter, symbol
 
 
 def source_findings():
@@ -395,7 +413,9 @@ def library_findings(build):
         if name == "libtutti-comm.so":
             used = of_node(dynamic_symbols(build / "lib" / "libtutti.so", "--undefined-only"), PRIVATE_NODE)
         yield from check_private(name, private, used, "libtutti")
-    yield from check_circles(list(object_symbols(build)))
+    symbols = list(object_symbols(build))
+    yield from check_circles([found for found in symbols if found[0].startswith("src/")])
+    yield from check_statics(symbols)
 
 
 def main():

@@ -63,6 +63,17 @@ class Circles(unittest.TestCase):
         self.assertIn("b.c, c.c", found[0][2])
 
 
+class Statics(unittest.TestCase):
+    def test_what_no_other_file_uses_is_found(self):
+        symbols = [("src/a.c", "T", "tt__own"), ("src/a.c", "U", "tt__own"), ("src/a.c", "D", "tt__table"),
+                   ("src/a.c", "T", "tt__shared"), ("src/b.c", "U", "tt__shared"), ("src/a.c", "T", "tt__tested"),
+                   ("tests/x.o", "U", "tt__tested"), ("tests/x.o", "T", "tt__of_a_test"), ("src/b.c", "T", "tt_public")]
+        found = list(lint.check_statics(symbols))
+        self.assertEqual([name for name, _, _ in found], ["src/a.c", "src/a.c"])
+        self.assertIn("tt__own is used by no other file", found[0][2])
+        self.assertIn("tt__table is", found[1][2])
+
+
 class Quiet(unittest.TestCase):
     def test_printing_and_ending_are_found(self):
         text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
