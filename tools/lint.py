@@ -15,7 +15,8 @@ is one.
   operators an operator neither tests an element type nor looks at elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
-  columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
+  columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
+            only rows of tables and single words, such as links, may be longer
   settings  the manual names every environment variable TT_* that is read
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
@@ -32,6 +33,7 @@ MAX_COLUMNS = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "tools", "cmake")
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
+PAGES = ("*.md", "docs/*.md")
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {
@@ -297,6 +299,17 @@ def check_columns(name, text):
             yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
 
 
+def check_page_columns(name, text):
+    in_block = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_block = not in_block
+        words = re.sub(r"^\s*(?:[-*+]|\d+[.)])\s", "", line).split()
+        may_be_long = not in_block and (line.startswith("|") or len(words) == 1)
+        if len(line) > MAX_COLUMNS and not may_be_long:
+            yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
+
+
 def check_leftovers(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
@@ -390,6 +403,8 @@ def source_findings():
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:
                 yield from check_columns(str(path.relative_to(ROOT)), path.read_text())
+    for path in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
+        yield from check_page_columns(str(path.relative_to(ROOT)), path.read_text())
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):

@@ -176,6 +176,12 @@ class Columns(unittest.TestCase):
         self.assertEqual(lines(lint.check_columns("x", "a" * 120 + "\n" + "ä" * 120 + "\n" + "b" * 121)), [3])
 
 
+    def test_long_lines_of_pages(self):
+        long = "a " * 61
+        text = f"{long}\n| {long} |\n- https://{'a' * 120}\n- {long}\n```\n| {long}\n{'a' * 121}\n```\n| {long} |\n"
+        self.assertEqual(lines(lint.check_page_columns("x", text)), [1, 4, 6, 7])
+
+
 class Symbols(unittest.TestCase):
     def test_declarations_are_read(self):
         text = "/* TT_API int tt_no(void); */\nTT_API const char *tt_a(int x,\n    int y);\nTT_API void tt_b(void);\n"
