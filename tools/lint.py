@@ -12,7 +12,8 @@ is one.
   documents every public function stands under a comment
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
-  operators an operator neither tests an element type nor looks at elements: kernels do
+  operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
+            elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
@@ -76,6 +77,9 @@ VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machi
 # Who may print, and who may end its process: the keeper of elastic is a process of its own.
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
+# Files of autograd that may: record.c has the argument checks of operators; backward.c and leaf.c check gradients that
+# come from operators and programs, and leaf.c moves a gradient's bytes to other memory.
+MAY_SEE_ELEMENTS = {"record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
 COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
@@ -256,7 +260,8 @@ def check_sizes(name, text):
 
 
 def check_operators(name, text):
-    """src/autograd/op_*.c: element types are for argument checks (autograd/record.c) and kernels (tensor/) to know."""
+    """Operators, in whatever file of src/autograd: element types are for argument checks and kernels (tensor/) to
+    know."""
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
         if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|dtype(_size)?(\([^()]*\))?\s*[!=]=|"
                      r"[!=]=\s*\S*dtype\b|switch\b.*dtype",
@@ -391,7 +396,7 @@ def source_findings():
         yield from check_sizes(name, text)
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
-        if layer == "autograd" and path.name.startswith("op_"):
+        if layer == "autograd" and path.stem not in MAY_SEE_ELEMENTS:
             yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

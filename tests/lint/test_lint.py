@@ -107,6 +107,18 @@ class Operators(unittest.TestCase):
                 "v = tt_tensor_f32(x)[0];\n")
         self.assertEqual(lines(lint.check_operators("x", text)), [1, 3, 4, 5, 8, 9, 10, 11])
 
+    def test_every_file_of_autograd_is_looked_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root, lint.ROOT = lint.ROOT, pathlib.Path(folder)
+            try:
+                (lint.ROOT / "src" / "autograd").mkdir(parents=True)
+                for name in ("op_new.c", "loss.c", "custom.h", "record.c"):
+                    (lint.ROOT / "src" / "autograd" / name).write_text("if (x->dtype == TT_F32)\n")
+                found = [name for name, _, text in lint.source_findings() if "element types" in text]
+            finally:
+                lint.ROOT = root
+        self.assertEqual(found, [f"src/autograd/{name}" for name in ("custom.h", "loss.c", "op_new.c")])
+
 
 class Settings(unittest.TestCase):
     def test_a_variable_must_be_in_the_manual(self):
