@@ -34,7 +34,7 @@ static void print_list(const int64_t *values, int64_t n) {
 static tt_status visit(tt_group *world, int epoch, const tt_batch *batch, int64_t *gathered) {
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);
     int64_t *mine = tt_tensor_i64(batch->x);
-    if (tt_all_gather(world, mine, gathered, (size_t)batch->size, TT_I64))
+    if (tt_all_gather(world, mine, gathered, batch->size, TT_I64))
         return tt_last_status();
     printf("epoch %d rank %d: batch ", epoch, rank);
     print_list(mine, batch->size);

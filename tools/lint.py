@@ -5,16 +5,19 @@ is one.
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm
             likewise
   circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
+  statics   what no other file uses is static; a use in tests counts, so the build is one with tests
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
   quiet     the library never prints and never ends the process
   documents every public function stands under a comment
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
-  operators an operator neither tests an element type nor looks at elements: kernels do
+  operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
+            elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
-  columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments
+  columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
+            only rows of tables and single words, such as links, may be longer
   settings  the manual names every environment variable TT_* that is read
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
@@ -31,6 +34,7 @@ MAX_COLUMNS = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "tools", "cmake")
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
+PAGES = ("*.md", "docs/*.md")
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {
@@ -73,6 +77,9 @@ VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machi
 # Who may print, and who may end its process: the keeper of elastic is a process of its own.
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
+# Files of autograd that may: record.c has the argument checks of operators; backward.c and leaf.c check gradients that
+# come from operators and programs, and leaf.c moves a gradient's bytes to other memory.
+MAY_SEE_ELEMENTS = {"record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
 COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
@@ -170,6 +177,19 @@ def check_circles(symbols):
         yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
 
 
+def check_statics(symbols):
+    """An internal function or variable that only its own file uses; use by tests, plug-ins and benchmarks counts."""
+    users = {}
+    for file, letter, symbol in symbols:
+        if letter == "U":
+            users.setdefault(symbol, set()).add(file)
+    found = {(file, symbol) for file, letter, symbol in symbols
+             if letter in "TDBRC" and symbol.startswith("tt__") and not users.get(symbol, set()) - {file}}
+    for file, symbol in sorted(found):
+        if file.startswith("src/"):
+            yield file, 0, f"{symbol} is used by no other file: make it static"
+
+
 PRINTS = r"\b(v?[fd]?printf|puts|fputs|putchar|fputc|fwrite|write|perror|psignal)\s*\("
 ENDS = r"(?<![.>])\b(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\("
 # tt_report() prints, and the log where TT_LOG asks for it.
@@ -240,7 +260,8 @@ def check_sizes(name, text):
 
 
 def check_operators(name, text):
-    """src/autograd/op_*.c: element types are for argument checks (autograd/record.c) and kernels (tensor/) to know."""
+    """Operators, in whatever file of src/autograd: element types are for argument checks and kernels (tensor/) to
+    know."""
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
         if re.search(r"\bTT_(F32|F64|F16|BF16|I8|I16|I32|I64|U8|BOOL)\b|dtype(_size)?(\([^()]*\))?\s*[!=]=|"
                      r"[!=]=\s*\S*dtype\b|switch\b.*dtype",
@@ -280,6 +301,17 @@ def check_static_names(texts):
 def check_columns(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_COLUMNS:
+            yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
+
+
+def check_page_columns(name, text):
+    in_block = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_block = not in_block
+        words = re.sub(r"^\s*(?:[-*+]|\d+[.)])\s", "", line).split()
+        may_be_long = not in_block and (line.startswith("|") or len(words) == 1)
+        if len(line) > MAX_COLUMNS and not may_be_long:
             yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
 
 
@@ -335,15 +367,19 @@ def of_node(symbols, prefix):
 
 
 def object_symbols(build):
-    """Of the objects of the layers, under the names of their sources, of which some are compiled several times."""
-    sources = {path: str(path)[str(path).index("/src/") + 1:].removesuffix(".o")
-               for path in sorted(build.glob("**/*.dir/src/**/*.o"))}
-    objects = [str(path) for path, source in sources.items() if (ROOT / source).exists()]
-    lines = subprocess.run(["nm", "-A", "-g", *objects], check=True, capture_output=True, text=True).stdout.splitlines()
+    """Of all objects of the build: triples of a file, a letter as nm prints it, a symbol. Those of the layers go by the
+    names of their sources, of which some are compiled several times, without those whose source is gone."""
+    files = {}
+    for path in sorted(build.glob("**/*.dir/**/*.o")):
+        source = re.sub(r".*/(?=src/)", "", str(path)).removesuffix(".o")
+        if (ROOT / source).exists() or not source.startswith("src/"):
+            files[path] = source
+    lines = subprocess.run(["nm", "-A", "-g", *map(str, files)], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
     for line in lines:
         path, rest = line.split(":", 1)
         letter, symbol = rest.split()[-2:]
-        yield sources[pathlib.Path(path)], letter, symbol
+        yield files[pathlib.Path(path)], letter, symbol
 
 
 def source_findings():
@@ -360,7 +396,7 @@ def source_findings():
         yield from check_sizes(name, text)
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
-        if layer == "autograd" and path.name.startswith("op_"):
+        if layer == "autograd" and path.stem not in MAY_SEE_ELEMENTS:
             yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):
         name, text = str(path.relative_to(ROOT)), path.read_text()
@@ -372,6 +408,8 @@ def source_findings():
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in COLUMN_SUFFIXES and path.is_file() and "corpus" not in path.parts:
                 yield from check_columns(str(path.relative_to(ROOT)), path.read_text())
+    for path in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
+        yield from check_page_columns(str(path.relative_to(ROOT)), path.read_text())
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):
@@ -395,7 +433,9 @@ def library_findings(build):
         if name == "libtutti-comm.so":
             used = of_node(dynamic_symbols(build / "lib" / "libtutti.so", "--undefined-only"), PRIVATE_NODE)
         yield from check_private(name, private, used, "libtutti")
-    yield from check_circles(list(object_symbols(build)))
+    symbols = list(object_symbols(build))
+    yield from check_circles([found for found in symbols if found[0].startswith("src/")])
+    yield from check_statics(symbols)
 
 
 def main():

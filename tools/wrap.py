@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Wraps comments at 120 columns, in place: those of C and C++, "#" comments of Python, shell and CMake, docstrings.
+"""Wraps comments at 120 columns, in place: those of C and C++, "#" comments of Python, shell and CMake, docstrings; and
+the text of Markdown, whose code blocks, tables, headings and HTML stay.
 
 Only paragraphs with a line that is too long change. A list item (its lines are indented; a description after two or
 more spaces keeps its column) is a paragraph of its own. A long comment behind code moves above its line. Lines of code
@@ -135,7 +136,45 @@ def wrap_docstrings(text):
     return re.sub(r'^( *)"""(.*?)"""', wrap_one, text, flags=re.S | re.M)
 
 
+def keep_together(code):
+    return code.replace(" ", "\0") if len(code) < 60 else code
+
+
+def fill_markdown(paragraph):
+    """A paragraph or list item again, on as few lines as it takes: words that would begin something else at the start
+    of a line stay behind the word before them, and short pieces of code stay whole."""
+    head = re.match(r"\s*(?:(?:[-*+]|\d+[.)])\s+)?", paragraph[0]).group(0)
+    text = " ".join([paragraph[0][len(head):].strip()] + [line.strip() for line in paragraph[1:]])
+    text = re.sub(r" (?=(?:[-*+>|]|#+|\d+[.)])(?: |$))", "\0", text)
+    text = re.sub(r"`[^`]+`", lambda code: keep_together(code.group(0)), text)
+    return [line.replace("\0", " ") for line in fill(text, head, " " * len(head))]
+
+
+def wrap_markdown(text):
+    out, paragraph, fence = [], [], False
+
+    def end_paragraph():
+        fits = all(len(line) <= WIDTH for line in paragraph)
+        out.extend(paragraph if fits else fill_markdown(paragraph))
+        paragraph.clear()
+
+    for line in text.split("\n"):
+        border = line.lstrip().startswith("```")
+        if fence or border or not line.strip() or line.lstrip().startswith(("|", "#", "<", ">")):
+            end_paragraph()
+            out.append(line)
+            fence ^= border
+            continue
+        if re.match(r"\s*(?:[-*+]|\d+[.)])\s", line):
+            end_paragraph()
+        paragraph.append(line)
+    end_paragraph()
+    return "\n".join(out)
+
+
 def wrap(text, suffix):
+    if suffix == ".md":
+        return wrap_markdown(text)
     if suffix in (".c", ".h", ".cc", ".cpp", ".hpp"):
         return wrap_lines(wrap_c(text), "//")
     text = wrap_lines(text, "#")

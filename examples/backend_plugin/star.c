@@ -113,7 +113,7 @@ static bool supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device
 
 static tt_status begin(void *arg, const tt_call *call, void **out) {
     engine *e = arg;
-    size_t bytes = call->op == TT_OP_BARRIER ? 1 : call->count * host->dtype_size(call->dtype);
+    size_t bytes = call->op == TT_OP_BARRIER ? 1 : (size_t)call->count * host->dtype_size(call->dtype);
     request *r = malloc(sizeof *r + (e->rank ? 0 : bytes));
     if (!r)
         return host->fail(TT_ERR_MEMORY, "star: no memory for %zu bytes", bytes);

@@ -20,6 +20,8 @@ TT_BEGIN_DECLS
 /* Make x (floats, made by no recorded operator) a leaf that collects a gradient, or no longer. Returns x; NULL and an
  * error otherwise. */
 TT_API tt_tensor *tt_requires_grad_(tt_tensor *x, bool requires_grad);
+
+/* Is x a leaf that collects a gradient, or made from one by recorded operators? False for NULL. */
 TT_API bool tt_requires_grad(const tt_tensor *x);
 
 /* The gradient of a leaf: a tensor of x's shape that belongs to x, or NULL if none was computed since it was made or
@@ -94,9 +96,14 @@ TT_API TT_NODISCARD tt_status tt_backward_with(const tt_backward_args *args, siz
 #endif
 #define TT_BACKWARD_ARGS_INIT TT_ARGS_INIT
 
-/* Run the rest of a pass: gradients of the leaves that were left out, from any thread; hooks run as each becomes final.
- * Once. free: with or without it; NULL is allowed. */
+/* Run the rest of a pass, once, from any thread: add the gradients of the leaves that were left out; hooks run as each
+ * becomes final.
+ * Errors: TT_ERR_INVALID NULL; TT_ERR_STATE called from a hook, or what a record needs was overwritten; TT_ERR_MEMORY;
+ * what a hook or operator returned. After a failure gradients are undefined, and the rest can't be run again. */
 TT_API TT_NODISCARD tt_status tt_backward_deferred(tt_deferred_backward *deferred);
+
+/* Free the rest of a pass, whether it was run or not; without it the records are spent unless they are retained. NULL
+ * is allowed. */
 TT_API void tt_deferred_backward_free(tt_deferred_backward *deferred);
 
 /* List the leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
@@ -107,12 +114,20 @@ TT_API int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64
 /* x's data without its history; shares storage. */
 TT_API tt_tensor *tt_detach(tt_tensor *x);
 
-/* Between begin and end nothing is recorded in this thread; they nest. tt_enable_grad_begin() does the reverse, inside
- * of the former. PyTorch: no_grad, enable_grad. */
+/* Record nothing in this thread until tt_no_grad_end(). Pairs nest. Returns what tt_no_grad_end() takes. PyTorch:
+ * no_grad. */
 TT_API bool tt_no_grad_begin(void);
+
+/* Record again, inside a tt_no_grad_begin(), until tt_no_grad_end(). Returns what that takes. PyTorch: enable_grad. */
 TT_API bool tt_enable_grad_begin(void);
-TT_API void tt_no_grad_end(bool before); /* what begin returned */
+
+/* End either; `before` is what its begin returned. */
+TT_API void tt_no_grad_end(bool before);
+
+/* TT_NO_GRAD; and TT_ENABLE_GRAD; do the same for the rest of the enclosing block, however it is left. gcc and
+ * clang. */
 #if defined(__GNUC__) && !defined(__cplusplus)
+/* What they run at the block's end: tt_no_grad_end(*before). */
 TT_API void tt_no_grad_cleanup(const bool *before);
 #define TT_NO_GRAD __attribute__((cleanup(tt_no_grad_cleanup), unused)) const bool tt_no_grad_ = tt_no_grad_begin()
 #define TT_ENABLE_GRAD \
@@ -160,21 +175,29 @@ TT_API tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt
                   (int64_t)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)))
 #endif
 
-/* In forward: the argument of the call; keep x for backward under a name for errors (numbers 0, 1, ... in the order of
- * the calls). */
+/* In forward: return the argument of the call. */
 TT_API const void *tt_node_arg(const tt_node *node);
+
+/* In forward: keep x for backward, as number 0, 1, ... in the order of the calls; `name` (borrowed while the
+ * record lives) is for errors. Errors: TT_ERR_INVALID x is NULL, or too many are kept; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_node_save(tt_node *node, tt_tensor *x, const char *name);
 
 /* In both: state_bytes that are the record's. */
 TT_API void *tt_node_state(tt_node *node);
 
-/* In backward: what was saved as number i (borrowed; NULL and TT_ERR_STATE if it was overwritten since, TT_ERR_INVALID
- * if there is no such number); the gradient of an output, NULL: it got none, which means zeros (borrowed); does an
- * input want a gradient; here it is (borrowed or made here; of the input's shape and dtype), once for each input at
- * most. */
+/* In backward: return what was saved as number i (borrowed); NULL and TT_ERR_STATE if it was overwritten since,
+ * TT_ERR_INVALID if there is no such number. */
 TT_API tt_tensor *tt_node_saved(tt_node *node, int i);
+
+/* In backward: return the gradient of an output (borrowed). NULL: it got none, which means zeros. */
 TT_API tt_tensor *tt_node_grad(tt_node *node, int output);
+
+/* In backward: does an input want a gradient? One that wants none need not be computed. */
 TT_API bool tt_node_wants(const tt_node *node, int input);
+
+/* In backward: give an input its gradient (borrowed or made here; of the input's shape, dtype and device), once for
+ * each input at most; one that wants none is left alone. Errors: TT_ERR_SHAPE, TT_ERR_DTYPE; TT_ERR_STATE called in
+ * forward; TT_ERR_INVALID no such input; NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_node_give(tt_node *node, int input, tt_tensor *gradient);
 
 /* ---- operators; B batch, C channels, K outputs, V classes ---- */

@@ -131,6 +131,8 @@ TT_API const char *tt_status_text(tt_status status);
  * thread's next failing call. Successful calls leave it alone. */
 TT_API tt_status tt_last_status(void);
 TT_API const char *tt_last_error(void);
+
+/* Forget the calling thread's last error. */
 TT_API void tt_clear_error(void);
 
 /* Record an error of the program's own as the thread's last one and return `status`: for functions that Tutti calls (a
@@ -144,12 +146,16 @@ TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...)
  */
 TT_API void tt_report(void);
 
+/* How much a log line matters, in rising order. */
+typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_level;
+
+/* Takes a log line, without its line end. */
+typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
+
 /* Log lines go to `write` (NULL: nowhere, the default), which may be called from any thread; `user` is handed back.
  * Set it before the first other call; it is not synchronised with running ones.
  * Whatever the program does with them, the environment variable TT_LOG (debug, info, warning; read with the first line)
  * writes lines from that level on to stderr, with the time and the rank. */
-typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_level;
-typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 TT_API void tt_set_log(tt_log_fn write, void *user);
 
 /* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. */

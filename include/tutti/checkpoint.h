@@ -2,7 +2,11 @@
  *
  * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A
  * kill at any moment leaves the old or the new file whole; the next save to the same path removes temporaries whose
- * writer is gone. */
+ * writer is gone.
+ *
+ * Threads. Any thread may call these functions, several at a time, as long as no other one uses a call's module or
+ * optimizer, or writes to its tensors. Several threads may read one tt_safetensors. Whoever saves to one path at the
+ * same time, threads or processes, leaves one of their files, whole. Calls block until the file is read or written. */
 #ifndef TUTTI_CHECKPOINT_H
 #define TUTTI_CHECKPOINT_H
 
@@ -63,7 +67,10 @@ typedef struct tt_progress {
 #endif
 
 /* Save a model's state_dict under PyTorch's names, the optimizer's (may be NULL) under "optimizer.", and progress
- * (may be NULL) in the metadata. Options of the optimizer's groups are part of its state. */
+ * (may be NULL) in the metadata. Options of the optimizer's groups are part of its state. All are borrowed. Not
+ * collective: one rank saves, usually rank 0.
+ * Errors: TT_ERR_INVALID no path or model, a progress without size, a parameter's name that reads as one of the
+ * optimizer's entries; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
 TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
                                                  const tt_progress *progress);
 

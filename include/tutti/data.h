@@ -27,7 +27,11 @@ typedef struct tt_loader tt_loader;
  * given), corrupt gzip stream, bytes left over. */
 TT_API TT_NODISCARD tt_status tt_idx_read(tt_tensor **out, const char *path);
 
-/* Write a contiguous tensor on the host as IDX (u8, i32, f32, f64), gzip-compressed if `path` ends in ".gz". Atomic. */
+/* Write a contiguous tensor on the host as IDX (u8, i32, f32, f64), gzip-compressed if `path` ends in ".gz". Atomic: a
+ * kill at any moment leaves the old or the new file whole.
+ * Errors, naming the file: TT_ERR_DTYPE another type; TT_ERR_UNSUPPORTED a tensor on another device; TT_ERR_SHAPE one
+ * that is not contiguous, or a size beyond 32 bits; TT_ERR_IO; TT_ERR_MEMORY; TT_ERR_INVALID no path. x NULL: as
+ * tt_item(). */
 TT_API TT_NODISCARD tt_status tt_idx_write(const tt_tensor *x, const char *path);
 
 /* ---- built-in data sets: N examples, each with inputs x and, if the set has any, a target y ---- */

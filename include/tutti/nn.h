@@ -136,13 +136,19 @@ typedef struct tt_module_class {
     { .size = sizeof(tt_module_class), __VA_ARGS__ }
 #endif
 
-/* An empty module of this class, in training mode; the class is copied. `user` is handed back by tt_module_user().
- * Errors: TT_ERR_INVALID a class without name, size or forward; one that wraps NULL. */
+/* Make a module of this class, in training mode, without parameters and children; the class is copied. `user` is
+ * borrowed, unless the class has .destroy. NULL on failure: TT_ERR_INVALID a class without name, size or forward, or
+ * whose .wrapped gives NULL; TT_ERR_MEMORY. */
 TT_API tt_module *tt_module_new(const tt_module_class *cls, void *user);
+
+/* Return what tt_module_new() was given as `user`; NULL for NULL. */
 TT_API void *tt_module_user(const tt_module *module);
 
-/* Add a child under `name` (copied; no dots); the parent owns it, and frees it at once on failure. child NULL fails
- * with the error already recorded. Duplicate name: TT_ERR_INVALID. Order of registration is the order of parameters. */
+/* Add a child under `name`, which is copied. The parent owns the child from then on; a child that can't be added for
+ * its name, or for lack of memory, is freed. Parameters are listed in the order in which children were added.
+ * Errors: TT_ERR_INVALID a name that is empty, has a dot, or is used already; a child that contains the parent; a NULL.
+ * Where the child is NULL and an error is recorded (that of the call that could not make it), that one stays, and is
+ * returned. TT_ERR_STATE the child has a parent already, or the parent is a wrapper; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
 /* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x
@@ -269,9 +275,11 @@ TT_API const tt_named_tensors *tt_module_state_dict(tt_module *module);
 TT_API TT_NODISCARD tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
 
 /* Training and evaluation mode, of the whole tree below; a new module is in training mode. Only modules that behave
- * differently ask for it, by tt_module_training(). False for NULL. */
+ * differently ask for it, by tt_module_training(). */
 TT_API void tt_module_train(tt_module *module);
 TT_API void tt_module_eval(tt_module *module);
+
+/* Is the module in training mode? False for NULL. */
 TT_API bool tt_module_training(const tt_module *module);
 
 /* tt_requires_grad_() on every parameter: false freezes the module. PyTorch: Module.requires_grad_. */

@@ -1,5 +1,9 @@
 /* tutti/parallel.h: where ranks and tensors meet: collectives on tensors, and training a module on all ranks of a
- * group. */
+ * group.
+ *
+ * Threads. As in comm.h: the calls on a group have an order, so they must not overlap, and a backward pass through a
+ * wrapper is one of them. Different threads may use different groups. One thread at a time uses a wrapped module.
+ * Calls without .work block until the result is there, at most their timeout. */
 #ifndef TUTTI_PARALLEL_H
 #define TUTTI_PARALLEL_H
 

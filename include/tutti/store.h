@@ -126,9 +126,13 @@ TT_API TT_NODISCARD tt_status tt_prefix_store(tt_store **out, const char *prefix
 /* Disconnect (and stop the server it owns). NULL is allowed. */
 TT_API void tt_store_free(tt_store *store);
 
-/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none), and its timeout. */
+/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none). */
 TT_API int tt_store_port(const tt_store *store);
+
+/* The store's timeout of a call, in ms. */
 TT_API int64_t tt_store_timeout_ms(const tt_store *store);
+
+/* Set it, for calls that begin later; 0 and less change nothing. */
 TT_API void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms);
 
 /* A value received: `data` is the caller's, release it with tt_store_value_free(); it is followed by a NUL byte that is
@@ -137,16 +141,26 @@ typedef struct tt_store_value {
     void *data;
     size_t size;
 } tt_store_value;
+
+/* Release a value's data; `value` itself is the caller's, and is zeroed. NULL is allowed. */
 TT_API void tt_store_value_free(tt_store_value *value);
 
-/* key := value (`size` bytes, borrowed). */
+/* ---- calls
+ *
+ * Keys, values and lists are borrowed for the call. Errors of all of them: TT_ERR_INVALID a NULL, a negative number or
+ * timeout, a key, value or list above its limit; TT_ERR_TIMEOUT no answer in time, or another thread's call took all of
+ * it; TT_ERR_NET the connection failed; TT_ERR_PROTOCOL the server answers what no store would; TT_ERR_STATE the
+ * connection was closed by an earlier error; TT_ERR_IO a FileStore's file can't be read or written; TT_ERR_MEMORY.
+ * After a failure no value is to be released, and other results are undefined. */
+
+/* key := value (`size` bytes). */
 TT_API TT_NODISCARD tt_status tt_store_set(tt_store *store, const char *key, const void *value, size_t size);
 
-/* Wait until `key` exists, then read it. TT_ERR_TIMEOUT names the key. */
+/* Wait until `key` exists, then read it. TT_ERR_TIMEOUT, if it does not, names it. */
 TT_API TT_NODISCARD tt_status tt_store_get(tt_store *store, const char *key, tt_store_value *value);
 
 /* Add `delta` to the decimal number under `key` (missing counts as 0); *result (may be NULL) is the new number. A value
- * that is no number makes the server drop the connection: TT_ERR_PROTOCOL. */
+ * that is no number is TT_ERR_PROTOCOL; a TCPStore's connection is closed then. */
 TT_API TT_NODISCARD tt_status tt_store_add(tt_store *store, const char *key, int64_t delta, int64_t *result);
 
 /* If `key` holds `expected`, or is missing and `expected` is empty: store `desired`. *value (may be NULL) is what the
@@ -159,7 +173,7 @@ TT_API TT_NODISCARD tt_status tt_store_compare_set(tt_store *store, const char *
  * missing. */
 TT_API TT_NODISCARD tt_status tt_store_wait(tt_store *store, const char *const *keys, int64_t n, int64_t timeout_ms);
 
-/* *all := whether all `n` keys exist now. */
+/* *all := do all `n` keys exist now? Does not wait for them. */
 TT_API TT_NODISCARD tt_status tt_store_check(tt_store *store, const char *const *keys, int64_t n, bool *all);
 
 /* Remove `key`; *deleted (may be NULL) says whether it was there. */
@@ -169,11 +183,12 @@ TT_API TT_NODISCARD tt_status tt_store_delete_key(tt_store *store, const char *k
  * PyTorch. */
 TT_API TT_NODISCARD tt_status tt_store_num_keys(tt_store *store, int64_t *count);
 
-/* Append to the value under `key` (missing counts as empty). 2.x dialect only, like the four below:
- * TT_ERR_UNSUPPORTED in the 1.13 dialect. */
+/* Append to the value under `key` (missing counts as empty). This call and the four below are of the 2.x dialect:
+ * TT_ERR_UNSUPPORTED in that of 1.13. */
 TT_API TT_NODISCARD tt_status tt_store_append(tt_store *store, const char *key, const void *value, size_t size);
 
-/* Wait for and read `n` keys; values[i] are the caller's. On failure none is. */
+/* Wait until `n` keys exist, then read them; values[i] are the caller's. On failure none is. TT_ERR_TIMEOUT, if one
+ * does not come, names those that are missing. */
 TT_API TT_NODISCARD tt_status tt_store_multi_get(tt_store *store, const char *const *keys, int64_t n,
                                                  tt_store_value *values);
 
@@ -186,7 +201,8 @@ TT_API TT_NODISCARD tt_status tt_store_multi_set(tt_store *store, const char *co
 TT_API TT_NODISCARD tt_status tt_store_list_keys(tt_store *store, char ***keys, int64_t *n);
 
 /* Wait until `world_size` clients called barrier with this key, at most timeout_ms (0 = the store's). A key's barrier
- * opens once and then stays open, so each barrier takes a key of its own. A client that timed out has been counted. */
+ * opens once and then stays open, so each barrier takes a key of its own. TT_ERR_TIMEOUT: not all came; this client has
+ * been counted all the same. */
 TT_API TT_NODISCARD tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size,
                                                int64_t timeout_ms);
 

@@ -78,6 +78,7 @@ TT_API void tt_scope_free(tt_scope *scope);
 
 /* Opens a scope that ends when the enclosing block is left, however. gcc and clang. */
 #if defined(__GNUC__) && !defined(__cplusplus)
+/* What it runs at the block's end: tt_scope_end(*id). */
 TT_API void tt_scope_cleanup(const int *id);
 #define TT_AUTO_SCOPE __attribute__((cleanup(tt_scope_cleanup), unused)) const int tt_auto_scope_ = tt_scope_begin()
 #endif
@@ -193,28 +194,40 @@ TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
  * same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as OpenMP's threads don't survive a fork
  * (TT_ERR_STATE for more). PyTorch: torch.set_num_threads. Thread-safe. */
 TT_API TT_NODISCARD tt_status tt_set_num_threads(int threads);
+
+/* How many threads an operator may use now. PyTorch: torch.get_num_threads. Thread-safe. */
 TT_API int tt_get_num_threads(void);
 
 /* ---- random numbers: PyTorch's CPU generator (mt19937), the same bits for the same seed as torch on an AVX2 machine
  * ---- */
 
-/* The thread's default generator; tt_manual_seed(s) seeds it. Without a seed it starts from the operating system's
- * entropy. */
+/* The thread's default generator. Without a seed it starts from the operating system's entropy. */
 TT_API tt_generator *tt_default_generator(void);
+
+/* Seed the thread's default generator. PyTorch: torch.manual_seed. */
 TT_API void tt_manual_seed(uint64_t seed);
 
-/* A generator of one's own. free: NULL allowed. Not thread-safe. */
+/* A generator of one's own, for one thread at a time; the caller's to free. NULL: no memory. */
 TT_API tt_generator *tt_generator_new(uint64_t seed);
+
+/* NULL is allowed. */
 TT_API void tt_generator_free(tt_generator *generator);
+
+/* Start again from a seed; NULL: the thread's default generator. PyTorch: Generator.manual_seed. */
 TT_API void tt_generator_seed(tt_generator *generator, uint64_t seed);
 
-/* The next raw output. */
+/* The next raw output, of 32 bits / of 64, which is two of 32. NULL: of the thread's default generator. */
 TT_API uint32_t tt_generator_random(tt_generator *generator);
 TT_API uint64_t tt_generator_random64(tt_generator *generator);
 
-/* Fill x (f32 or f64) in place. generator NULL = the default one. Not recorded. PyTorch: Tensor.uniform_,
- * Tensor.normal_. */
+/* Fill x (f32 or f64) in place with numbers from [low, high), all equally likely. `generator` NULL: the thread's
+ * default one. Not recorded. PyTorch: Tensor.uniform_.
+ * Errors: TT_ERR_DTYPE another type; TT_ERR_INVALID low > high, or a difference that the type doesn't hold;
+ * TT_ERR_MEMORY on a device other than the host; x NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
+
+/* Fill x (f32 or f64) in place with normally distributed numbers of this mean and standard deviation. `generator` and
+ * errors as for tt_uniform_(); TT_ERR_INVALID std below 0. PyTorch: Tensor.normal_. */
 TT_API TT_NODISCARD tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator);
 
 /* f32 of uniform [0,1) / standard normal. PyTorch: rand, randn. */

@@ -82,8 +82,7 @@ tt_tensor *tt_to_device(tt_tensor *x, const tt_device *device) {
     if (!x || !tt__tensor_check("tt_to_device", x))
         return NULL;
     if (!device)
-        return tt__tensor_fail(tt_last_status() ? tt_last_status() : TT_ERR_INVALID,
-                               "tt_to_device: the device is NULL");
+        return tt__tensor_fail(tt__fail_argument("tt_to_device: the device is NULL"), "%s", tt_last_error());
     if (device == tt__device_of(x))
         return x;
     tt_tensor *y = tt__to_device("tt_to_device", x, device);

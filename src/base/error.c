@@ -79,6 +79,16 @@ void *tt__fail_null(tt_status status, const char *format, ...) {
     return NULL;
 }
 
+tt_status tt__fail_argument(const char *format, ...) {
+    va_list args;
+    if (last.status)
+        return last.status;
+    va_start(args, format);
+    record_error(TT_ERR_INVALID, format, args);
+    va_end(args);
+    return TT_ERR_INVALID;
+}
+
 tt_status tt__fail_prefix(const char *format, ...) {
     char prefix[TT__ERROR_TEXT_SIZE / 2];
     va_list args;

@@ -14,6 +14,10 @@ TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRIN
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
 TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
+/* Fail because NULL was given. If an error is recorded, it stays, and its status is returned: the call that could not
+ * make the argument has usually said why. Else record TT_ERR_INVALID with the text. */
+TT__EXPORT tt_status tt__fail_argument(const char *format, ...) TT_PRINTF(1, 2);
+
 /* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the
  * recorded status. */
 TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);

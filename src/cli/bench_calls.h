@@ -62,6 +62,9 @@ void tt__bench_sort(double *values, size_t n);
  * CPUs. */
 void tt__bench_pin(void);
 
+/* Tie rank `rank` of `ranks` to the CPU with its number among those this process may use, if there are enough. */
+void tt__bench_pin_to(int rank, int ranks);
+
 /* Is this process a rank that `tutti run`, `tutti bench` or mpirun started? */
 bool tt__bench_is_member(void);
 

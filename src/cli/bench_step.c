@@ -3,7 +3,6 @@
  * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank
  * the plain model, on more wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is
  * its block's mean. */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,25 +87,13 @@ static int step_parse(options *o, int argc, char **argv) {
     return -1;
 }
 
-/* Tie rank r to the r-th CPU this process may use, if there is one for each. */
-static void pin_rank(int rank, int world) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < world)
-        return;
-    CPU_ZERO(&one);
-    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all) && seen++ == rank)
-            CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one);
-}
-
 static tt_status trial_init(trial *t, const options *o) {
     TT_NO_GRAD;
     tt_status status = tt_init_process_group(&t->world);
     if (status)
         return status;
     if (!o->no_pin)
-        pin_rank(tt_get_rank(t->world), tt_get_world_size(t->world));
+        tt__bench_pin_to(tt_get_rank(t->world), tt_get_world_size(t->world));
     tt_manual_seed(0);
     t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     t->x = tt_randn(TT_SHAPE(BATCH, 1, 28, 28), NULL);

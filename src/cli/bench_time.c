@@ -13,10 +13,9 @@
 enum { WARM_UP = 3 };
 static const int64_t most_calls = 50000; /* in a repetition */
 
-/* Tie rank r to the r-th CPU this process may use, if there are enough. */
-static void pin_to(int rank, int world) {
+void tt__bench_pin_to(int rank, int ranks) {
     cpu_set_t mine, one;
-    if (sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) < world)
+    if (sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) < ranks)
         return;
     CPU_ZERO(&one);
     for (int cpu = 0, n = 0; cpu < CPU_SETSIZE; cpu++)
@@ -29,7 +28,7 @@ static void pin_to(int rank, int world) {
 void tt__bench_pin(void) {
     const char *rank = getenv("LOCAL_RANK"), *world = getenv("LOCAL_WORLD_SIZE");
     if (rank && world)
-        pin_to(atoi(rank), atoi(world));
+        tt__bench_pin_to(atoi(rank), atoi(world));
 }
 
 bool tt__bench_is_member(void) {

@@ -94,7 +94,8 @@ static int edit_distance(const char *a, const char *b) {
     return rows[n % 3][m];
 }
 
-const char *tt__cli_guess(const char *word, const char *const *words) {
+/* Guess which of `words` (NULL after the last) a user who typed `word` meant; NULL: none is near. */
+static const char *guess_word(const char *word, const char *const *words) {
     const char *guess = NULL;
     int length = (int)strlen(word), nearest = 1 + length / 4;
     for (; *words; words++) {
@@ -117,7 +118,7 @@ const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags) {
     if (strncmp(arg, "--", 2) != 0)
         return NULL;
     snprintf(word, sizeof word, "%.*s", (int)strcspn(arg + 2, "="), arg + 2);
-    return tt__cli_guess(word, names);
+    return guess_word(word, names);
 }
 
 /* "; did you mean "run"?", or "". Returns `text`. */
@@ -236,7 +237,7 @@ static const tt__command *find_part(const tt__command *command, const char *kind
         if (!strcmp(word, names[n]))
             return parts[n];
     }
-    format_hint(text, "\"", "", tt__cli_guess(word, names));
+    format_hint(text, "\"", "", guess_word(word, names));
     if (n == 2)
         tt__cli_usage_error(command->name, "expected \"%s\" or \"%s\", got \"%s\"%s", names[0], names[1], word, text);
     else

@@ -82,10 +82,8 @@ const char *tt__cli_last_word(const char *name);
 /* Find the flag that `arg` ("--name", "--name=value", "-x") names, or NULL. */
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg);
 
-/* Guess which of `words` (NULL after the last) a user who typed `word` meant; NULL: none is near. */
-const char *tt__cli_guess(const char *word, const char *const *words);
-
-/* Guess likewise among flags: `arg` begins with "--". Returns the name without it. */
+/* Guess which of `flags` a user meant who typed `arg`, which begins with "--". Returns the name without it; NULL: none
+ * is near. */
 const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags);
 
 /* Print the completion of `root` and all its parts for `shell`: "bash", "zsh" or "fish". False: another one. */

@@ -24,7 +24,4 @@ typedef struct tt__top_page {
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out);
 tt_status tt__top_json(const tt__view *view, FILE *out);
 
-/* "350 us", "3.2 s", "2 h 5 min". Returns `text`. */
-const char *tt__top_duration(int64_t ns, char *text, size_t size);
-
 #endif

@@ -12,7 +12,8 @@
 
 static const int64_t SECOND = 1000000000, LATE_NS = 20000;
 
-const char *tt__top_duration(int64_t ns, char *text, size_t size) {
+/* "350 us", "3.2 s", "2 h 5 min". Returns `text`. */
+static const char *duration_text(int64_t ns, char *text, size_t size) {
     long long s = ns / SECOND;
     if (ns < 0)
         ns = 0;
@@ -77,7 +78,7 @@ static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
     }
     tt__record_text(rank->recorder, &c->record, call, sizeof call);
     const char *group = tt__recorder_group_ranks(rank->recorder, c->record.group);
-    tt__top_duration(rank->now_ns - (c->open ? c->begin_ns : c->end_ns), how_long, sizeof how_long);
+    duration_text(rank->now_ns - (c->open ? c->begin_ns : c->end_ns), how_long, sizeof how_long);
     bool over = rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE;
     if (c->open)
         snprintf(text, size, over ? "died in %s, call %u of group %s, after %s" : "in %s, call %u of group %s, for %s",
@@ -217,7 +218,7 @@ static void print_awaited(const columns *c, const tt__view *view, int whom) {
     if (!list_waiters(view, whom, ranks, sizeof ranks, &longest))
         return;
     bool many = strpbrk(ranks, "-,");
-    tt__top_duration(longest, how_long, sizeof how_long);
+    duration_text(longest, how_long, sizeof how_long);
     const tt__view_rank *rank = find_rank(view, whom);
     int n = snprintf(line, sizeof line, "rank%s %s wait%s for ", many ? "s" : "", ranks, many ? "" : "s");
     if (whom < 0)
@@ -254,7 +255,7 @@ static tt_status print_stragglers(const columns *c, const tt__view *view) {
                      "group %s: rank %d came last in %d of the last %d calls, %s behind the others "
                      "(median)",
                      groups[i].ranks, groups[i].last_rank, groups[i].last_count, groups[i].calls,
-                     tt__top_duration(groups[i].lateness_ns, late, sizeof late));
+                     duration_text(groups[i].lateness_ns, late, sizeof late));
         tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
     }
     free(groups);
@@ -270,7 +271,7 @@ static void print_title(const columns *c, const tt__view *view) {
         snprintf(nodes, sizeof nodes, " on %d nodes", info->nodes);
     snprintf(line, sizeof line, "%s%s, %d rank%s%s, up %s", job, info->program, info->world,
              info->world == 1 ? "" : "s", nodes,
-             tt__top_duration(view->now_ns - info->started_realtime_ns, up, sizeof up));
+             duration_text(view->now_ns - info->started_realtime_ns, up, sizeof up));
     tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
 }
 

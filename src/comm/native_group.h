@@ -37,9 +37,9 @@ typedef struct tt__native {
     uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
     /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
     bool only_agrees;
-    bool spin;                    /* ranks and CPUs are such that a short busy wait pays */
-    bool wake_pending;            /* something was published, and its sleepers are not woken yet */
-    uint8_t order[TT__MAX_WORLD]; /* tt__peer_order() */
+    bool spin;                         /* ranks and CPUs are such that a short busy wait pays */
+    bool wake_pending;                 /* something was published, and its sleepers are not woken yet */
+    uint8_t order[TT__MAX_HOST_RANKS]; /* tt__peer_order() */
     bool order_known, order_by_place;
     _Atomic uintptr_t user; /* the thread that used it last; 0: none yet */
     tt_work sync_work;      /* of a synchronous call that finds the queue empty, on shared memory */

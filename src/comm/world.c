@@ -46,6 +46,13 @@ tt_status tt__world_make_memory(tt__world *world, int ranks) {
     return tt__heap_init(&world->heap, &self->shm, limit);
 }
 
+int tt__world_local_ranks(const tt__world *world, int end) {
+    int n = 0;
+    for (int r = 0; r < end; r++)
+        n += world->peers[r].local;
+    return n;
+}
+
 void tt__world_own(tt__world *world) {
     if (world->forked || world->owner == getpid())
         return;

@@ -85,6 +85,10 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
 /* Make this process's memory, shared by `ranks` ranks of this host. */
 tt_status tt__world_make_memory(tt__world *world, int ranks);
 
+/* Count the ranks below `end` that share memory with this process, itself included. For a local rank that is its number
+ * on this host, for `size` how many there are. */
+int tt__world_local_ranks(const tt__world *world, int end);
+
 /* End the membership: when the last group is released, or joining failed. */
 void tt__world_end(tt__world *world);
 

@@ -52,9 +52,8 @@ static tt_status concat_check(tt_dataset *const *parts, int64_t n) {
     if (n < 1 || !parts)
         return tt__fail(TT_ERR_INVALID, "tt_concat_dataset: expected at least 1 part, got %" PRId64, parts ? n : 0);
     for (int64_t i = 0; i < n; i++)
-        if (!parts[i]) /* the reason it could not be made says more than we could */
-            return tt_last_status() ? tt_last_status()
-                                    : tt__fail(TT_ERR_INVALID, "tt_concat_dataset: part %" PRId64 " is NULL", i);
+        if (!parts[i])
+            return tt__fail_argument("tt_concat_dataset: part %" PRId64 " is NULL", i);
     for (int64_t i = 1; i < n; i++) {
         TT__TRY(check_alike(parts, i, "x", &parts[0]->x, &parts[i]->x));
         TT__TRY(check_alike(parts, i, "y", &parts[0]->y, &parts[i]->y));

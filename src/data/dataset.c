@@ -142,7 +142,7 @@ tt_status tt__dataset_read(tt_dataset *d, const int64_t *indices, int64_t n, voi
 
 tt_status(tt_dataset_get)(tt_dataset *dataset, int64_t index, void *x, void *y) {
     if (!dataset)
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_dataset_get: the data set is NULL");
+        return tt__fail_argument("tt_dataset_get: the data set is NULL");
     if (!x || (dataset->y.given && !y))
         return tt__fail(TT_ERR_INVALID, "tt_dataset_get: %s: where to write %s is NULL", dataset->cls.name,
                         x ? "y" : "x");

@@ -29,16 +29,11 @@ struct tt_loader {
 
 /* ---- making ---- */
 
-/* Fail for a NULL argument; the error of the call that could not make it says more, where there is one. */
-static tt_status argument_missing(const char *what) {
-    return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_loader_new: the %s is NULL", what);
-}
-
 static tt_status loader_check(const tt_loader_new_args *a) {
     if (!a->dataset)
-        return argument_missing("data set");
+        return tt__fail_argument("tt_loader_new: the data set is NULL");
     if (!a->sampler)
-        return argument_missing("sampler (without one: tt_in_order() or tt_shuffled())");
+        return tt__fail_argument("tt_loader_new: the sampler (without one: tt_in_order() or tt_shuffled()) is NULL");
     if (a->batch_size < 1)
         return tt__fail(TT_ERR_INVALID, "tt_loader_new: batch_size: expected at least 1, got %" PRId64, a->batch_size);
     return TT_OK;

@@ -65,8 +65,10 @@ tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end) {
                                          .get = range_get,
                                          .get_batch = range_get_batch,
                                          .destroy = range_destroy};
-    if (!base) /* the reason it could not be made says more than we could */
-        return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_subset: the data set is NULL");
+    if (!base) {
+        tt__fail_argument("tt_subset: the data set is NULL");
+        return NULL;
+    }
     if (begin < 0 || end < begin || end > base->size)
         return tt__fail_null(TT_ERR_INVALID,
                              "tt_subset: expected 0 <= begin <= end <= %" PRId64 ", got %" PRId64 " and %" PRId64,

@@ -197,8 +197,8 @@ static tt_status forward_check(const char *who, const tt_module *module, const c
     if (c->in_count < 0 || c->out_count < 0 || (c->in_count && !c->in) || (c->out_count && !c->out))
         return tt__fail(TT_ERR_INVALID, "%s: expected lists of inputs and outputs, got %lld at %p and %lld at %p", who,
                         (long long)c->in_count, (const void *)c->in, (long long)c->out_count, (const void *)c->out);
-    if (!module) /* the call that gave NULL has usually recorded why */
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the module is NULL", who);
+    if (!module)
+        return tt__fail_argument("%s: the module is NULL", who);
     for (int64_t i = 0; i < c->in_count; i++)
         if (!c->in[i])
             return tt__tensor_first_error(who);

@@ -62,9 +62,8 @@ static tt_status check_entries(const tt_named_tensors *own, const tt_named_tenso
 }
 
 tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state) {
-    if (!module || !state) /* the call that gave NULL has usually recorded why */
-        return tt_last_status() ? tt_last_status()
-                                : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, module ? "state" : "module");
+    if (!module || !state)
+        return tt__fail_argument("%s: the %s is NULL", who, module ? "state" : "module");
     const tt_named_tensors *own = tt_module_state_dict(module);
     if (!own)
         return tt_last_status();

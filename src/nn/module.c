@@ -174,8 +174,7 @@ static tt_status module_add_child(tt_module *parent, const char *name, tt_module
 tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *module) {
     static const char who[] = "tt_module_add_module";
     if (!module)
-        return tt_last_status() ? tt_last_status()
-                                : tt__fail(TT_ERR_INVALID, "%s: \"%s\" is NULL", who, name ? name : "");
+        return tt__fail_argument("%s: \"%s\" is NULL", who, name ? name : "");
     if (parent && tree_contains(module, parent))
         return tt__fail(TT_ERR_INVALID, "%s: a %s cannot be inside itself", who, module->cls.name);
     if (module->parent || module->freed)

@@ -60,8 +60,7 @@ static tt_status check_children(const tt_nn_sequential_args *a) {
     for (int64_t i = 0; i < a->count; i++) {
         const tt_module *child = sequential_child(a, i);
         if (!child)
-            return tt_last_status() ? tt_last_status()
-                                    : tt__fail(TT_ERR_INVALID, "%s: child %lld is NULL", who, (long long)i);
+            return tt__fail_argument("%s: child %lld is NULL", who, (long long)i);
         if (child->parent || came_before(a, i))
             return tt__fail(TT_ERR_STATE, "%s: child %lld belongs to a module already", who, (long long)i);
     }

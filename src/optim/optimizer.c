@@ -48,11 +48,10 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
 }
 
 static tt_status check_list(const char *who, const tt_named_tensors *params) {
-    if (!params && tt_last_status())
-        return tt_last_status(); /* the list of a failed object: its error stays */
-    if (!params || params->count == 0)
-        return tt__fail(TT_ERR_INVALID, "%s: expected at least one parameter, got %s", who,
-                        params ? "an empty list" : "NULL");
+    if (!params)
+        return tt__fail_argument("%s: expected at least one parameter, got NULL", who);
+    if (params->count == 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least one parameter, got an empty list", who);
     if (params->size < offsetof(tt_named_tensors, tensors) + sizeof params->tensors || params->count < 0)
         return tt__fail(TT_ERR_INVALID,
                         "%s: expected a list made by TT_NAMED_TENSORS, got one of size %zu and count %lld", who,

@@ -231,9 +231,10 @@ static tt_status ddp_init(ddp *d, const tt_ddp_args *args) {
 tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     tt_ddp_args args;
     TT__ARGS_COPY(args, given, size);
-    if (!args.module)
-        /* The call that could not make the module has usually recorded why. */
-        return tt_last_status() ? NULL : tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is NULL");
+    if (!args.module) {
+        tt__fail_argument("tt_ddp: the module is NULL");
+        return NULL;
+    }
     if (!args.group)
         return tt__fail_null(TT_ERR_INVALID, "tt_ddp: `group` is NULL");
     if (tt__module_class(args.module) == &ddp_class)

@@ -52,6 +52,32 @@ static void refuse_connection(connection *c, const char *why) {
     close_connection(c);
 }
 
+static connection *connection_of(tt__pending_peer *peer) {
+    return (connection *)(void *)((char *)peer - offsetof(connection, peer));
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Close expired connections, and set the timer for the next. */
+static void expire_connections(tt__connections *all) {
+    tt__admission *admission = &all->admission;
+    for (tt__pending_peer *n; (n = tt__admission_expired(admission));)
+        refuse_connection(connection_of(n), admission->pending_count > admission->max_pending
+                                                ? "too many connections that have not proved anything"
+                                                : "it did not prove in time that it belongs to the job");
+    int64_t next_ms = tt__admission_next_ms(admission);
+    if (next_ms < 0)
+        uv_timer_stop(all->timer);
+    else if (!uv_is_active((uv_handle_t *)all->timer))
+        uv_timer_start(all->timer, on_timer, (uint64_t)tt__left_ms(next_ms) + 1, 0);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    tt__connections *all = timer->data;
+    tt__refusals_flush(&all->admission.refusals, "store");
+    expire_connections(all);
+}
+
 static void on_poll(uv_poll_t *poll, int error, int events);
 
 static void poll_for(connection *c, int events) {
@@ -266,7 +292,7 @@ static void on_poll(uv_poll_t *poll, int error, int events) {
     }
     if (!c->closing && c->state == SERVED && !c->session.out.size)
         read_requests(c);
-    tt__connections_expire(c->all);
+    expire_connections(c->all);
 }
 
 /* ---- all connections */
@@ -299,12 +325,8 @@ bool tt__connection_open(tt__connections *all, int fd) {
     if (!tt__admission_trusts(&all->admission, &c->peer))
         tt__admission_add(&all->admission, &c->peer);
     poll_for(c, UV_READABLE);
-    tt__connections_expire(all);
+    expire_connections(all);
     return true;
-}
-
-static connection *connection_of(tt__pending_peer *peer) {
-    return (connection *)(void *)((char *)peer - offsetof(connection, peer));
 }
 
 bool tt__connections_drop_oldest(tt__connections *all) {
@@ -312,25 +334,6 @@ bool tt__connections_drop_oldest(tt__connections *all) {
     if (first)
         refuse_connection(connection_of(first), "descriptors are short, and it has not proved anything");
     return first != NULL;
-}
-
-static void on_timer(uv_timer_t *timer) {
-    tt__connections *all = timer->data;
-    tt__refusals_flush(&all->admission.refusals, "store");
-    tt__connections_expire(all);
-}
-
-void tt__connections_expire(tt__connections *all) {
-    tt__admission *admission = &all->admission;
-    for (tt__pending_peer *n; (n = tt__admission_expired(admission));)
-        refuse_connection(connection_of(n), admission->pending_count > admission->max_pending
-                                                ? "too many connections that have not proved anything"
-                                                : "it did not prove in time that it belongs to the job");
-    int64_t next_ms = tt__admission_next_ms(admission);
-    if (next_ms < 0)
-        uv_timer_stop(all->timer);
-    else if (!uv_is_active((uv_handle_t *)all->timer))
-        uv_timer_start(all->timer, on_timer, (uint64_t)tt__left_ms(next_ms) + 1, 0);
 }
 
 void tt__connections_close(tt__connections *all) {

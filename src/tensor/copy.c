@@ -10,7 +10,8 @@
 
 static size_t tensor_bytes(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
 
-tt_status tt__tensor_read(const tt_tensor *x, void *host) {
+/* Copy the bytes of a contiguous tensor, whatever its device, to the host. */
+static tt_status read_bytes(const tt_tensor *x, void *host) {
     const tt_device *device = tt__device_of(x);
     if (x->numel == 0)
         return TT_OK;
@@ -20,7 +21,8 @@ tt_status tt__tensor_read(const tt_tensor *x, void *host) {
     return TT_OK;
 }
 
-tt_status tt__tensor_write(tt_tensor *x, const void *host) {
+/* Copy them from the host. */
+static tt_status write_bytes(tt_tensor *x, const void *host) {
     const tt_device *device = tt__device_of(x);
     if (x->numel == 0)
         return TT_OK;
@@ -57,7 +59,7 @@ static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
 static tt_status copy_from_device(const char *who, tt_tensor *y, const tt_tensor *x) {
     tt_tensor *there = tt__contiguous_begin(who, x);
     tt_tensor *here = there ? tt__tensor_new(who, x->shape, x->dtype) : NULL;
-    tt_status status = here ? tt__tensor_read(there, here->data) : tt_last_status();
+    tt_status status = here ? read_bytes(there, here->data) : tt_last_status();
     if (!status)
         status = copy_here(who, y, here);
     tt__abandon(here);
@@ -71,7 +73,7 @@ static tt_status copy_to_device(const char *who, tt_tensor *y, const tt_tensor *
     tt_tensor *there = !here || y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
     tt_status status = here && there ? copy_here(who, here, x) : tt_last_status();
     if (!status)
-        status = tt__tensor_write(there, here->data);
+        status = write_bytes(there, here->data);
     if (!status && there != y)
         status = copy_here(who, y, there);
     tt__contiguous_done(there, y);
@@ -99,7 +101,8 @@ tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x) {
 
 /* ---- new tensors ---- */
 
-tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype) {
+/* Make a tensor of another dtype on x's device, in x's layout. */
+static tt_tensor *empty_as(const char *who, const tt_tensor *x, tt_dtype dtype) {
     int64_t stride[TT_MAX_DIMS];
     if (x->contiguous)
         return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, NULL);
@@ -107,7 +110,7 @@ tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype) {
     return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, stride);
 }
 
-tt_tensor *tt__empty_like(const char *who, const tt_tensor *x) { return tt__empty_as(who, x, x->dtype); }
+tt_tensor *tt__empty_like(const char *who, const tt_tensor *x) { return empty_as(who, x, x->dtype); }
 
 tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype) {
     return tt__tensor_new_on(who, tt__device_of(x), shape, dtype, NULL);
@@ -124,7 +127,7 @@ tt_tensor *tt__clone_contiguous(const char *who, const tt_tensor *x) {
 }
 
 tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype) {
-    return filled_from(who, tt__empty_as(who, x, dtype), x);
+    return filled_from(who, empty_as(who, x, dtype), x);
 }
 
 tt_tensor *tt__to_device(const char *who, const tt_tensor *x, const tt_device *device) {
@@ -145,7 +148,7 @@ tt_status tt_item(const tt_tensor *x, double *value) {
     if (x->numel != 1)
         return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
     _Alignas(8) char element[8];
-    TT__TRY(tt__tensor_read(x, element));
+    TT__TRY(read_bytes(x, element));
     *value = tt__load_f64(x->dtype, element);
     return TT_OK;
 }

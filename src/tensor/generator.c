@@ -194,7 +194,10 @@ void tt__generator_randint(tt_generator *g, int64_t *out, int64_t n, int64_t low
     }
 }
 
-void tt__generator_randperm_small(tt_generator *g, int64_t *out, int64_t n) {
+/* From here on torch draws 64 bits a step of a permutation, below 32. */
+static const int64_t RANDPERM_LARGE = INT64_C(0xffffffff) / 20;
+
+static void randperm_small(tt_generator *g, int64_t *out, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         out[i] = i;
     for (int64_t i = 0; i < n - 1; i++) {
@@ -215,8 +218,8 @@ void tt__generator_randperm_large(tt_generator *g, int64_t *out, int64_t n) {
 
 void tt_randperm(int64_t *out, int64_t n, tt_generator *generator) {
     generator = or_default(generator);
-    if (n < TT__RANDPERM_LARGE)
-        tt__generator_randperm_small(generator, out, n);
+    if (n < RANDPERM_LARGE)
+        randperm_small(generator, out, n);
     else
         tt__generator_randperm_large(generator, out, n);
 }

@@ -34,9 +34,8 @@ double tt__generator_normal(tt_generator *g, double mean, double std);
 /* out[0..n) := integers in [low, low + range), range >= 1. */
 void tt__generator_randint(tt_generator *g, int64_t *out, int64_t n, int64_t low, uint64_t range);
 
-/* The two forms of randperm: torch draws 32 bits a step for n < TT__RANDPERM_LARGE, 64 bits a step from there on. */
-#define TT__RANDPERM_LARGE (INT64_C(0xffffffff) / 20)
-void tt__generator_randperm_small(tt_generator *g, int64_t *out, int64_t n);
+/* Do what tt_randperm() does with 200 million numbers and more, where torch draws 64 bits a step; tests do it with a
+ * few. */
 void tt__generator_randperm_large(tt_generator *g, int64_t *out, int64_t n);
 
 #endif

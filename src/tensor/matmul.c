@@ -15,17 +15,8 @@ tt_tensor tt__as_rows(const tt_tensor *x) {
     return tt__tensor_seen(x, (tt_shape){.ndim = 2, .dim = {rows, cols}}, (const int64_t[]){cols, 1});
 }
 
-/* Can a product read the matrix in place: is one of its strides 1 and the other no smaller than a line? */
-static bool is_plain_matrix(const tt_tensor *m) {
-    int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
-    bool by_rows = (m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1);
-    bool by_cols = (m->stride[0] == 1 || rows == 1) && (m->stride[1] >= rows || cols == 1);
-    return by_rows || by_cols;
-}
-
-static bool is_row_major(const tt_tensor *m) {
-    return (m->stride[1] == 1 || m->shape.dim[1] == 1) && (m->stride[0] >= m->shape.dim[1] || m->shape.dim[0] == 1);
-}
+/* Can a product read the matrix in place? */
+static bool is_plain_matrix(const tt_tensor *m) { return tt__matrix_is_stored(m, 0) || tt__matrix_is_stored(m, 1); }
 
 static tt_status run_plain(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
                            double beta) {
@@ -56,5 +47,5 @@ tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, cons
         return TT_OK;
     if (a->shape.dim[1] == 0) /* a sum of no terms */
         return beta == 0 ? tt__fill_out(who, y, 0) : TT_OK;
-    return is_row_major(y) ? run_plain(who, run, y, a, b, beta) : run_copied(who, run, y, a, b, beta);
+    return tt__matrix_is_stored(y, 0) ? run_plain(who, run, y, a, b, beta) : run_copied(who, run, y, a, b, beta);
 }

@@ -9,10 +9,9 @@
 
 /* ---- making (make.c, copy.c) */
 
-/* Make a tensor on x's device, in x's layout (dense, in x's order of dimensions); of another dtype; of another shape,
+/* Make a tensor on x's device: in x's layout (dense, in x's order of dimensions); of another shape and dtype,
  * contiguous. */
 tt_tensor *tt__empty_like(const char *who, const tt_tensor *x);
-tt_tensor *tt__empty_as(const char *who, const tt_tensor *x, tt_dtype dtype);
 tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype);
 
 /* Copy x in its layout / contiguous / to another dtype. */
@@ -28,10 +27,6 @@ void tt__contiguous_done(tt_tensor *copy, const tt_tensor *x);
 /* y := x: shapes equal; dtype and device may differ. y := value. */
 tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x);
 tt_status tt__fill_out(const char *who, tt_tensor *y, double value);
-
-/* Copy the bytes of a contiguous tensor, whatever its device, to and from the host. */
-tt_status tt__tensor_read(const tt_tensor *x, void *host);
-tt_status tt__tensor_write(tt_tensor *x, const void *host);
 
 /* ---- views (view.c) */
 

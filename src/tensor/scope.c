@@ -205,7 +205,7 @@ tt_scope *tt_scope_new(void) {
 
 tt_status tt_scope_enter(tt_scope *scope) {
     if (!scope)
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "tt_scope_enter: the scope is NULL");
+        return tt__fail_argument("tt_scope_enter: the scope is NULL");
     if (atomic_load_explicit(&scope->thread, memory_order_relaxed))
         return tt__fail(TT_ERR_STATE, "tt_scope_enter: a thread is in this scope already; tt_scope_leave() it first");
     scope_enter(scope);
@@ -291,7 +291,7 @@ tt_status tt__tensor_first_error(const char *who) {
     if (!e && !mine.inner && has_error_outside())
         return take_error_outside();
     if (!e)
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the tensor is NULL", who);
+        return tt__fail_argument("%s: the tensor is NULL", who);
     tt_status status = tt__fail(e->status, "%s", e->text ? e->text : tt_status_text(e->status));
     tt__pool_free(e->text);
     *e = (first_error){TT_OK, NULL};

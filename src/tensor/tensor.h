@@ -59,6 +59,14 @@ tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape,
  * it by tt__tensor_unref(). */
 tt_tensor *tt__tensor_detached(const char *who, const tt_tensor *x);
 
+/* Is a matrix stored by its rows (`by` 0) or its columns (1): does each lie in memory without gaps, and none overlap?
+ * Strides of sizes of 1 don't matter. */
+static inline bool tt__matrix_is_stored(const tt_tensor *m, int by) {
+    int along = 1 - by;
+    return (m->stride[along] == 1 || m->shape.dim[along] == 1) &&
+           (m->stride[by] >= m->shape.dim[along] || m->shape.dim[by] == 1);
+}
+
 /* View x with another shape and strides, for the length of a call: a value, not counted, that must not outlive x. */
 tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *stride);
 

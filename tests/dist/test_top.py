@@ -18,7 +18,7 @@ from fcntl import ioctl
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, free_port  # noqa: E402
-from terminal import on_terminal  # noqa: E402
+from terminal import on_terminal, read_rest  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
@@ -304,12 +304,7 @@ class Notices(unittest.TestCase):
             while time.monotonic() < deadline and not re.search(wanted, seen):
                 seen += os.read(mine, 65536)
             open(stop, "w", encoding="utf-8").close()
-            try:
-                while chunk := os.read(mine, 65536):
-                    seen += chunk
-            except OSError:
-                pass
-            os.close(mine)
+            seen += read_rest(mine)
             self.assertEqual(job.wait(DEADLINE), 0)
             return seen.decode()
 

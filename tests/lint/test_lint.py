@@ -63,6 +63,17 @@ class Circles(unittest.TestCase):
         self.assertIn("b.c, c.c", found[0][2])
 
 
+class Statics(unittest.TestCase):
+    def test_what_no_other_file_uses_is_found(self):
+        symbols = [("src/a.c", "T", "tt__own"), ("src/a.c", "U", "tt__own"), ("src/a.c", "D", "tt__table"),
+                   ("src/a.c", "T", "tt__shared"), ("src/b.c", "U", "tt__shared"), ("src/a.c", "T", "tt__tested"),
+                   ("tests/x.o", "U", "tt__tested"), ("tests/x.o", "T", "tt__of_a_test"), ("src/b.c", "T", "tt_public")]
+        found = list(lint.check_statics(symbols))
+        self.assertEqual([name for name, _, _ in found], ["src/a.c", "src/a.c"])
+        self.assertIn("tt__own is used by no other file", found[0][2])
+        self.assertIn("tt__table is", found[1][2])
+
+
 class Quiet(unittest.TestCase):
     def test_printing_and_ending_are_found(self):
         text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
@@ -95,6 +106,18 @@ class Operators(unittest.TestCase):
                 "if (tt_tensor_dtype(x) == wanted)\nif (tt_dtype_size(x->dtype) == 4)\nmemcpy(&v, x->data, 4);\n"
                 "v = tt_tensor_f32(x)[0];\n")
         self.assertEqual(lines(lint.check_operators("x", text)), [1, 3, 4, 5, 8, 9, 10, 11])
+
+    def test_every_file_of_autograd_is_looked_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root, lint.ROOT = lint.ROOT, pathlib.Path(folder)
+            try:
+                (lint.ROOT / "src" / "autograd").mkdir(parents=True)
+                for name in ("op_new.c", "loss.c", "custom.h", "record.c"):
+                    (lint.ROOT / "src" / "autograd" / name).write_text("if (x->dtype == TT_F32)\n")
+                found = [name for name, _, text in lint.source_findings() if "element types" in text]
+            finally:
+                lint.ROOT = root
+        self.assertEqual(found, [f"src/autograd/{name}" for name in ("custom.h", "loss.c", "op_new.c")])
 
 
 class Settings(unittest.TestCase):
@@ -163,6 +186,12 @@ class Sizes(unittest.TestCase):
 class Columns(unittest.TestCase):
     def test_long_line(self):
         self.assertEqual(lines(lint.check_columns("x", "a" * 120 + "\n" + "ä" * 120 + "\n" + "b" * 121)), [3])
+
+
+    def test_long_lines_of_pages(self):
+        long = "a " * 61
+        text = f"{long}\n| {long} |\n- https://{'a' * 120}\n- {long}\n```\n| {long}\n{'a' * 121}\n```\n| {long} |\n"
+        self.assertEqual(lines(lint.check_page_columns("x", text)), [1, 4, 6, 7])
 
 
 class Symbols(unittest.TestCase):

@@ -65,6 +65,20 @@ class Wrap(unittest.TestCase):
         self.assertEqual(wrap.wrap(after, ".py"), after)
         self.assertIn('\n    """\n    return', after)
 
+    def test_markdown(self):
+        kept = f"# {LONG}\n\n| {LONG} |\n\n```sh\n{LONG}\n- {LONG}\n```\n\nA short\nparagraph.\n\n<a>{LONG}\n"
+        self.assertEqual(wrap.wrap(kept, ".md"), kept)
+        after = self.check(f"{LONG}\n\n- {LONG}\n- one\n  1. {LONG}\n", wrap.wrap_markdown).split("\n")
+        starts = ["word wo", "word wo", "- word ", "  word ", "- one", "  1. wo", "     wo"]
+        self.assertEqual([line[:7] for line in after if line], starts)
+
+    def test_markdown_keeps_its_meaning(self):
+        long = f"`{'code ' * 14}` " + "word " * 8 + "or - this `a b c` and"
+        after = self.check(f"{long} {long} # that\n", wrap.wrap_markdown)
+        for line in after.split("\n"):
+            self.assertNotRegex(line, r"^[-#]")
+            self.assertEqual(line.count("`") % 2, 0)
+
 
 if __name__ == "__main__":
     unittest.main()

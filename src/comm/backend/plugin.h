@@ -55,7 +55,7 @@ typedef struct tt__task {
 } tt__task;
 
 typedef struct tt__plugin {
-    tt__engine calls; /* tt__plugin_engine, under the back end's name */
+    tt__engine calls; /* plug-ins' calls, under the back end's name */
     const tt_backend *table;
     void *engine;
     tt__meeting_place *place; /* NULL: the engine finds its ranks itself */
@@ -103,8 +103,6 @@ static inline bool tt__plugin_takes_host(const tt__plugin *plugin) {
 static inline tt__task *tt__task_of(const tt_work *work) { return (tt__task *)(uintptr_t)work->state[0]; }
 
 static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->plugin; }
-
-extern const tt__engine tt__plugin_engine;
 
 /* ---- plugin_convert.c */
 
@@ -187,7 +185,4 @@ void tt__control_explain(tt_work *work);
 /* Make a program's first group. member->store is NULL if the engine found its ranks itself, and in a world of one;
  * own_store: it is handed over, also on failure. */
 tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store);
-
-tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
-tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
 #endif

@@ -37,17 +37,19 @@ static void leave_place(tt__meeting_place *place) {
 
 /* ---- one group */
 
+static const tt__engine plugin_engine; /* below: groups make groups */
+
 /* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
 static tt_group *plugin_group_make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
                                    int size, const int *ranks, int64_t timeout_ms) {
-    tt_group *group = tt__group_make(&tt__plugin_engine, rank, size, ranks, timeout_ms);
+    tt_group *group = tt__group_make(&plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
     if (!plugin) {
         tt__group_free(group);
         leave_place(place);
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a group of %d ranks", size);
     }
-    *plugin = (tt__plugin){.calls = tt__plugin_engine, .table = table, .place = place};
+    *plugin = (tt__plugin){.calls = plugin_engine, .table = table, .place = place};
     plugin->calls.name = table->name;
     snprintf(plugin->prefix, sizeof plugin->prefix, "%s", prefix);
     plugin->calls.devices = table->devices;
@@ -319,11 +321,12 @@ static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *
     return status;
 }
 
-tt_status tt__plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
+static tt_status plugin_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
     return plugin_divide(group, call, NULL, &(entry){.choice = {color, key}}, out);
 }
 
-tt_status tt__plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out) {
+static tt_status plugin_new_group(tt_group *group, const tt_call *call, const int *ranks, size_t count,
+                                  tt_group **out) {
     entry mine = {.choice = {.color = -1}};
     for (size_t i = 0; i < count; i++) {
         mine.list = (mine.list ^ (uint64_t)(ranks[i] + 1)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -385,11 +388,11 @@ static void abort_group(tt_group *group, const char *reason) {
         plugin->table->abort(plugin->engine);
 }
 
-const tt__engine tt__plugin_engine = {
+static const tt__engine plugin_engine = {
     .name = "plug-in",
     .submit = tt__plugin_submit,
-    .new_group = tt__plugin_new_group,
-    .split = tt__plugin_split,
+    .new_group = plugin_new_group,
+    .split = plugin_split,
     .alloc = symmetric_alloc,
     .free = symmetric_free,
     .wait = tt__plugin_wait,

@@ -38,9 +38,6 @@ typedef struct tt__lists_of {
 /* Check a call's lists: there are counts, and neither their sum nor the offsets exceed memory. */
 tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf, const tt__lists_of *lists);
 
-/* Check that .device, .device_index and .stream fit each other, and that the group's engine takes such memory. */
-tt_status tt__check_device(const tt_group *group, const tt_call *call);
-
 /* Set the timeout of a checked call, and give it to the group's engine. */
 tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work);
 

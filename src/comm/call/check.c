@@ -120,7 +120,8 @@ static tt_status check_place(const tt_call *call) {
     return TT_OK;
 }
 
-tt_status tt__check_device(const tt_group *group, const tt_call *call) {
+/* Check that .device, .device_index and .stream fit each other, and that the group's engine takes such memory. */
+static tt_status check_call_device(const tt_group *group, const tt_call *call) {
     unsigned devices = group->engine->devices ? group->engine->devices : TT_DEVICE_BIT(TT_DEVICE_CPU);
     bool on_host = call->op == TT_OP_BARRIER || call->op == TT_OP_MONITORED_BARRIER;
     char place[48], taken[64];
@@ -138,7 +139,7 @@ tt_status tt__check_device(const tt_group *group, const tt_call *call) {
 
 tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work) {
     if (__builtin_expect(call->device || call->stream || group->engine->devices, 0))
-        TT__TRY(tt__check_device(group, call));
+        TT__TRY(check_call_device(group, call));
     if (!work)
         TT__TRY(tt__may_wait(tt_op_name(call->op)));
     if (call->device == TT_DEVICE_CPU)

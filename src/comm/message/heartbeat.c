@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "comm/message/outgoing.h"
+#include "comm/record/seqlock.h"
 
 /* This rank's waiting is announced when it has lasted MOMENT_MS, and again every WAITS_MS. */
 enum { MOMENT_MS = 80, WAITS_MS = 200 };
@@ -12,16 +13,14 @@ enum { MOMENT_MS = 80, WAITS_MS = 200 };
 static void fill_waiting(const tt__waiting *waiting, tt__beat *beat) {
     if (!waiting)
         return;
-    uint32_t version = atomic_load_explicit(&waiting->version, memory_order_acquire);
-    beat->group = waiting->group;
-    beat->seq = waiting->seq;
-    beat->whom = waiting->whom;
-    beat->record = waiting->record;
-    beat->word = waiting->word;
-    beat->waits = waiting->since != 0;
-    atomic_thread_fence(memory_order_acquire);
-    if (version & 1 || atomic_load_explicit(&waiting->version, memory_order_relaxed) != version)
-        beat->waits = 0;
+    tt__waiting copy;
+    bool whole = tt__seqlock_try_read(&waiting->version, (void *)&copy, (const void *)waiting, sizeof copy);
+    beat->group = copy.group;
+    beat->seq = copy.seq;
+    beat->whom = copy.whom;
+    beat->record = copy.record;
+    beat->word = copy.word;
+    beat->waits = whole && copy.since != 0;
 }
 
 static void send_beat(tt__link *link) {

@@ -24,19 +24,12 @@ static tt_status compare_status(tt_group *group, const tt_call *call, int32_t st
         tt__rankset_text(&failed, ranks, sizeof ranks), (unsigned long long)call->count);
 }
 
-static int local_ranks(const tt__world *world) {
-    int n = 0;
-    for (int r = 0; r < world->size; r++)
-        n += world->peers[r].local;
-    return n;
-}
-
 static tt_status allocation_take(tt_group *group, size_t bytes, tt__allocation **out) {
     tt__world *world = group->native->world;
     tt__allocation *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
         return tt__fail(TT_ERR_MEMORY, "no memory for the list of allocations");
-    tt_status status = tt__shm_check_free(bytes, local_ranks(world));
+    tt_status status = tt__shm_check_free(bytes, tt__world_local_ranks(world, world->size));
     tt__world_lock(world);
     if (!status)
         status = tt__world_take(world, bytes, true, &allocation->extent);

@@ -43,10 +43,10 @@ static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
                 "rank %d on host %s (%s) and rank %d on host %s (%s) can't share memory, which .transport = "
                 "\"shm\" asks for",
                 world->rank, mine->hostname, mine->host_id, r, cards[r].hostname, cards[r].host_id);
-        if (++ranks[world->peers[r].host] > TT__MAX_WORLD)
+        if (++ranks[world->peers[r].host] > TT__MAX_HOST_RANKS)
             return tt__fail(TT_ERR_UNSUPPORTED,
                             "more than %d ranks on host %s, which is what its shared memory is laid out for",
-                            TT__MAX_WORLD, cards[r].hostname);
+                            TT__MAX_HOST_RANKS, cards[r].hostname);
     }
     return TT_OK;
 }

@@ -83,12 +83,7 @@ static tt_status agree_on_algorithms(tt__world *world, const tt__member *member)
 }
 
 /* Divide this host's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
-static void share_cpus(const tt__world *world) {
-    int here = 0;
-    for (int r = 0; r < world->size; r++)
-        here += world->peers[r].host == world->peers[world->rank].host;
-    tt__set_host_ranks(here);
-}
+static void share_cpus(const tt__world *world) { tt__set_host_ranks(tt__world_local_ranks(world, world->size)); }
 
 /* Join the job: meet all ranks, and begin the first group. */
 static tt_status native_join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
@@ -102,15 +97,32 @@ static tt_status native_join(tt__world *world, tt_group *group, const tt__member
     return begin_first_group(group);
 }
 
+static const tt__engine native_engine = {
+    .name = "native",
+    .submit = tt__native_submit,
+    .new_group = tt__native_new_group,
+    .split = tt__native_split,
+    .alloc = tt__native_alloc,
+    .free = tt__native_free,
+    .wait = tt__native_wait,
+    .progress = tt__native_progress,
+    .forget = tt__native_forget,
+    .add_callback = tt__native_add_callback,
+    .abort = tt__native_abort,
+    .retire = tt__native_retire,
+    .release = native_release,
+};
+
 tt_status tt__native_join(tt_group **out, const tt__member *member) {
     int64_t deadline_ms = tt__deadline_ms(member->timeout_ms);
     tt__world *world;
     tt_group *group = NULL;
     *out = NULL;
     TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->agent_store));
-    world->engine = &tt__native_engine;
+    world->engine = &native_engine;
     world->progress = tt__world_progress;
-    tt_status status = tt__world_make_memory(world, member->world < TT__MAX_WORLD ? member->world : TT__MAX_WORLD);
+    tt_status status =
+        tt__world_make_memory(world, member->world < TT__MAX_HOST_RANKS ? member->world : TT__MAX_HOST_RANKS);
     if (!status && !(group = tt__native_prepare(world, world->size, member->timeout_ms)))
         status = tt_last_status();
     bool joined = !status && !(status = native_join(world, group, member, deadline_ms));
@@ -133,19 +145,3 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
         *out = group;
     return status;
 }
-
-const tt__engine tt__native_engine = {
-    .name = "native",
-    .submit = tt__native_submit,
-    .new_group = tt__native_new_group,
-    .split = tt__native_split,
-    .alloc = tt__native_alloc,
-    .free = tt__native_free,
-    .wait = tt__native_wait,
-    .progress = tt__native_progress,
-    .forget = tt__native_forget,
-    .add_callback = tt__native_add_callback,
-    .abort = tt__native_abort,
-    .retire = tt__native_retire,
-    .release = native_release,
-};

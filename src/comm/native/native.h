@@ -15,8 +15,6 @@
 #include "comm/native_group.h"
 #include "comm/rendezvous/rendezvous.h"
 
-extern const tt__engine tt__native_engine;
-
 /* ---- native.c */
 
 /* Make the first group: join all ranks. On return no rank needs the store any more. */

@@ -48,20 +48,12 @@ static void on_word(void *arg, uint32_t id, uint32_t seq, uint32_t word) {
         tt__on_word(group, seq, word);
 }
 
-/* Return a rank's number on this host, where ranks are ordered as in the job. */
-static int number_on_host(const tt__world *world, int rank) {
-    int number = 0;
-    for (int r = 0; r < rank; r++)
-        number += world->peers[r].local;
-    return number;
-}
-
 static bool ring_peer(void *arg, int rank, int *number, unsigned char **base, size_t *bytes, tt__ring_board **board) {
     const tt__world *world = arg;
     const tt__peer *peer = &world->peers[rank];
     if (!peer->local || !peer->control)
         return false;
-    *number = number_on_host(world, rank);
+    *number = tt__world_local_ranks(world, rank);
     *base = peer->shm.base;
     *bytes = peer->shm.size;
     *board = &peer->control->rings;

@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "comm/record/recorder.h"
+#include "comm/record/seqlock.h"
 
 #include <tutti/comm.h>
 
@@ -23,9 +24,7 @@ static void recorder_watch_forks(void) { pthread_atfork(NULL, NULL, forget_recor
 static void publish_progress(void) {
     tt__progress *shown = &own.recorder->progress;
     const tt__progress *said = &own.said;
-    uint32_t version = atomic_load_explicit(&shown->version, memory_order_relaxed);
-    atomic_store_explicit(&shown->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    uint32_t version = tt__seqlock_begin(&shown->version);
     shown->epoch = said->epoch;
     shown->epochs = said->epochs;
     shown->step = said->step;
@@ -35,7 +34,7 @@ static void publish_progress(void) {
     shown->at_ns = said->at_ns;
     shown->base_samples = said->base_samples;
     shown->base_ns = said->base_ns;
-    atomic_store_explicit(&shown->version, version + 2, memory_order_release);
+    tt__seqlock_end(&shown->version, version);
 }
 
 void tt__progress_attach(tt__recorder *recorder) {
@@ -86,14 +85,9 @@ void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size)
 /* ---- reading */
 
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
-    for (int i = 0; i < 100; i++) {
-        uint32_t before = atomic_load_explicit(&recorder->progress.version, memory_order_acquire);
-        memcpy((void *)copy, (const void *)&recorder->progress, sizeof *copy);
-        atomic_thread_fence(memory_order_acquire);
-        if (before % 2 == 0 && atomic_load_explicit(&recorder->progress.version, memory_order_relaxed) == before)
-            return before != 0;
-    }
-    return false;
+    return tt__seqlock_read(&recorder->progress.version, (void *)copy, (const void *)&recorder->progress,
+                            sizeof *copy) &&
+           atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
 }
 
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns) {

@@ -1,6 +1,7 @@
 #include "comm/record/recorder.h"
 
 #include "comm/op.h"
+#include "comm/record/seqlock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,9 +76,7 @@ uint8_t tt__record_file_add(tt__recorder *recorder, const char *file) {
 
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
     tt__waiting *waiting = &recorder->waiting;
-    uint32_t version = atomic_load_explicit(&waiting->version, memory_order_relaxed);
-    atomic_store_explicit(&waiting->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    uint32_t version = tt__seqlock_begin(&waiting->version);
     waiting->group = what->group;
     waiting->seq = what->seq;
     waiting->whom = what->whom;
@@ -85,7 +84,7 @@ void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
     waiting->word = what->word;
     waiting->since = what->since;
     waiting->several_threads = what->several_threads;
-    atomic_store_explicit(&waiting->version, version + 2, memory_order_release);
+    tt__seqlock_end(&waiting->version, version);
 }
 
 /* "0-3, 8"; what does not fit ends with "...". */
@@ -130,14 +129,8 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
 }
 
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
-    for (int i = 0; i < 100; i++) {
-        uint32_t before = atomic_load_explicit(&recorder->waiting.version, memory_order_acquire);
-        memcpy((void *)copy, (const void *)&recorder->waiting, sizeof *copy);
-        atomic_thread_fence(memory_order_acquire);
-        if (before % 2 == 0 && atomic_load_explicit(&recorder->waiting.version, memory_order_relaxed) == before)
-            return copy->since != 0;
-    }
-    return false;
+    return tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy) &&
+           copy->since != 0;
 }
 
 uint64_t tt__record_bytes(const tt__record *record) {

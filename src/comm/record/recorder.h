@@ -62,8 +62,8 @@ typedef struct tt__record_list {
     uint64_t values[TT__LISTED];
 } tt__record_list;
 
-/* The rank that the process has waited for, for longer than a moment. `since` 0: none. Read as a whole when `version`
- * is even and unchanged. */
+/* The rank that the process has waited for, for longer than a moment. `since` 0: none. Under a sequence lock
+ * (seqlock.h). */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
     uint32_t group, seq;  /* which call; seq 0: a receive */
@@ -74,8 +74,8 @@ typedef struct tt__waiting {
     bool several_threads; /* of the process use groups: it may make other calls meanwhile */
 } tt__waiting;
 
-/* The progress of training, as the program reports it (tt_publish_progress()). Read as a whole when `version` is even
- * and unchanged; 0: nothing was said. */
+/* The progress of training, as the program reports it (tt_publish_progress()). Under a sequence lock (seqlock.h);
+ * version 0: nothing was said. */
 typedef struct tt__progress {
     _Atomic uint32_t version;
     int64_t epoch, epochs, step, steps; /* 0: not known */

@@ -13,7 +13,7 @@ static void log_once(const tt_group *group, const tt__place *places) {
 }
 
 static void find_order(tt_group *group) {
-    tt__place places[TT__MAX_WORLD];
+    tt__place places[TT__MAX_HOST_RANKS];
     const tt__topology *topology = tt__topology_get();
     for (int r = 0; r < group->size; r++)
         places[r] = tt__topology_place(topology, group->native->world->peers[group->ranks[r]].control->cpu_mask);

@@ -19,9 +19,9 @@
 #include <sys/types.h>
 
 enum {
-    TT__MAX_WORLD = 64,    /* ranks of a host, so of a group in shared memory */
-    TT__INLINE_MAX = 4096, /* bytes that travel with the arrival word */
-    TT__NEAR_MAX = 32,     /* those that do so in its own cache line */
+    TT__MAX_HOST_RANKS = 64, /* ranks of a host, so of a group in shared memory */
+    TT__INLINE_MAX = 4096,   /* bytes that travel with the arrival word */
+    TT__NEAR_MAX = 32,       /* those that do so in its own cache line */
     /* bytes of all peers together up to which reading copies of them beats a second synchronisation */
     TT__RIDE_MAX = 1024,
     TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */

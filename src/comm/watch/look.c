@@ -12,10 +12,11 @@
 
 enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
 
-tt_work *tt__blocking_work(tt_work *work) {
+/* Return what holds the work up: itself, one before it in the queue, or a call on an inner group. */
+static tt_work *blocking_work(tt_work *work) {
     if (work->phase == TT__QUEUED && work->group->queue)
         work = work->group->queue;
-    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? tt__blocking_work(work->child)
+    return work->phase == TT__RUNNING && work->wait.what == TT__CHILD && work->child ? blocking_work(work->child)
                                                                                      : work;
 }
 
@@ -96,7 +97,7 @@ tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
         return has_failed(group);
-    tt_work *work = tt__blocking_work(waiter);
+    tt_work *work = blocking_work(waiter);
     const tt_work *first = work->deadline_ms < waiter->deadline_ms ? work : waiter;
     int64_t now = tt__now_ms();
     bool processes = now - waiter->looked_ms >= TT__LOOK_MS;

@@ -17,9 +17,6 @@ typedef enum tt__verdict {
  * while other hosts are asked. */
 tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit);
 
-/* Return what holds the work up: itself, one before it in the queue, or a call on an inner group. */
-tt_work *tt__blocking_work(tt_work *work);
-
 /* Publish that this process no longer waits. */
 void tt__note_going_on(tt__world *world);
 

@@ -13,7 +13,7 @@ typedef struct layout {
 
 static layout layout_of(const tt_tensor *m) {
     int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
-    if ((m->stride[1] == 1 || cols == 1) && (m->stride[0] >= cols || rows == 1))
+    if (tt__matrix_is_stored(m, 0))
         return (layout){'N', rows == 1 ? cols : m->stride[0]};
     return (layout){'T', cols == 1 ? rows : m->stride[1]};
 }

@@ -3,19 +3,14 @@
 
 #include "comm/reduce/reduce_tree.h"
 
-bool tt__has_hosts(const tt_group *group) {
+bool tt__serves_hosts(const tt_group *group, const tt_call *call) {
+    (void)call;
     return group->native->local && group->native->cross && group->native->local->size > 1 &&
            group->native->cross->size > 1;
 }
 
-bool tt__serves_hosts(const tt_group *group, const tt_call *call) {
-    (void)call;
-    return tt__has_hosts(group);
-}
-
 bool tt__serves_subtrees(const tt_group *group, const tt_call *call) {
-    (void)call;
-    return tt__has_hosts(group) && group->native->subtrees;
+    return tt__serves_hosts(group, call) && group->native->subtrees;
 }
 
 bool tt__serves_sums(const tt_group *group, const tt_call *call) {

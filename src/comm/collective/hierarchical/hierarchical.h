@@ -9,10 +9,7 @@
 /* Up to so many bytes, fewer legs pay for copying, or for sending more. */
 enum { TT__PACK_MAX = 64 << 10 };
 
-/* Are there several hosts, with as many ranks each, more than one? */
-bool tt__has_hosts(const tt_group *group);
-
-/* The same, as an algorithm's serves(). */
+/* An algorithm's serves(): are there several hosts, with as many ranks each, more than one? */
 bool tt__serves_hosts(const tt_group *group, const tt_call *call);
 
 /* The same, and may hosts reduce first, as subtrees of the one summation order? */

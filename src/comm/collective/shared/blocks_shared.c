@@ -238,8 +238,8 @@ static void take_lanes(const tt_work *work, uint32_t piece) {
 
 /* Reduce this rank's part, bytes at..at+n-1 of it, over all sources; staged ones have them in `piece`. */
 static void reduce_blocks(const tt_work *work, uint32_t piece, size_t at, size_t n) {
-    const void *src[TT__MAX_WORLD];
-    double factors[TT__MAX_WORLD];
+    const void *src[TT__MAX_HOST_RANKS];
+    double factors[TT__MAX_HOST_RANKS];
     tt_group *group = work->group;
     for (int s = 0; s < group->size; s++) {
         const unsigned char *whole = block_from(work, s);

@@ -62,8 +62,8 @@ static void *stretch_of(const tt_work *work, int r, const tt__stretch *stretch, 
 static void reduce_stretches(const tt_work *work, size_t from, size_t end, bool in_place) {
     const tt_group *group = work->group;
     const tt_call *call = &work->call;
-    void *at[TT__MAX_WORLD];
-    double factors[TT__MAX_WORLD];
+    void *at[TT__MAX_HOST_RANKS];
+    double factors[TT__MAX_HOST_RANKS];
     for (int r = 0; r < group->size; r++)
         factors[r] = tt__factor(group, r, work->seq);
     while (from < end) {

@@ -30,8 +30,8 @@ static void *result_room(const tt_work *work) {
 }
 
 void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result) {
-    const void *src[TT__MAX_WORLD];
-    double factors[TT__MAX_WORLD];
+    const void *src[TT__MAX_HOST_RANKS];
+    double factors[TT__MAX_HOST_RANKS];
     size_t bytes = call->count * tt__dtype_size(call->dtype);
     for (int r = 0; r < group->size; r++) {
         src[r] = tt__is_symmetric(group, r, seq) ? tt__symmetric(group, r, seq) : tt__payload(group, r, seq, bytes);

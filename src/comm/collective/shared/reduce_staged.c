@@ -60,8 +60,8 @@ static void staged_copy_in(tt_work *work, const staged *s, size_t c) {
 static void staged_reduce_slice(tt_work *work, const staged *s, size_t c) {
     tt_group *group = work->group;
     const tt_call *call = &work->call;
-    const void *src[TT__MAX_WORLD];
-    double factors[TT__MAX_WORLD];
+    const void *src[TT__MAX_HOST_RANKS];
+    double factors[TT__MAX_HOST_RANKS];
     void *dst[2];
     int dsts = 0;
     tt__slice slice = staged_slice_of(work, s, c, group->rank);

@@ -7,8 +7,8 @@
 #include "base/dtype.h"
 
 void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call) {
-    void *buffers[TT__MAX_WORLD];
-    double factors[TT__MAX_WORLD];
+    void *buffers[TT__MAX_HOST_RANKS];
+    double factors[TT__MAX_HOST_RANKS];
     size_t size = tt__dtype_size(call->dtype);
     tt__slice slice = tt__slice_of(call->count, size, group->size, group->rank);
     bool all = call->op == TT_OP_ALL_REDUCE;
