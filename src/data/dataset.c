@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -83,11 +84,11 @@ tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t size) {
 }
 
 void tt_dataset_free(tt_dataset *dataset) {
-    if (!dataset)
+    if (!dataset || tt__freed_before("tt_dataset_free", dataset))
         return;
     if (dataset->cls.destroy)
         dataset->cls.destroy(dataset->user);
-    free(dataset);
+    tt__quarantine(dataset, sizeof *dataset, free);
 }
 
 /* ---- looking ---- */

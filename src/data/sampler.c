@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -86,12 +87,12 @@ tt_sampler *tt_shuffled(void) { return &shuffled; }
 static bool is_placeholder(const tt_sampler *s) { return s == &in_order || s == &shuffled; }
 
 void tt_sampler_free(tt_sampler *sampler) {
-    if (!sampler || is_placeholder(sampler))
+    if (!sampler || is_placeholder(sampler) || tt__freed_before("tt_sampler_free", sampler))
         return;
     if (sampler->cls.destroy)
         sampler->cls.destroy(sampler->user);
     free(sampler->indices);
-    free(sampler);
+    tt__quarantine(sampler, sizeof *sampler, free);
 }
 
 /* ---- the order of an epoch ---- */
