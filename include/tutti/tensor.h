@@ -84,8 +84,8 @@ TT_API void tt_scope_cleanup(const int *id);
 #define TT_AUTO_SCOPE __attribute__((cleanup(tt_scope_cleanup), unused)) const int tt_auto_scope_ = tt_scope_begin()
 #endif
 
-/* Take a tensor out of its scope: it is the caller's from now on, and is meant to stay. Returns it. A loader's batch (data.h) becomes the
- * caller's, too; a tensor that belongs to a module or a data set stays theirs. NULL gives NULL. */
+/* Take a tensor out of its scope: it is the caller's from now on, and is meant to stay. Returns it. A loader's batch
+ * (data.h) becomes the caller's, too; a tensor that belongs to a module or a data set stays theirs. NULL gives NULL. */
 TT_API tt_tensor *tt_keep(tt_tensor *x);
 
 /* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor

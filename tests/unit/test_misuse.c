@@ -390,7 +390,8 @@ static void some_large_tensors(void) {
     _exit(0);
 }
 
-/* What a large program holds: a data set in two tensors, a model, its optimizer's state, kept tensors, leaves, views. */
+/* What a large program holds: a data set in two tensors, a model, its optimizer's state, kept tensors, leaves,
+ * views. */
 static void hold_what_stays(void) {
     tt_set_log(note_warning, NULL);
     tt_module *model = tt_nn_sequential(tt_nn_linear(1, 1));
