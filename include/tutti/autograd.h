@@ -161,7 +161,7 @@ typedef struct tt_function {
 
 /* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
  * (outputs), owned as any operator's result; all NULL after a failure. Errors: what forward returned; TT_ERR_INVALID a
- * function without size, name or forward. */
+ * function without size, name or forward, or no `in` or `out`. */
 TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in,
                                             int64_t n, tt_tensor **out);
 

@@ -255,16 +255,18 @@ TT_API int tt_work_source_rank(const tt_work *work);
 typedef void (*tt_work_fn)(tt_status status, int source, void *user);
 
 /* Have `fn` called when the work is done, failed, aborted, or its group is destroyed: exactly once, also where the work
- * is freed before; at once if it is done already. Callbacks of one work come in the order in which they were added.
- * PyTorch: Future.add_done_callback.
+ * is freed before. Callbacks that were added before the work was done come in the order in which they were added; one
+ * that is added later is called before this returns (within a callback: when that has returned), perhaps before or
+ * beside earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
  * Whoever advances the work calls it, no lock held: any thread that is within a call of Tutti, and between hosts the
  * thread that serves the connections; several callbacks may run at once in different threads. tt_work_wait() may return
  * before it was called, tt_destroy_process_group() doesn't. It must not wait: what would (synchronous calls, waits for
  * works that are not done, making groups) is refused in it, TT_ERR_STATE. It may make calls with .work, by the rule on
  * threads: on its work's group too, where no thread of the program is within a call, other than tt_work_wait(). It
  * should be short: until it returns, its thread advances nothing.
- * A forked child inherits no callbacks. Errors: TT_ERR_INVALID no work or no function; TT_ERR_MEMORY; TT_ERR_STATE in a
- * forked child. After an error it is never called. */
+ * A forked child inherits no callbacks; a child that a callback forks must end by _exit() or exec, not return from it.
+ * Errors: TT_ERR_INVALID no work or no function; TT_ERR_MEMORY; TT_ERR_STATE in a forked child. After an error it is
+ * never called. */
 TT_API TT_NODISCARD tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user);
 
 /* Forget the work. One that is not done goes on without its owner, so its buffers must stay, and its callbacks still

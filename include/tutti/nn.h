@@ -112,7 +112,7 @@ typedef struct tt_module_class {
     size_t size;      /* sizeof(tt_module_class): TT_MODULE_CLASS sets it */
     const char *name; /* "ToyModel", for errors; borrowed for the module's life */
 
-    /* One tensor to one. NULL and a recorded error on failure. */
+    /* One tensor to one. NULL and a recorded error on failure; NULL alone is an error that names the module. */
     tt_tensor *(*forward)(tt_module *self, tt_tensor *x);
 
     /* Several to several: set all `output_count` outputs. Inputs are never NULL. `inputs` and `outputs`: how many it

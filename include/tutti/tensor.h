@@ -18,8 +18,10 @@
  * written from one, and kept or freed by any.
  *
  * Misuse. A tensor that was freed, or whose scope ended, is recognised where it can be (TT_ERR_STATE): always under
- * TT_DEBUG=1, which keeps what was freed, and by the address sanitizer; else until its memory is used again. Where many
- * tensors live outside of scopes the log warns once. */
+ * TT_DEBUG=1, which keeps what was freed, and by the address sanitizer; else until its memory is used again. A second
+ * free of any object, by its own function for freeing, is such an error under TT_DEBUG=1, too. Where tensors pile up
+ * outside of scopes (5,000, or some with 1 GiB, not counting those that were kept, that require a gradient, or that
+ * something holds: modules, optimizers, data sets) the log warns once. */
 #ifndef TUTTI_TENSOR_H
 #define TUTTI_TENSOR_H
 
@@ -83,8 +85,8 @@ TT_API void tt_scope_cleanup(const int *id);
 #define TT_AUTO_SCOPE __attribute__((cleanup(tt_scope_cleanup), unused)) const int tt_auto_scope_ = tt_scope_begin()
 #endif
 
-/* Take a tensor out of its scope: it is the caller's from now on. Returns it. A loader's batch (data.h) becomes the
- * caller's, too; a tensor that belongs to a module or a data set stays theirs. NULL gives NULL. */
+/* Take a tensor out of its scope: it is the caller's from now on, and is meant to stay. Returns it. A loader's batch
+ * (data.h) becomes the caller's, too; a tensor that belongs to a module or a data set stays theirs. NULL gives NULL. */
 TT_API tt_tensor *tt_keep(tt_tensor *x);
 
 /* Free a tensor that the caller owns (its storage goes with the last tensor that uses it). NULL is allowed. A tensor

@@ -15,6 +15,7 @@
 #include "autograd/reach.h"
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
 
@@ -443,12 +444,12 @@ tt_status tt_backward_deferred(tt_deferred_backward *deferred) {
 }
 
 void tt_deferred_backward_free(tt_deferred_backward *deferred) {
-    if (!deferred)
+    if (!deferred || tt__freed_before("tt_deferred_backward_free", deferred))
         return;
     for (int64_t i = 0; i < deferred->reach.node_count && !deferred->retain; i++)
         tt__node_spend(deferred->reach.nodes[i].node);
     tt__reach_free(&deferred->reach);
-    tt__pool_free(deferred);
+    tt__quarantine(deferred, sizeof *deferred, tt__pool_free);
 }
 
 /* ---- looking */

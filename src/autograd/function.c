@@ -50,6 +50,8 @@ static tt_status check_function(const tt_function *f, int64_t n) {
 }
 
 static tt_status check_inputs(const tt_function *f, int n, tt_tensor *const *in) {
+    if (n && !in)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a list of %d inputs, got NULL", f->name, n);
     for (int i = 0; i < n; i++)
         if (in[i] && !tt__tensor_check(f->name, in[i]))
             return TT_ERR_STATE;
@@ -119,12 +121,14 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
                         tt_tensor **out) {
     TT__TRY(check_function(function, count));
     int n = (int)count;
-    TT__TRY(check_inputs(function, n, in));
+    if (!out)
+        return tt__fail(TT_ERR_INVALID, "%s: where to write the outputs is NULL", function->name);
     tt_function f = {0};
     memcpy(&f, function, function->size < sizeof f ? function->size : sizeof f);
     int outputs = f.outputs ? f.outputs : 1;
-    bool recorded = f.backward && tt__wants_grad(n, in);
     memset(out, 0, (size_t)outputs * sizeof(tt_tensor *));
+    TT__TRY(check_inputs(&f, n, in));
+    bool recorded = f.backward && tt__wants_grad(n, in);
     tt_node *node = node_for(&f, n, in, outputs);
     tt_status status = node ? run_forward(node, &f, arg, in, out) : tt_last_status();
     for (int k = 0; k < outputs && !status && recorded; k++)
@@ -139,7 +143,7 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
 }
 
 tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; in && i < n; i++)
         if (!in[i])
             return NULL;
     tt_tensor *out[MAX_OUTPUTS];

@@ -40,6 +40,7 @@ static tt_tensor *make_leaf(tt_tensor *x) {
     pthread_mutex_init(&leaf->lock, NULL);
     x->history = &leaf->history;
     x->requires_grad = true;
+    tt__tensor_means_to_stay(x);
     return x;
 }
 

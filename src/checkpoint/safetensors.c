@@ -1,5 +1,7 @@
 #include "checkpoint/safetensors.h"
 
+#include "base/quarantine.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,12 +50,12 @@ const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key)
 }
 
 void tt_safetensors_free(tt_safetensors *file) {
-    if (!file)
+    if (!file || tt__freed_before("tt_safetensors_free", file))
         return;
     for (size_t i = 0; file->tensors && i < file->count; i++)
         tt__tensor_disown(file->tensors[i]);
     free(file->tensors);
     free(file->names);
     json_decref(file->header);
-    free(file);
+    tt__quarantine(file, sizeof *file, free);
 }

@@ -104,11 +104,15 @@ static void screen_end(void) {
     tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-/* Show the lines of `text`, which is as wide as the window; the last line says how many did not fit. */
-static void screen_show(const char *text) {
+static int screen_rows(void) {
     struct winsize window = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
-    int lines = 0, rows = window.ws_row > 1 ? window.ws_row : 2;
+    return window.ws_row > 1 ? window.ws_row : 2;
+}
+
+/* Show the lines of `text`, which is as wide as the window and, unless that was made smaller meanwhile, as high. */
+static void screen_show(const char *text) {
+    int lines = 0, rows = screen_rows();
     for (const char *c = text; *c; c++)
         lines += *c == '\n';
     int shown = lines < rows ? lines : rows - 2;
@@ -143,11 +147,11 @@ static bool screen_wait(int64_t ms) {
 
 /* ---- looks */
 
-/* Take one look as text; the caller frees it. */
-static tt_status top_look(const flags *f, const tt__view_source *source, char **text) {
+/* Take one look as text, for a screen of so many rows (0: none); the caller frees it. */
+static tt_status top_look(const flags *f, const tt__view_source *source, int rows, char **text) {
     tt__view view;
     size_t size;
-    const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), tt__terminal_colours(STDOUT_FILENO)};
+    const tt__top_page page = {tt__terminal_columns(STDOUT_FILENO), rows, tt__terminal_colours(STDOUT_FILENO)};
     *text = NULL;
     TT__TRY(tt__view_take(&view, source));
     FILE *out = open_memstream(text, &size);
@@ -175,7 +179,7 @@ static tt_status top_watch(const flags *f, const tt__view_source *source) {
     int looks = 0;
     if (screen)
         screen_begin();
-    while (!(status = top_look(f, source, &text))) {
+    while (!(status = top_look(f, source, screen ? screen_rows() : 0, &text))) {
         if (screen)
             screen_show(text);
         else

@@ -17,6 +17,7 @@ tt__top_rates tt__top_rates_of(const tt__view_rank *rank);
 /* How text is laid out. */
 typedef struct tt__top_page {
     int columns; /* lines are wrapped to so many; 0: they are not */
+    int rows;    /* of a screen, on which the whole should fit; 0: any number */
     bool colours;
 } tt__top_page;
 

@@ -93,13 +93,40 @@ static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
 
 enum { DOING_MIN = 48, DOING_INDENT = 6, PROGRESS_COLUMNS = 43, LINE_SIZE = 2048, LEFT_SIZE = 256 };
 
+/* How much a page of few rows leaves out. DENSE: empty lines, and what of title and training needs a second line; CUT:
+ * second lines of anything; SOME: the heading, and ranks that don't fit, those in trouble last. */
+typedef enum density { WHOLE, DENSE, CUT, SOME } density;
+
 /* Which columns there are. */
 typedef struct columns {
     const tt__top_page *page;
     FILE *out;
+    density density;
+    int rows_left; /* SOME: lines that may follow */
     bool nodes, progress, progress_below;
-    int left; /* columns before what the rank does */
+    bool narrow; /* CUT: a rank's pid and rates have no room beside what it does */
+    int left;    /* columns before what the rank does */
 } columns;
+
+/* Write a line of which `used` columns are there already, wrapped behind `indent` spaces or, from the density
+ * `cut_from` on, cut. */
+static void put_line(columns *c, density cut_from, const char *line, int used, int indent) {
+    c->rows_left--;
+    if (c->density < cut_from || !c->page->columns) {
+        tt__cli_print_wrapped(c->out, line, c->page->columns, used, indent);
+        return;
+    }
+    int room = c->page->columns - used;
+    size_t n = 0;
+    for (; line[n] && (room > 0 || (line[n] & 0xc0) == 0x80); n++) /* a UTF-8 character has one column */
+        room -= (line[n + 1] & 0xc0) != 0x80;
+    fprintf(c->out, "%.*s\n", (int)n, line);
+}
+
+static void put_empty_line(const columns *c) {
+    if (c->density == WHOLE)
+        fputc('\n', c->out);
+}
 
 static const char *colour_sequence(const columns *c, const char *sequence) { return c->page->colours ? sequence : ""; }
 
@@ -121,13 +148,17 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm  ", c->nodes ? "node " : "");
+    c->narrow = c->density >= CUT && c->page->columns && c->page->columns - n < DOING_MIN;
+    if (c->narrow)
+        n = snprintf(text, sizeof text, " rank %sstate    ", c->nodes ? "node " : "");
     c->progress_below = c->progress && c->page->columns && n + PROGRESS_COLUMNS > c->page->columns;
-    if (c->progress && !c->progress_below)
+    if (c->progress && !c->progress_below && !c->narrow)
         n += snprintf(text + n, sizeof text - (size_t)n, "%7s %13s %9s %9s  ", "epoch", "step", "loss", "samples/s");
     c->left = n;
-    bool beside = !c->page->columns || c->page->columns - n >= DOING_MIN;
-    fprintf(c->out, "%s%s%s%s\n", colour_sequence(c, "\033[1m"), text, beside ? "call" : "",
-            colour_sequence(c, "\033[0m"));
+    bool beside = !c->page->columns || c->narrow || c->page->columns - n >= DOING_MIN;
+    if (c->density < SOME)
+        fprintf(c->out, "%s%s%s%s\n", colour_sequence(c, "\033[1m"), text, beside ? "call" : "",
+                colour_sequence(c, "\033[0m"));
 }
 
 static const char *state_colour(const columns *c, const tt__view_rank *rank) {
@@ -136,46 +167,53 @@ static const char *state_colour(const columns *c, const tt__view_rank *rank) {
     return colour_sequence(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
 }
 
-/* Print a rank: its numbers, then its call, on the next line where there is no room. */
-static void print_rank(const columns *c, const tt__view_rank *rank) {
-    char state[64], calls[16], bytes[16], text[LEFT_SIZE], doing[LINE_SIZE];
+/* Write what a rank did in the last second, and its training where that has columns. */
+static int put_numbers(const columns *c, const tt__view_rank *rank, char text[LEFT_SIZE]) {
+    char calls[16], bytes[16];
     tt__top_rates rates = tt__top_rates_of(rank);
     bool lives = rank->state == TT__VIEW_RUNS || rank->state == TT__VIEW_STOPPED;
-    int used = fprintf(c->out, "%5d ", rank->rank.rank);
+    int n =
+        lives && rank->recorder
+            ? snprintf(text, LEFT_SIZE, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
+                       tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
+            : snprintf(text, LEFT_SIZE, "%7s %7s %4s  ", "-", "-", "-");
+    if (c->progress && !c->progress_below)
+        n += put_progress(rank, text + n, LEFT_SIZE - (size_t)n);
+    return n;
+}
+
+/* Print a rank: its numbers, then its call, on the next line where there is no room. */
+static void print_rank(columns *c, const tt__view_rank *rank) {
+    char state[64], text[LEFT_SIZE] = "", doing[LINE_SIZE];
+    int used = fprintf(c->out, "%5d ", rank->rank.rank), n = 0;
     if (c->nodes)
         used += fprintf(c->out, "%4d ", rank->rank.node);
-    used += fprintf(c->out, "%8lld  ", (long long)(rank->recorder ? rank->recorder->pid : rank->rank.pid));
+    if (!c->narrow)
+        used += fprintf(c->out, "%8lld  ", (long long)(rank->recorder ? rank->recorder->pid : rank->rank.pid));
     fprintf(c->out, "%s%-8s%s ", state_colour(c, rank), tt__view_state_text(rank, state, sizeof state),
             colour_sequence(c, "\033[0m"));
     used += 1 + (strlen(state) > 8 ? (int)strlen(state) : 8);
-    int n =
-        lives && rank->recorder
-            ? snprintf(text, sizeof text, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
-                       tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
-            : snprintf(text, sizeof text, "%7s %7s %4s  ", "-", "-", "-");
-    if (c->progress && !c->progress_below)
-        n += put_progress(rank, text + n, sizeof text - (size_t)n);
-    used += n;
-    n = 0;
-    if (c->progress_below && rank->progresses) {
+    if (!c->narrow)
+        used += put_numbers(c, rank, text);
+    if (c->progress_below && rank->progresses && c->density < CUT) {
         tt__training one = {0};
         tt__training_add(&one, &rank->progress, rank->samples_per_s);
         n = (int)strlen(tt__training_text(&one, doing, sizeof doing / 2));
         n += snprintf(doing + n, sizeof doing - (size_t)n, "; ");
     }
     doing_text(rank, doing + n, sizeof doing - (size_t)n);
-    if (c->page->columns && c->page->columns - c->left < DOING_MIN) {
+    if (c->density < CUT && c->page->columns && c->page->columns - c->left < DOING_MIN) {
         fprintf(c->out, "%s\n%*s", text, DOING_INDENT, "");
-        tt__cli_print_wrapped(c->out, doing, c->page->columns, DOING_INDENT, DOING_INDENT);
+        put_line(c, CUT, doing, DOING_INDENT, DOING_INDENT);
     } else {
         fputs(text, c->out);
-        tt__cli_print_wrapped(c->out, doing, c->page->columns, used, c->left);
+        put_line(c, CUT, doing, used, c->left);
     }
 }
 
 /* ---- the training of all */
 
-static void print_training(const columns *c, const tt__view *view) {
+static void print_training(columns *c, const tt__view *view) {
     tt__training all = {0};
     char line[LINE_SIZE] = "training: ";
     size_t n = strlen(line);
@@ -183,7 +221,7 @@ static void print_training(const columns *c, const tt__view *view) {
         if (view->ranks[i].progresses)
             tt__training_add(&all, &view->ranks[i].progress, view->ranks[i].samples_per_s);
     tt__training_text(&all, line + n, sizeof line - n);
-    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
+    put_line(c, DENSE, line, 0, 2);
 }
 
 /* ---- who waits for whom */
@@ -212,7 +250,7 @@ static bool list_waiters(const tt__view *view, int whom, char *text, size_t size
     return count > 0;
 }
 
-static void print_awaited(const columns *c, const tt__view *view, int whom) {
+static void print_awaited(columns *c, const tt__view *view, int whom) {
     char ranks[256], how_long[32], state[64], doing[LINE_SIZE / 2], line[LINE_SIZE];
     int64_t longest;
     if (!list_waiters(view, whom, ranks, sizeof ranks, &longest))
@@ -230,16 +268,16 @@ static void print_awaited(const columns *c, const tt__view *view, int whom) {
         snprintf(line + n, sizeof line - (size_t)n, ". Rank %d %s%s, %s", whom,
                  rank->state == TT__VIEW_STOPPED ? "is " : "", tt__view_state_text(rank, state, sizeof state), doing);
     }
-    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
+    put_line(c, CUT, line, 0, 2);
 }
 
-static void print_waits(const columns *c, const tt__view *view) {
+static void print_waits(columns *c, const tt__view *view) {
     print_awaited(c, view, -1);
     for (int i = 0; i < view->n; i++)
         print_awaited(c, view, view->ranks[i].rank.rank);
 }
 
-static tt_status print_stragglers(const columns *c, const tt__view *view) {
+static tt_status print_stragglers(columns *c, const tt__view *view) {
     tt__view_group *groups;
     int n;
     TT__TRY(tt__view_groups(view, &groups, &n));
@@ -256,13 +294,13 @@ static tt_status print_stragglers(const columns *c, const tt__view *view) {
                      "(median)",
                      groups[i].ranks, groups[i].last_rank, groups[i].last_count, groups[i].calls,
                      duration_text(groups[i].lateness_ns, late, sizeof late));
-        tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
+        put_line(c, CUT, line, 0, 2);
     }
     free(groups);
     return TT_OK;
 }
 
-static void print_title(const columns *c, const tt__view *view) {
+static void print_title(columns *c, const tt__view *view) {
     const tt__job_info *info = &view->snapshot.info;
     char up[32], job[32] = "", nodes[32] = "", line[LINE_SIZE];
     if (info->pid)
@@ -272,21 +310,88 @@ static void print_title(const columns *c, const tt__view *view) {
     snprintf(line, sizeof line, "%s%s, %d rank%s%s, up %s", job, info->program, info->world,
              info->world == 1 ? "" : "s", nodes,
              duration_text(view->now_ns - info->started_realtime_ns, up, sizeof up));
-    tt__cli_print_wrapped(c->out, line, c->page->columns, 0, 2);
+    put_line(c, DENSE, line, 0, 2);
 }
 
+/* ---- the page */
+
+static bool is_in_trouble(const tt__view *view, const tt__view_rank *rank) {
+    char waiters[256];
+    int64_t longest;
+    return rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
+           (rank->state == TT__VIEW_ENDED && rank->rank.wait_status) ||
+           list_waiters(view, rank->rank.rank, waiters, sizeof waiters, &longest);
+}
+
+/* Print as many ranks as there are rows left, those in trouble first; the last row says how many more there are. */
+static void print_some_ranks(columns *c, const tt__view *view) {
+    int shown = view->n <= c->rows_left ? view->n : c->rows_left - 1, printed = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < view->n && printed < shown; i++)
+            if (is_in_trouble(view, &view->ranks[i]) == !pass) {
+                print_rank(c, &view->ranks[i]);
+                printed++;
+            }
+    if (printed < view->n)
+        fprintf(c->out, "... %d more ranks\n", view->n - printed);
+}
+
+/* A page of few rows for many ranks. */
+static void print_some(columns *c, const tt__view *view) {
+    if (c->rows_left > 3)
+        print_title(c, view);
+    if (c->rows_left > 3 && c->progress)
+        print_training(c, view);
+    int rows = c->rows_left;
+    for (int i = 0; i < view->n && c->rows_left > rows - rows / 3; i++)
+        print_awaited(c, view, view->ranks[i].rank.rank);
+    print_heading(c);
+    print_some_ranks(c, view);
+}
+
+static tt_status print_page(columns *c, const tt__view *view) {
+    for (int i = 0; i < view->n; i++)
+        c->progress = c->progress || view->ranks[i].progresses;
+    if (c->density == SOME) {
+        print_some(c, view);
+        return TT_OK;
+    }
+    print_title(c, view);
+    if (c->progress)
+        print_training(c, view);
+    put_empty_line(c);
+    print_heading(c);
+    for (int i = 0; i < view->n; i++)
+        print_rank(c, &view->ranks[i]);
+    put_empty_line(c);
+    print_waits(c, view);
+    return print_stragglers(c, view);
+}
+
+static int count_lines(const char *text) {
+    int lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+/* The screen's last row has no line of its own: the cursor stands there. */
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out) {
-    columns c = {.page = page, .out = out, .nodes = view->snapshot.info.nodes > 1};
-    for (int i = 0; i < view->n; i++)
-        c.progress = c.progress || view->ranks[i].progresses;
-    print_title(&c, view);
-    if (c.progress)
-        print_training(&c, view);
-    fputc('\n', out);
-    print_heading(&c);
-    for (int i = 0; i < view->n; i++)
-        print_rank(&c, &view->ranks[i]);
-    fputc('\n', out);
-    print_waits(&c, view);
-    return print_stragglers(&c, view);
+    for (density density = WHOLE;; density++) {
+        char *text = NULL;
+        size_t size;
+        columns c = {.page = page, .density = density, .rows_left = page->rows - 1};
+        c.nodes = view->snapshot.info.nodes > 1;
+        c.out = open_memstream(&text, &size);
+        if (!c.out)
+            return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", view->n);
+        tt_status status = print_page(&c, view);
+        fclose(c.out);
+        bool fits = !page->rows || density == SOME || count_lines(text) < page->rows;
+        if (fits && !status)
+            fputs(text, out);
+        free(text);
+        if (fits || status)
+            return status;
+    }
 }

@@ -79,7 +79,7 @@ tt_status tt__group_progress(tt_group *group) {
 }
 
 void tt_destroy_process_group(tt_group *group) {
-    if (!group || group->destroyed)
+    if (!group || tt__freed_before("tt_destroy_process_group", group) || group->destroyed)
         return;
     if (tt__in_callback()) {
         tt__log(TT_LOG_WARNING, "tt_destroy_process_group: left undone, since a callback of a work must not wait");

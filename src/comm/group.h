@@ -2,6 +2,7 @@
 #ifndef TT_COMM_GROUP_H
 #define TT_COMM_GROUP_H
 
+#include "base/quarantine.h"
 #include "comm/backend/group_engine.h"
 
 #include <tutti/comm.h>
@@ -95,7 +96,7 @@ void tt__group_free(tt_group *group);
 /* One of those that keep the struct lets it go. */
 static inline void tt__group_drop(tt_group *group) {
     if (atomic_fetch_sub_explicit(&group->owned, 1, memory_order_acq_rel) == 1)
-        free(group);
+        tt__quarantine(group, sizeof *group, free);
 }
 
 /* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users that

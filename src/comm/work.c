@@ -2,6 +2,7 @@
 #include "comm/work.h"
 
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "comm/op.h"
@@ -13,7 +14,7 @@ static void free_work(tt_work *work) {
     free(work->messages);
     free(work->scratch);
     free(work->lists);
-    free(work);
+    tt__quarantine(work, sizeof *work, free);
 }
 
 void tt__works_free(tt_work *list) {
@@ -84,7 +85,7 @@ tt_work *tt__work_take(tt_group *group, const tt_call *call) {
 
 void tt__work_give_back(tt_work *work) {
     tt_group *group = work->group;
-    if (group->freed) {
+    if (group->freed || tt__is_debugging()) {
         free_work(work);
         return;
     }
@@ -204,8 +205,17 @@ int tt_work_source_rank(const tt_work *work) {
     return work && atomic_load_explicit(&work->done, memory_order_acquire) ? work->source : -1;
 }
 
+/* Was the work freed before, and is still on its way or waits for its next use? */
+static bool is_disowned(const tt_work *work) {
+    if (!work->owned)
+        tt__fail(TT_ERR_STATE, "tt_work_free: it was freed before");
+    return !work->owned;
+}
+
 void tt_work_free(tt_work *work) {
-    if (!work)
+    if (!work || tt__freed_before("tt_work_free", work))
+        return;
+    if (is_disowned(work))
         return;
     tt_group *group = work->group;
     if (!group->freed) {

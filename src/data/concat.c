@@ -33,7 +33,7 @@ static tt_status chain_get(void *user, int64_t index, void *x, void *y) {
 static void chain_destroy(void *user) {
     chain *c = user;
     for (int64_t i = 0; i < c->count; i++)
-        tt_dataset_free(c->part[i]);
+        tt__dataset_release(c->part[i]);
     free(c);
 }
 

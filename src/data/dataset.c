@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -68,7 +69,7 @@ tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *
     d->y = y;
     if (!dataset_check(who, d))
         return d;
-    tt_dataset_free(d);
+    tt__dataset_release(d);
     return NULL;
 }
 
@@ -88,12 +89,22 @@ tt_dataset *tt__dataset_hold(tt_dataset *dataset) {
     return dataset;
 }
 
-void tt_dataset_free(tt_dataset *dataset) {
+void tt__dataset_release(tt_dataset *dataset) {
     if (!dataset || atomic_fetch_sub(&dataset->holders, 1) > 1)
         return;
     if (dataset->cls.destroy)
         dataset->cls.destroy(dataset->user);
-    free(dataset);
+    tt__quarantine(dataset, sizeof *dataset, free);
+}
+
+void tt_dataset_free(tt_dataset *dataset) {
+    if (!dataset || tt__freed_before("tt_dataset_free", dataset))
+        return;
+    if (atomic_exchange(&dataset->freed, true)) {
+        tt__fail(TT_ERR_STATE, "tt_dataset_free: this data set was freed already; what was made of it keeps it");
+        return;
+    }
+    tt__dataset_release(dataset);
 }
 
 /* ---- looking ---- */

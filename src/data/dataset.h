@@ -16,6 +16,7 @@ struct tt_dataset {
     tt_dataset_class cls; /* `name` is never NULL */
     void *user;
     atomic_int holders; /* the caller, until it frees the set, loaders, and sets made of this one */
+    atomic_bool freed;  /* by the caller */
     int64_t size;
     tt_tensor_spec x, y;
     size_t x_bytes, y_bytes;     /* of one example */
@@ -30,8 +31,9 @@ struct tt_dataset {
 tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *user, tt_tensor_spec x,
                             tt_tensor_spec y);
 
-/* Hold the set until one more tt_dataset_free(). Returns it. */
+/* Hold the set until tt__dataset_release(). Returns it. */
 tt_dataset *tt__dataset_hold(tt_dataset *dataset);
+void tt__dataset_release(tt_dataset *dataset); /* NULL is allowed */
 
 /* Write n examples, one behind the other. Indices are in range. y NULL: not wanted, or there are none. */
 tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y);

@@ -6,6 +6,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -104,14 +105,14 @@ tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size) {
 }
 
 void tt_loader_free(tt_loader *loader) {
-    if (!loader)
+    if (!loader || tt__freed_before("tt_loader_free", loader))
         return;
     tt__batches_free(&loader->batches);
-    tt_sampler_free(loader->sampler);
-    tt_dataset_free(loader->dataset);
+    tt__sampler_release(loader->sampler);
+    tt__dataset_release(loader->dataset);
     free(loader->order);
     free(loader->raw);
-    free(loader);
+    tt__quarantine(loader, sizeof *loader, free);
 }
 
 int64_t tt_loader_batches(const tt_loader *loader) {

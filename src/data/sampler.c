@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
     s->dataset_size = dataset_size;
     if (!sampler_init(who, s))
         return s;
-    tt_sampler_free(s);
+    tt__sampler_release(s);
     return NULL;
 }
 
@@ -91,13 +92,23 @@ tt_sampler *tt__sampler_hold(tt_sampler *sampler) {
     return sampler;
 }
 
-void tt_sampler_free(tt_sampler *sampler) {
+void tt__sampler_release(tt_sampler *sampler) {
     if (!sampler || is_placeholder(sampler) || atomic_fetch_sub(&sampler->holders, 1) > 1)
         return;
     if (sampler->cls.destroy)
         sampler->cls.destroy(sampler->user);
     free(sampler->indices);
-    free(sampler);
+    tt__quarantine(sampler, sizeof *sampler, free);
+}
+
+void tt_sampler_free(tt_sampler *sampler) {
+    if (!sampler || is_placeholder(sampler) || tt__freed_before("tt_sampler_free", sampler))
+        return;
+    if (atomic_exchange(&sampler->freed, true)) {
+        tt__fail(TT_ERR_STATE, "tt_sampler_free: this sampler was freed already; what was made of it keeps it");
+        return;
+    }
+    tt__sampler_release(sampler);
 }
 
 /* ---- the order of an epoch ---- */

@@ -10,6 +10,7 @@ struct tt_sampler {
     tt_sampler_class cls; /* `name` is never NULL */
     void *user;
     atomic_int holders; /* the caller, until it frees the sampler, and loaders */
+    atomic_bool freed;  /* by the caller */
     int64_t dataset_size;
     int64_t size; /* examples an epoch */
     uint64_t seed;
@@ -22,8 +23,9 @@ struct tt_sampler {
 /* Make a sampler of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
 tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size);
 
-/* Hold the sampler until one more tt_sampler_free(). Returns it. */
+/* Hold the sampler until tt__sampler_release(). Returns it. */
 tt_sampler *tt__sampler_hold(tt_sampler *sampler);
+void tt__sampler_release(tt_sampler *sampler); /* NULL is allowed */
 
 /* Begin an epoch: order (size) := its indices. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);

@@ -43,7 +43,7 @@ static void range_destroy(void *user) {
     range *r = user;
     tt__tensor_disown(r->inputs);
     tt__tensor_disown(r->targets);
-    tt_dataset_free(r->base);
+    tt__dataset_release(r->base);
     free(r);
 }
 

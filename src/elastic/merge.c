@@ -16,8 +16,10 @@ struct tt__merged {
     speaker *speakers; /* (count), by rank */
     int count;
     size_t n, words_n;
-    char *words; /* (words_n) `text` as all of them say it */
-    char text[]; /* (n) as the first said it, after the rank, with the line end */
+    bool same_text;  /* all said the same to the letter, */
+    bool same_words; /* or with their own ranks as "this rank"; one of both at least */
+    char *words;     /* (words_n) `text` as any of them could say it */
+    char text[];     /* (n) as the first said it, after the rank, with the line end */
 };
 
 enum { WORDS_SIZE = 4608 };
@@ -56,9 +58,23 @@ static bool split_line(const char *line, size_t n, int *rank, size_t *begin) {
     return true;
 }
 
-static tt__merged *find_words(const tt__merge *merge, const char *words, size_t n) {
+/* A text of one rank: to the letter, and as any rank could write it. */
+typedef struct said {
+    const char *text, *words;
+    size_t n, words_n;
+} said;
+
+static bool says_same_text(const tt__merged *m, const said *s) {
+    return m->same_text && m->n == s->n && !memcmp(m->text, s->text, s->n);
+}
+
+static bool says_same_words(const tt__merged *m, const said *s) {
+    return m->same_words && m->words_n == s->words_n && !memcmp(m->words, s->words, s->words_n);
+}
+
+static tt__merged *find_alike(const tt__merge *merge, const said *s) {
     tt__merged *m = merge->first;
-    while (m && (m->words_n != n || memcmp(m->words, words, n) != 0))
+    while (m && !says_same_text(m, s) && !says_same_words(m, s))
         m = m->next;
     return m;
 }
@@ -89,6 +105,30 @@ static bool add_speaker(tt__merged *m, int from, int rank) {
     return true;
 }
 
+/* One more rank says what `m` holds. */
+static bool join_merged(tt__merged *m, const said *s, int from, int rank) {
+    if (said_by(m, from) || !add_speaker(m, from, rank))
+        return false;
+    bool text = says_same_text(m, s), words = says_same_words(m, s);
+    m->same_text = text;
+    m->same_words = words;
+    return true;
+}
+
+static tt__merged *merged_new(const said *s, int from, int rank) {
+    tt__merged *m = calloc(1, sizeof *m + s->n);
+    if (!m || !(m->words = strdup(s->words)) || !add_speaker(m, from, rank)) {
+        if (m)
+            free_merged(m);
+        return NULL;
+    }
+    m->same_text = m->same_words = true;
+    m->words_n = s->words_n;
+    m->n = s->n;
+    memcpy(m->text, s->text, s->n);
+    return m;
+}
+
 bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n) {
     int rank;
     size_t begin;
@@ -97,19 +137,14 @@ bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n) {
     char words[WORDS_SIZE];
     if (n > WORDS_SIZE / 2)
         return false;
-    size_t words_n = tt__words_of_any(words, sizeof words, line + begin, n - begin, rank);
-    tt__merged *m = find_words(merge, words, words_n);
+    said s = {.text = line + begin, .words = words, .n = n - begin};
+    s.words_n = tt__words_of_any(words, sizeof words, s.text, s.n, rank);
+    tt__merged *m = find_alike(merge, &s);
     if (m)
-        return !said_by(m, from) && add_speaker(m, from, rank);
-    m = calloc(1, sizeof *m + n - begin);
-    if (!m || !(m->words = strdup(words)) || !add_speaker(m, from, rank)) {
-        if (m)
-            free_merged(m);
+        return join_merged(m, &s, from, rank);
+    m = merged_new(&s, from, rank);
+    if (!m)
         return false;
-    }
-    m->words_n = words_n;
-    m->n = n - begin;
-    memcpy(m->text, line + begin, m->n);
     if (!merge->first)
         merge->end = &merge->first;
     *merge->end = m;
@@ -152,9 +187,8 @@ char *tt__merge_take(tt__merge *merge, size_t *n) {
         return NULL;
     merge->first = m->next;
     ranks_text(m, ranks, sizeof ranks);
-    bool several = m->count > 1;
-    int length =
-        asprintf(&line, "tutti: %s: %.*s", ranks, (int)(several ? m->words_n : m->n), several ? m->words : m->text);
+    int length = asprintf(&line, "tutti: %s: %.*s", ranks, (int)(m->same_text ? m->n : m->words_n),
+                          m->same_text ? m->text : m->words);
     free_merged(m);
     *n = length < 0 ? 0 : (size_t)length;
     return length < 0 ? tt__merge_take(merge, n) : line;

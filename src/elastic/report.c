@@ -143,16 +143,31 @@ static const char *own_words(const tt__job *job, const tt__worker *workers, int 
 
 enum { MESSAGE_SIZE = 2048 };
 
-/* Write the first line of the worker's message as another rank could write it. Returns `text`. */
-static const char *words_of_any(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
+/* Do the first lines of both messages agree to the letter? */
+static bool same_letters(const tt__job *job, const tt__worker *workers, int i, int k) {
+    const char *a = own_words(job, workers, i), *b = own_words(job, workers, k);
+    size_t n = strcspn(a, "\n");
+    return n == strcspn(b, "\n") && !memcmp(a, b, n);
+}
+
+/* Write the first line of the worker's message as it may be compared and shared: to the letter, if another worker says
+ * it so (all name ranks 0 and 1), else as any rank could write it (each names itself). Returns `text`. */
+static const char *shared_words(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
     const char *message = own_words(job, workers, i);
-    tt__words_of_any(text, MESSAGE_SIZE, message, strcspn(message, "\n"), job->first_rank + i);
+    int n = (int)strcspn(message, "\n");
+    for (int k = 0; k < job->workers; k++)
+        if (k != i && same_letters(job, workers, i, k)) {
+            snprintf(text, MESSAGE_SIZE, "%.*s", n, message);
+            return text;
+        }
+    tt__words_of_any(text, MESSAGE_SIZE, message, (size_t)n, job->first_rank + i);
     return text;
 }
 
 static bool same_words(const tt__job *job, const tt__worker *workers, int i, int k) {
     char a[MESSAGE_SIZE], b[MESSAGE_SIZE];
-    return !strcmp(words_of_any(job, workers, i, a), words_of_any(job, workers, k, b));
+    return same_letters(job, workers, i, k) ||
+           !strcmp(shared_words(job, workers, i, a), shared_words(job, workers, k, b));
 }
 
 /* Can one line report both workers? */
@@ -194,7 +209,7 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
         snprintf(why, sizeof why, ", because of another rank");
     int count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
     char words[MESSAGE_SIZE];
-    const char *message = count > 1 ? words_of_any(job, workers, rank, words) : own_words(job, workers, rank);
+    const char *message = count > 1 ? shared_words(job, workers, rank, words) : own_words(job, workers, rank);
     if (*message && first >= 0 && same_words(job, workers, rank, first))
         message = "the same message";
     tt__streams_print(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,

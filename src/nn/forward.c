@@ -17,16 +17,31 @@ typedef struct call {
     int64_t out_count;
 } call;
 
-/* Return the status of an expression that gave NULL. */
-static tt_status forward_failed(const tt_module *module) {
-    if (!tt_last_status())
-        tt__tensor_fail(TT_ERR_STATE, "the forward of a %s gave NULL without an error", module->cls.name);
-    return tt_last_status();
+/* Return why `which` function, "forward", gave NULL. `before`: tt__error_count() when it began; if it recorded nothing
+ * since, that is recorded. */
+static tt_status gave_null(const tt_module *module, const char *which, uint64_t before) {
+    if (tt__error_count() != before && tt_last_status())
+        return tt_last_status();
+    char earlier[400] = "";
+    if (tt_last_status()) /* perhaps of what the module was made of */
+        snprintf(earlier, sizeof earlier, "; the last error before: %s", tt_last_error());
+    tt__tensor_fail(TT_ERR_STATE,
+                    "the %s of a %s gave NULL without an error: expected a tensor, or NULL where a call had failed%s",
+                    which, module->cls.name, earlier);
+    return TT_ERR_STATE;
+}
+
+static bool all_given(tt_tensor *const *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (!x[i])
+            return false;
+    return true;
 }
 
 static tt_status call_one(tt_module *module, const call *c) {
+    uint64_t before = tt__error_count();
     c->out[0] = module->cls.forward(module, c->in[0]);
-    return c->out[0] ? TT_OK : forward_failed(module);
+    return c->out[0] ? TT_OK : gave_null(module, "forward", before);
 }
 
 /* Write how many tensors a class takes or gives, for errors. */
@@ -52,11 +67,11 @@ static tt_status call_many(tt_module *module, const call *c) {
     const tt_module_class *cls = &module->cls;
     if ((cls->inputs && c->in_count != cls->inputs) || (cls->outputs && c->out_count != cls->outputs))
         return fail_count(module, c);
-    TT__TRY(cls->forward_many(module, c->in, c->in_count, c->out, c->out_count));
-    for (int64_t i = 0; i < c->out_count; i++)
-        if (!c->out[i])
-            return forward_failed(module);
-    return TT_OK;
+    uint64_t before = tt__error_count();
+    tt_status status = cls->forward_many(module, c->in, c->in_count, c->out, c->out_count);
+    if (status && tt__error_count() == before)
+        tt__tensor_fail(status, "the forward of a %s failed: %s", cls->name, tt_status_text(status));
+    return status || all_given(c->out, c->out_count) ? status : gave_null(module, "forward", before);
 }
 
 static tt_status forward_run(tt_module *module, const call *c);
@@ -73,11 +88,15 @@ static tt_status call_class(tt_module *module, const call *c) {
 /* ---- hooks ---- */
 
 static tt_status run_hook(tt_module *module, const tt__module_hook *hook, const call *c, tt_tensor **in) {
+    const char *which = hook->pre ? "forward pre-hook" : "forward hook";
+    uint64_t before = tt__error_count();
     tt_status status = hook->pre ? hook->pre(module, in, c->in_count, hook->user)
                                  : hook->post(module, c->in, c->in_count, c->out, c->out_count, hook->user);
     if (status)
-        tt__tensor_fail(status, "a forward %s of a %s failed: %s", hook->pre ? "pre-hook" : "hook", module->cls.name,
-                        tt_last_error());
+        tt__tensor_fail(status, "a %s of a %s failed: %s", which, module->cls.name,
+                        tt__error_count() == before ? tt_status_text(status) : tt_last_error());
+    else if (!(hook->pre ? all_given(in, c->in_count) : all_given(c->out, c->out_count)))
+        status = gave_null(module, which, before);
     return status;
 }
 
@@ -112,9 +131,6 @@ static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor *
     call inner = *c;
     inner.in = in;
     TT__TRY(run_hooks(module, c, in));
-    for (int64_t i = 0; i < c->in_count; i++)
-        if (!in[i])
-            return forward_failed(module);
     TT__TRY(call_class(module, &inner));
     return run_hooks(module, &inner, NULL);
 }
@@ -187,8 +203,6 @@ tt_status tt_module_remove_hook(tt_module *module, int64_t handle) {
 tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x) {
     if (!module || !x)
         return NULL;
-    if (module->cls.forward && !module->hook_count)
-        return module->cls.forward(module, x);
     tt_tensor *y = NULL;
     return forward_run(module, &(call){.in = &x, .in_count = 1, .out = &y, .out_count = 1}) ? NULL : y;
 }

@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,11 +96,11 @@ static void module_unref(tt_module *module) {
     for (size_t i = 0; i < module->hook_count; i++)
         tt__module_hook_release(&module->hooks[i]);
     free(module->hooks);
-    free(module);
+    tt__quarantine(module, sizeof *module, free);
 }
 
 void tt_module_free(tt_module *module) {
-    if (!module)
+    if (!module || tt__freed_before("tt_module_free", module))
         return;
     if (module->parent) {
         tt__fail(TT_ERR_STATE, "tt_module_free: this %s belongs to a %s; free the root", module->cls.name,

@@ -3,6 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,13 +119,13 @@ tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_t
 }
 
 void tt_optimizer_free(tt_optimizer *optimizer) {
-    if (!optimizer)
+    if (!optimizer || tt__freed_before("tt_optimizer_free", optimizer))
         return;
     for (size_t g = 0; g < optimizer->group_count; g++)
         group_free(optimizer->cls, &optimizer->groups[g]);
     tt__optim_dict_free(&optimizer->dict);
     free(optimizer->groups);
-    free(optimizer);
+    tt__quarantine(optimizer, sizeof *optimizer, free);
 }
 
 void tt_optimizer_zero_grad(tt_optimizer *optimizer) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
@@ -182,7 +183,7 @@ static void free_buckets(tt_reducer *r) {
 
 /* Keep the caller's error, whatever freeing adds to it. */
 void tt_reducer_free(tt_reducer *r) {
-    if (!r)
+    if (!r || tt__freed_before("tt_reducer_free", r))
         return;
     tt__saved_error saved;
     tt__error_save(&saved);
@@ -193,6 +194,6 @@ void tt_reducer_free(tt_reducer *r) {
     free(r->params);
     tt__reducer_end_trace(r);
     tt__group_let_go(r->group);
-    free(r);
+    tt__quarantine(r, sizeof *r, free);
     tt__error_restore(&saved);
 }

@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "store/call_lock.h"
 #include "store/local_store.h"
@@ -304,7 +305,7 @@ static void file_free(tt__local_store *store) {
     tt__call_lock_destroy(&f->lock);
     tt__local_store_fini(store);
     free(f->path);
-    free(f);
+    tt__quarantine(f, sizeof *f, free);
 }
 
 static const tt__medium file_medium = {

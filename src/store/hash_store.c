@@ -1,5 +1,6 @@
 /* HashStore: keys for the threads of one process. */
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "base/threads.h"
 #include "store/local_store.h"
 
@@ -40,7 +41,7 @@ static void hash_free(tt__local_store *store) {
     pthread_cond_destroy(&hash->changed);
     pthread_mutex_destroy(&hash->lock);
     tt__local_store_fini(store);
-    free(hash);
+    tt__quarantine(hash, sizeof *hash, free);
 }
 
 static const tt__medium hash_medium = {

@@ -1,5 +1,6 @@
 /* PrefixStore: another store's keys below a prefix. */
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "store/store_ops.h"
 
 #include <stdio.h>
@@ -137,7 +138,7 @@ static void prefix_set_timeout_ms(tt_store *store, int64_t timeout_ms) {
     tt_store_set_timeout_ms(inner_of(store), timeout_ms);
 }
 
-static void prefix_free(tt_store *store) { free(store); }
+static void prefix_free(tt_store *store) { tt__quarantine(store, sizeof(prefix_store), free); }
 
 static const tt__store_ops prefix_ops = {
     .free = prefix_free,

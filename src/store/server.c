@@ -3,6 +3,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "base/threads.h"
 #include "store/connection.h"
 
@@ -156,7 +157,7 @@ static void server_dispose(tt_store_server *server) {
         uv_loop_close(&server->loop);
     tt__store_service_free(&server->connections.service);
     tt__admission_free(&server->connections.admission);
-    free(server);
+    tt__quarantine(server, sizeof *server, free);
 }
 
 static tt_status check_server_args(const tt_store_server_new_args *args) {
@@ -197,7 +198,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
 int tt_store_server_port(const tt_store_server *server) { return server->port; }
 
 void tt_store_server_free(tt_store_server *server) {
-    if (!server)
+    if (!server || tt__freed_before("tt_store_server_free", server))
         return;
     uv_async_send(&server->stop);
     pthread_join(server->thread, NULL);

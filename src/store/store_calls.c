@@ -2,6 +2,7 @@
 #include "store/store_ops.h"
 
 #include "base/error.h"
+#include "base/quarantine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static tt_status check_timeout(const char *call, const tt_store *store, int64_t 
 }
 
 void tt_store_free(tt_store *store) {
-    if (store)
+    if (store && !tt__freed_before("tt_store_free", store))
         store->ops->free(store);
 }
 

@@ -3,6 +3,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "store/call_lock.h"
 #include "store/client.h"
 #include "store/store_ops.h"
@@ -333,7 +334,7 @@ static void tcp_free(tt_store *base) {
     tt__tls_free(store->access.tls);
     tt__secret_wipe(&store->access.secret);
     tt__call_lock_destroy(&store->lock);
-    free(store);
+    tt__quarantine(store, sizeof *store, free);
 }
 
 static const tt__store_ops tcp_ops = {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/random_kernels.h"
 
 #include <math.h>
@@ -57,8 +58,8 @@ tt_generator *tt_generator_new(uint64_t seed) {
 }
 
 void tt_generator_free(tt_generator *generator) {
-    if (generator != &thread_default.generator)
-        free(generator);
+    if (generator && generator != &thread_default.generator && !tt__freed_before("tt_generator_free", generator))
+        tt__quarantine(generator, sizeof *generator, free);
 }
 
 void tt_generator_seed(tt_generator *generator, uint64_t seed) {

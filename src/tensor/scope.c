@@ -3,6 +3,7 @@
 #include "tensor/scope.h"
 
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/pool.h"
 
 #include <limits.h>
@@ -220,7 +221,7 @@ tt_status tt_scope_leave(tt_scope *scope) {
 }
 
 void tt_scope_free(tt_scope *scope) {
-    if (!scope)
+    if (!scope || tt__freed_before("tt_scope_free", scope))
         return;
     const void *thread = atomic_load_explicit(&scope->thread, memory_order_relaxed);
     if (thread && thread != &mine) {
@@ -231,7 +232,7 @@ void tt_scope_free(tt_scope *scope) {
         scope_leave(scope);
     scope_empty(scope);
     pass_error_on(scope, innermost_block());
-    tt__pool_free(scope);
+    tt__quarantine(scope, sizeof *scope, tt__pool_free);
 }
 
 /* ---- errors ---- */

@@ -2,8 +2,9 @@
 #include "tensor/tensor.h"
 
 #include "base/error.h"
-#include "tensor/debug.h"
+#include "base/quarantine.h"
 #include "tensor/pool.h"
+#include "tensor/unscoped.h"
 
 #include <string.h>
 
@@ -37,13 +38,21 @@ static void tensor_scope_ended(tt__entry *entry) {
     tt__tensor_unref(x);
 }
 
-static tt_tensor *give_to_scope(tt_tensor *x) {
+/* `bytes`: of the storage that was made for x. */
+static tt_tensor *give_to_scope(tt_tensor *x, size_t bytes) {
     bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, tensor_scope_ended);
     x->owner = in_scope ? TT__OWNER_SCOPE : TT__OWNER_CALLER;
     x->unscoped = !in_scope;
+    x->unscoped_bytes = bytes;
     if (!in_scope)
-        tt__debug_count_unscoped(1);
+        tt__unscoped_add(bytes);
     return x;
+}
+
+void tt__tensor_means_to_stay(tt_tensor *x) {
+    if (x->unscoped)
+        tt__unscoped_remove(x->unscoped_bytes);
+    x->unscoped = false;
 }
 
 static void set_strides(tt_tensor *x, const int64_t *stride) {
@@ -69,7 +78,7 @@ tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape 
     }
     x->data = x->storage->data;
     set_strides(x, stride);
-    return give_to_scope(x);
+    return give_to_scope(x, bytes);
 }
 
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {
@@ -89,7 +98,7 @@ static tt_tensor *alias_of(const char *who, const tt_tensor *x, tt_shape shape, 
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride,
                             int64_t offset) {
     tt_tensor *y = alias_of(who, x, shape, stride, offset);
-    return y ? give_to_scope(y) : NULL;
+    return y ? give_to_scope(y, 0) : NULL;
 }
 
 tt_tensor *tt__tensor_detached(const char *who, const tt_tensor *x) {
@@ -124,7 +133,7 @@ tt_tensor *(tt_from_blob)(void *data, tt_shape shape, tt_dtype dtype) {
     }
     x->data = data;
     set_strides(x, NULL);
-    return give_to_scope(x);
+    return give_to_scope(x, 0);
 }
 
 /* ---- owning ---- */
@@ -141,10 +150,9 @@ void tt__tensor_unref(tt_tensor *x) {
     if (x->history)
         x->history->release(x->history);
     tt__storage_unref(x->storage);
-    if (x->unscoped)
-        tt__debug_count_unscoped(-1);
+    tt__tensor_means_to_stay(x);
     x->magic = TT__FREED;
-    tt__debug_free(x);
+    tt__quarantine(x, sizeof *x, tt__pool_free);
 }
 
 bool tt__tensor_is_exclusive(const tt_tensor *x) {
@@ -159,11 +167,14 @@ tt_tensor *tt__abandon(tt_tensor *x) {
 }
 
 tt_tensor *tt_keep(tt_tensor *x) {
-    if (x && tt__tensor_check("tt_keep", x) && x->owner == TT__OWNER_SCOPE) {
+    if (!x || !tt__tensor_check("tt_keep", x))
+        return x;
+    tt__tensor_means_to_stay(x);
+    if (x->owner == TT__OWNER_SCOPE) {
         tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
         x->owner = TT__OWNER_CALLER;
         x->storage->recycle = false;
-    } else if (x && x->owner == TT__OWNER_LENDER) {
+    } else if (x->owner == TT__OWNER_LENDER) {
         tt__tensor_ref(x);
         x->owner = TT__OWNER_CALLER;
     }

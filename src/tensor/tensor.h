@@ -25,7 +25,7 @@ struct tt_tensor {
     void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
-    bool unscoped; /* made with no scope open */
+    bool unscoped; /* counted in unscoped.h, with */
     tt__owner owner;
     _Atomic int refs;
     int output; /* which one of its node's results it is */
@@ -35,6 +35,7 @@ struct tt_tensor {
     tt__storage *storage;
     tt__history *history; /* or NULL */
     const char *holder;   /* "a module": what TT__OWNER_HOLDER is, for errors */
+    size_t unscoped_bytes;
 };
 
 enum { TT__ALIVE = 0x54656e73, TT__FREED = 0x66726565 };
@@ -84,6 +85,9 @@ void tt__tensor_disown(tt_tensor *x);
  * allowed there. */
 tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
 void tt__tensor_take_back(tt_tensor *x);
+
+/* x, if made with no scope open, is not one that a loop forgot: it is kept, held, a leaf, or ends. */
+void tt__tensor_means_to_stay(tt_tensor *x);
 
 /* Does another tensor use x's storage? */
 bool tt__tensor_is_shared(const tt_tensor *x);

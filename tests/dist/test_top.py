@@ -230,6 +230,44 @@ class Top(unittest.TestCase):
             self.assertIn(b"\033[?1049h", seen)
             self.assertTrue(seen.rstrip().endswith(b"\033[?25h\033[?1049l"), seen[-40:])
 
+    @staticmethod
+    def screen(job, rows, columns, pattern):
+        """The first screen of that size that has the pattern; the last one, if none has."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            os.execve(TUTTI, [TUTTI, "top", "--interval=0.1", str(job.process.pid)], os.environ | {"NO_COLOR": "1"})
+        seen, shown, deadline = b"", "", time.monotonic() + DEADLINE
+        while time.monotonic() < deadline and not re.search(pattern, shown):
+            seen += os.read(fd, 65536)
+            screens = seen.split(b"\033[H")
+            if len(screens) > 2:
+                shown = re.sub(r"\x1b\[\??[0-9]*[A-Za-z]", "", screens[-2].decode()).replace("\r\n", "\n")
+        os.write(fd, b"q")
+        try:
+            while os.read(fd, 65536):
+                pass
+        except OSError:
+            pass
+        os.close(fd)
+        os.waitpid(pid, 0)
+        return shown
+
+    def test_a_small_terminal_has_what_matters(self):
+        with Job("away", 0) as job:
+            job.top(waits(1, 2))
+            for rows, columns, pattern in ((24, 80, r"(?s)^job .*\n\n rank +pid.*\n\nranks 1-2 wait for rank 0"),
+                                           (10, 80, r"(?s)^job .*training: .*2/5.*\n rank .*\n +0 runs +after all_red"
+                                                    r".*\n +1 runs +in all_reduce.*\n +2 runs +in all_reduce"
+                                                    r".*ranks 1-2 wait for rank 0"),
+                                           (5, 80, r"(?s)^job .*\nranks 1-2 wait for rank 0.*\n +0 runs +after all_red"
+                                                   r".*\n\.\.\. 2 more ranks\n$"),
+                                           (3, 60, r"(?s)^ +0 runs +after all_reduce.*\n\.\.\. 2 more ranks\n$")):
+                shown = self.screen(job, rows, columns, pattern)
+                self.assertRegex(shown, pattern, f"{rows} x {columns}:\n{shown}")
+                self.assertLess(shown.count("\n"), rows)
+                self.assertLessEqual(max(map(len, shown.split("\n"))), columns, shown)
+                self.assertNotIn("more lines", shown)
 
     def test_progress(self):
         with Job("away", 0) as job:

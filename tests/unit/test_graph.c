@@ -344,6 +344,15 @@ static void own_operators_fail_with_their_name(void **state) {
     assert_null(tt_apply(&sizeless, NULL, x));
     assert_null(tt_apply(&nameless, NULL, x));
     assert_non_null(strstr(tt_last_error(), "tt_apply: expected a function with a name"));
+    tt_clear_error();
+    tt_tensor *out[2] = {x, x};
+    assert_int_equal(tt_apply_many(&pair, NULL, NULL, 2, out), TT_ERR_INVALID);
+    assert_true(!out[0] && !out[1]);
+    assert_non_null(strstr(tt_last_error(), "expected a list of 2 inputs, got NULL"));
+    assert_int_equal(tt_apply_many(&pair, NULL, (tt_tensor *[]){x, x}, 2, NULL), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "where to write the outputs is NULL"));
+    assert_null(tt_apply_with(&failing, NULL, NULL, 1));
+    assert_non_null(strstr(tt_last_error(), "expected a list of 1 inputs, got NULL"));
     assert_null(tt_apply(&pair, NULL, x, x)); /* two outputs */
     assert_null(tt_apply(&power, NULL, NULL));
     tt_clear_error();

@@ -104,6 +104,40 @@ static void ranks_that_name_themselves_say_the_same(void **state) {
     assert_string_equal(came_out(f), "tutti: ranks 0-1: rank 10 died, while this rank waits for it\n");
 }
 
+static void ranks_that_name_each_other_say_the_same(void **state) {
+    fixture *f = *state;
+    put(f, 0, "tutti: rank 0: rank 0 and rank 1 disagree\n");
+    put(f, 1, "tutti: rank 1: rank 0 and rank 1 disagree\n");
+    tt__streams_serve(&f->streams);
+    assert_string_equal(came_out(f), "tutti: ranks 0-1: rank 0 and rank 1 disagree\n");
+}
+
+/* The report of four workers that exit with 1 and these messages, of which number `first` was the first. */
+static const char *report_of(fixture *f, const char *const messages[4], int first) {
+    tt__worker workers[4] = {0};
+    const tt__job job = {.workers = 4, .first_rank = 4};
+    for (int i = 0; i < 4; i++)
+        workers[i] = (tt__worker){.ended = true, .status = 1 << 8, .message = (char *)(uintptr_t)messages[i]};
+    tt__report_others(&f->streams, &job, workers, first);
+    tt__streams_flush(&f->streams);
+    return came_out(f);
+}
+
+static void what_all_report_is_one_line(void **state) {
+    fixture *f = *state;
+    static const char both[] = "rank 4 and rank 5 disagree";
+    assert_string_equal(report_of(f, (const char *const[]){both, both, both, "rank 7: another"}, -1),
+                        "tutti run: ranks 4-6: exit code 1: rank 4 and rank 5 disagree\n"
+                        "tutti run: rank 7: exit code 1: another\n");
+    assert_string_equal(report_of(f, (const char *const[]){both, both, both, both}, 1),
+                        "tutti run: ranks 4, 6-7: exit code 1: the same message\n");
+    /* Each names itself, but for two that say the same to the letter. */
+    assert_string_equal(
+        report_of(f, (const char *const[]){"rank 4 is lost", "rank 5 is lost", "rank 4 is lost", "rank 7 is lost"}, -1),
+        "tutti run: ranks 4, 6: exit code 1: rank 4 is lost\n"
+        "tutti run: ranks 5, 7: exit code 1: this rank is lost\n");
+}
+
 static void what_one_says_comes_after_a_while(void **state) {
     fixture *f = *state;
     put(f, 1, "tutti: rank 1: alone\n");
@@ -318,6 +352,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(ranks_do_not_mix_inside_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_prompt_goes_out_after_a_while, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_all_say_is_one_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ranks_that_name_each_other_say_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_all_report_is_one_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ranks_that_name_themselves_say_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_one_says_comes_after_a_while, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lines_of_a_rank_keep_their_order, set_up, tear_down),

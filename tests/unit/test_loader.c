@@ -60,7 +60,11 @@ static void sets_and_samplers_live_as_long_as_what_uses_them(void **state) {
     tt_sampler *sampler = tt_sequential_sampler(4);
     tt_loader *loader = tt_loader_new(part, 3, sampler), *other = tt_loader_new(part, 4, sampler);
     tt_dataset_free(part);
+    tt_dataset_free(part); /* a second time is an error */
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
     tt_sampler_free(sampler);
+    tt_sampler_free(sampler);
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
     tt_batch b;
     assert_int_equal(tt_loader_next(loader, &b), 1);
     assert_memory_equal(tt_tensor_i64(b.y), ((int64_t[]){10, 0, 10}), 3 * sizeof(int64_t));

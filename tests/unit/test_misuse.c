@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <pthread.h>
 
 #include <cmocka.h>
 #include <tutti/tutti.h>
@@ -173,6 +176,93 @@ static void two_frees_are_one_error(void **state) {
     expect_success(free_twice, "1");
 }
 
+/* Free each object twice: the second time is an error, and no crash. */
+#define FREE_TWICE(free_it, object) \
+    do {                            \
+        CHECK((object) != NULL);    \
+        free_it(object);            \
+        free_it(object);            \
+        check_freed(#free_it);      \
+    } while (0)
+
+static void check_freed(const char *who) {
+    CHECK(tt_last_status() == TT_ERR_STATE);
+    CHECK(!strncmp(tt_last_error(), who, strlen(who)));
+    CHECK_TEXT("freed before");
+    tt_clear_error();
+}
+
+static void free_tensor_side_twice(void) {
+    tt_module *model = tt_nn_sequential(tt_nn_linear(3, 2), tt_nn_relu()), *child = tt_module_child_at(model, 0);
+    tt_optimizer *adam = tt_adam(tt_module_parameters(model), 1e-3);
+    tt_dataset *digits = tt_digits(8, 0);
+    tt_sampler *sampler = tt_random_sampler(8);
+    tt_loader *loader = tt_loader_new(digits, 4, sampler);
+    tt_tensor *y = tt_sum(tt_module_forward(model, tt_ones(S(4, 3), TT_F32)));
+    tt_deferred_backward *deferred = NULL;
+    CHECK_OK(tt_backward(y, .deferred = &deferred));
+    FREE_TWICE(tt_deferred_backward_free, deferred);
+    FREE_TWICE(tt_loader_free, loader);
+    FREE_TWICE(tt_sampler_free, sampler);
+    FREE_TWICE(tt_dataset_free, digits);
+    FREE_TWICE(tt_optimizer_free, adam);
+    FREE_TWICE(tt_module_free, model);
+    tt_module_free(child);
+    check_freed("tt_module_free");
+    tt_generator *generator = tt_generator_new(1);
+    FREE_TWICE(tt_generator_free, generator);
+    tt_scope *scope = tt_scope_new();
+    FREE_TWICE(tt_scope_free, scope);
+}
+
+static void free_file_twice(void) {
+    char path[] = "/tmp/tutti-misuse-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "\2\0\0\0\0\0\0\0{}", 10) == 10);
+    close(fd);
+    tt_safetensors *file = NULL;
+    CHECK_OK(tt_safetensors_load(&file, path));
+    unlink(path);
+    FREE_TWICE(tt_safetensors_free, file);
+}
+
+static void free_stores_twice(void) {
+    tt_store *hash = NULL, *prefix = NULL, *tcp = NULL;
+    tt_store_server *server = NULL;
+    CHECK_OK(tt_hash_store(&hash, 0));
+    CHECK_OK(tt_prefix_store(&prefix, "p", hash));
+    CHECK_OK(tt_store_server_new(&server, NULL, 0));
+    CHECK_OK(tt_tcp_store(&tcp, "localhost", tt_store_server_port(server)));
+    FREE_TWICE(tt_store_free, tcp);
+    FREE_TWICE(tt_store_server_free, server);
+    FREE_TWICE(tt_store_free, prefix);
+    FREE_TWICE(tt_store_free, hash);
+}
+
+static void free_works_twice(void) {
+    tt_group *world;
+    tt_work *work = NULL, *later = NULL;
+    float x[4] = {0};
+    CHECK_OK(tt_init_process_group(&world, .init_method = "tcp://localhost:1", .world_size = 1));
+    CHECK_OK(tt_all_reduce(world, x, 4, TT_F32, TT_SUM, .work = &work));
+    CHECK_OK(tt_work_wait(work));
+    FREE_TWICE(tt_work_free, work);
+    CHECK_OK(tt_irecv(&later, world, x, 4, TT_F32, TT_ANY_SOURCE));
+    FREE_TWICE(tt_work_free, later); /* it is still on its way */
+    CHECK_OK(tt_all_reduce(world, x, 4, TT_F32, TT_SUM, .work = &work));
+    tt_destroy_process_group(world);
+    FREE_TWICE(tt_work_free, work);
+    FREE_TWICE(tt_destroy_process_group, world);
+}
+
+static void second_frees_are_errors(void **state) {
+    (void)state;
+    expect_success(free_tensor_side_twice, "1");
+    expect_success(free_file_twice, "1");
+    expect_success(free_stores_twice, "1");
+    expect_success(free_works_twice, "1");
+}
+
 static void use_in_collectives(void) {
     tt_group *world;
     tt_tensor *x = dead_tensor();
@@ -253,7 +343,7 @@ static void note_warning(tt_log_level level, const char *line, void *user) {
     snprintf(warning, sizeof warning, "%s", line);
 }
 
-enum { MANY_STEPS = 120000 };
+enum { MANY_STEPS = 12000 };
 
 static void loop_in_a_scope(void) {
     tt_set_log(note_warning, NULL);
@@ -271,14 +361,84 @@ static void loop_without_a_scope(void) {
     for (int i = 0; i < MANY_STEPS; i++)
         tt_ones(S(1), TT_F32);
     CHECK(warnings == 1);
-    CHECK(strstr(warning, "tensors live outside of scopes") && strstr(warning, "TT_AUTO_SCOPE"));
+    CHECK(strstr(warning, "live outside of scopes") && strstr(warning, "TT_AUTO_SCOPE"));
     _exit(0); /* what lives is no leak to report */
+}
+
+enum { LARGE = 64 << 20, WARNED_AT = 5000 };
+
+static void leave_tensors(int count, int64_t bytes) {
+    for (int i = 0; i < count; i++)
+        tt_empty(S(bytes), TT_U8); /* its pages are never touched */
+}
+
+static void many_small_tensors(void) {
+    tt_set_log(note_warning, NULL);
+    leave_tensors(WARNED_AT - 1, 1);
+    CHECK(warnings == 0);
+    leave_tensors(1, 1);
+    CHECK(warnings == 1);
+    _exit(0);
+}
+
+static void some_large_tensors(void) {
+    tt_set_log(note_warning, NULL);
+    leave_tensors(15, LARGE);
+    CHECK(warnings == 0);
+    leave_tensors(2, LARGE);
+    CHECK(warnings == 1);
+    _exit(0);
+}
+
+/* What a large program holds: a data set in two tensors, a model, its optimizer's state, kept tensors, leaves,
+ * views. */
+static void hold_what_stays(void) {
+    tt_set_log(note_warning, NULL);
+    tt_module *model = tt_nn_sequential(tt_nn_linear(1, 1));
+    for (int i = 0; i < 20; i++) {
+        const char name[] = {(char)('a' + i), '\0'};
+        CHECK_OK(tt_module_register_buffer(model, name, tt_empty(S(LARGE), TT_U8)));
+    }
+    tt_dataset *data = tt_tensor_dataset(tt_empty(S(1, (int64_t)20 * LARGE), TT_U8), tt_zeros(S(1), TT_I64));
+    for (int i = 0; i < 2 * WARNED_AT; i++) {
+        tt_keep(tt_ones(S(1), TT_F32));
+        tt_requires_grad_(tt_ones(S(1), TT_F32), true);
+    }
+    tt_tensor *kept = tt_keep(tt_empty(S(LARGE), TT_U8));
+    for (int i = 0; i < 20; i++)
+        tt_view(kept, S(LARGE / 2, 2));
+    CHECK(model && data && warnings == 0);
+    _exit(0);
+}
+
+static void *free_given(void *given) {
+    tt_tensor *const *x = given;
+    for (int i = 0; i < 1000; i++)
+        tt_tensor_free(x[i]);
+    return NULL;
+}
+
+/* Tensors that one thread makes and another one frees don't pile up. */
+static void free_in_another_thread(void) {
+    tt_tensor *x[1000];
+    tt_set_log(note_warning, NULL);
+    for (int round = 0; round < 2 * WARNED_AT / 1000; round++) {
+        pthread_t consumer;
+        for (int i = 0; i < 1000; i++)
+            x[i] = tt_ones(S(1), TT_F32);
+        CHECK(!pthread_create(&consumer, NULL, free_given, x) && !pthread_join(consumer, NULL));
+    }
+    CHECK(warnings == 0);
 }
 
 static void a_loop_without_a_scope_warns_once(void **state) {
     (void)state;
     expect_success(loop_in_a_scope, "0");
     expect_success(loop_without_a_scope, "0");
+    expect_success(many_small_tensors, "0");
+    expect_success(some_large_tensors, "0");
+    expect_success(hold_what_stays, "0");
+    expect_success(free_in_another_thread, "0");
 }
 
 /* ---- the first cause, outside of scopes ---- */
@@ -335,9 +495,10 @@ static void a_wrapper_keeps_its_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_frees_are_one_error),          cmocka_unit_test(uses_after_the_end_are_errors),
-        cmocka_unit_test(the_address_sanitizer_sees_reads), cmocka_unit_test(a_loop_without_a_scope_warns_once),
-        cmocka_unit_test(the_first_cause_is_kept),          cmocka_unit_test(a_wrapper_keeps_its_model),
+        cmocka_unit_test(two_frees_are_one_error),           cmocka_unit_test(second_frees_are_errors),
+        cmocka_unit_test(uses_after_the_end_are_errors),     cmocka_unit_test(the_address_sanitizer_sees_reads),
+        cmocka_unit_test(a_loop_without_a_scope_warns_once), cmocka_unit_test(the_first_cause_is_kept),
+        cmocka_unit_test(a_wrapper_keeps_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,6 +297,99 @@ static void a_failing_hook_fails_the_forward(void **state) {
     tt_module_free(m);
 }
 
+/* ---- functions that give NULL and record nothing ---- */
+
+static tt_tensor *silent_forward(tt_module *self, tt_tensor *x) {
+    (void)self, (void)x;
+    return NULL;
+}
+
+static tt_status silent_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                     int64_t out_count) {
+    (void)self, (void)in, (void)in_count, (void)out_count;
+    out[1] = number(1);
+    return TT_OK;
+}
+
+static tt_status refuse_silently(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                 int64_t out_count) {
+    (void)self, (void)in, (void)in_count, (void)out, (void)out_count;
+    return TT_ERR_UNSUPPORTED;
+}
+
+static const tt_module_class silent_class = TT_MODULE_CLASS(.name = "Silent", .forward = silent_forward),
+                             silent_many_class =
+                                 TT_MODULE_CLASS(.name = "SilentMany", .forward_many = silent_forward_many),
+                             refusing_class = TT_MODULE_CLASS(.name = "Refusing", .forward_many = refuse_silently);
+
+static void a_silent_forward_is_named(void **state) {
+    (void)state;
+    tt_module *model = tt_nn_sequential(tt_nn_relu(), tt_module_new(&silent_class, NULL), tt_nn_relu()),
+              *many = tt_module_new(&silent_many_class, NULL), *refusing = tt_module_new(&refusing_class, NULL);
+    tt_tensor *out[2];
+    for (int earlier = 0; earlier < 2; earlier++) { /* an error that was there before hides nothing */
+        TT_AUTO_SCOPE;
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(model, number(1)))), TT_ERR_STATE);
+        expect_error(TT_ERR_STATE, "the forward of a Silent gave NULL without an error: expected a tensor");
+        if (earlier)
+            tt_nn_linear(0, 0);
+        assert_int_equal(tt_module_forward_many(many, TT_TENSORS(number(1)), out, 2), TT_ERR_STATE);
+        assert_true(!out[0] && !out[1]);
+        assert_int_equal(tt_backward(out[0]), TT_ERR_STATE);
+        assert_non_null(strstr(tt_last_error(), "the forward of a SilentMany gave NULL without an error"));
+        assert_true(!strstr(tt_last_error(), "the last error before: tt_nn_linear") == !earlier);
+        assert_int_equal(tt_module_forward_many(refusing, TT_TENSORS(number(1)), out, 2), TT_ERR_UNSUPPORTED);
+        assert_int_equal(tt_backward(out[0]), TT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(tt_last_error(), "the forward of a Refusing failed: "));
+        tt_clear_error();
+        if (!earlier)
+            tt_nn_linear(0, 0);
+    }
+    tt_clear_error();
+    tt_module_free(model);
+    tt_module_free(many);
+    tt_module_free(refusing);
+}
+
+static tt_status empty_input(tt_module *module, tt_tensor **in, int64_t in_count, void *user) {
+    (void)module, (void)in_count;
+    in[0] = NULL;
+    return *(tt_status *)user;
+}
+
+static tt_status empty_output(tt_module *module, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                              int64_t out_count, void *user) {
+    (void)module, (void)in, (void)in_count, (void)out_count;
+    out[0] = NULL;
+    return *(tt_status *)user;
+}
+
+static void a_silent_hook_is_named(void **state) {
+    (void)state;
+    const struct {
+        bool pre;
+        tt_status status;
+        const char *text;
+    } cases[] = {{true, TT_OK, "the forward pre-hook of a Same gave NULL without an error"},
+                 {false, TT_OK, "the forward hook of a Same gave NULL without an error"},
+                 {true, TT_ERR_STATE, "a forward pre-hook of a Same failed: "},
+                 {false, TT_ERR_STATE, "a forward hook of a Same failed: "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TT_AUTO_SCOPE;
+        tt_status status = cases[i].status;
+        tt_module *m = new_same();
+        tt_nn_linear(0, 0); /* an error of before, which is not the hook's */
+        assert_int_equal(cases[i].pre ? tt_module_register_forward_pre_hook(NULL, m, empty_input, &status)
+                                      : tt_module_register_forward_hook(NULL, m, empty_output, &status),
+                         TT_OK);
+        assert_int_equal(tt_backward(tt_module_forward(m, number(1))), TT_ERR_STATE);
+        assert_non_null(strstr(tt_last_error(), cases[i].text));
+        assert_true(cases[i].status == TT_OK || !strstr(tt_last_error(), "tt_nn_linear"));
+        tt_clear_error();
+        tt_module_free(m);
+    }
+}
+
 /* ---- modes and conversion ---- */
 
 static tt_module *small(void) { return tt_nn_sequential(tt_nn_linear(2, 2), tt_nn_relu()); }
@@ -456,6 +549,8 @@ int main(void) {
         cmocka_unit_test(hooks_see_and_change_what_passes),
         cmocka_unit_test(what_hooks_own_is_released_once),
         cmocka_unit_test(a_failing_hook_fails_the_forward),
+        cmocka_unit_test(a_silent_forward_is_named),
+        cmocka_unit_test(a_silent_hook_is_named),
         cmocka_unit_test(modes_hold_for_the_tree),
         cmocka_unit_test(to_converts_in_place),
         cmocka_unit_test(to_refuses),
