@@ -11,6 +11,15 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name) {
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
+bool tt__local_peer_user(int socket, uid_t *user) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        return false;
+    *user = peer.uid;
+    return true;
+}
+
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached) {
     struct iovec part = {(void *)packet, size};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
