@@ -25,7 +25,8 @@ typedef struct tt_store_server tt_store_server;
 
 /* Admission to a served store. A Tutti client proves the job secret, where it has one, before it sends anything else. A
  * client in PyTorch's own dialect can prove nothing:
- *   LOCAL      it is served if it connects from this machine itself
+ *   LOCAL      it is served if it connects from this machine and its process is of the server's user, or root's (as the
+ *              kernel says)
  *   REQUIRED   it is refused; the server needs a secret (or TLS with certificates)
  *   NONE       it is served wherever it connects from: for networks without strangers. The log has a warning when
  *              that happens first

@@ -94,10 +94,9 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "store-auth",
      .id = FIELD(store_auth),
      .value = "WHO",
-     .what =
-         "who may use the store without proving the secret: local (default) any process on node 0, as PyTorch's "
-         "clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the secret unless it "
-         "is none",
+     .what = "who may use the store without proving the secret: local (default) this user's processes on node 0, "
+             "as PyTorch's clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the "
+             "secret unless it is none",
      .offer = "local required none"},
     /* Without effect here. */
     {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},

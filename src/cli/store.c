@@ -23,9 +23,8 @@ static const tt__flag store_flags[] = {
     {.name = "store-auth",
      .id = 'u',
      .value = "WHO",
-     .what =
-         "who is served without proving that it has the job secret: local (default) any process on this machine, as "
-         "PyTorch's clients; required: nobody; none: all, from anywhere",
+     .what = "who is served without proving that it has the job secret: local (default) this user's processes on "
+             "this machine, as PyTorch's clients; required: nobody; none: all, from anywhere",
      .offer = "local required none"},
     {.name = "secret-file",
      .id = 's',

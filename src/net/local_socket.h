@@ -12,7 +12,8 @@
 /* Make the address of the abstract name `name`, cut off where an address ends; returns the address's length. */
 socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
 
-/* Which user is at the other end of a connected Unix socket? For a caller: who listens. False: the kernel does not say. */
+/* Which user is at the other end of a connected Unix socket? For a caller: who listens. False: the kernel does not
+ * say. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
 /* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno has the

@@ -2,8 +2,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/net.h"
+#include "net/peer_user.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16 };
 
@@ -32,8 +35,20 @@ void tt__admission_free(tt__admission *admission) {
     tt__secret_wipe(&admission->secret);
 }
 
+void tt__admission_place(const tt__admission *admission, tt__pending_peer *peer, int fd) {
+    uid_t user;
+    if (!tt__net_is_local(fd))
+        peer->place = TT__PEER_ELSEWHERE;
+    else if (admission->auth != TT_STORE_AUTH_LOCAL ||
+             (tt__net_peer_user(fd, &user) && (user == geteuid() || user == 0)))
+        peer->place = TT__PEER_OWN;
+    else
+        peer->place = TT__PEER_STRANGER;
+}
+
 bool tt__admission_trusts(const tt__admission *admission, const tt__pending_peer *peer) {
-    return admission->auth == TT_STORE_AUTH_NONE || (admission->auth == TT_STORE_AUTH_LOCAL && peer->local);
+    return admission->auth == TT_STORE_AUTH_NONE ||
+           (admission->auth == TT_STORE_AUTH_LOCAL && peer->place == TT__PEER_OWN);
 }
 
 bool tt__admission_accepts(const tt__admission *admission, const tt__pending_peer *peer) {
@@ -41,7 +56,7 @@ bool tt__admission_accepts(const tt__admission *admission, const tt__pending_pee
 }
 
 static void warn_once(tt__admission *admission, const tt__pending_peer *peer, const char *address) {
-    if (admission->warned || peer->local)
+    if (admission->warned || peer->place != TT__PEER_ELSEWHERE)
         return;
     admission->warned = true;
     tt__log(TT_LOG_WARNING,
@@ -60,9 +75,10 @@ tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__
         *why = "it does not encrypt, but this store was started with TT_TLS=1";
         return admission->tls ? TT__ADMIT_NOT : TT__ADMIT_HANDSHAKE;
     }
-    *why = admission->auth == TT_STORE_AUTH_REQUIRED
-               ? "it speaks PyTorch's dialect, which proves nothing"
-               : "it speaks PyTorch's dialect, which proves nothing, and comes from another machine";
+    *why = admission->auth == TT_STORE_AUTH_REQUIRED ? "it speaks PyTorch's dialect, which proves nothing"
+           : peer->place == TT__PEER_ELSEWHERE
+               ? "it speaks PyTorch's dialect, which proves nothing, and comes from another machine"
+               : "it speaks PyTorch's dialect, which proves nothing, and belongs to another user of this machine";
     if (!tt__admission_trusts(admission, peer))
         return TT__ADMIT_NOT;
     warn_once(admission, peer, address);

@@ -22,17 +22,27 @@ typedef struct tt__admission {
     tt__refusals refusals;
 } tt__admission;
 
+/* Where a peer comes from. */
+typedef enum tt__peer_place {
+    TT__PEER_ELSEWHERE, /* another machine */
+    TT__PEER_STRANGER,  /* this machine; another user, or the kernel does not say which: asked where that matters */
+    TT__PEER_OWN        /* this machine; this process's user or root, where that matters */
+} tt__peer_place;
+
 /* A connection's part. Zeroed: not pending. */
 typedef struct tt__pending_peer {
     tt__list_node node;
     bool pending;
-    bool local; /* comes from this machine */
-    int64_t deadline_ms;
+    tt__peer_place place;
+    int64_t deadline_ms; /* INT64_MAX: it may stay silent */
 } tt__pending_peer;
 
 /* auth: as given; secret: as in tt_store_server_new_args. Errors: as tt_store_server_new(). */
 tt_status tt__admission_init(tt__admission *admission, tt_store_auth auth, const char *secret, int64_t timeout_ms);
 void tt__admission_free(tt__admission *admission);
+
+/* Find out where the peer at the other end of `fd` comes from. */
+void tt__admission_place(const tt__admission *admission, tt__pending_peer *peer, int fd);
 
 /* May this peer speak PyTorch's dialect, and stay silent for as long as it likes? */
 bool tt__admission_trusts(const tt__admission *admission, const tt__pending_peer *peer);

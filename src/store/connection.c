@@ -178,7 +178,11 @@ static void serve_handshake(connection *c) {
     if (h->state == TT__HANDSHAKE_FAILED)
         refuse_connection(c, tt__handshake_reason(h));
     else if (!tt__admission_accepts(&c->all->admission, &c->peer))
-        refuse_connection(c, "it comes from another machine, and there is no job secret that it could prove to have");
+        refuse_connection(c,
+                          c->peer.place == TT__PEER_ELSEWHERE
+                              ? "it comes from another machine, and there is no job secret that it could prove to have"
+                              : "it belongs to another user of this machine, and there is no job secret that it could "
+                                "prove to have");
     else
         admit_client(c);
 }
@@ -294,7 +298,7 @@ bool tt__connection_open(tt__connections *all, int fd) {
     tt__list_append(&all->open, &c->node);
     getpeername(fd, (struct sockaddr *)&peer, &size);
     tt__net_address_text((struct sockaddr *)&peer, c->address);
-    c->peer.local = tt__net_is_local(fd);
+    tt__admission_place(&all->admission, &c->peer, fd);
     /* PyTorch 1.13 keeps a second connection, on which it sends nothing. */
     if (!tt__admission_trusts(&all->admission, &c->peer))
         tt__admission_add(&all->admission, &c->peer);

@@ -1,4 +1,5 @@
-/* What another user of this machine gets from ranks that join, and how far it can keep them: nothing, and not at all. */
+/* What another user of this machine gets from ranks that join, and how far it can keep them: nothing, and not at
+ * all. */
 #include "support/patience.h"
 #include "support/ranks.h"
 

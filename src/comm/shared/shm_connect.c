@@ -5,8 +5,8 @@
  * Sending never blocks, since each hello is the first packet of its socket; so: call and send to all lower ranks, take
  * and answer all callers, then read the lower ranks' answers. A hello proves with the receiver's nonce that its sender
  * has read the store; the kernel says which user and process it is. Both sides ask it before they send: a name from the
- * store may be anybody's socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a process
- * ends, its peers read end of file. */
+ * store may be anybody's socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a
+ * process ends, its peers read end of file. */
 #include "comm/shared/shm_connect.h"
 
 #include "base/clock.h"
@@ -221,7 +221,7 @@ static tt_status accept_caller(callers *all) {
 }
 
 /* Serve callers who have spoken, and drop those who were silent for too long. */
-static tt_status serve_callers(tt__world *world, callers *all, const tt__card *cards, int *taken) {
+static tt_status hear_callers(tt__world *world, callers *all, const tt__card *cards, int *taken) {
     tt_status status = TT_OK;
     int kept = 1;
     for (int i = 1; i < all->n; i++) {
@@ -254,7 +254,7 @@ static tt_status take_calls(tt__world *world, callers *all, const tt__card *card
         if (n < 0)
             continue;
         bool called = all->polled[0].revents;
-        TT__TRY(serve_callers(world, all, cards, &taken));
+        TT__TRY(hear_callers(world, all, cards, &taken));
         if (called)
             TT__TRY(accept_caller(all));
     }
