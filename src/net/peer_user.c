@@ -1,5 +1,6 @@
 #include "net/peer_user.h"
 
+#include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* A connection as its other end sees it, in network byte order. IPv4: only the first word of an address is used. */
 typedef struct pair {
@@ -58,8 +58,12 @@ typedef struct question {
 } question;
 
 static question ask_about(const pair *p) {
+    static _Atomic uint32_t asked;
     question q = {
-        .head = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        .head = {.nlmsg_len = sizeof q,
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST,
+                 .nlmsg_seq = ++asked},
         .request = {.sdiag_family = (uint8_t)p->family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u},
     };
     struct inet_diag_sockid *id = &q.request.id;
@@ -88,13 +92,16 @@ static answer ask_diag(int netlink, const pair *p, uid_t *user) {
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     if (sendto(netlink, &q, sizeof q, MSG_DONTWAIT, (struct sockaddr *)&kernel, sizeof kernel) != sizeof q)
         return NO_ANSWER;
-    ssize_t n = recv(netlink, &reply, sizeof reply, MSG_DONTWAIT); /* the kernel has answered when sendto() returns */
+    ssize_t n;
+    do /* the kernel has answered when sendto() returns; an earlier answer may be there, too */
+        n = recv(netlink, &reply, sizeof reply, MSG_DONTWAIT);
+    while (n >= (ssize_t)sizeof reply.head && reply.head.nlmsg_seq != q.head.nlmsg_seq);
     if (n < (ssize_t)sizeof reply.head)
         return NO_ANSWER;
     if (reply.head.nlmsg_type == NLMSG_ERROR && n >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
         struct nlmsgerr error;
         memcpy(&error, NLMSG_DATA(&reply.head), sizeof error);
-        return error.error == -2 ? NOT_THERE : NO_ANSWER; /* ENOENT; else it has no sock_diag */
+        return error.error == -ENOENT ? NOT_THERE : NO_ANSWER; /* else it has no sock_diag */
     }
     if (reply.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || n < (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
         return NO_ANSWER;
@@ -155,13 +162,12 @@ bool tt__net_peer_user_by_proc(int fd, uid_t *user) {
     return pair_of(fd, &p) && ask_proc(&p, user);
 }
 
-bool tt__net_peer_user(int fd, uid_t *user) {
+int tt__net_peer_user_begin(void) { return socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG); }
+
+bool tt__net_peer_user(int asking, int fd, uid_t *user) {
     pair p;
     if (!pair_of(fd, &p))
         return false;
-    int netlink = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    answer got = netlink < 0 ? NO_ANSWER : ask_diag(netlink, &p, user);
-    if (netlink >= 0)
-        close(netlink);
+    answer got = asking < 0 ? NO_ANSWER : ask_diag(asking, &p, user);
     return got == KNOWN || (got == NO_ANSWER && ask_proc(&p, user));
 }

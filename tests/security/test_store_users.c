@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -79,6 +80,7 @@ typedef struct service {
     uid_t owner;
     tt_store_auth auth;
     const char *host, *secret;
+    rlim_t descriptors; /* 0: as many as usual */
     int port[2], end[2];
 } service;
 
@@ -93,6 +95,8 @@ static int serve(void *arg) {
     tt_store_server *server;
     char byte;
     close(s->end[1]);
+    if (s->descriptors && setrlimit(RLIMIT_NOFILE, &(struct rlimit){s->descriptors, s->descriptors}))
+        return 93;
     tt_set_log(to_stderr, NULL);
     if (tt_store_server_new(&server, s->host, 0, .auth = s->auth, .secret = s->secret, .proof_timeout_ms = 500))
         return 91;
@@ -180,6 +184,25 @@ static void the_other_settings_ask_no_user(void **state) {
     end_service(&required, pid);
 }
 
+/* ---- crowds */
+
+enum { CROWD = 200 };
+
+/* Connections of the user's own that say nothing, as PyTorch 1.13's second ones, and more than there are descriptors. */
+static void silent_ones_make_room(void **state) {
+    (void)state;
+    service s = {.owner = geteuid(), .auth = TT_STORE_AUTH_LOCAL, .secret = "", .descriptors = 100};
+    target t;
+    int fds[CROWD];
+    pid_t pid = start_service(&s, &t);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(tt__net_connect(&fds[i], t.host, t.port, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(run_as_user(geteuid(), say_hello, &t), 0);
+    for (int i = 0; i < CROWD; i++)
+        close(fds[i]);
+    end_service(&s, pid);
+}
+
 /* ---- who is at the other end */
 
 static int hold_open(void *arg) { return say_hello(arg) == 0 ? pause() : 1; }
@@ -192,6 +215,7 @@ static void the_kernel_tells_by_proc_as_well(void **state) {
         int fds[4], port;
         size_t n;
         uid_t user = 0;
+        int asking = tt__net_peer_user_begin();
         const char *served = i == 1 ? "::1" : "127.0.0.1";
         assert_int_equal(tt__net_listen(served, 0, fds, 4, &n, &port), TT_OK);
         target t = {.host = hosts[i], .port = port};
@@ -199,16 +223,18 @@ static void the_kernel_tells_by_proc_as_well(void **state) {
         int fd;
         while ((fd = accept4(fds[0], NULL, NULL, SOCK_CLOEXEC)) < 0)
             sched_yield();
-        assert_true(tt__net_peer_user(fd, &user));
+        assert_true(tt__net_peer_user(asking, fd, &user));
         assert_int_equal(user, STRANGER);
         user = 0;
         assert_true(tt__net_peer_user_by_proc(fd, &user));
         assert_int_equal(user, STRANGER);
         kill(pid, SIGKILL);
         assert_int_equal(end_of_process(pid), 128 + SIGKILL);
-        assert_false(tt__net_peer_user(fd, &user)); /* nobody has it open */
+        assert_false(tt__net_peer_user(asking, fd, &user)); /* nobody has it open */
         assert_false(tt__net_peer_user_by_proc(fd, &user));
         close(fd);
+        if (asking >= 0)
+            close(asking);
         for (size_t k = 0; k < n; k++)
             close(fds[k]);
     }
@@ -220,6 +246,7 @@ int main(void) {
         cmocka_unit_test(strangers_are_refused_who_vanish),
         cmocka_unit_test(without_a_secret_the_owner_alone_is_served),
         cmocka_unit_test(the_other_settings_ask_no_user),
+        cmocka_unit_test(silent_ones_make_room),
         cmocka_unit_test(the_kernel_tells_by_proc_as_well),
     };
     int skipped = skipped_without_root();
