@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/local_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -96,11 +97,17 @@ tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t tim
     return status;
 }
 
-/* Return the name in a line of /proc/net/unix of a listening socket, or NULL. Connections to it have the same name. */
+/* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it have
+ * the same name. Another user's is not called: it might never take the call. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
+    unsigned long inode = 0;
+    uid_t user;
     char *name = strstr(line, "@" TT__JOB_SOCKET_PREFIX);
-    if (!name || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000)) /* __SO_ACCEPTCON */
+    if (!name || sscanf(line, "%*s %*s %*s %x %*s %*s %lu", &flags, &inode) != 2 ||
+        !(flags & 0x10000)) /* __SO_ACCEPTCON */
+        return NULL;
+    if (tt__local_socket_user(inode, &user) && user != geteuid() && user != 0)
         return NULL;
     name[strcspn(name, "\n")] = '\0';
     return name + 1;

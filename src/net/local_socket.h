@@ -16,6 +16,9 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
  * say. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
+/* Which user made the Unix socket of this inode, in this network namespace? False: the kernel does not say. */
+bool tt__local_socket_user(unsigned long inode, uid_t *user);
+
 /* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno has the
  * reason of a failure. */
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached);

@@ -172,16 +172,18 @@ static void admit_client(connection *c) {
     c->state = SERVED;
 }
 
-static bool begin_server_handshake(connection *c) {
+static tt_status begin_server_handshake(connection *c) {
     tt__handshake_role role = {.server = true,
                                .purpose = TT__PURPOSE_STORE,
                                .secret = &c->all->admission.secret,
                                .rank = TT__ANY_RANK,
                                .peer = TT__ANY_RANK};
-    tt__stream_channel(&c->stream, role.channel);
     c->state = HANDSHAKE;
     c->handshake = malloc(sizeof *c->handshake);
-    return c->handshake && !tt__handshake_begin(c->handshake, &role);
+    if (!c->handshake)
+        return tt__fail(TT_ERR_MEMORY, "out of memory");
+    TT__TRY(tt__stream_channel(&c->stream, role.channel));
+    return tt__handshake_begin(c->handshake, &role);
 }
 
 /* The messages are small and the first on the connection: a client of ours leaves room for them in the socket. */
@@ -240,9 +242,9 @@ static void serve_tls(connection *c) {
     }
     poll_for(c, UV_READABLE);
     if (begin_server_handshake(c))
-        serve_handshake(c);
+        refuse_connection(c, tt_last_error());
     else
-        refuse_connection(c, "out of memory");
+        serve_handshake(c);
 }
 
 /* Send a client of ours the reason, and anything else nothing. */
@@ -273,8 +275,8 @@ static void read_first_byte(connection *c) {
         return;
     case TT__ADMIT_HANDSHAKE:
         tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
-        if (!begin_server_handshake(c))
-            refuse_connection(c, "out of memory");
+        if (begin_server_handshake(c))
+            refuse_connection(c, tt_last_error());
         return;
     case TT__ADMIT_TLS:
         tt__admission_add(&all->admission, &c->peer, TLS_BYTES);

@@ -5,6 +5,7 @@
 #include "security/other_user.h"
 
 #include "base/clock.h"
+#include "elastic/snapshot.c" /* the command's alone, in no library */
 #include "net/net.h"
 #include "net/peer_user.h"
 #include "net/stream.h"
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -184,6 +186,56 @@ static void the_other_settings_ask_no_user(void **state) {
     end_service(&required, pid);
 }
 
+/* ---- files */
+
+static int make_file(void *arg) {
+    FILE *file = fopen(arg, "we");
+    return !file || fclose(file) || chmod(arg, 0666);
+}
+
+static void files_of_others_are_not_taken_over(void **state) {
+    (void)state;
+    char path[64];
+    tt_store *store = NULL;
+    snprintf(path, sizeof path, "/tmp/test_store_users.%d", (int)getpid());
+    assert_int_equal(run_as_user(STRANGER, make_file, path), 0);
+    tt_status opened = tt_file_store(&store, path, .timeout_ms = PATIENCE_MS);
+    tt_status used = opened ? opened : tt_store_set(store, "k", "v", 1);
+    tt_store_free(store);
+    unlink(path);
+    assert_int_equal(used, TT_ERR_AUTH);
+}
+
+/* ---- jobs that others pretend to run */
+
+static int pretend_to_launch(void *arg) {
+    int fd;
+    if (tt__job_socket_listen(&fd, TT__JOB_SOCKET_PREFIX "1/test") || write(((int *)arg)[1], "", 1) != 1)
+        return 1;
+    return pause();
+}
+
+/* `tutti top` does not call them: nobody need answer there. */
+static void sockets_of_others_are_skipped(void **state) {
+    (void)state;
+    int ready[2], n = 0, seen = 0;
+    char byte, **names = NULL;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = start_as_user(STRANGER, pretend_to_launch, ready);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(tt__jobs_find(&names, &n), TT_OK);
+    for (int i = 0; i < n; i++) {
+        seen += !strcmp(names[i], TT__JOB_SOCKET_PREFIX "1/test");
+        free(names[i]);
+    }
+    free(names);
+    kill(pid, SIGKILL);
+    end_of_process(pid);
+    close(ready[0]);
+    close(ready[1]);
+    assert_int_equal(seen, 0);
+}
+
 /* ---- crowds */
 
 enum { CROWD = 200 };
@@ -246,6 +298,8 @@ int main(void) {
         cmocka_unit_test(strangers_are_refused_who_vanish),
         cmocka_unit_test(without_a_secret_the_owner_alone_is_served),
         cmocka_unit_test(the_other_settings_ask_no_user),
+        cmocka_unit_test(files_of_others_are_not_taken_over),
+        cmocka_unit_test(sockets_of_others_are_skipped),
         cmocka_unit_test(silent_ones_make_room),
         cmocka_unit_test(the_kernel_tells_by_proc_as_well),
     };
