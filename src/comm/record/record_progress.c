@@ -90,6 +90,8 @@ bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
         uint32_t before = atomic_load_explicit(&recorder->progress.version, memory_order_acquire);
         memcpy((void *)copy, (const void *)&recorder->progress, sizeof *copy);
         atomic_thread_fence(memory_order_acquire);
+        copy->at_ns = tt__ns_checked(copy->at_ns);
+        copy->base_ns = tt__ns_checked(copy->base_ns);
         if (before % 2 == 0 && atomic_load_explicit(&recorder->progress.version, memory_order_relaxed) == before)
             return before != 0;
     }
@@ -97,9 +99,9 @@ bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
 }
 
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns) {
-    int64_t measured = progress->at_ns - progress->base_ns, silent = now_ns - progress->at_ns;
-    int64_t samples = progress->samples - progress->base_samples;
+    int64_t measured = progress->at_ns - progress->base_ns, silent = tt__ns_checked(now_ns) - progress->at_ns;
+    double samples = (double)progress->samples - (double)progress->base_samples;
     if (measured <= 0 || samples <= 0)
         return 0;
-    return (double)samples * 1e9 / (double)(silent > measured ? silent : measured);
+    return samples * 1e9 / (double)(silent > measured ? silent : measured);
 }

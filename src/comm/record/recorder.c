@@ -132,8 +132,11 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
     for (int i = 0; i < 100; i++) {
         uint32_t before = atomic_load_explicit(&recorder->waiting.version, memory_order_acquire);
+        unsigned char several;
         memcpy((void *)copy, (const void *)&recorder->waiting, sizeof *copy);
         atomic_thread_fence(memory_order_acquire);
+        memcpy(&several, &copy->several_threads, 1); /* of another process: any byte */
+        copy->several_threads = several != 0;
         if (before % 2 == 0 && atomic_load_explicit(&recorder->waiting.version, memory_order_relaxed) == before)
             return copy->since != 0;
     }
