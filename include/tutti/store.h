@@ -43,10 +43,11 @@ typedef struct tt_store_server_new_args {
     tt_store_auth auth;
     const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
     int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
-    size_t max_memory; /* bytes: values may take three quarters, unread replies and unfinished requests the rest; who
-                          goes beyond is closed and logged. At least TT_STORE_MIN_MEMORY; 0 = an eighth of the machine's,
-                          or of what the process's cgroup allows, and at least 256 MiB */
-    char tt_end;       /* not an option: see base.h */
+    /* bytes: values may take three quarters, unread replies and unfinished requests the rest; who goes beyond is closed
+     * and logged. At least TT_STORE_MIN_MEMORY; 0 = an eighth of the machine's, or of what the process's cgroup allows,
+     * and at least 256 MiB */
+    size_t max_memory;
+    char tt_end; /* not an option: see base.h */
 } tt_store_server_new_args;
 
 /* Serve a store from a thread of this process, for both dialects, told apart on first contact.

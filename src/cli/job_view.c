@@ -112,7 +112,7 @@ static void view_progress(tt__view_rank *rank, int64_t add_ns) {
 }
 
 /* A recorder stands where a cache line begins, unless somebody says something else. */
-static tt_status take_recorder(tt__view_rank *rank, const void *theirs) {
+static tt_status view_take_recorder(tt__view_rank *rank, const void *theirs) {
     if ((uintptr_t)theirs % _Alignof(tt__recorder))
         return TT_OK;
     tt__recorder *copy = aligned_alloc(_Alignof(tt__recorder), sizeof *copy);
@@ -129,7 +129,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     bool here = seen->rank.node == info->node;
     *rank = (tt__view_rank){.rank = seen->rank};
     if (seen->recorder && seen->rank.at.size == sizeof *rank->recorder)
-        TT__TRY(take_recorder(rank, seen->recorder));
+        TT__TRY(view_take_recorder(rank, seen->recorder));
     rank->state = view_state_of(rank, here);
     tt__moment now = here ? tt__moment_now() : seen->rank.now;
     rank->now_ns = rank->state == TT__VIEW_ENDED ? seen->rank.ended.realtime_ns : now.realtime_ns;

@@ -142,8 +142,8 @@ tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t tim
     return status;
 }
 
-/* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it have
- * the same name. Another user's is not called: it might never take the call. */
+/* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it
+ * have the same name. Another user's is not called: it might never take the call. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
     unsigned long inode = 0;

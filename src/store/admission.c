@@ -120,14 +120,14 @@ void tt__admission_remove(tt__admission *admission, tt__pending_peer *peer) {
     tt__list_remove(&peer->node);
 }
 
-static tt__pending_peer *first_of(const tt__list_node *peers) {
+static tt__pending_peer *first_peer(const tt__list_node *peers) {
     return tt__list_empty(peers) ? NULL
                                  : (tt__pending_peer *)(void *)((char *)peers->next - offsetof(tt__pending_peer, node));
 }
 
 tt__pending_peer *tt__admission_oldest(const tt__admission *admission) {
-    tt__pending_peer *pending = first_of(&admission->pending);
-    return pending ? pending : first_of(&admission->silent);
+    tt__pending_peer *pending = first_peer(&admission->pending);
+    return pending ? pending : first_peer(&admission->silent);
 }
 
 bool tt__admission_crowded(const tt__admission *admission) {
@@ -135,13 +135,13 @@ bool tt__admission_crowded(const tt__admission *admission) {
 }
 
 tt__pending_peer *tt__admission_expired(tt__admission *admission) {
-    tt__pending_peer *first = first_of(&admission->pending);
+    tt__pending_peer *first = first_peer(&admission->pending);
     bool expired = first && (tt__admission_crowded(admission) || first->deadline_ms <= tt__now_ms());
     return expired ? first : NULL;
 }
 
 int64_t tt__admission_next_ms(const tt__admission *admission) {
-    const tt__pending_peer *first = first_of(&admission->pending);
+    const tt__pending_peer *first = first_peer(&admission->pending);
     int64_t flush_ms = tt__refusals_next_ms(&admission->refusals);
     if (!first || (flush_ms >= 0 && flush_ms < first->deadline_ms))
         return flush_ms;

@@ -42,8 +42,8 @@ typedef struct tt__pending_peer {
     size_t bytes; /* of memory, while it is pending */
 } tt__pending_peer;
 
-/* auth, timeout_ms: as given; secret: as in tt_store_server_new_args; max_bytes: of memory for pending peers. Errors: as
- * tt_store_server_new(). */
+/* auth, timeout_ms: as given; secret: as in tt_store_server_new_args; max_bytes: of memory for pending peers. Errors:
+ * as tt_store_server_new(). */
 tt_status tt__admission_init(tt__admission *admission, tt_store_auth auth, const char *secret, int64_t timeout_ms,
                              size_t max_bytes);
 void tt__admission_free(tt__admission *admission);

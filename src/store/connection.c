@@ -4,10 +4,10 @@
  *   TLS        TLS's handshake
  *   HANDSHAKE  ours (net/handshake.h)
  *   SERVED     requests for its session. They are read only while all replies are sent, so that a client that does not
- *              read costs a bounded amount of memory. One that asks for much is served a slice at a time, and the others
- *              in between.
- *   DISMISSED  nothing: what still comes is read and dropped, up to a limit, until the client leaves. Closed at once, it
- *              would see a reset instead of the reason or the end that it was sent. */
+ *              read costs a bounded amount of memory. One that asks for much is served a slice at a time, and the
+ *              others in between.
+ *   DISMISSED  nothing: what still comes is read and dropped, up to a limit, until the client leaves. Closed at once,
+ *              it would see a reset instead of the reason or the end that it was sent. */
 #include "store/connection.h"
 
 #include "base/clock.h"
@@ -136,8 +136,8 @@ static void flush_connection(connection *c) {
     }
 }
 
-/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next round,
- * if they are sent by then. */
+/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next
+ * round, if they are sent by then. */
 static void flush_all(tt__connections *all) {
     for (tt__store_session *s; (s = tt__store_service_next(&all->service));)
         flush_connection(s->owner);

@@ -86,8 +86,8 @@ static void close_file(file_store *f) {
     forget_entries(f);
 }
 
-/* Refuse what somebody else may have put there for us to write into, as in /tmp: a link, another user's file, or no file
- * at all. */
+/* Refuse what somebody else may have put there for us to write into, as in /tmp: a link, another user's file, or no
+ * file at all. */
 static tt_status check_owner(const file_store *f) {
     struct stat file;
     if (fstat(f->fd, &file))

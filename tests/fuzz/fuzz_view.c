@@ -1,5 +1,5 @@
-/* What launchers and `tutti top` read of other processes: the blob in which a node shows its ranks, their recorders, and
- * the view, text and JSON that are made of them.
+/* What launchers and `tutti top` read of other processes: the blob in which a node shows its ranks, their recorders,
+ * and the view, text and JSON that are made of them.
  *
  * Input: a mode byte, then
  *   even mode: a blob.

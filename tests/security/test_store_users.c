@@ -240,7 +240,8 @@ static void sockets_of_others_are_skipped(void **state) {
 
 enum { CROWD = 200 };
 
-/* Connections of the user's own that say nothing, as PyTorch 1.13's second ones, and more than there are descriptors. */
+/* Connections of the user's own that say nothing, as PyTorch 1.13's second ones, and more than there are
+ * descriptors. */
 static void silent_ones_make_room(void **state) {
     (void)state;
     service s = {.owner = geteuid(), .auth = TT_STORE_AUTH_LOCAL, .secret = "", .descriptors = 100};
