@@ -22,10 +22,12 @@ typedef struct tt_store_server tt_store_server;
 #define TT_STORE_DEFAULT_PORT 29500
 #define TT_STORE_MAX_KEY ((size_t)8192)
 #define TT_STORE_MAX_VALUE ((size_t)64 << 20)
+#define TT_STORE_MIN_MEMORY ((size_t)1 << 20)
 
 /* Admission to a served store. A Tutti client proves the job secret, where it has one, before it sends anything else. A
  * client in PyTorch's own dialect can prove nothing:
- *   LOCAL      it is served if it connects from this machine itself
+ *   LOCAL      it is served if it connects from this machine and its process is of the server's user, or root's (as the
+ *              kernel says)
  *   REQUIRED   it is refused; the server needs a secret (or TLS with certificates)
  *   NONE       it is served wherever it connects from: for networks without strangers. The log has a warning when
  *              that happens first
@@ -41,7 +43,11 @@ typedef struct tt_store_server_new_args {
     tt_store_auth auth;
     const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
     int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
-    char tt_end;              /* not an option: see base.h */
+    /* bytes: values may take three quarters, unread replies and unfinished requests the rest; who goes beyond is closed
+     * and logged. At least TT_STORE_MIN_MEMORY; 0 = an eighth of the machine's, or of what the process's cgroup allows,
+     * and at least 256 MiB */
+    size_t max_memory;
+    char tt_end; /* not an option: see base.h */
 } tt_store_server_new_args;
 
 /* Serve a store from a thread of this process, for both dialects, told apart on first contact.

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/plain_text.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -106,6 +108,7 @@ void tt__log(tt_log_level level, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    tt__make_plain(line); /* it may quote anybody */
     if (log_write)
         log_write(level, line, log_user);
     if ((int)level >= stderr_threshold())

@@ -51,6 +51,7 @@ tt__moment tt__moment_now(void) {
 tt__ticks_line tt__ticks_line_through(const tt__moment *a, const tt__moment *b) {
     tt__ticks_line line = {*a, 1};
     if (b->ticks != a->ticks)
-        line.ns_per_tick = (double)(b->monotonic_ns - a->monotonic_ns) / (double)(int64_t)(b->ticks - a->ticks);
+        line.ns_per_tick = (double)(tt__ns_checked(b->monotonic_ns) - tt__ns_checked(a->monotonic_ns)) /
+                           (double)(int64_t)(b->ticks - a->ticks);
     return line;
 }

@@ -38,8 +38,24 @@ typedef struct tt__ticks_line {
 
 tt__ticks_line tt__ticks_line_through(const tt__moment *a, const tt__moment *b);
 
+/* Times that another process wrote are brought within +-TT__NS_MAX, 73 years, by tt__ns_checked(): sums and
+ * differences of a few of them don't overflow. */
+#define TT__NS_MAX (INT64_C(1) << 61)
+
+static inline int64_t tt__ns_checked(int64_t ns) {
+    return ns > TT__NS_MAX ? TT__NS_MAX : ns < -TT__NS_MAX ? -TT__NS_MAX : ns;
+}
+
+static inline tt__moment tt__moment_checked(tt__moment m) {
+    return (tt__moment){m.ticks, tt__ns_checked(m.monotonic_ns), tt__ns_checked(m.realtime_ns)};
+}
+
+/* Return the ns of CLOCK_MONOTONIC, checked. */
 static inline int64_t tt__ticks_ns(const tt__ticks_line *line, uint64_t ticks) {
-    return line->from.monotonic_ns + (int64_t)((double)(int64_t)(ticks - line->from.ticks) * line->ns_per_tick);
+    double since = (double)(int64_t)(ticks - line->from.ticks) * line->ns_per_tick, most = (double)TT__NS_MAX;
+    if (!(since > -most && since < most)) /* also where it is no number */
+        return since > 0 ? TT__NS_MAX : -TT__NS_MAX;
+    return tt__ns_checked(tt__ns_checked(line->from.monotonic_ns) + (int64_t)since);
 }
 
 #endif

@@ -60,13 +60,13 @@ typedef struct clock_of {
 
 static clock_of clock_for(const tt__view_rank *rank) {
     clock_of clock = {.line = tt__ticks_line_through(&rank->recorder->begin, &rank->rank.now)};
-    clock.add_ns = rank->rank.now.realtime_ns - rank->rank.now.monotonic_ns -
-                   atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed);
+    clock.add_ns = tt__ns_checked(rank->rank.now.realtime_ns - rank->rank.now.monotonic_ns -
+                                  atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed));
     return clock;
 }
 
 static int64_t view_ns(const clock_of *clock, uint64_t ticks) {
-    return tt__ticks_ns(&clock->line, ticks) + clock->add_ns;
+    return tt__ns_checked(tt__ticks_ns(&clock->line, ticks) + clock->add_ns);
 }
 
 static bool is_open(const tt__record *record) {
@@ -107,23 +107,37 @@ static void view_progress(tt__view_rank *rank, int64_t add_ns) {
     rank->progresses = tt__recorder_progress(rank->recorder, &rank->progress);
     if (!rank->progresses)
         return;
-    rank->progress_ns = rank->progress.at_ns + add_ns;
+    rank->progress_ns = tt__ns_checked(rank->progress.at_ns + add_ns);
     rank->samples_per_s = tt__progress_rate(&rank->progress, rank->now_ns - add_ns);
+}
+
+/* A recorder stands where a cache line begins, unless somebody says something else. */
+static tt_status view_take_recorder(tt__view_rank *rank, const void *theirs) {
+    if ((uintptr_t)theirs % _Alignof(tt__recorder))
+        return TT_OK;
+    tt__recorder *copy = aligned_alloc(_Alignof(tt__recorder), sizeof *copy);
+    if (!copy)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the calls of rank %d", rank->rank.rank);
+    if (tt__recorder_copy(copy, theirs))
+        rank->recorder = copy;
+    else
+        free(copy);
+    return TT_OK;
 }
 
 static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const tt__job_info *info) {
     bool here = seen->rank.node == info->node;
-    const tt__recorder *recorder = seen->recorder;
     *rank = (tt__view_rank){.rank = seen->rank};
-    if (recorder && seen->rank.at.size == sizeof *recorder && recorder->magic == TT__RECORDER_MAGIC)
-        rank->recorder = recorder;
+    if (seen->recorder && seen->rank.at.size == sizeof *rank->recorder)
+        TT__TRY(view_take_recorder(rank, seen->recorder));
     rank->state = view_state_of(rank, here);
     tt__moment now = here ? tt__moment_now() : seen->rank.now;
     rank->now_ns = rank->state == TT__VIEW_ENDED ? seen->rank.ended.realtime_ns : now.realtime_ns;
     if (!rank->recorder)
         return TT_OK;
     clock_of clock = clock_for(rank);
-    rank->now_ns -= atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed);
+    rank->now_ns =
+        tt__ns_checked(rank->now_ns - atomic_load_explicit(&rank->recorder->offset_ns, memory_order_relaxed));
     rank->calls = malloc(TT__RECORDS * sizeof *rank->calls);
     if (!rank->calls)
         return tt__fail(TT_ERR_MEMORY, "no memory for the calls of rank %d", seen->rank.rank);
@@ -174,8 +188,10 @@ tt_status tt__view_take(tt__view *view, const tt__view_source *source) {
 }
 
 void tt__view_free(tt__view *view) {
-    for (int i = 0; view->ranks && i < view->snapshot.n; i++)
+    for (int i = 0; view->ranks && i < view->snapshot.n; i++) {
         free(view->ranks[i].calls);
+        free(view->ranks[i].recorder);
+    }
     free(view->ranks);
     tt__snapshot_free(&view->snapshot);
     *view = (tt__view){0};

@@ -24,8 +24,8 @@ typedef enum tt__view_state {
 typedef struct tt__view_rank {
     tt__job_rank rank;
     tt__view_state state;
-    const tt__recorder *recorder; /* in the snapshot; NULL: it never joined */
-    tt__view_call *calls;         /* (n), oldest first */
+    tt__recorder *recorder; /* a checked copy; NULL: it never joined */
+    tt__view_call *calls;   /* (n), oldest first */
     int n;
     const tt__view_call *current; /* the oldest that is open, or else the last; NULL: none */
     bool waits;                   /* `waiting` is valid, */

@@ -179,16 +179,27 @@ struct meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
 };
 
+/* Was any flag given that says where the ranks meet? */
+static bool says_where(const tt__run_flags *flags) {
+    const char *const given[] = {flags->master_addr, flags->master_port, flags->rdzv_backend, flags->rdzv_endpoint};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i] && *given[i])
+            return true;
+    return false;
+}
+
 /* Find where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would
- * meet, and must be on this host. With static the endpoint is MASTER_ADDR and MASTER_PORT. */
+ * meet, and must be on this host. With static the endpoint is MASTER_ADDR and MASTER_PORT. A job of one node for which
+ * nothing was said takes any free port, so that several can run side by side. */
 static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
-    bool any_port = flags->standalone || !strcmp(backend, "c10d");
+    bool any_port = flags->standalone || !strcmp(backend, "c10d") || (job->nodes == 1 && !says_where(flags));
+    char bare[TT__NET_HOST_SIZE];
     int64_t number = any_port ? 0 : TT_STORE_DEFAULT_PORT;
     if (!any_port && strcmp(backend, "static") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
     snprintf(place->host, sizeof place->host, "%s",
-             flags->master_addr && *flags->master_addr ? flags->master_addr : "127.0.0.1");
+             flags->master_addr && *flags->master_addr ? tt__net_bare_host(flags->master_addr, bare) : "127.0.0.1");
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
     TT__TRY(resolve_address("--master-addr", place->host, job->nodes == 1, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
@@ -262,6 +273,15 @@ static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
     return read_period("--wait-notice", text && *text ? text : NULL, default_notice_s, ms);
 }
 
+/* In MiB. */
+static tt_status read_store_memory(tt__job *job, const tt__run_flags *flags) {
+    int64_t mib = 0;
+    if (flags->store_memory)
+        TT__TRY(tt__parse_i64("--store-memory", flags->store_memory, 1, 1 << 24, &mib));
+    job->store_memory = (size_t)mib << 20;
+    return TT_OK;
+}
+
 static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
     static const char *const names[] = {
         [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
@@ -293,6 +313,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
+    TT__TRY(read_store_memory(job, flags));
     TT__TRY(set_log_level(flags));
     if (flags->module && flags->no_python)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");

@@ -34,7 +34,7 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "master-port",
      .id = FIELD(master_port),
      .value = "PORT",
-     .what = "MASTER_PORT, 0 = any free one (default 29500)"},
+     .what = "MASTER_PORT, 0 = any free one (default 29500; on one node, where no flag says where, any free one)"},
     {.name = "rdzv-backend",
      .id = FIELD(rdzv_backend),
      .value = "static|c10d",
@@ -94,11 +94,14 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "store-auth",
      .id = FIELD(store_auth),
      .value = "WHO",
-     .what =
-         "who may use the store without proving the secret: local (default) any process on node 0, as PyTorch's "
-         "clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the secret unless it "
-         "is none",
+     .what = "who may use the store without proving the secret: local (default) this user's processes on node 0, "
+             "as PyTorch's clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the "
+             "secret unless it is none",
      .offer = "local required none"},
+    {.name = "store-memory",
+     .id = FIELD(store_memory),
+     .value = "MIB",
+     .what = "what the store that node 0 serves may take, in MiB (default: an eighth of the machine's, at least 256)"},
     /* Without effect here. */
     {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
     {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},

@@ -23,10 +23,15 @@ static const tt__flag store_flags[] = {
     {.name = "store-auth",
      .id = 'u',
      .value = "WHO",
-     .what =
-         "who is served without proving that it has the job secret: local (default) any process on this machine, as "
-         "PyTorch's clients; required: nobody; none: all, from anywhere",
+     .what = "who is served without proving that it has the job secret: local (default) this user's processes on "
+             "this machine, as PyTorch's clients; required: nobody; none: all, from anywhere",
      .offer = "local required none"},
+    {.name = "store-memory",
+     .id = 'm',
+     .value = "MIB",
+     .what =
+         "how much memory it may take, in MiB (default: an eighth of the machine's, at least 256); clients who want "
+         "more are closed and logged"},
     {.name = "secret-file",
      .id = 's',
      .value = "FILE",
@@ -40,7 +45,7 @@ static int store_main(int argc, char **argv);
 const tt__command tt__cmd_store = {
     .name = "store",
     .what = "serve the key-value store that ranks meet through",
-    .usage = "[--host HOST] [--port PORT] [--store-auth WHO] [--secret-file FILE]",
+    .usage = "[--host HOST] [--port PORT] [--store-auth WHO] [--store-memory MIB] [--secret-file FILE]",
     .text =
         "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire "
         "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first bytes.",
@@ -76,7 +81,7 @@ static void announce_address(const char *host, int port) {
     fflush(stdout);
 }
 
-static int serve_until_signal(const char *host, int port, tt_store_auth auth, const char *secret) {
+static int serve_until_signal(const char *host, int port, tt_store_auth auth, size_t memory, const char *secret) {
     tt_store_server *server;
     sigset_t stop;
     int signal;
@@ -86,7 +91,7 @@ static int serve_until_signal(const char *host, int port, tt_store_auth auth, co
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tt__log_to_stderr("tutti store", TT_LOG_WARNING);
     allow_many_clients();
-    if (tt_store_server_new(&server, host, port, .auth = auth, .secret = secret)) {
+    if (tt_store_server_new(&server, host, port, .auth = auth, .secret = secret, .max_memory = memory)) {
         tt_report();
         return TT__EXIT_FAILED;
     }
@@ -98,8 +103,9 @@ static int serve_until_signal(const char *host, int port, tt_store_auth auth, co
 
 static int store_main(int argc, char **argv) {
     const char *host = "127.0.0.1", *secret_file = NULL;
+    char bare[TT__NET_HOST_SIZE];
     char secret[TT__SECRET_MAX + 1];
-    int64_t port = TT_STORE_DEFAULT_PORT;
+    int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
@@ -108,11 +114,13 @@ static int store_main(int argc, char **argv) {
         if (c == 'h')
             return TT__EXIT_OK;
         if (c == 'a')
-            host = optarg;
+            host = tt__net_bare_host(optarg, bare);
         else if (c == 's')
             secret_file = optarg;
         else if (c == 'u' && tt__cli_store_auth("store", optarg, &auth))
             return TT__EXIT_USAGE;
+        else if (c == 'm' && tt__parse_i64("--store-memory", optarg, 1, 1 << 24, &mib))
+            return tt__cli_usage_error("store", "%s", tt_last_error());
         else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
             return tt__cli_usage_error("store", "%s", tt_last_error());
     }
@@ -120,5 +128,5 @@ static int store_main(int argc, char **argv) {
         tt_report();
         return TT__EXIT_FAILED;
     }
-    return serve_until_signal(host, (int)port, auth, secret_file ? secret : NULL);
+    return serve_until_signal(host, (int)port, auth, (size_t)mib << 20, secret_file ? secret : NULL);
 }

@@ -42,6 +42,7 @@ typedef struct tt__job {
     const char *bind_addr;   /* node 0: the address to serve the store on */
     int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
+    size_t store_memory;  /* bytes; 0 = the store's default */
     bool has_secret;      /* in its environment */
     const char *role;     /* ROLE_NAME */
     const char *run_id;   /* TORCHELASTIC_RUN_ID */

@@ -295,7 +295,8 @@ static tt_status launcher_start(launcher *l) {
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     TT__TRY(tt__launcher_watch(l));
     if (l->job->node == 0) {
-        TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth));
+        TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth,
+                                    .max_memory = l->job->store_memory));
         l->job->master_port = tt_store_server_port(l->server);
         tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
     }

@@ -313,7 +313,8 @@ static void take_end(talk *t, int node, const json_t *news) {
     tt__worker *w = &event->worker;
     if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "rank", &event->rank,
                     "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->sent_signal,
-                    "secondary", &secondary, "message", &message, "tail", &tail, "when", &when)) {
+                    "secondary", &secondary, "message", &message, "tail", &tail, "when", &when) ||
+        event->rank < 0 || event->rank >= t->nodes->world) {
         tt__nodes_event_free(event);
         return;
     }
@@ -321,7 +322,7 @@ static void take_end(talk *t, int node, const json_t *news) {
     w->ended = true;
     w->pid = pid;
     w->secondary = secondary;
-    w->when.realtime_ns = when;
+    w->when.realtime_ns = tt__ns_checked(when < 0 ? 0 : when);
     w->message = *message ? strdup(message) : NULL;
     event->text = strdup(tail);
     tt__nodes_post(t->nodes, event);

@@ -48,7 +48,7 @@ static bool struck_down(const tt__worker *w) {
 }
 
 static int64_t ms_between(const tt__moment *a, const tt__moment *b) {
-    return (b->realtime_ns - a->realtime_ns) / 1000000;
+    return (tt__ns_checked(b->realtime_ns) - tt__ns_checked(a->realtime_ns)) / 1000000;
 }
 
 int tt__first_failure(const tt__worker *workers, int n) {
@@ -118,7 +118,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
         w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
-        1e-9 * (double)(w->when.realtime_ns - started->realtime_ns));
+        1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns));
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)

@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plain_text.h"
+#include "net/local_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,13 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* More ranks than this nobody has. */
+enum { TT__RANKS_BELIEVED = 1 << 20 };
+
 /* Map a recorder. The memory of a stranger may be smaller than it claims. */
 void tt__seen_map(tt__seen_rank *seen) {
     int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
     struct stat info;
-    if (!at->size || fstat(memory, &info) || (uint64_t)info.st_size < at->offset + at->size)
+    if (!at->size || fstat(memory, &info) || (uint64_t)info.st_size < at->size ||
+        (uint64_t)info.st_size - at->size < at->offset)
         return;
     void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, memory, (off_t)(at->offset - before));
     if (mapping == MAP_FAILED)
@@ -34,6 +40,41 @@ void tt__seen_unmap(tt__seen_rank *seen) {
     seen->recorder = NULL;
 }
 
+static bool bool_checked(const bool *written) {
+    unsigned char byte;
+    memcpy(&byte, written, 1);
+    return byte != 0;
+}
+
+static void text_checked(char *text, size_t size) {
+    text[size - 1] = '\0';
+    tt__make_plain(text);
+}
+
+/* Bring what another process says of a rank to what it can be. */
+static tt_status rank_checked(tt__job_rank *rank, const tt__job_rank *theirs) {
+    memcpy(rank, theirs, sizeof *rank);
+    if (rank->rank < 0 || rank->rank >= TT__RANKS_BELIEVED || rank->node < 0 || rank->node >= TT__RANKS_BELIEVED)
+        return tt__fail(TT_ERR_PROTOCOL, "expected the number of a rank and its node, got %d and %d", rank->rank,
+                        rank->node);
+    rank->secondary = bool_checked(&theirs->secondary);
+    rank->stopped = bool_checked(&theirs->stopped);
+    if (rank->state < TT__JOB_STARTING || rank->state > TT__JOB_ENDED)
+        rank->state = TT__JOB_STARTING;
+    rank->ended = tt__moment_checked(rank->ended);
+    rank->now = tt__moment_checked(rank->now);
+    text_checked(rank->hostname, sizeof rank->hostname);
+    return TT_OK;
+}
+
+static tt__job_info info_checked(tt__job_info info) {
+    info.started_realtime_ns = tt__ns_checked(info.started_realtime_ns);
+    text_checked(info.program, sizeof info.program);
+    text_checked(info.run_id, sizeof info.run_id);
+    text_checked(info.hostname, sizeof info.hostname);
+    return info;
+}
+
 tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int memory) {
     size_t n = (size_t)snapshot->n;
     tt__seen_rank *ranks = realloc(snapshot->ranks, (n + 1) * sizeof *ranks);
@@ -43,7 +84,12 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
         return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", snapshot->n + 1);
     }
     snapshot->ranks = ranks;
-    ranks[n] = (tt__seen_rank){.rank = *rank, .memory = memory};
+    ranks[n] = (tt__seen_rank){.memory = memory};
+    if (rank_checked(&ranks[n].rank, rank)) {
+        if (memory >= 0)
+            close(memory);
+        return TT_ERR_PROTOCOL;
+    }
     if (memory >= 0)
         tt__seen_map(&ranks[n]);
     snapshot->n++;
@@ -75,7 +121,7 @@ static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
         else if (memory >= 0)
             close(memory);
         if (packet.kind == TT__JOB_INFO)
-            snapshot->info = packet.info;
+            snapshot->info = info_checked(packet.info);
         TT__TRY(status);
         if (packet.kind == TT__JOB_END)
             return TT_OK;
@@ -96,11 +142,17 @@ tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t tim
     return status;
 }
 
-/* Return the name in a line of /proc/net/unix of a listening socket, or NULL. Connections to it have the same name. */
+/* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it
+ * have the same name. Another user's is not called: it might never take the call. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
+    unsigned long inode = 0;
+    uid_t user;
     char *name = strstr(line, "@" TT__JOB_SOCKET_PREFIX);
-    if (!name || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000)) /* __SO_ACCEPTCON */
+    if (!name || sscanf(line, "%*s %*s %*s %x %*s %*s %lu", &flags, &inode) != 2 ||
+        !(flags & 0x10000)) /* __SO_ACCEPTCON */
+        return NULL;
+    if (tt__local_socket_user(inode, &user) && user != geteuid() && user != 0)
         return NULL;
     name[strcspn(name, "\n")] = '\0';
     return name + 1;

@@ -32,8 +32,8 @@ void tt__snapshot_free(tt__snapshot *snapshot);
 void tt__seen_map(tt__seen_rank *seen);
 void tt__seen_unmap(tt__seen_rank *seen);
 
-/* List the names of the sockets of all jobs of this host (in this network namespace): *names (n) and each of them to be
- * freed. */
+/* List the names of the sockets of this user's and root's jobs on this host (in this network namespace): *names (n) and
+ * each of them to be freed. */
 tt_status tt__jobs_find(char ***names, int *n);
 
 #endif

@@ -1,5 +1,7 @@
 #include "elastic/streams.h"
 
+#include "base/plain_text.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "elastic/terminal.h"
@@ -264,7 +266,7 @@ void tt__streams_print(tt__streams *streams, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    say_line(streams, TT__PLAIN, text);
+    say_line(streams, TT__PLAIN, tt__make_plain(text));
 }
 
 void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
@@ -273,7 +275,7 @@ void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    say_line(streams, TT__RED, text);
+    say_line(streams, TT__RED, tt__make_plain(text));
 }
 
 void tt__streams_show(tt__streams *streams, const char *text) {

@@ -69,6 +69,6 @@ void tt__net_address_text(const struct sockaddr *address, char text[TT__NET_ADDR
 }
 
 void tt__net_endpoint_text(const char *host, int port, char text[TT__NET_ENDPOINT_SIZE]) {
-    bool brackets = strchr(host, ':') != NULL;
+    bool brackets = strchr(host, ':') && host[0] != '[';
     snprintf(text, TT__NET_ENDPOINT_SIZE, "%s%.255s%s:%d", brackets ? "[" : "", host, brackets ? "]" : "", port);
 }

@@ -11,9 +11,8 @@
 static const uint64_t MAGIC = UINT64_C(0x31626f4a74747554); /* "TuttJob1" */
 
 static bool same_user(int fd) {
-    struct ucred user;
-    socklen_t size = sizeof user;
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) && (user.uid == geteuid() || user.uid == 0);
+    uid_t user;
+    return tt__local_peer_user(fd, &user) && (user == geteuid() || user == 0);
 }
 
 tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {

@@ -109,6 +109,8 @@ static int resolve_host(const char *host, struct addrinfo **list) {
 
 tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_t *n, int *bound) {
     struct addrinfo *list = NULL;
+    char bare[TT__NET_HOST_SIZE];
+    host = tt__net_bare_host(host, bare);
     *n = 0;
     int gai = resolve_host(host, &list);
     if (gai)

@@ -1,6 +1,10 @@
 #include "net/local_socket.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,6 +13,59 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(address->sun_path + 1, name, n);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+bool tt__local_peer_user(int socket, uid_t *user) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        return false;
+    *user = peer.uid;
+    return true;
+}
+
+/* Find the user in the attributes of an answer. */
+static bool find_user(const struct nlmsghdr *head, size_t size, uid_t *user) {
+    size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg));
+    while (at + sizeof(struct nlattr) <= size) {
+        struct nlattr attribute;
+        uint32_t value;
+        memcpy(&attribute, (const char *)head + at, sizeof attribute);
+        if (attribute.nla_len < sizeof attribute || attribute.nla_len > size - at)
+            return false;
+        if (attribute.nla_type == UNIX_DIAG_UID && attribute.nla_len >= NLA_HDRLEN + sizeof value) {
+            memcpy(&value, (const char *)head + at + NLA_HDRLEN, sizeof value);
+            *user = value;
+            return true;
+        }
+        at += NLA_ALIGN(attribute.nla_len);
+    }
+    return false;
+}
+
+bool tt__local_socket_user(unsigned long inode, uid_t *user) {
+    struct {
+        struct nlmsghdr head;
+        struct unix_diag_req request;
+    } question = {
+        .head = {.nlmsg_len = sizeof question, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        .request = {.sdiag_family = AF_UNIX,
+                    .udiag_states = ~0u,
+                    .udiag_ino = (uint32_t)inode,
+                    .udiag_show = UDIAG_SHOW_UID,
+                    .udiag_cookie = {~0u, ~0u}}};
+    union {
+        struct nlmsghdr head;
+        char bytes[1024];
+    } answer;
+    int s = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    ssize_t n = -1;
+    if (s >= 0 && send(s, &question, sizeof question, MSG_DONTWAIT) == sizeof question)
+        n = recv(s, &answer, sizeof answer, MSG_DONTWAIT);
+    if (s >= 0)
+        close(s);
+    return n >= (ssize_t)sizeof answer.head && answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
+           find_user(&answer.head, (size_t)n, user);
 }
 
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached) {

@@ -6,10 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
 /* Make the address of the abstract name `name`, cut off where an address ends; returns the address's length. */
 socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
+
+/* Which user is at the other end of a connected Unix socket? For a caller: who listens. False: the kernel does not
+ * say. */
+bool tt__local_peer_user(int socket, uid_t *user);
+
+/* Which user made the Unix socket of this inode, in this network namespace? False: the kernel does not say. */
+bool tt__local_socket_user(unsigned long inode, uid_t *user);
 
 /* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno has the
  * reason of a failure. */

@@ -10,8 +10,14 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+/* Return `host` without the brackets that an IPv6 address may have, as a user writes "[::1]": `host` itself, or the
+ * address in `bare`. */
+enum { TT__NET_HOST_SIZE = 1025 };
+const char *tt__net_bare_host(const char *host, char bare[TT__NET_HOST_SIZE]);
+
 /* Resolve as getaddrinfo() does, for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where
- * the system does not know it. Returns getaddrinfo()'s code; on zero, freeaddrinfo(*list). */
+ * the system does not know it, and that an IPv6 address may stand in brackets. Returns getaddrinfo()'s code; on zero,
+ * freeaddrinfo(*list). */
 int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 
 /* Did a call on a non-blocking socket fail only because nothing can be moved now? */

@@ -78,10 +78,11 @@ void tt__stream_hold(tt__stream *stream, bool on) {
         tt__tls_hold(stream->ssl, on);
 }
 
-void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]) {
+tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]) {
     memset(channel, 0, TT__MAC_SIZE);
-    if (stream->ssl)
-        tt__tls_channel(stream->ssl, channel);
+    return !stream->ssl || tt__tls_channel(stream->ssl, channel)
+               ? TT_OK
+               : tt__fail(TT_ERR_AUTH, "TLS gives no key by which this connection could be told from others");
 }
 
 /* ---- waiting */
@@ -170,7 +171,7 @@ tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *rol
     tt__handshake h;
     tt__handshake_role bound = *role;
     TT__TRY(stream_begin_tls(stream, deadline_ms));
-    tt__stream_channel(stream, bound.channel);
+    TT__TRY(tt__stream_channel(stream, bound.channel));
     TT__TRY(tt__handshake_begin(&h, &bound));
     while (h.state == TT__HANDSHAKE_GOING) {
         TT__TRY(send_handshake_bytes(stream, &h, deadline_ms));

@@ -70,7 +70,7 @@ void tt__stream_hold(tt__stream *stream, bool on);
 
 /* Get a number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if
  * plain. */
-void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);
+tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);
 
 /* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
 

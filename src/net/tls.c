@@ -443,9 +443,8 @@ bool tt__tls_pending(const void *ssl) { return SSL_has_pending(ssl); }
 
 void tt__tls_hold(void *ssl, bool on) { ssl_wire(ssl)->held = on; }
 
-void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]) {
+bool tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]) {
     static const char label[] = "EXPORTER-Channel-Binding"; /* RFC 9266 */
     ERR_clear_error();
-    if (SSL_export_keying_material(ssl, channel, TT__MAC_SIZE, label, sizeof label - 1, NULL, 0, 0) != 1)
-        memset(channel, 0, TT__MAC_SIZE);
+    return SSL_export_keying_material(ssl, channel, TT__MAC_SIZE, label, sizeof label - 1, NULL, 0, 0) == 1;
 }

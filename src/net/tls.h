@@ -17,6 +17,6 @@ tt__io tt__tls_flush(void *ssl);
 bool tt__tls_unsent(const void *ssl);
 bool tt__tls_pending(const void *ssl);
 void tt__tls_hold(void *ssl, bool on);
-void tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]);
+bool tt__tls_channel(void *ssl, uint8_t channel[TT__MAC_SIZE]);
 
 #endif

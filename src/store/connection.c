@@ -4,7 +4,10 @@
  *   TLS        TLS's handshake
  *   HANDSHAKE  ours (net/handshake.h)
  *   SERVED     requests for its session. They are read only while all replies are sent, so that a client that does not
- *              read costs a bounded amount of memory. */
+ *              read costs a bounded amount of memory. One that asks for much is served a slice at a time, and the
+ *              others in between.
+ *   DISMISSED  nothing: what still comes is read and dropped, up to a limit, until the client leaves. Closed at once,
+ *              it would see a reset instead of the reason or the end that it was sent. */
 #include "store/connection.h"
 
 #include "base/clock.h"
@@ -14,9 +17,9 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-enum { IDLE_BUFFER = 4096 };
+enum { IDLE_BUFFER = 4096, NEW_BYTES = 2048, TLS_BYTES = 64 * 1024, DROPPED_MAX = 16 << 20 };
 
-typedef enum state { NEW, TLS, HANDSHAKE, SERVED } state;
+typedef enum state { NEW, TLS, HANDSHAKE, SERVED, DISMISSED } state;
 
 typedef struct connection {
     uv_poll_t poll;
@@ -29,7 +32,8 @@ typedef struct connection {
     tt__pending_peer peer;
     tt__handshake *handshake; /* while HANDSHAKE */
     tt__store_session session;
-    size_t sent; /* of session.out */
+    size_t sent;    /* of session.out */
+    size_t dropped; /* while DISMISSED */
     char address[TT__NET_ADDRESS_SIZE];
 } connection;
 
@@ -56,15 +60,23 @@ static connection *connection_of(tt__pending_peer *peer) {
     return (connection *)(void *)((char *)peer - offsetof(connection, peer));
 }
 
+/* Close a connection whose time is over, or who must make room. One that was dismissed has been refused before. */
+static void refuse_oldest(tt__pending_peer *peer, const char *why) {
+    connection *c = connection_of(peer);
+    if (c->state == DISMISSED)
+        close_connection(c);
+    else
+        refuse_connection(c, why);
+}
+
 static void on_timer(uv_timer_t *timer);
 
 /* Close expired connections, and set the timer for the next. */
 static void expire_connections(tt__connections *all) {
     tt__admission *admission = &all->admission;
     for (tt__pending_peer *n; (n = tt__admission_expired(admission));)
-        refuse_connection(connection_of(n), admission->pending_count > admission->max_pending
-                                                ? "too many connections that have not proved anything"
-                                                : "it did not prove in time that it belongs to the job");
+        refuse_oldest(n, tt__admission_crowded(admission) ? "too many connections that have not proved anything"
+                                                          : "it did not prove in time that it belongs to the job");
     int64_t next_ms = tt__admission_next_ms(admission);
     if (next_ms < 0)
         uv_timer_stop(all->timer);
@@ -79,6 +91,37 @@ static void on_timer(uv_timer_t *timer) {
 }
 
 static void on_poll(uv_poll_t *poll, int error, int events);
+static void poll_for(connection *c, int events);
+
+/* Let the client read its end. Then it has the usual time to leave. */
+static void dismiss_connection(connection *c) {
+    c->state = DISMISSED;
+    tt__admission_remove(&c->all->admission, &c->peer);
+    tt__store_session_end(&c->session);
+    free(c->handshake);
+    c->handshake = NULL;
+    if (shutdown(c->stream.fd, SHUT_WR)) {
+        close_connection(c);
+        return;
+    }
+    tt__admission_add(&c->all->admission, &c->peer, NEW_BYTES);
+    poll_for(c, UV_READABLE);
+}
+
+/* Refuse a client that has said something. */
+static void refuse_words(connection *c, const char *why) {
+    tt__refusals_log(&c->all->admission.refusals, "store", "refused %s: %s", c->address, why);
+    dismiss_connection(c);
+}
+
+static void drop_words(connection *c) {
+    tt__connections *all = c->all;
+    ssize_t n = recv(c->stream.fd, all->read_buffer, sizeof all->read_buffer, MSG_DONTWAIT);
+    if (n > 0)
+        c->dropped += (size_t)n;
+    if (n == 0 || (n < 0 && !tt__net_would_block(errno)) || c->dropped > DROPPED_MAX)
+        close_connection(c);
+}
 
 static void poll_for(connection *c, int events) {
     if (c->closing || c->events == events)
@@ -113,27 +156,30 @@ static void flush_connection(connection *c) {
     bool all = c->sent == out->size && io == TT__IO_DONE;
     if (all && out->size) {
         tt__bytes_clear(out, IDLE_BUFFER);
+        tt__store_session_charge(&c->session);
         c->sent = 0;
     }
     if (c->session.broken) {
         tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
-        close_connection(c);
+        if (all)
+            dismiss_connection(c);
+        else
+            close_connection(c);
     } else {
-        poll_for(c, all ? UV_READABLE : UV_WRITABLE);
+        poll_for(c, all && !c->session.held ? UV_READABLE : UV_WRITABLE);
     }
 }
 
-/* Send the replies of all queued sessions. One held back because its replies piled up continues when they are sent. */
+/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next
+ * round, if they are sent by then. */
 static void flush_all(tt__connections *all) {
-    for (tt__store_session *s; (s = tt__store_service_next(&all->service));) {
-        connection *c = s->owner;
-        flush_connection(c);
-        if (!c->closing && !s->out.size && s->in.size)
-            tt__store_session_resume(s);
-    }
+    for (tt__store_session *s; (s = tt__store_service_next(&all->service));)
+        flush_connection(s->owner);
 }
 
 /* ---- requests and handshakes */
+
+static bool is_served(const connection *c) { return !c->closing && c->state == SERVED; }
 
 /* poll() knows nothing of what TLS has already decrypted, so that is read, too. */
 static void read_requests(connection *c) {
@@ -150,7 +196,7 @@ static void read_requests(connection *c) {
         tt__store_session_feed(&c->session, all->read_buffer, got);
         flush_all(all);
         all->served_ns = tt__now_ns();
-    } while (!c->closing && !c->session.out.size && tt__stream_pending(&c->stream));
+    } while (is_served(c) && !c->session.out.size && !c->session.held && tt__stream_pending(&c->stream));
 }
 
 static void admit_client(connection *c) {
@@ -160,16 +206,18 @@ static void admit_client(connection *c) {
     c->state = SERVED;
 }
 
-static bool begin_server_handshake(connection *c) {
+static tt_status begin_server_handshake(connection *c) {
     tt__handshake_role role = {.server = true,
                                .purpose = TT__PURPOSE_STORE,
                                .secret = &c->all->admission.secret,
                                .rank = TT__ANY_RANK,
                                .peer = TT__ANY_RANK};
-    tt__stream_channel(&c->stream, role.channel);
     c->state = HANDSHAKE;
     c->handshake = malloc(sizeof *c->handshake);
-    return c->handshake && !tt__handshake_begin(c->handshake, &role);
+    if (!c->handshake)
+        return tt__fail(TT_ERR_MEMORY, "out of memory");
+    TT__TRY(tt__stream_channel(&c->stream, role.channel));
+    return tt__handshake_begin(c->handshake, &role);
 }
 
 /* The messages are small and the first on the connection: a client of ours leaves room for them in the socket. */
@@ -202,9 +250,12 @@ static void serve_handshake(connection *c) {
         }
     }
     if (h->state == TT__HANDSHAKE_FAILED)
-        refuse_connection(c, tt__handshake_reason(h));
+        refuse_words(c, tt__handshake_reason(h));
     else if (!tt__admission_accepts(&c->all->admission, &c->peer))
-        refuse_connection(c, "it comes from another machine, and there is no job secret that it could prove to have");
+        refuse_words(c, c->peer.place == TT__PEER_ELSEWHERE
+                            ? "it comes from another machine, and there is no job secret that it could prove to have"
+                            : "it belongs to another user of this machine, and there is no job secret that it could "
+                              "prove to have");
     else
         admit_client(c);
 }
@@ -220,25 +271,22 @@ static void serve_tls(connection *c) {
     case TT__IO_DONE:
         break;
     default:
-        refuse_connection(c, tt_last_error());
+        refuse_words(c, tt_last_error());
         return;
     }
     poll_for(c, UV_READABLE);
     if (begin_server_handshake(c))
-        serve_handshake(c);
+        refuse_connection(c, tt_last_error());
     else
-        refuse_connection(c, "out of memory");
+        serve_handshake(c);
 }
 
-/* Send a client of ours the reason, and anything else nothing. Its bytes are read first, so that it sees an end, not a
- * reset. */
+/* Send a client of ours the reason, and anything else nothing. */
 static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     uint8_t refusal[TT__HANDSHAKE_MESSAGE_MAX];
     size_t size = tt__handshake_refusal(TT__REFUSED_PLAIN, refusal);
-    bool done = recv(c->stream.fd, c->all->read_buffer, sizeof c->all->read_buffer, MSG_DONTWAIT) > 0;
-    if (done && first == TT__HANDSHAKE_FIRST_BYTE)
-        done = send(c->stream.fd, refusal, size, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
-    refuse_connection(c, done ? why : "it left at once");
+    bool done = first != TT__HANDSHAKE_FIRST_BYTE || send(c->stream.fd, refusal, size, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+    refuse_words(c, done ? why : "it left at once");
 }
 
 static void read_first_byte(connection *c) {
@@ -260,12 +308,12 @@ static void read_first_byte(connection *c) {
         admit_client(c);
         return;
     case TT__ADMIT_HANDSHAKE:
-        tt__admission_add(&all->admission, &c->peer);
-        if (!begin_server_handshake(c))
-            refuse_connection(c, "out of memory");
+        tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
+        if (begin_server_handshake(c))
+            refuse_connection(c, tt_last_error());
         return;
     case TT__ADMIT_TLS:
-        tt__admission_add(&all->admission, &c->peer);
+        tt__admission_add(&all->admission, &c->peer, TLS_BYTES);
         c->state = TLS;
         if (tt__stream_open(&c->stream, c->stream.fd, all->admission.tls, true))
             refuse_connection(c, "out of memory");
@@ -284,13 +332,15 @@ static void on_poll(uv_poll_t *poll, int error, int events) {
         serve_tls(c);
     else if (!c->closing && c->state == HANDSHAKE)
         serve_handshake(c);
-    if (!c->closing && c->state == SERVED && (events & UV_WRITABLE)) {
+    else if (!c->closing && c->state == DISMISSED)
+        drop_words(c);
+    if (is_served(c) && (events & UV_WRITABLE)) {
         flush_connection(c);
-        if (!c->closing && !c->session.out.size)
+        if (is_served(c) && !c->session.out.size)
             tt__store_session_resume(&c->session);
         flush_all(c->all);
     }
-    if (!c->closing && c->state == SERVED && !c->session.out.size)
+    if (is_served(c) && !c->session.out.size && !c->session.held)
         read_requests(c);
     expire_connections(c->all);
 }
@@ -320,10 +370,12 @@ bool tt__connection_open(tt__connections *all, int fd) {
     tt__list_append(&all->open, &c->node);
     getpeername(fd, (struct sockaddr *)&peer, &size);
     tt__net_address_text((struct sockaddr *)&peer, c->address);
-    c->peer.local = tt__net_is_local(fd);
+    tt__admission_place(&all->admission, &c->peer, fd);
     /* PyTorch 1.13 keeps a second connection, on which it sends nothing. */
-    if (!tt__admission_trusts(&all->admission, &c->peer))
-        tt__admission_add(&all->admission, &c->peer);
+    if (tt__admission_trusts(&all->admission, &c->peer))
+        tt__admission_keep(&all->admission, &c->peer);
+    else
+        tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
     poll_for(c, UV_READABLE);
     expire_connections(all);
     return true;
@@ -332,7 +384,8 @@ bool tt__connection_open(tt__connections *all, int fd) {
 bool tt__connections_drop_oldest(tt__connections *all) {
     tt__pending_peer *first = tt__admission_oldest(&all->admission);
     if (first)
-        refuse_connection(connection_of(first), "descriptors are short, and it has not proved anything");
+        refuse_oldest(first, first->silent ? "descriptors are short, and it has said nothing"
+                                           : "descriptors are short, and it has not proved anything");
     return first != NULL;
 }
 

@@ -76,7 +76,8 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
 /* Is the file that we opened still there? The last user of an earlier job may have removed it. */
 static bool is_still_there(const file_store *f) {
     struct stat ours, there;
-    return !fstat(f->fd, &ours) && !stat(f->path, &there) && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+    return !fstat(f->fd, &ours) && !lstat(f->path, &there) && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
 }
 
 static void close_file(file_store *f) {
@@ -84,6 +85,34 @@ static void close_file(file_store *f) {
         close(f->fd); /* and with it all locks */
     f->fd = -1;
     forget_entries(f);
+}
+
+/* Refuse what somebody else may have put there for us to write into, as in /tmp: a link, another user's file, or no
+ * file at all. */
+static tt_status check_owner(const file_store *f) {
+    struct stat file;
+    if (fstat(f->fd, &file))
+        return fail_io("looking at the file", errno);
+    if (!S_ISREG(file.st_mode))
+        return tt__fail(TT_ERR_IO, "expected a regular file, but this is a device, a pipe or a folder");
+    if (file.st_uid != geteuid())
+        return tt__fail(TT_ERR_AUTH,
+                        "the file belongs to user %u, not to this process's user, %u; choose another path, or "
+                        "remove it",
+                        (unsigned)file.st_uid, (unsigned)geteuid());
+    return TT_OK;
+}
+
+static tt_status open_file(file_store *f) {
+    f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (f->leaving ? 0 : O_CREAT), 0600);
+    if (f->fd < 0)
+        return errno == ELOOP ? tt__fail(TT_ERR_IO, "the file is a symbolic link, which is not followed: give the path "
+                                                    "that it leads to")
+                              : fail_io("opening the file", errno);
+    tt_status status = check_owner(f);
+    if (status)
+        close_file(f);
+    return status;
 }
 
 static bool lock_presence(const file_store *f, short kind) {
@@ -225,8 +254,8 @@ static tt_status take_part(file_store *f) {
 static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
     for (;;) {
         bool opened = f->fd < 0;
-        if (opened && (f->fd = open(f->path, O_RDWR | O_CLOEXEC | (f->leaving ? 0 : O_CREAT), 0600)) < 0)
-            return fail_io("opening the file", errno);
+        if (opened)
+            TT__TRY(open_file(f));
         tt_status status = lock_file(f, opened ? LOCK_EX : kind, deadline_ms);
         if (!status && is_still_there(f)) {
             if (opened)

@@ -16,7 +16,21 @@ void tt__store_table_init(tt__store_table *table) {
         table->seed[0] = (uint64_t)tt__now_ns(); /* early in a boot: weaker, but never a wait */
 }
 
+/* Note what an entry has now, and what memory it takes. */
+static void entry_changed(tt__store_table *table, tt__store_entry *entry) {
+    bool kept = entry->present || entry->queued;
+    size_t bytes = sizeof *entry + entry->key_size + entry->value.capacity + entry->queue_bytes;
+    table->kept += (size_t)kept - (size_t)entry->kept;
+    table->bytes += bytes - entry->charged;
+    entry->kept = kept;
+    entry->charged = bytes;
+}
+
 static void free_entry(tt__store_entry *entry) {
+    for (tt__store_item *item = entry->first, *next; item; item = next) {
+        next = item->next;
+        free(item);
+    }
     tt__bytes_free(&entry->value);
     free(entry);
 }
@@ -86,12 +100,14 @@ tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key) {
     entry->next = *bucket;
     *bucket = entry;
     table->entries++;
+    entry_changed(table, entry);
     return entry;
 }
 
 static void mark_present(tt__store_table *table, tt__store_entry *entry) {
     table->present += !entry->present;
     entry->present = true;
+    entry_changed(table, entry);
 }
 
 bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__span data) {
@@ -140,10 +156,39 @@ void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {
     table->present -= entry->present;
     entry->present = false;
     tt__bytes_free(&entry->value);
+    entry_changed(table, entry);
+}
+
+bool tt__store_entry_push(tt__store_table *table, tt__store_entry *entry, tt__span data) {
+    tt__store_item *item = malloc(sizeof *item + data.size);
+    if (!item)
+        return false;
+    item->next = NULL;
+    item->size = data.size;
+    if (data.size)
+        memcpy(item->data, data.data, data.size);
+    if (entry->first)
+        entry->last->next = item;
+    else
+        entry->first = item;
+    entry->last = item;
+    entry->queued++;
+    entry->queue_bytes += sizeof *item + data.size;
+    entry_changed(table, entry);
+    return true;
+}
+
+tt__store_item *tt__store_entry_pop(tt__store_table *table, tt__store_entry *entry) {
+    tt__store_item *item = entry->first;
+    entry->first = item->next;
+    entry->queued--;
+    entry->queue_bytes -= sizeof *item + item->size;
+    entry_changed(table, entry);
+    return item;
 }
 
 void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
-    if (entry->present || !tt__list_empty(&entry->waiters) || !tt__list_empty(&entry->barriers) ||
+    if (entry->kept || !tt__list_empty(&entry->waiters) || !tt__list_empty(&entry->barriers) ||
         !tt__list_empty(&entry->watchers))
         return;
     tt__store_entry **at = bucket_of(table, entry->hash);
@@ -151,5 +196,6 @@ void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
         at = &(*at)->next;
     *at = entry->next;
     table->entries--;
+    table->bytes -= entry->charged;
     free_entry(entry);
 }

@@ -1,10 +1,18 @@
 /* The server's keys: a hash table of entries. An entry also holds the sessions that wait for its key or watch it, so
- * that a change finds them without a search. It is freed when it has neither a value nor sessions. */
+ * that a change finds them without a search. A name may be a key and a queue at once, each with values of its own. An
+ * entry is freed when it has neither values nor sessions. */
 #ifndef TT_STORE_KEY_TABLE_H
 #define TT_STORE_KEY_TABLE_H
 
 #include "base/bytes.h"
 #include "base/list.h"
+
+/* A value in a queue. */
+typedef struct tt__store_item {
+    struct tt__store_item *next;
+    size_t size;
+    uint8_t data[];
+} tt__store_item;
 
 typedef struct tt__store_entry {
     struct tt__store_entry *next; /* in its bucket */
@@ -12,15 +20,20 @@ typedef struct tt__store_entry {
     tt__list_node waiters, barriers, watchers;
     bool present; /* has a value, which may be empty */
     tt__bytes value;
+    tt__store_item *first, *last; /* of its queue, the oldest first */
+    uint64_t queued;              /* their number */
+    bool kept;                    /* has a value or a queue */
+    size_t queue_bytes, charged;  /* memory of its queue; its share of table->bytes */
     size_t key_size;
     uint8_t key[];
 } tt__store_entry;
 
 typedef struct tt__store_table {
     tt__store_entry **buckets;
-    size_t bucket_count; /* 0 or a power of two */
-    size_t entries, present;
-    uint64_t seed[2]; /* a client must not be able to choose keys that meet in one bucket */
+    size_t bucket_count;           /* 0 or a power of two */
+    size_t entries, present, kept; /* all; with a value; with a value or a queue */
+    size_t bytes;                  /* of memory, taken by all entries */
+    uint64_t seed[2];              /* a client must not be able to choose keys that meet in one bucket */
 } tt__store_table;
 
 void tt__store_table_init(tt__store_table *table);
@@ -37,6 +50,15 @@ bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__
 
 /* Append `data` to the value (a missing value counts as empty); false when memory is out. */
 bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__span data);
+
+/* Append a value to the queue; false when memory is out. */
+bool tt__store_entry_push(tt__store_table *table, tt__store_entry *entry, tt__span data);
+
+/* Take the oldest value out of the queue, which is not empty: the caller's to free(). */
+tt__store_item *tt__store_entry_pop(tt__store_table *table, tt__store_entry *entry);
+
+/* Is there a value, or one in the queue? That is what WAIT and CHECK ask for. */
+static inline bool tt__store_entry_there(const tt__store_entry *entry) { return entry && entry->kept; }
 
 /* Parse the number at the start of the value, as C++'s stoll does; a missing value counts as 0. False if there is
  * none. */

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct request {
@@ -13,7 +14,17 @@ typedef struct request {
     tt__store_table *table;
     tt__store_fields fields;
     uint64_t count;
+    const uint8_t *data; /* where the request begins */
 } request;
+
+/* May the entry take `more` bytes? If not, the client is closed, since its protocol knows no errors, and the entry goes
+ * if nothing is in it. */
+static bool have_room(request *r, tt__store_entry *entry, size_t more) {
+    if (tt__store_has_room(r->session, more))
+        return true;
+    tt__store_table_settle(r->table, entry);
+    return false;
+}
 
 static void break_no_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
 
@@ -30,6 +41,8 @@ static tt__span value_or_empty(const tt__store_entry *entry) {
 
 /* Set a value. Watchers are notified first, while the old value is there. */
 static void store_value(request *r, tt__store_entry *entry, tt__span value) {
+    if (!have_room(r, entry, value.size > entry->value.capacity ? value.size - entry->value.capacity : 0))
+        return;
     tt__store_notify(entry, entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED, value_or_empty(entry), value);
     if (!tt__store_entry_assign(r->table, entry, value)) {
         tt__store_table_settle(r->table, entry);
@@ -102,7 +115,7 @@ static void do_check(request *r) {
     bool all = true;
     for (uint64_t i = 0; i < r->count && all; i++) {
         tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
-        all = entry && entry->present;
+        all = tt__store_entry_there(entry);
     }
     tt__store_put_u8(&r->session->out, all ? TT__STORE_READY : TT__STORE_NOT_READY);
 }
@@ -118,7 +131,7 @@ static void do_num_keys(request *r) { tt__store_put_u64(&r->session->out, r->tab
 
 static void do_watch_key(request *r) {
     tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
-    if (!entry)
+    if (!entry || !have_room(r, entry, 0))
         return;
     tt__store_watch_begin(r->session, entry);
     tt__store_table_settle(r->table, entry);
@@ -144,6 +157,8 @@ static void do_append(request *r) {
     uint8_t type = entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED;
     if (more.size > TT_STORE_MAX_VALUE - old_size) {
         tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", TT_STORE_MAX_VALUE);
+    } else if (!have_room(r, entry, more.size)) {
+        return;
     } else if (!tt__store_entry_append(r->table, entry, more)) {
         break_no_memory(r);
     } else {
@@ -154,9 +169,18 @@ static void do_append(request *r) {
     tt__store_table_settle(r->table, entry);
 }
 
+/* Many small keys may ask for much, so the values are given as the client reads. */
 static void do_multi_get(request *r) {
-    for (uint64_t i = 0; i < r->count && r->session->out.size <= TT__STORE_OUT_MAX; i++)
-        do_get(r);
+    r->session->gets_left = r->count;
+    r->session->gets_at = (size_t)(r->fields.at - r->data);
+}
+
+void tt__store_continue_gets(tt__store_session *session, const uint8_t *data) {
+    request r = {
+        .session = session, .table = &session->service->table, .fields = {data + session->gets_at}, .data = data};
+    for (; session->gets_left && session->out.size <= TT__STORE_OUT_PAUSE; session->gets_left--)
+        do_get(&r);
+    session->gets_at = (size_t)(r.fields.at - data);
 }
 
 static void do_multi_set(request *r) {
@@ -186,6 +210,36 @@ static void do_barrier(request *r) {
     tt__store_put_u8(&r->session->out, TT__STORE_STOP_WAITING);
 }
 
+static void do_queue_push(request *r) {
+    tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
+    tt__span value = tt__store_take_string(&r->fields);
+    if (!entry || !have_room(r, entry, sizeof(tt__store_item) + value.size))
+        return;
+    if (tt__store_entry_push(r->table, entry, value)) {
+        tt__store_release_waiters(entry);
+        return;
+    }
+    tt__store_table_settle(r->table, entry);
+    break_no_memory(r);
+}
+
+/* Reply how many there were, and the oldest, if any. Clients that want to block send WAIT first. */
+static void do_queue_pop(request *r) {
+    tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
+    tt__store_put_u64(&r->session->out, entry ? entry->queued : 0);
+    if (!entry || !entry->queued)
+        return;
+    tt__store_item *item = tt__store_entry_pop(r->table, entry);
+    tt__store_put_string(&r->session->out, (tt__span){item->data, item->size});
+    free(item);
+    tt__store_table_settle(r->table, entry);
+}
+
+static void do_queue_len(request *r) {
+    const tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
+    tt__store_put_u64(&r->session->out, entry ? entry->queued : 0);
+}
+
 static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_VALIDATE] = do_validate,
     [TT__STORE_SET] = do_set,
@@ -202,11 +256,14 @@ static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_MULTI_SET] = do_multi_set,
     [TT__STORE_CANCEL_WAIT] = do_cancel_wait,
     [TT__STORE_PING] = do_ping,
+    [TT__STORE_QUEUE_PUSH] = do_queue_push,
+    [TT__STORE_QUEUE_POP] = do_queue_pop,
+    [TT__STORE_QUEUE_LEN] = do_queue_len,
     [TT__STORE_LIST_KEYS] = do_list_keys,
     [TT__STORE_BARRIER] = do_barrier,
 };
 
 void tt__store_execute(tt__store_session *session, const tt__store_parser *parser, const uint8_t *data) {
-    request r = {session, &session->service->table, tt__store_fields_of(parser, data), parser->count};
+    request r = {session, &session->service->table, tt__store_fields_of(parser, data), parser->count, data};
     handlers[parser->op](&r);
 }

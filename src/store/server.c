@@ -1,6 +1,7 @@
 /* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs
  * to that thread once it runs; tt_store_server_free() reaches it through `stop` alone. */
 #include "base/args.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { MEMORY_SHARE = 8, MEMORY_MIN = 256 << 20, NEWCOMERS_SHARE = 8 };
 enum { MAX_LISTENERS = 4, ACCEPT_AT_ONCE = 64, SPIN_NS = 50 * 1000, ACCEPT_AGAIN_MS = 100 };
 
 typedef struct listener {
@@ -141,10 +143,21 @@ static tt_status make_loop(tt_store_server *server) {
     return TT_OK;
 }
 
+/* Return a share of the memory that the machine has, or of what this process's cgroup allows it. */
+static size_t default_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t machine = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0, group = tt__cgroup_memory_left("");
+    size_t share = (machine < group ? machine : group) / MEMORY_SHARE;
+    return share > MEMORY_MIN ? share : MEMORY_MIN;
+}
+
 static tt_status start_server(tt_store_server *server, const tt_store_server_new_args *args) {
     int fds[MAX_LISTENERS];
     size_t n;
-    TT__TRY(tt__admission_init(&server->connections.admission, args->auth, args->secret, args->proof_timeout_ms));
+    size_t memory = args->max_memory ? args->max_memory : default_memory();
+    server->connections.service.limit = memory;
+    TT__TRY(tt__admission_init(&server->connections.admission, args->auth, args->secret, args->proof_timeout_ms,
+                               memory / NEWCOMERS_SHARE));
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
@@ -165,6 +178,9 @@ static tt_status check_server_args(const tt_store_server_new_args *args) {
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a port from 0 to 65535, got %d", args->port);
     if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: no such authentication: %d", (int)args->auth);
+    if (args->max_memory && args->max_memory < TT_STORE_MIN_MEMORY)
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a max_memory of at least %zu bytes, got %zu",
+                        TT_STORE_MIN_MEMORY, args->max_memory);
     if (args->proof_timeout_ms < 0)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a proof_timeout_ms of at least 0, got %lld",
                         (long long)args->proof_timeout_ms);
@@ -182,6 +198,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
     if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_new: out of memory");
     tt__connections_init(&server->connections, &server->loop, &server->admission_timer);
+    server->connections.admission.asking = -1;
     tt_status status = start_server(server, &args);
     if (status) {
         if (server->loop_made) {

@@ -10,9 +10,15 @@
 #include "store/key_table.h"
 #include "store/request.h"
 
+/* Memory is limited as a whole: values may take three quarters of the limit, and what clients leave unread or
+ * unfinished what is left. Beyond that the client that holds the most of it is closed, so that one can't starve the
+ * others. */
 typedef struct tt__store_service {
     tt__store_table table;
-    tt__list_node queue; /* of tt__store_session.queued */
+    tt__list_node queue;    /* of tt__store_session.queued */
+    tt__list_node sessions; /* of tt__store_session.node */
+    size_t limit;           /* bytes; SIZE_MAX at first */
+    size_t buffered;        /* what the sessions hold: requests, replies, places */
 } tt__store_service;
 
 /* A session's place in an entry's ring: it waits for the key, stands at its barrier, or watches it. */
@@ -25,12 +31,18 @@ typedef struct tt__store_place {
 typedef struct tt__store_session {
     tt__store_service *service;
     void *owner; /* the server's connection */
-    bool known;  /* which dialect it speaks */
+    tt__list_node node;
+    size_t charged; /* its share of service->buffered */
+    bool known;     /* which dialect it speaks */
     tt_store_dialect dialect;
     bool validated; /* 2.x: it has sent its VALIDATE */
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;
+    bool held; /* more is to be served when the replies are sent: tt__store_session_resume() */
+
+    uint64_t gets_left; /* of a MULTI_GET that is being answered */
+    size_t gets_at;     /* where its next key stands */
 
     tt__store_place *waits; /* of the one WAIT or BARRIER being answered later */
     size_t wait_count, wait_missing;
@@ -60,6 +72,12 @@ void tt__store_session_end(tt__store_session *session);
 
 /* Feed bytes of the client: all requests that are whole are served. */
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size);
+
+/* Note the memory that the session holds, after something was added or sent. */
+void tt__store_session_charge(tt__store_session *session);
+
+/* May `more` bytes be added to what is stored? If not, this client, who wants it, is to be closed. */
+bool tt__store_has_room(tt__store_session *session, size_t more);
 
 /* Serve what was held back for TT__STORE_OUT_PAUSE, after replies were sent. */
 void tt__store_session_resume(tt__store_session *session);

@@ -9,12 +9,16 @@ enum { IDLE_BUFFER = 4096 };
 void tt__store_session_init(tt__store_session *session, tt__store_service *service, void *owner) {
     *session = (tt__store_session){.service = service, .owner = owner};
     tt__list_init(&session->queued);
+    tt__list_append(&service->sessions, &session->node);
 }
 
 void tt__store_session_end(tt__store_session *session) {
     tt__store_wait_cancel(session);
     tt__store_watch_end(session);
     tt__list_remove(&session->queued);
+    tt__list_remove(&session->node);
+    session->broken = true;
+    tt__store_session_charge(session);
     tt__bytes_free(&session->in);
     tt__bytes_free(&session->out);
 }
@@ -27,23 +31,33 @@ static bool detect_dialect(tt__store_session *session, const uint8_t *data, size
     return session->known;
 }
 
+/* Carry out the next request, except for values that a MULTI_GET leaves for later; false: it is not whole, or wrong. */
+static bool begin_request(tt__store_session *session, const uint8_t *data, size_t size) {
+    if (session->gets_left)
+        return true;
+    tt__store_parsed parsed = tt__store_parse(&session->parser, session->dialect, data, size, session->why);
+    if (parsed == TT__STORE_WHOLE)
+        tt__store_execute(session, &session->parser, data);
+    session->broken = session->broken || parsed == TT__STORE_BAD;
+    return parsed == TT__STORE_WHOLE;
+}
+
 /* Serve the whole requests in `data`; returns how many bytes they were. */
 static size_t serve_requests(tt__store_session *session, const uint8_t *data, size_t size) {
     size_t done = 0;
     if (!session->known && !detect_dialect(session, data, size))
         return 0;
-    while (!session->broken && session->out.size <= TT__STORE_OUT_PAUSE) {
-        tt__store_parsed parsed =
-            tt__store_parse(&session->parser, session->dialect, data + done, size - done, session->why);
-        if (parsed == TT__STORE_MORE)
+    session->held = false;
+    while (!session->broken) {
+        session->held = session->out.size > TT__STORE_OUT_PAUSE && done < size;
+        if (session->held || !begin_request(session, data + done, size - done))
             break;
-        if (parsed == TT__STORE_BAD) {
-            session->broken = true;
-            break;
-        }
-        tt__store_execute(session, &session->parser, data + done);
+        if (session->gets_left)
+            tt__store_continue_gets(session, data + done);
         if (session->out.failed || session->out.size > TT__STORE_OUT_MAX)
             tt__store_session_break(session, "a reply that does not fit into memory");
+        if (session->gets_left)
+            continue;
         done += session->parser.pos;
         session->parser = (tt__store_parser){0};
     }
@@ -58,6 +72,7 @@ void tt__store_session_resume(tt__store_session *session) {
     tt__bytes_consume(&session->in, serve_requests(session, session->in.data, session->in.size));
     if (!session->in.size)
         tt__bytes_clear(&session->in, IDLE_BUFFER);
+    tt__store_session_charge(session);
 }
 
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size) {
@@ -70,4 +85,5 @@ void tt__store_session_feed(tt__store_session *session, const void *data, size_t
         tt__store_session_break(session, "a request that does not fit into memory");
     else if (appended)
         tt__store_session_resume(session);
+    tt__store_session_charge(session);
 }

@@ -43,9 +43,11 @@ void tt__store_wait_begin(tt__store_session *session, tt__store_fields keys, uin
     for (uint64_t i = 0; i < count; i++) {
         tt__span key = tt__store_take_string(&keys);
         tt__store_entry *entry = tt__store_table_find(table, key);
-        if (entry && entry->present)
+        if (tt__store_entry_there(entry))
             continue;
         if (!session->waits && !make_places(session, count - i))
+            return;
+        if (!tt__store_has_room(session, entry ? 0 : sizeof *entry + key.size))
             return;
         if (!entry && !(entry = tt__store_table_obtain(table, key))) {
             tt__store_session_break(session, "out of memory");
@@ -121,6 +123,7 @@ void tt__store_notify(tt__store_entry *entry, uint8_t type, tt__span old, tt__sp
         tt__store_put_string(&session->out, now);
         if (session->out.failed || session->out.size > TT__STORE_OUT_MAX)
             tt__store_session_break(session, "it watches keys but does not read the notices");
+        tt__store_session_charge(session);
         tt__store_session_queue(session);
     }
 }

@@ -28,6 +28,9 @@
     X(MULTI_SET, -1, 11, "*kv") \
     X(CANCEL_WAIT, -1, 12, "")  \
     X(PING, -1, 13, "u")        \
+    X(QUEUE_PUSH, -1, 14, "kv") \
+    X(QUEUE_POP, -1, 15, "k")   \
+    X(QUEUE_LEN, -1, 16, "k")   \
     X(LIST_KEYS, -1, 17, "")    \
     X(BARRIER, -1, 18, "ki")
 

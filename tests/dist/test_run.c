@@ -126,6 +126,19 @@ static void what_people_paste_for_one_node(void **state) {
     process_free(p);
 }
 
+/* The second begins while the first still serves its store. */
+static void two_jobs_run_side_by_side(void **state) {
+    (void)state;
+    process *p = run_tutti("run", "sh", "-c", "exec \"$0\" run sh -c 'echo inner $MASTER_PORT'", tutti());
+    assert_int_equal(p->code, 0);
+    assert_int_equal(strncmp(p->text[0], "inner ", 6), 0);
+    process_free(p);
+    p = run_tutti("run", "--master-addr=[::1]", "--master-port=0", "sh", "-c", "echo $MASTER_ADDR");
+    assert_int_equal(p->code, 0);
+    assert_string_equal(p->text[0], "::1\n");
+    process_free(p);
+}
+
 static void flags_after_the_program_are_its_own(void **state) {
     (void)state;
     process *p = run_tutti("run", "--standalone", "echo", "--nproc_per_node=3", "--help", "-m");
@@ -464,6 +477,7 @@ int main(void) {
         cmocka_unit_test(environment_is_torchruns),
         cmocka_unit_test(both_spellings_and_pet_defaults),
         cmocka_unit_test(what_people_paste_for_one_node),
+        cmocka_unit_test(two_jobs_run_side_by_side),
         cmocka_unit_test(flags_after_the_program_are_its_own),
         cmocka_unit_test(help_is_given),
         cmocka_unit_test(exit_code_is_the_first_failing_ranks),

@@ -42,10 +42,15 @@ start --port 0
 grep -q "^serving on 127.0.0.1:$port\$" "$dir/out" || fail "address"
 refused 1 "127.0.0.1:$port: the port is in use" store --port "$port"
 stop TERM
-start --host=localhost --port="$port" # free again at once
+first=$port
+start --port 0 --host '[::1]' --store-memory 64
+grep -q "^serving on \[::1\]:$port\$" "$dir/out" || fail "address"
+stop TERM
+start --host=localhost --port="$first" # free again at once
 stop INT
 
 refused 1 "192.0.2.1" store --host 192.0.2.1 --port 0
+refused 2 "--store-memory" store --store-memory 0
 refused 1 "needs a job secret" store --store-auth required
 refused 1 "$dir/secret" store --secret-file "$dir/secret"
 echo "an old and well kept secret" >"$dir/secret"

@@ -37,7 +37,7 @@ static void empty_queue(tt__store_service *service) {
 
 static void end_service(tt__store_service *service) {
     empty_queue(service);
-    require(service->table.entries == service->table.present);
+    require(service->table.entries == service->table.kept);
     tt__store_service_free(service);
 }
 

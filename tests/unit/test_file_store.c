@@ -179,6 +179,22 @@ static void other_files_are_left_alone(void **state) {
     fails(tt_file_store(&store, path, .world_size = -1), TT_ERR_INVALID, "world_size");
 }
 
+/* What somebody may have put into /tmp for us to write into. */
+static void links_are_not_followed(void **state) {
+    (void)state;
+    char target[sizeof path + 8];
+    tt_store *store = NULL;
+    snprintf(target, sizeof target, "%s.target", path);
+    assert_int_equal(symlink(target, path), 0);
+    tt_status opened = tt_file_store(&store, path, .timeout_ms = PATIENCE_MS);
+    tt_status used = opened ? opened : tt_store_set(store, "k", "v", 1);
+    bool written = access(target, F_OK) == 0;
+    tt_store_free(store);
+    unlink(target);
+    assert_int_equal(used, TT_ERR_IO);
+    assert_false(written);
+}
+
 static void a_held_lock_ends_in_a_timeout(void **state) {
     (void)state;
     tt_store *store = open_store(0, false);
@@ -338,6 +354,7 @@ int main(void) {
         ON_FILE(a_new_file_is_noticed),
         ON_FILE(a_torn_record_is_cut_off),
         ON_FILE(other_files_are_left_alone),
+        ON_FILE(links_are_not_followed),
         ON_FILE(a_held_lock_ends_in_a_timeout),
         ON_FILE(processes_share_it),
         ON_FILE(an_earlier_jobs_keys_are_forgotten),

@@ -347,6 +347,25 @@ static void error_files_of_every_form(void **state) {
     unlink(path);
 }
 
+/* Of another node, whose launcher may say anything. */
+static void reports_stand_any_words_and_times(void **state) {
+    fixture *f = *state;
+    char message[] = "\033[2Jall is well\a\n\rno";
+    tt__worker workers[2] = {
+        {.ended = true, .status = SIGKILL, .when = {.realtime_ns = INT64_MIN}, .message = message},
+        {.ended = true, .status = SIGSEGV, .order = 1, .when = {.realtime_ns = INT64_MAX}},
+    };
+    tt__moment started = {.realtime_ns = INT64_MAX};
+    tt__first first = {.hostname = "\033[31mhost", .worker = &workers[0], .tail = ""};
+    assert_int_equal(tt__first_failure(workers, 2), 0);
+    tt__report_first(&f->streams, &(tt__job){.workers = 2}, &first, &started);
+    tt__streams_flush(&f->streams);
+    char text[4096] = "";
+    assert_true(read(f->out, text, sizeof text - 1) > 0);
+    assert_non_null(strstr(text, "all is well\n"));
+    assert_null(strpbrk(text, "\033\a\r"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ranks_do_not_mix_inside_a_line, set_up, tear_down),
@@ -366,6 +385,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_closed_stderr_is_no_disaster, set_up, tear_down),
         cmocka_unit_test(the_first_failure_is_the_cause),
         cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
+        cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
         cmocka_unit_test(error_files_of_every_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,11 +131,27 @@ static void test_wanted(void **state) {
     assert_string_equal(stderr_of("info", check_wanted), "");
 }
 
+static void log_quote(void) {
+    tt__log(TT_LOG_WARNING, "it said \"%s\"",
+            "\033[31;1mred\033[0m\033]0;title\a, \r\b\x7f\xc2\x9b"
+            "2J caf\xc3\xa9\t.");
+}
+
+/* What others wrote does nothing to a terminal. */
+static void test_quotes_are_plain(void **state) {
+    (void)state;
+    assert_non_null(strstr(stderr_of("warning", log_quote), "it said \"red, 2J caf\xc3\xa9\t.\"\n"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_unless_asked),  cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_the_program_gets_all), cmocka_unit_test(test_commands),
-        cmocka_unit_test(test_long_lines_are_cut),   cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_silent_unless_asked),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_the_program_gets_all),
+        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_quotes_are_plain),
+        cmocka_unit_test(test_long_lines_are_cut),
+        cmocka_unit_test(test_wanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static bool converse(const transcript *t, long n) {
     bool failed = alloc_fail_end();
     bool told = session.broken;
     tt__store_session_end(&session);
-    bool clean = service.table.entries == service.table.present;
+    bool clean = service.table.entries == service.table.kept;
     tt__store_service_free(&service);
     assert_true(clean);
     assert_true(!failed || told);

@@ -108,7 +108,7 @@ static void keep_log(tt_log_level level, const char *line, void *user) {
 static void bad_clients_are_closed_alone(void **state) {
     (void)state;
     static const char *const bad[] = {"FF", "00 11 22 33 44 55 66 77 88", "00 CE F7 85 3C 01 FF*8",
-                                      "00 CE F7 85 3C 0E"};
+                                      "00 CE F7 85 3C 13"};
     tt_set_log(keep_log, NULL);
     assert_int_equal(start(state), 0);
     int good = raw_client(), waiting = raw_client();
@@ -125,7 +125,7 @@ static void bad_clients_are_closed_alone(void **state) {
     say(good, "01 01 00*7 'k' 00*8");
     hear(waiting, "00");
     pthread_mutex_lock(&log_lock);
-    assert_non_null(strstr(logged, "unknown opcode 14"));
+    assert_non_null(strstr(logged, "unknown opcode 19"));
     assert_non_null(strstr(logged, "127.0.0.1:"));
     pthread_mutex_unlock(&log_lock);
     close(good);
@@ -168,6 +168,23 @@ static void a_client_that_does_not_read(void **state) {
     free(value);
     close(lazy);
     close(other);
+}
+
+/* Requests that the server has not read don't turn its end into a reset. */
+static void the_refused_see_an_end(void **state) {
+    (void)state;
+    enum { MORE = 1 << 20 };
+    char *more = calloc(MORE, 1);
+    assert_non_null(more);
+    for (int i = 0; i < 20; i++) {
+        int fd = raw_client();
+        say(fd, HELLO_SENT " 01 01 00*7 'k' 00*8 07 FF");
+        (void)tt__stream_write_full(&(tt__stream){.fd = fd}, more, MORE, tt__deadline_ms(PATIENCE_MS));
+        hear(fd, HELLO_HEARD " 01 00*7"); /* what was earned before */
+        hear_end(fd);
+        close(fd);
+    }
+    free(more);
 }
 
 static void many_clients(void **state) {
@@ -226,6 +243,7 @@ int main(void) {
         SERVED(half_a_request_stalls_nobody),
         SERVED(a_waiting_client_may_die),
         SERVED(a_client_that_does_not_read),
+        SERVED(the_refused_see_an_end),
         SERVED(many_clients),
         SERVED(starting),
     };

@@ -21,7 +21,7 @@ static int start(void **state) {
 
 static int stop(void **state) {
     (void)state;
-    bool clean = service.table.entries == service.table.present && tt__list_empty(&service.queue);
+    bool clean = service.table.entries == service.table.kept && tt__list_empty(&service.queue);
     tt__store_service_free(&service);
     return clean ? 0 : -1; /* nothing of ended sessions may be left */
 }
@@ -157,6 +157,16 @@ static void waiters_are_released(void **state) {
     }
 }
 
+static void a_push_releases_waiters(void **state) {
+    (void)state;
+    say(&a, "06 01 00*7 03 00*7 2F 71 32");
+    hear(&a, "");
+    say(&b, "0E 03 00*7 2F 71 32 04 00*7 'late'");
+    hear(&a, "00");
+    say(&a, "0F 03 00*7 2F 71 32");
+    hear(&a, "01 00*7 04 00*7 'late'");
+}
+
 static void a_wait_needs_all_its_keys(void **state) {
     (void)state;
     say(&a, "06 04 00*7 01 00*7 'x' 01 00*7 'y' 01 00*7 'x' 01 00*7 'z'");
@@ -267,6 +277,80 @@ static void unread_answers_hold_requests_back(void **state) {
     assert_int_equal(a.in.size, 0);
 }
 
+static size_t set_large(tt__store_session *s, const char *key, size_t size) {
+    static const uint8_t zeros[1 << 20];
+    uint8_t head[TRANSCRIPT_MAX];
+    char text[64];
+    snprintf(text, sizeof text, "01 01 00*7 '%s'", key);
+    size_t n = transcript_bytes(text, head);
+    for (int i = 0; i < 8; i++)
+        head[n++] = (uint8_t)((uint64_t)size >> 8 * i);
+    tt__store_session_feed(s, head, n);
+    for (size_t at = 0; at < size && !s->broken; at += sizeof zeros)
+        tt__store_session_feed(s, zeros, size - at < sizeof zeros ? size - at : sizeof zeros);
+    return size;
+}
+
+/* A few bytes may ask for gigabytes: no more is made of them than the client reads. */
+static void a_small_request_for_much_is_answered_in_slices(void **state) {
+    (void)state;
+    enum { TIMES = 64 };
+    size_t reply = 8 + set_large(&b, "k", 3 << 20), total = 0;
+    uint8_t ask[TRANSCRIPT_MAX];
+    tt__store_session_feed(&a, ask, transcript_bytes("0A 40 00*7", ask));
+    for (int i = 0; i < TIMES; i++)
+        tt__store_session_feed(&a, ask, transcript_bytes("01 00*7 'k'", ask));
+    tt__store_session_feed(&a, ask, transcript_bytes("07", ask)); /* what comes after is answered after */
+    for (int i = 0; i <= TIMES && a.out.size; i++) {
+        assert_in_range(a.out.size, 1, 8 + reply);
+        total += a.out.size;
+        a.out.size = 0;
+        tt__store_session_resume(&a);
+    }
+    assert_int_equal(total, TIMES * reply + 8);
+    assert_int_equal(a.in.size, 0);
+}
+
+/* Who holds the most in unread replies or an unfinished request is closed, not who comes last. */
+static void who_holds_the_most_is_closed_when_memory_is_short(void **state) {
+    (void)state;
+    uint8_t head[TRANSCRIPT_MAX];
+    service.limit = 16 << 20;
+    set_large(&b, "k", 2 << 20);
+    assert_false(b.broken);
+    say(&b, "03 01 00*7 'k'"); /* not read */
+    tt__store_session_feed(&a, head, transcript_bytes("0B 08 00*7", head));
+    for (int i = 0; i < 8 && !a.broken; i++) {
+        static const uint8_t zeros[4 << 20];
+        tt__store_session_feed(&a, head, transcript_bytes("01 00*7 'x' 00*2 40 00*5", head));
+        tt__store_session_feed(&a, zeros, sizeof zeros);
+    }
+    assert_true(a.broken);
+    assert_non_null(strstr(a.why, "holds the most"));
+    assert_false(b.broken);
+    b.out.size = 0;
+    say(&b, "01 01 00*7 's' 01 00*7 'v'");
+    assert_false(b.broken);
+}
+
+static void values_take_three_quarters(void **state) {
+    (void)state;
+    service.limit = 16 << 20;
+    for (int i = 0; i < 5; i++)
+        set_large(&b, (const char[]){(char)('a' + i), 0}, 2 << 20);
+    assert_false(b.broken);
+    set_large(&a, "x", 3 << 20);
+    assert_true(a.broken);
+    assert_non_null(strstr(a.why, "don't fit"));
+    set_large(&b, "a", 2 << 20); /* no more than it has */
+    say(&b, "08 01 00*7 'b' 08 01 00*7 'c'");
+    set_large(&b, "x", 3 << 20);
+    assert_false(b.broken);
+    for (int i = 0; i < 5; i++)
+        say(&b, (const char *[]){"08 01 00*7 'a'", "08 01 00*7 'd'", "08 01 00*7 'e'", "08 01 00*7 'x'", "07"}[i]);
+    assert_int_equal(service.table.bytes, 0);
+}
+
 static void many_keys(void **state) {
     (void)state;
     for (int i = 0; i < 20000; i++) {
@@ -310,6 +394,7 @@ int main(void) {
         ALONE(transcripts_are_met),
         ALONE(cuts_change_nothing),
         TWO(waiters_are_released),
+        TWO(a_push_releases_waiters),
         TWO(a_wait_needs_all_its_keys),
         TWO(a_second_wait_replaces_the_first),
         TWO(a_dead_waiter_is_forgotten),
@@ -317,6 +402,9 @@ int main(void) {
         TWO(watchers_in_old_dialect_see_changes_of_new_clients),
         TWO(append_stays_within_the_limit),
         TWO(unread_answers_hold_requests_back),
+        TWO(a_small_request_for_much_is_answered_in_slices),
+        TWO(who_holds_the_most_is_closed_when_memory_is_short),
+        TWO(values_take_three_quarters),
         TWO(many_keys),
         cmocka_unit_test(siphash_is_right),
     };

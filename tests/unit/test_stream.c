@@ -96,13 +96,14 @@ static void carries(tt__tls *client_tls, tt__tls *server_tls) {
     side client, server;
     open_pair(&client, client_tls, &server, server_tls);
     setsockopt(client.stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+    uint8_t here[TT__MAC_SIZE], there[TT__MAC_SIZE], none[TT__MAC_SIZE] = {0};
+    assert_int_equal(tt__stream_channel(&client.stream, here) == TT_OK, !client_tls); /* too early for TLS */
     both_greet(&client, &server);
     assert_int_equal(client.status, TT_OK);
     assert_int_equal(server.status, TT_OK);
     assert_int_equal(server.peer, 1);
-    uint8_t here[TT__MAC_SIZE], there[TT__MAC_SIZE], none[TT__MAC_SIZE] = {0};
-    tt__stream_channel(&client.stream, here);
-    tt__stream_channel(&server.stream, there);
+    assert_int_equal(tt__stream_channel(&client.stream, here), TT_OK);
+    assert_int_equal(tt__stream_channel(&server.stream, there), TT_OK);
     assert_memory_equal(here, there, sizeof here);
     assert_int_equal(memcmp(here, none, sizeof here) == 0, client_tls == NULL);
 

@@ -85,15 +85,18 @@ void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size)
 /* ---- reading */
 
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
-    return tt__seqlock_read(&recorder->progress.version, (void *)copy, (const void *)&recorder->progress,
-                            sizeof *copy) &&
-           atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
+    bool read = tt__seqlock_read(&recorder->progress.version, (void *)copy, (const void *)&recorder->progress,
+                                 sizeof *copy) &&
+                atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
+    copy->at_ns = tt__ns_checked(copy->at_ns);
+    copy->base_ns = tt__ns_checked(copy->base_ns);
+    return read;
 }
 
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns) {
-    int64_t measured = progress->at_ns - progress->base_ns, silent = now_ns - progress->at_ns;
-    int64_t samples = progress->samples - progress->base_samples;
+    int64_t measured = progress->at_ns - progress->base_ns, silent = tt__ns_checked(now_ns) - progress->at_ns;
+    double samples = (double)progress->samples - (double)progress->base_samples;
     if (measured <= 0 || samples <= 0)
         return 0;
-    return (double)samples * 1e9 / (double)(silent > measured ? silent : measured);
+    return samples * 1e9 / (double)(silent > measured ? silent : measured);
 }

@@ -129,8 +129,12 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
 }
 
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
-    return tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy) &&
-           copy->since != 0;
+    if (!tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy))
+        return false;
+    unsigned char several;
+    memcpy(&several, &copy->several_threads, 1); /* of another process: any byte */
+    copy->several_threads = several != 0;
+    return copy->since != 0;
 }
 
 uint64_t tt__record_bytes(const tt__record *record) {

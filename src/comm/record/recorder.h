@@ -238,6 +238,10 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
 
 /* ---- reading, by any process */
 
+/* Copy a recorder that another process wrote, checked: names are text without control characters, times can be added
+ * and subtracted, records and lists are whole or missing. False: it is none of this version. */
+bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs);
+
 /* Copy record `number`; false if it is not there any more, or not yet. */
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
 

@@ -4,8 +4,9 @@
  * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached.
  * Sending never blocks, since each hello is the first packet of its socket; so: call and send to all lower ranks, take
  * and answer all callers, then read the lower ranks' answers. A hello proves with the receiver's nonce that its sender
- * has read the store; the kernel says which user and process it is. The sockets stay open: when a process ends, its
- * peers read end of file. */
+ * has read the store; the kernel says which user and process it is. Both sides ask it before they send: a name from the
+ * store may be anybody's socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a
+ * process ends, its peers read end of file. */
 #include "comm/shared/shm_connect.h"
 
 #include "base/clock.h"
@@ -31,8 +32,15 @@ typedef struct hello {
 
 static const char MAGIC[8] = "tutti-1";
 
-/* How long to wait for a hello, which a rank sends as soon as it is connected. */
-enum { HELLO_MS = 1000 };
+/* How long to wait for a hello, which a rank sends as soon as it is connected, and for how many callers' at a time. */
+enum { HELLO_MS = 1000, MAX_CALLERS = 256 };
+
+/* The listener, and callers who have not said hello, the oldest first. */
+typedef struct callers {
+    struct pollfd polled[1 + MAX_CALLERS];
+    int64_t until_ms[1 + MAX_CALLERS];
+    int n; /* of `polled` that are used, with the listener */
+} callers;
 
 static tt_status random_hex(char text[33]) {
     unsigned char bytes[16];
@@ -83,15 +91,17 @@ static tt_status send_hello(const tt__world *world, int r, const tt__card *cards
     return tt__send_packet(socket, &text, sizeof text, world->memory_fd) ? TT_OK : fail_hung_up(r, cards);
 }
 
+static bool is_our_user(int socket) {
+    uid_t user;
+    return tt__local_peer_user(socket, &user) && user == geteuid();
+}
+
 /* Read a hello, without waiting. Returns the sender's rank and its memory, or -1 if this is no rank of ours. */
 static int receive_hello(int socket, const char *nonce, int world, int *fd) {
     hello text;
     ssize_t n = tt__receive_packet(socket, &text, sizeof text, MSG_DONTWAIT, fd);
-    struct ucred user;
-    socklen_t size = sizeof user;
     if (n == (ssize_t)sizeof text && *fd >= 0 && !memcmp(text.magic, MAGIC, sizeof MAGIC) &&
-        !memcmp(text.nonce, nonce, sizeof text.nonce) && text.rank >= 0 && text.rank < world &&
-        !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.uid == geteuid())
+        !memcmp(text.nonce, nonce, sizeof text.nonce) && text.rank >= 0 && text.rank < world && is_our_user(socket))
         return text.rank;
     if (*fd >= 0)
         close(*fd);
@@ -129,6 +139,12 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
     if (connect(s, (struct sockaddr *)&address, length))
         return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
                               cards[r].pid);
+    if (!is_our_user(s))
+        return tt__fail(
+            TT_ERR_AUTH,
+            "the socket that the store names for rank %d belongs to another user: somebody else has written "
+            "into the store, or the ranks of this host were started by different users",
+            r);
     return send_hello(world, r, cards, s);
 }
 
@@ -174,26 +190,9 @@ static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, 
     }
 }
 
-/* Is there something to read within `ms`? A signal is no answer. */
-static bool speaks_within(int socket, int ms) {
-    int64_t deadline_ms = tt__deadline_ms(ms);
-    struct pollfd ready = {.fd = socket, .events = POLLIN};
-    int n;
-    do
-        n = poll(&ready, 1, tt__left_ms(deadline_ms));
-    while (n < 0 && errno == EINTR);
-    return n > 0;
-}
-
-/* Take one call. Drops a stranger's. */
-static tt_status take_call(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
-    int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (s < 0)
-        return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
-                   ? TT_OK
-                   : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
-    int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
-    int r = speaks_within(s, patience) ? receive_hello(s, cards[world->rank].nonce, world->size, &fd) : -1;
+/* Serve the hello of a caller, who is done with then: a stranger is hung up on. */
+static tt_status take_hello(tt__world *world, int s, const tt__card *cards, int *taken) {
+    int fd = -1, r = receive_hello(s, cards[world->rank].nonce, world->size, &fd);
     if (r <= world->rank || !world->peers[r].local || world->peers[r].control) {
         if (fd >= 0)
             close(fd);
@@ -203,6 +202,63 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
     TT__TRY(adopt_peer(world, r, s, fd));
     ++*taken;
     return send_hello(world, r, cards, s);
+}
+
+/* Accept one caller. Of another user's nothing is heard. */
+static tt_status accept_caller(callers *all) {
+    int s = accept4(all->polled[0].fd, NULL, NULL, SOCK_CLOEXEC);
+    if (s < 0)
+        return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
+                   ? TT_OK
+                   : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
+    if (!is_our_user(s)) {
+        close(s);
+        return TT_OK;
+    }
+    all->polled[all->n] = (struct pollfd){.fd = s, .events = POLLIN};
+    all->until_ms[all->n++] = tt__deadline_ms(HELLO_MS);
+    return TT_OK;
+}
+
+/* Serve callers who have spoken, and drop those who were silent for too long. */
+static tt_status hear_callers(tt__world *world, callers *all, const tt__card *cards, int *taken) {
+    tt_status status = TT_OK;
+    int kept = 1;
+    for (int i = 1; i < all->n; i++) {
+        int s = all->polled[i].fd;
+        if (!status && all->polled[i].revents) {
+            status = take_hello(world, s, cards, taken);
+        } else if (status || tt__left_ms(all->until_ms[i]) > 0) {
+            all->until_ms[kept] = all->until_ms[i];
+            all->polled[kept++] = all->polled[i];
+        } else {
+            close(s);
+        }
+    }
+    all->n = kept;
+    return status;
+}
+
+/* Wait for callers and serve them, none of whom keeps another waiting. */
+static tt_status take_calls(tt__world *world, callers *all, const tt__card *cards, int64_t deadline_ms, int expected) {
+    for (int taken = 0; taken < expected;) {
+        int left = tt__left_ms(deadline_ms);
+        all->polled[0].events = all->n <= MAX_CALLERS ? POLLIN : 0;
+        int n = poll(all->polled, (nfds_t)all->n, left < 50 ? left : 50);
+        if (n < 0 && errno != EINTR)
+            return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
+        if (n <= 0 || tt__now_ms() - world->last_check_ms > 50)
+            TT__TRY(check_absent(world, cards));
+        if (!left)
+            return fail_absent(world, world->rank + 1);
+        if (n < 0)
+            continue;
+        bool called = all->polled[0].revents;
+        TT__TRY(hear_callers(world, all, cards, &taken));
+        if (called)
+            TT__TRY(accept_caller(all));
+    }
+    return TT_OK;
 }
 
 static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
@@ -227,16 +283,18 @@ static void watch_processes(tt__world *world, const tt__card *cards) {
 
 tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
     watch_processes(world, cards);
-    int callers = 0;
+    int expected = 0;
     for (int r = 0; r < world->size; r++) {
-        callers += r > world->rank && world->peers[r].local;
+        expected += r > world->rank && world->peers[r].local;
         if (r < world->rank && world->peers[r].local)
             TT__TRY(call_rank(world, r, cards, deadline_ms));
     }
-    for (int taken = 0; taken < callers;) {
-        TT__TRY(wait_readable(world, listener, cards, deadline_ms, world->rank + 1));
-        TT__TRY(take_call(world, listener, cards, deadline_ms, &taken));
-    }
+    callers all = {.n = 1};
+    all.polled[0].fd = listener;
+    tt_status status = take_calls(world, &all, cards, deadline_ms, expected);
+    for (int i = 1; i < all.n; i++)
+        close(all.polled[i].fd);
+    TT__TRY(status);
     for (int r = 0; r < world->rank; r++)
         if (world->peers[r].local)
             TT__TRY(read_answer(world, r, cards, deadline_ms));

@@ -26,9 +26,8 @@ static void fail_attempt(tt__attempt *attempt, tt_status status, const char *why
 
 static void begin_handshake(tt__attempt *attempt) {
     tt__handshake_role role = attempt->handshake.role;
-    tt__stream_channel(&attempt->stream, role.channel);
     attempt->step = TT__ATTEMPT_HANDSHAKE;
-    if (tt__handshake_begin(&attempt->handshake, &role))
+    if (tt__stream_channel(&attempt->stream, role.channel) || tt__handshake_begin(&attempt->handshake, &role))
         fail_attempt(attempt, tt_last_status(), tt_last_error());
 }
 

@@ -1,0 +1,9 @@
+/* Text of other processes, on its way to a terminal. */
+#ifndef TT_BASE_PLAIN_TEXT_H
+#define TT_BASE_PLAIN_TEXT_H
+
+/* Remove, in place, what a terminal would act upon: escape sequences and control characters, except for line ends and
+ * tabs. Returns `text`. */
+char *tt__make_plain(char *text);
+
+#endif

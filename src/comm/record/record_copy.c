@@ -1,0 +1,62 @@
+/* A recorder as its readers take it: another process wrote it, and may be writing still, or anything at all. */
+#include "base/plain_text.h"
+#include "comm/record/recorder.h"
+
+#include <string.h>
+
+static void name_copy(char *to, const char *from, size_t size) {
+    memcpy(to, from, size);
+    to[size - 1] = '\0';
+    tt__make_plain(to);
+}
+
+static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {
+    for (uint32_t i = 0; i < TT__RECORDS; i++) {
+        uint32_t number = atomic_load_explicit(&theirs->records[i].number, memory_order_acquire);
+        if ((number - 1) % TT__RECORDS != i || !tt__record_read(theirs, number, &copy->records[i]))
+            copy->records[i] = (tt__record){.number = 0};
+    }
+}
+
+static void lists_copy(tt__recorder *copy, const tt__recorder *theirs) {
+    memcpy((void *)copy->lists, (const void *)theirs->lists, sizeof copy->lists);
+    atomic_thread_fence(memory_order_acquire);
+    for (int i = 0; i < TT__LISTS; i++) {
+        tt__record_list *list = &copy->lists[i];
+        if (atomic_load_explicit(&theirs->lists[i].number, memory_order_relaxed) !=
+                atomic_load_explicit(&list->number, memory_order_relaxed) ||
+            list->first > list->n)
+            *list = (tt__record_list){.number = 0};
+    }
+}
+
+bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
+    memset((void *)copy, 0, sizeof *copy);
+    copy->magic = theirs->magic;
+    if (copy->magic != TT__RECORDER_MAGIC)
+        return false;
+    copy->rank = theirs->rank;
+    copy->world = theirs->world;
+    copy->pid = theirs->pid;
+    copy->serial = theirs->serial;
+    copy->begin = tt__moment_checked(theirs->begin);
+    atomic_store(&copy->offset_ns, tt__ns_checked(atomic_load(&theirs->offset_ns)));
+    name_copy(copy->program, theirs->program, sizeof copy->program);
+    name_copy(copy->hostname, theirs->hostname, sizeof copy->hostname);
+    atomic_store(&copy->calls, atomic_load_explicit(&theirs->calls, memory_order_acquire));
+    if (!tt__recorder_waiting(theirs, &copy->waiting))
+        copy->waiting = (tt__waiting){.version = 0};
+    atomic_store(&copy->waiting.version, 0);
+    bool said = tt__recorder_progress(theirs, &copy->progress);
+    atomic_store(&copy->progress.version, said ? 2 : 0);
+    for (int i = 0; i < TT__FILES; i++)
+        name_copy(copy->files[i], theirs->files[i], sizeof copy->files[i]);
+    for (int i = 0; i < TT__GROUPS_NAMED; i++) {
+        atomic_store(&copy->groups[i].id, atomic_load_explicit(&theirs->groups[i].id, memory_order_acquire));
+        copy->groups[i].size = theirs->groups[i].size;
+        name_copy(copy->groups[i].ranks, theirs->groups[i].ranks, sizeof copy->groups[i].ranks);
+    }
+    records_copy(copy, theirs);
+    lists_copy(copy, theirs);
+    return true;
+}

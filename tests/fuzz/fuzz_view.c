@@ -1,0 +1,109 @@
+/* What launchers and `tutti top` read of other processes: the blob in which a node shows its ranks, their recorders,
+ * and the view, text and JSON that are made of them.
+ *
+ * Input: a mode byte, then
+ *   even mode: a blob.
+ *   odd mode: patches of a good blob of two ranks: place (three bytes), length, and that many bytes. */
+#include "cli/top.h"
+#include "elastic/blob.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 2, CALLS = 8 };
+
+static void write_calls(tt__recorder *recorder) {
+    for (int i = 0; i < CALLS; i++) {
+        tt__record *record = tt__record_begin(recorder, "train.c", 10 + i);
+        record->seq = (uint32_t)i + 1;
+        record->group = 0;
+        record->op = i % 2 ? TT_OP_ALL_REDUCE : TT_OP_ALL_GATHER_V;
+        record->dtype = TT_F32;
+        record->count = 512;
+        uint32_t number = atomic_load(&record->number);
+        tt__record_ready(record, TT__CALL_BEGUN);
+        if (i + 1 < CALLS)
+            tt__record_done(record, number, TT__CALL_DONE, true);
+    }
+}
+
+/* The good blob is made once: patches go into a copy. */
+static void *good_blob(size_t *size) {
+    static void *blob;
+    static size_t blob_size;
+    tt__snapshot snapshot = {0};
+    tt__seen_rank ranks[RANKS] = {0};
+    for (int r = 0; !blob && r < RANKS; r++) {
+        tt__recorder *recorder = aligned_alloc(_Alignof(tt__recorder), sizeof *recorder);
+        memset((void *)recorder, 0, sizeof *recorder);
+        tt__recorder_init(recorder, r, RANKS);
+        tt__recorder_name_group(recorder, 0, (const int[]){0, 1}, RANKS);
+        write_calls(recorder);
+        tt__waiting waits = {.seq = CALLS, .whom = 1 - r, .since = tt__ticks()};
+        tt__recorder_wait(recorder, &waits);
+        ranks[r] = (tt__seen_rank){.rank = {.rank = r, .node = 1, .state = TT__JOB_RUNNING, .now = tt__moment_now()},
+                                   .memory = -1,
+                                   .recorder = recorder};
+        ranks[r].rank.at.size = sizeof *recorder;
+    }
+    snapshot.ranks = ranks;
+    snapshot.n = RANKS;
+    if (!blob && tt__blob_pack(&snapshot, 1, &blob, &blob_size))
+        abort();
+    for (int r = 0; r < RANKS; r++)
+        free((void *)(uintptr_t)ranks[r].recorder);
+    *size = blob_size;
+    return blob;
+}
+
+static void look_at(const void *blob, size_t size) {
+    tt__snapshot snapshot = {0};
+    tt__view view;
+    char *text = NULL;
+    size_t length = 0;
+    if (tt__blob_unpack(&snapshot, blob, size)) {
+        tt__snapshot_free(&snapshot);
+        return;
+    }
+    if (tt__view_make(&view, &snapshot))
+        return;
+    FILE *out = open_memstream(&text, &length);
+    if (!out || tt__top_text(&view, &(tt__top_page){.columns = 80}, out) || tt__top_json(&view, out))
+        abort();
+    fclose(out);
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '\033' || text[i] == '\r' || text[i] == '\a') /* of nobody's names */
+            abort();
+    free(text);
+    tt__view_free(&view);
+}
+
+static void patch(const uint8_t *data, size_t size) {
+    size_t whole;
+    const void *good = good_blob(&whole);
+    uint8_t *blob = malloc(whole);
+    if (!blob)
+        return;
+    memcpy(blob, good, whole);
+    while (size >= 4) {
+        size_t at = (data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16) % whole, n = data[3];
+        n = n < size - 4 ? n : size - 4;
+        n = n < whole - at ? n : whole - at;
+        memcpy(blob + at, data + 4, n);
+        data += 4 + n;
+        size -= 4 + n;
+    }
+    look_at(blob, whole);
+    free(blob);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size && data[0] % 2)
+        patch(data + 1, size - 1);
+    else if (size)
+        look_at(data + 1, size - 1);
+    return 0;
+}
