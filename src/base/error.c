@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +133,7 @@ void tt__error_file_write(const char *message, bool secondary) {
         snprintf(json, sizeof json,
                  "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
                  escaped, (long long)time(NULL), secondary ? "true" : "false");
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (fd < 0)
         return;
     if (lseek(fd, 0, SEEK_END) == 0 && write(fd, json, (size_t)n) != n)

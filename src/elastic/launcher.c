@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "elastic/children.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static tt_status open_signals(launcher *l) {
             sigaddset(&set, caught[i]);
     }
     sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
-    l->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    l->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "net/local_socket.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,7 +42,7 @@ static int take_attached(struct msghdr *message) {
             int attached;
             memcpy(&attached, CMSG_DATA(head) + i * sizeof(int), sizeof attached);
             if (fd < 0)
-                fd = attached;
+                fd = tt__fd(attached);
             else
                 close(attached);
         }

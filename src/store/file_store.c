@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/saved_error.h"
 #include "store/call_lock.h"
 #include "store/local_store.h"
@@ -224,7 +225,7 @@ static tt_status take_part(file_store *f) {
 static tt_status obtain_file(file_store *f, int kind, int64_t deadline_ms) {
     for (;;) {
         bool opened = f->fd < 0;
-        if (opened && (f->fd = open(f->path, O_RDWR | O_CLOEXEC | (f->leaving ? 0 : O_CREAT), 0600)) < 0)
+        if (opened && (f->fd = tt__fd(open(f->path, O_RDWR | O_CLOEXEC | (f->leaving ? 0 : O_CREAT), 0600))) < 0)
             return fail_io("opening the file", errno);
         tt_status status = lock_file(f, opened ? LOCK_EX : kind, deadline_ms);
         if (!status && is_still_there(f)) {

@@ -1,6 +1,7 @@
 /* Meeting through the store. Each rank sets one key, its card, and reads all ranks' cards: three round trips. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 enum { VERSION = 4, KEY_SIZE = 256 };
 
 static void read_line(const char *path, char *text, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
     if (fd >= 0)
         close(fd);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/shared/process.h"
 #include "net/local_socket.h"
 
@@ -49,7 +50,7 @@ tt_status tt__listen(int *fd, int world, tt__card *card) {
     TT__TRY(random_hex(name));
     TT__TRY(random_hex(card->nonce));
     snprintf(card->socket, sizeof card->socket, "tutti-%s", name);
-    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int listener = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (listener < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
     if (bind(listener, (struct sockaddr *)&address, tt__abstract_address(&address, card->socket)) ||
@@ -112,7 +113,7 @@ static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.pid > 0)
         peer->pid = user.pid;
     if (peer->pid && peer->pid != getpid() && peer->pidfd < 0)
-        peer->pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+        peer->pidfd = tt__fd((int)syscall(SYS_pidfd_open, peer->pid, 0));
     return TT_OK;
 }
 
@@ -121,7 +122,7 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
     socklen_t length = tt__abstract_address(&address, cards[r].socket);
     int left = tt__left_ms(deadline_ms);
     struct timeval limit = {left / 1000, left % 1000 * 1000 + 1};
-    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int s = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (s < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
     world->peers[r].socket = s;
@@ -187,7 +188,7 @@ static bool speaks_within(int socket, int ms) {
 
 /* Take one call. Drops a stranger's. */
 static tt_status take_call(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms, int *taken) {
-    int fd = -1, s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    int fd = -1, s = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
     if (s < 0)
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
@@ -221,7 +222,7 @@ static void watch_processes(tt__world *world, const tt__card *cards) {
             strcmp(cards[r].pid_space, cards[world->rank].pid_space) != 0)
             continue;
         world->peers[r].pid = (pid_t)cards[r].pid;
-        world->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+        world->peers[r].pidfd = tt__fd((int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0));
     }
 }
 

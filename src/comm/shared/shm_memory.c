@@ -3,6 +3,7 @@
 #include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/parse.h"
 #include "comm/shared/shm.h"
 
@@ -90,7 +91,7 @@ enum { SPARE_AREAS = 64 };
 
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes) {
     size_t size = TT__HEAP_AT + SPARE_AREAS * TT__AREA_BYTES + heap_bytes;
-    int memory = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int memory = tt__fd(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make shared memory (memfd_create)");
     tt_status status = TT_OK;
