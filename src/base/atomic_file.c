@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,6 +197,10 @@ tt_status tt__atomic_check(const char *path) {
 
 tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size) {
     const char *from = data;
+    struct rlimit most; /* the kernel would kill the process */
+    if (file->temporary && !getrlimit(RLIMIT_FSIZE, &most) && size > most.rlim_cur - file->size)
+        return tt__fail(TT_ERR_IO, "%s: writing failed: the limit on a file's size (ulimit -f) is %llu bytes", file->path,
+                        (unsigned long long)most.rlim_cur);
     while (size > 0) {
         ssize_t n = write(file->fd, from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
         if (n < 0 && errno == EINTR)
@@ -204,6 +209,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
             return tt__fail_errno(TT_ERR_IO, errno, "%s: writing failed", file->path);
         from += n;
         size -= (size_t)n;
+        file->size += (uint64_t)n;
     }
     return TT_OK;
 }

@@ -15,6 +15,7 @@
 
 typedef struct tt__atomic_file {
     int fd;          /* -1 when nothing is open */
+    uint64_t size;   /* written so far */
     char *path;      /* the target */
     char *temporary; /* NULL when there is none to remove: a device is written to */
 } tt__atomic_file;

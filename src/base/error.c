@@ -106,7 +106,8 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s", what, strerror(errnum));
+    return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s%s", what, strerror(errnum),
+                    errnum == EMFILE ? " (descriptors: ulimit -n sets how many)" : "");
 }
 
 /* Write `text` as the inside of a JSON string; cut where `size` ends. */

@@ -83,7 +83,7 @@ static inline void tt__world_unlock(tt__world *world) {
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);
 
 /* Make this process's memory, shared by `ranks` ranks of this host. */
-tt_status tt__world_make_memory(tt__world *world, int ranks);
+tt_status tt__world_make_memory(tt__world *world);
 
 /* End the membership: when the last group is released, or joining failed. */
 void tt__world_end(tt__world *world);

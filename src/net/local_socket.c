@@ -59,5 +59,8 @@ ssize_t tt__receive_packet(int socket, void *packet, size_t size, int flags, int
     while ((n = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
     *attached = n < 0 ? -1 : take_attached(&message);
-    return n;
+    if (n < 0 || *attached >= 0 || !(message.msg_flags & MSG_CTRUNC))
+        return n;
+    errno = EMFILE; /* a descriptor came for which there was no number */
+    return -1;
 }

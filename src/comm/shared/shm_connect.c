@@ -194,7 +194,12 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
                    ? TT_OK
                    : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
     int left = tt__left_ms(deadline_ms), patience = left < HELLO_MS ? left : HELLO_MS;
+    errno = 0;
     int r = speaks_within(s, patience) ? receive_hello(s, cards[world->rank].nonce, world->size, &fd) : -1;
+    if (r < 0 && errno == EMFILE) {
+        close(s);
+        return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of another rank");
+    }
     if (r <= world->rank || !world->peers[r].local || world->peers[r].control) {
         if (fd >= 0)
             close(fd);
@@ -209,25 +214,31 @@ static tt_status take_call(tt__world *world, int listener, const tt__card *cards
 static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
     int fd, s = world->peers[r].socket;
     TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
+    errno = 0;
     if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
         return adopt_peer(world, r, s, fd);
+    if (errno == EMFILE)
+        return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of rank %d", r);
     if (fd >= 0)
         close(fd);
     return fail_hung_up(r, cards);
 }
 
-static void watch_processes(tt__world *world, const tt__card *cards) {
+static tt_status watch_processes(tt__world *world, const tt__card *cards) {
     for (int r = 0; r < world->size; r++) {
         if (r == world->rank || !world->peers[r].local || cards[r].pid == getpid() ||
             strcmp(cards[r].pid_space, cards[world->rank].pid_space) != 0)
             continue;
         world->peers[r].pid = (pid_t)cards[r].pid;
         world->peers[r].pidfd = tt__fd((int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0));
+        if (world->peers[r].pidfd < 0 && errno == EMFILE)
+            return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't watch rank %d", r);
     }
+    return TT_OK;
 }
 
 tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
-    watch_processes(world, cards);
+    TT__TRY(watch_processes(world, cards));
     int callers = 0;
     for (int r = 0; r < world->size; r++) {
         callers += r > world->rank && world->peers[r].local;
