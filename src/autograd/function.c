@@ -139,7 +139,7 @@ tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor 
 }
 
 tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor *const *in, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; in && i < n; i++)
         if (!in[i])
             return NULL;
     tt_tensor *out[MAX_OUTPUTS];

@@ -65,6 +65,7 @@ tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *s
     if (!module || !state) /* the call that gave NULL has usually recorded why */
         return tt_last_status() ? tt_last_status()
                                 : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, module ? "state" : "module");
+    TT__TRY(tt__named_tensors_check(who, state, true));
     const tt_named_tensors *own = tt_module_state_dict(module);
     if (!own)
         return tt_last_status();

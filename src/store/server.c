@@ -198,7 +198,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
     return TT_OK;
 }
 
-int tt_store_server_port(const tt_store_server *server) { return server->port; }
+int tt_store_server_port(const tt_store_server *server) { return server ? server->port : 0; }
 
 void tt_store_server_free(tt_store_server *server) {
     if (!server)

@@ -87,6 +87,9 @@ static void options_are_checked(void **state) {
         {"tcp://localhost", "port is missing"},
         {"tcp://localhost:", "port is missing"},
         {"tcp://:29500?rank=0&world_size=2", "host is missing"},
+        {"tcp://[::1?rank=0&world_size=2", "in brackets"},
+        {"tcp://[::1:29500?rank=0&world_size=2", "in brackets"},
+        {"tcp://[]:29500?rank=0&world_size=2", "in brackets"},
         {"tcp://localhost:x?rank=0&world_size=2", "port"},
         {"tcp://localhost:29500", "rank is missing"},
         {"tcp://localhost:29500?rank=0", "world size is missing"},
@@ -365,6 +368,16 @@ static void closed_streams_are_left_alone(void **state) {
     with_ranks(2, join_without_streams, "tcp");
 }
 
+static void an_unknown_cpu_level_is_refused(void **state) {
+    (void)state;
+    tt_group *group = NULL;
+    setenv("TT_CPU_LEVEL", "bogus", 1);
+    assert_int_equal(tt_init_process_group(&group, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1),
+                     TT_ERR_INVALID);
+    unsetenv("TT_CPU_LEVEL");
+    assert_non_null(strstr(tt_last_error(), "TT_CPU_LEVEL: expected base"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_variable_is_checked),
@@ -378,6 +391,7 @@ int main(void) {
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),
         cmocka_unit_test(closed_streams_are_left_alone),
+        cmocka_unit_test(an_unknown_cpu_level_is_refused),
         cmocka_unit_test(world_sizes_are_compared),
         cmocka_unit_test(memory_is_not_shared_between_hosts),
         cmocka_unit_test(strange_cards_are_refused),
