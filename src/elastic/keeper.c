@@ -105,6 +105,12 @@ static void signal_workers(const struct keeper *k, int sig) {
             send_signal(k->pids[rank], sig);
 }
 
+static void signal_strayed_workers(const struct keeper *k, int sig) {
+    for (int rank = 0; rank < k->job->workers; rank++)
+        if (k->pids[rank] && getpgid(k->pids[rank]) != k->job->group)
+            send_signal(k->pids[rank], sig);
+}
+
 static void signal_children(int sig) {
     pid_t pids[1024];
     size_t n = tt__children(pids, sizeof pids / sizeof *pids);
@@ -134,6 +140,9 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message) 
         break;
     case TT__KEEPER_SIGNAL:
         signal_workers(k, message->value);
+        break;
+    case TT__KEEPER_PASS:
+        signal_strayed_workers(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
         signal_children(message->value);

@@ -41,7 +41,14 @@ static tt_status open_signals(launcher *l) {
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-/* Handle a signal. Ctrl-C at a terminal has reached the workers already, as they are in the same process group. */
+/* Did the terminal send it to its foreground process group? The end of a terminal is told to the session's leader
+ * alone. */
+static bool is_for_all(const struct signalfd_siginfo *info) {
+    return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
+}
+
+/* Handle a signal. Ctrl-C at a terminal has reached the workers already, except those that have left the process group,
+ * as under timeout(1) and setsid(1). */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
     int sig = (int)info->ssi_signo, living = l->job->workers - l->ended;
@@ -68,8 +75,9 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
                       name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
     if (l->phase >= TT__TERMINATING)
         return;
-    if (info->ssi_code == SI_KERNEL) {
+    if (is_for_all(info)) {
         tt__launcher_note_signal(l, sig);
+        tt__keeper_send(&l->keeper, TT__KEEPER_PASS, sig);
         tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
     } else {
         tt__launcher_terminate(l, sig);

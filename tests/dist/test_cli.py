@@ -2,11 +2,13 @@
 """The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in
 each shell that is here."""
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
@@ -95,6 +97,32 @@ class Help(unittest.TestCase):
         plain = tutti("run", "--standalone", "sh", "-c", script, code=3).stderr
         self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 "
                                 r"\(local rank 0, pid .* after the start\)$")
+
+
+class Signals(unittest.TestCase):
+    SCRIPT = 'trap "echo >$0.got; exit 0" INT HUP; echo >$0.up; while :; do sleep 0.05; done'
+
+    def run_until(self, wrapper, strike):
+        """Start a worker on a terminal, strike when it is up; how the worker saw it."""
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(folder, "worker")
+            argv = [TUTTI, "run", "--standalone", "--grace-period=5", *wrapper, "sh", "-c", self.SCRIPT, name]
+            pid, fd = pty.fork()
+            if pid == 0:
+                os.execve(argv[0], argv, PLAIN)
+            deadline = time.monotonic() + DEADLINE
+            while not os.path.exists(name + ".up") and time.monotonic() < deadline:
+                time.sleep(0.02)
+            strike(fd)
+            os.waitpid(pid, 0)
+            return os.path.exists(name + ".got")
+
+    def test_who_left_the_process_group_hears_an_interrupt(self):
+        for wrapper in ([], ["setsid"], ["timeout", "600"]):
+            self.assertTrue(self.run_until(wrapper, lambda fd: os.write(fd, b"\3")), wrapper)
+
+    def test_the_end_of_the_terminal_reaches_the_workers(self):
+        self.assertTrue(self.run_until([], os.close))
 
 
 class Colours(unittest.TestCase):
