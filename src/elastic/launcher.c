@@ -8,6 +8,7 @@
  * goes through the same phases. The job is over when the keeper reports that nothing is left. */
 #include "elastic/launcher.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -92,6 +93,23 @@ static void take_signals(launcher *l) {
 
 /* Messages of the keeper. */
 
+/* If the kernel killed the worker because memory ran out, say so in its message. */
+static void note_memory_kill(launcher *l, tt__worker *w) {
+    char limit[80] = "the machine has no more";
+    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal)
+        return;
+    long long kills = tt__cgroup_memory_kills("");
+    if (kills <= l->memory_kills)
+        return;
+    l->memory_kills++;
+    size_t bytes = tt__cgroup_memory_limit("");
+    if (bytes != SIZE_MAX)
+        snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
+    free(w->message);
+    if (asprintf(&w->message, "killed by the kernel because memory ran out: %s", limit) < 0)
+        w->message = NULL;
+}
+
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
     char path[512];
@@ -103,6 +121,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     tt__streams_drain(&l->streams, rank);
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+    note_memory_kill(l, w);
     tt__launcher_publish_end(l, rank);
     if (status == 0)
         return;

@@ -125,6 +125,42 @@ class Signals(unittest.TestCase):
         self.assertTrue(self.run_until([], os.close))
 
 
+def limited_group(limit):
+    """A control group of at most that much memory; None where this user can't make one."""
+    for line in open("/proc/self/cgroup"):
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        top, file = {"": ("/sys/fs/cgroup", "memory.max"),
+                     "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")}.get(controllers, (None, None))
+        folder = f"{top}{path}/tutti-test-{os.getpid()}"
+        try:
+            os.mkdir(folder)
+        except (OSError, ValueError):
+            continue
+        try:
+            with open(os.path.join(folder, file), "w") as out:
+                out.write(str(limit))
+            return folder
+        except OSError:
+            os.rmdir(folder)
+    return None
+
+
+class Memory(unittest.TestCase):
+    def test_a_kill_for_memory_is_told_with_the_limit(self):
+        group = limited_group(100 << 20)
+        if not group:
+            self.skipTest("no control group can be made here")
+        eat = "test $RANK = 0 && exec sleep 600; exec python3 -c 'x = b\"a\" * (1 << 29)'"
+        try:
+            done = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
+                                   "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c", eat],
+                                  capture_output=True, text=True, timeout=DEADLINE, env=PLAIN)
+        finally:
+            os.rmdir(group)
+        self.assertIn("rank 1 failed first: killed by SIGKILL", done.stderr)
+        self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", done.stderr)
+
+
 class Colours(unittest.TestCase):
     def test_who_gets_colours(self):
         self.assertIn("\033[1musage:\033[0m", on_terminal("--help"))
