@@ -126,8 +126,8 @@ TT_API TT_NODISCARD tt_status tt_prefix_store(tt_store **out, const char *prefix
 /* Disconnect (and stop the server it owns). NULL is allowed. */
 TT_API void tt_store_free(tt_store *store);
 
-/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none), and its timeout; 0 for
- * NULL. */
+/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none), and its timeout; 0
+ * for NULL. */
 TT_API int tt_store_port(const tt_store *store);
 TT_API int64_t tt_store_timeout_ms(const tt_store *store);
 TT_API void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms);

@@ -127,8 +127,8 @@ static char *follow_links(const char *path) {
 
 /* Give the temporary the mode and, as far as this process may, the owner of the file that it replaces. */
 static tt_status keep_mode(tt__atomic_file *file, const struct stat *old) {
-    struct stat new;
-    bool same = fstat(file->fd, &new) == 0 && new.st_uid == old->st_uid && new.st_gid == old->st_gid;
+    struct stat made;
+    bool same = fstat(file->fd, &made) == 0 && made.st_uid == old->st_uid && made.st_gid == old->st_gid;
     mode_t mode = old->st_mode & 0777;
     if (!same && fchown(file->fd, old->st_uid, old->st_gid) != 0 && fchown(file->fd, (uid_t)-1, old->st_gid) != 0)
         mode &= ~(mode_t)0070; /* another group */
@@ -199,8 +199,8 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
     const char *from = data;
     struct rlimit most; /* the kernel would kill the process */
     if (file->temporary && !getrlimit(RLIMIT_FSIZE, &most) && size > most.rlim_cur - file->size)
-        return tt__fail(TT_ERR_IO, "%s: writing failed: the limit on a file's size (ulimit -f) is %llu bytes", file->path,
-                        (unsigned long long)most.rlim_cur);
+        return tt__fail(TT_ERR_IO, "%s: writing failed: the limit on a file's size (ulimit -f) is %llu bytes",
+                        file->path, (unsigned long long)most.rlim_cur);
     while (size > 0) {
         ssize_t n = write(file->fd, from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
         if (n < 0 && errno == EINTR)

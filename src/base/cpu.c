@@ -46,8 +46,8 @@ static bool named_level(const char *name, tt__cpu_level best, tt__cpu_level *lev
 }
 
 static tt_status fail_level(const char *name) {
-    return tt__fail(TT_ERR_INVALID, "TT_CPU_LEVEL: expected base, avx2 or avx512, as far as this CPU goes, got \"%.40s\"",
-                    name);
+    return tt__fail(TT_ERR_INVALID,
+                    "TT_CPU_LEVEL: expected base, avx2 or avx512, as far as this CPU goes, got \"%.40s\"", name);
 }
 
 tt_status tt__cpu_level_check(void) {

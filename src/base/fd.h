@@ -5,17 +5,17 @@
 
 #include "base/export.h"
 
-/* Return `fd`, moved to 3 or more if it is less, and close-on-exec then; a negative one as it is. On failure -1, `fd` is
- * closed and errno says why. */
+/* Return `fd`, moved to 3 or more if it is less, and close-on-exec then; a negative one as it is. On failure -1, `fd`
+ * is closed and errno says why. */
 TT__EXPORT int tt__fd(int fd);
 
-/* Give closed standard streams a descriptor (/dev/null), of which *held lists those opened; others that open descriptors
- * meanwhile, libraries that don't know tt__fd(), get higher ones. tt__fd_release() closes them. */
+/* Give closed standard streams a descriptor (/dev/null), of which *held lists those opened; others that open
+ * descriptors meanwhile, libraries that don't know tt__fd(), get higher ones. tt__fd_release() closes them. */
 typedef struct tt__fd_hold {
     int held[3];
 } tt__fd_hold;
 
-TT__EXPORT void tt__fd_hold_streams(tt__fd_hold *hold);
-TT__EXPORT void tt__fd_release(tt__fd_hold *hold);
+void tt__fd_hold_streams(tt__fd_hold *hold);
+void tt__fd_release(tt__fd_hold *hold);
 
 #endif

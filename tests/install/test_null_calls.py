@@ -19,7 +19,8 @@ OBJECTS = {
     "tt_tensor": "tensor()", "tt_group": "group()", "tt_store": "store()", "tt_module": "tt_nn_linear(3, 2)",
     "tt_optimizer": "tt_sgd(tt_module_parameters(tt_nn_linear(3, 2)), 0.1)", "tt_sampler": "tt_in_order()",
     "tt_dataset": "dataset()", "tt_loader": "tt_loader_new(dataset(), 1, tt_in_order())",
-    "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)", "tt_scope": "tt_scope_new()", "tt_reducer": "NULL", "tt_work": "NULL",
+    "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)",
+    "tt_scope": "tt_scope_new()", "tt_reducer": "NULL", "tt_work": "NULL",
 }
 # Lists that are wrong inside.
 LISTS = {"tt_named_tensors": [f"list({i})" for i in range(6)]}
@@ -141,7 +142,7 @@ class Value:
             return "NULL"
         if self.object:
             return self.object
-        if self.base.count("*") == 1 and re.match(r"(struct )?tt_\w+ ?\*", self.base) and self.inner() in typedefs["opaque"]:
+        if self.base.count("*") == 1 and self.inner() in typedefs["opaque"]:
             return "NULL"
         if self.pointer:
             if re.fullmatch(r"char ?\*", self.base) and "const" in self.type:
@@ -180,8 +181,10 @@ def variants(values, typedefs):
                 yield good[:i] + [wrong] + good[i + 1:], False
         for wrong in value.wrong(typedefs):
             waits = "timeout" in value.name or "heartbeat" in value.name
-            # So many elements are nowhere: raw memory isn't given, except to what must see that the number is impossible.
-            for others in (nothing, objects) + ((good,) if value.base != "size_t" and ("-1" in wrong or "MIN" in wrong) else ()):
+            # So many elements are nowhere: raw memory isn't given, except to what must see that the number is
+            # impossible.
+            refused = value.base != "size_t" and ("-1" in wrong or "MIN" in wrong)
+            for others in (nothing, objects, good) if refused else (nothing, objects):
                 yield others[:i] + [wrong] + others[i + 1:], waits
 
 
@@ -249,11 +252,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tutti-null-") as folder:
         source, program = os.path.join(folder, "calls.c"), os.path.join(folder, "calls")
         write_program(source)
-        if len(sys.argv) > 1:
-            os.system(f"cp {source} {sys.argv[1]}")
         libraries = os.path.join(BUILD, "lib")
-        subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-w", "-O0", "-I", os.path.join(SOURCE, "include"), source,
-                        "-o", program, "-L", libraries, "-ltutti", "-ltutti-comm", f"-Wl,-rpath,{libraries}"], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-w", "-O0", "-I", os.path.join(SOURCE, "include"),
+                        source, "-o", program, "-L", libraries, "-ltutti", "-ltutti-comm", f"-Wl,-rpath,{libraries}"],
+                       check=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TT_")}
         done = subprocess.run([program], cwd=folder, env=dict(environment, OMP_NUM_THREADS="1"), timeout=500)
         return done.returncode

@@ -91,9 +91,8 @@ static void kills_and_the_limit_are_read(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_files_there_is_no_limit),
-                                       cmocka_unit_test(the_tightest_limit_counts),
-                                       cmocka_unit_test(the_first_version_too),
-                                       cmocka_unit_test(kills_and_the_limit_are_read)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_files_there_is_no_limit), cmocka_unit_test(the_tightest_limit_counts),
+        cmocka_unit_test(the_first_version_too), cmocka_unit_test(kills_and_the_limit_are_read)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -168,8 +168,8 @@ static tt_status get_each(tt_store *store, const char *const *keys, int world, t
     return TT_OK;
 }
 
-static tt_status get_texts(tt_store *store, const char *const *keys, int rank, int world, int64_t deadline_ms, size_t size,
-                           tt_store_value *values, char *texts) {
+static tt_status get_texts(tt_store *store, const char *const *keys, int rank, int world, int64_t deadline_ms,
+                           size_t size, tt_store_value *values, char *texts) {
     int64_t start = tt__now_ms(), left = tt__left_ms(deadline_ms);
     tt_status status = wait_for_keys(store, keys, rank, world, left);
     if (status == TT_ERR_TIMEOUT)

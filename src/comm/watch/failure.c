@@ -106,8 +106,7 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     if (id != group->id) /* so long ago that the place has been taken */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
-    return fail_left_after(work, r, area->left_seq, area->failure_text,
-                           failure_meanwhile(work, text, sizeof text));
+    return fail_left_after(work, r, area->left_seq, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
 /* Check the link to a rank. Only its launcher knows how a rank ended that is gone. */

@@ -91,8 +91,8 @@ static tt_status fail_left(tt_group *group, uint32_t seq, const called *all, con
         return tt__fail(TT_ERR_PEER, "rank %d failed: %s, and left before call %u of the others", group->ranks[first],
                         after + strlen(TT__AFTER_FAILURE), seq);
     name_calls(group, all, text, sizeof text);
-    return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s", tt__rankset_text(&job, ranks, sizeof ranks),
-                    seq, text);
+    return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s",
+                    tt__rankset_text(&job, ranks, sizeof ranks), seq, text);
 }
 
 static tt_status fail_mismatch(tt_group *group, uint32_t seq, const called *all) {
