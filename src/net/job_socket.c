@@ -27,7 +27,7 @@ tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
 tt_status tt__job_socket_listen(int *fd, const char *name) {
     struct sockaddr_un address;
     socklen_t length = tt__abstract_address(&address, name);
-    *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *fd = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (*fd >= 0 && !bind(*fd, (struct sockaddr *)&address, length) && !listen(*fd, 128))
         return TT_OK;
     int errnum = errno;
