@@ -86,7 +86,7 @@ static tt_status fail_left(tt_group *group, uint32_t seq, const called *all, con
     const char *own = text_called(all, first), *after = strstr(own, TT__AFTER_FAILURE);
     char text[700], ranks[128];
     tt__rankset job = tt__job_ranks(group, leaving);
-    group->native->leaving = tt__rankset_has(leaving, group->rank);
+    group->native->leaving |= tt__rankset_has(leaving, group->rank);
     if (after)
         return tt__fail(TT_ERR_PEER, "rank %d failed: %s, and left before call %u of the others", group->ranks[first],
                         after + strlen(TT__AFTER_FAILURE), seq);
