@@ -261,6 +261,8 @@ static tt_status make_model(Trainer *t, const Options *o) {
     t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->momentum);
     if (!t->sgd)
         return tt_last_status();
+    if (t->rank == 0 && o->save_every > 0 && tt_checkpoint_can_save(o->checkpoint))
+        return tt_last_status();
     t->progress = (tt_progress)TT_PROGRESS(.sampler_seed = (uint64_t)o->seed);
     if (o->resume && (tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress) ||
                       tt_optimizer_set_option(t->sgd, TT_ALL_GROUPS, "lr", o->lr))) /* the flag's, not the file's */

@@ -36,6 +36,11 @@ COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bench", "to
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
 PAGES = ("*.md", "docs/*.md")
 
+# What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
+MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
+                    r"syscall(?=\(SYS_pidfd_open))\(")
+MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run.c", "src/elastic/worker.c")
+
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {
     "base": [],
@@ -321,6 +326,16 @@ def check_leftovers(name, text):
             yield name, number, "unfinished business belongs into an issue, not into the code"
 
 
+def check_descriptors(name, text):
+    """Descriptors are 3 or more (base/fd.h): a program whose standard streams are closed must not write into ours."""
+    if name in MAY_MAKE_STREAMS:
+        return
+    for number, line in enumerate(strip_comments(text).splitlines(), 1):
+        for match in re.finditer(MAKES_DESCRIPTOR, line):
+            if not line[:match.start()].endswith(("tt__fd(", "tt__fd((int)")):
+                yield name, number, f"{match[1]}() outside of tt__fd() may give a standard stream's number"
+
+
 def check_settings(name, text, manual):
     """Variables stand in the sources as strings of their own, however they are read."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -396,6 +411,7 @@ def source_findings():
         yield from check_sizes(name, text)
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
+        yield from check_descriptors(name, text)
         if layer == "autograd" and path.stem not in MAY_SEE_ELEMENTS:
             yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):

@@ -2,7 +2,8 @@
  *
  * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A
  * kill at any moment leaves the old or the new file whole; the next save to the same path removes temporaries whose
- * writer is gone.
+ * writer is gone. A symbolic link stays: what it leads to is replaced. The new file has the old one's mode. A character
+ * device such as /dev/null is written to; a directory, a FIFO or a socket is refused (TT_ERR_INVALID).
  *
  * Threads. Any thread may call these functions, several at a time, as long as no other one uses a call's module or
  * optimizer, or writes to its tensors. Several threads may read one tt_safetensors. Whoever saves to one path at the
@@ -73,6 +74,10 @@ typedef struct tt_progress {
  * optimizer's entries; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
 TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
                                                  const tt_progress *progress);
+
+/* Check that a checkpoint can be saved at `path`, before training rather than after it. Leaves nothing. Errors:
+ * TT_ERR_IO, TT_ERR_INVALID it is a directory, a FIFO or the like; both with the path. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_can_save(const char *path);
 
 /* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
  * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options of

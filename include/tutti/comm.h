@@ -111,11 +111,11 @@ TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_g
 #endif
 
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective and never waits: peers that
- * still call learn "rank R left the group after call N". Reducers and DDP wrappers made on it may be freed before or
- * after; their memory stays until then, but every other call on them or on the group fails (TT_ERR_STATE). Groups made
- * from it by tt_new_group() live on; the process leaves the job when its last group is destroyed. Works that are not
- * done end with TT_ERR_STATE; callbacks of its works have run when this returns. From within a callback it does nothing
- * but log a warning. NULL is allowed. */
+ * still call learn "rank R left the group after call N", and this thread's last error, if there is one. Reducers and
+ * DDP wrappers made on it may be freed before or after; their memory stays until then, but every other call on them or
+ * on the group fails (TT_ERR_STATE). Groups made from it by tt_new_group() live on; the process leaves the job when its
+ * last group is destroyed. Works that are not done end with TT_ERR_STATE; callbacks of its works have run when this
+ * returns. From within a callback it does nothing but log a warning. NULL is allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 
 /* End the group now: every call that waits on it, here and on its other ranks, returns TT_ERR_ABORTED ("rank R aborted
@@ -212,7 +212,7 @@ typedef struct tt_group_alloc_args {
  * must pass the same size. Also usable as ordinary memory. Where a group has no shared memory (TCP only, back ends but
  * native) it is ordinary memory.
  * Success: *out lives until tt_group_free() or the end of the group. bytes == 0 gives a valid unique pointer.
- * What is given is whole pages. The heap may grow to the machine's memory, to what `ulimit -v` leaves of
+ * What is given is whole pages. The heap may grow to the machine's memory, to what `ulimit -v` and `-f` leave of
  * it, or to TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
  * Errors: TT_ERR_MEMORY (on all ranks if on one), and those of a collective. */
 TT_API TT_NODISCARD tt_status tt_group_alloc_with(const tt_group_alloc_args *args, size_t size);

@@ -63,7 +63,7 @@ TT_API TT_NODISCARD tt_status tt_store_server_new_with(const tt_store_server_new
 #endif
 #define TT_STORE_SERVER_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* The port served. */
+/* The port served; 0 for NULL. */
 TT_API int tt_store_server_port(const tt_store_server *server);
 
 /* Stop: close every connection, join the thread, forget all keys. NULL is allowed. */
@@ -132,7 +132,7 @@ TT_API TT_NODISCARD tt_status tt_prefix_store(tt_store **out, const char *prefix
 /* Disconnect (and stop the server it owns). NULL is allowed. */
 TT_API void tt_store_free(tt_store *store);
 
-/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none). */
+/* The port this store is connected to (of the base, for a prefix store; 0 for one that has none, and for NULL). */
 TT_API int tt_store_port(const tt_store *store);
 
 /* The store's timeout of a call, in ms. */

@@ -23,7 +23,7 @@ bool tt_enable_grad_begin(void) {
 
 void tt_no_grad_end(bool before) { no_grad = before; }
 
-void tt_no_grad_cleanup(const bool *before) { tt_no_grad_end(*before); }
+void tt_no_grad_cleanup(const bool *before) { tt_no_grad_end(before && *before); }
 
 bool tt__is_recording(void) { return !no_grad; }
 

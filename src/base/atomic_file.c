@@ -4,14 +4,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 
 /* Split `path` into its directory (the caller's to free) and its last name. */
 static char *directory_of(const char *path, const char **name) {
@@ -41,7 +44,7 @@ static bool is_temporary_of(const char *entry, const char *name) {
 
 /* Remove `entry` if nobody holds its lock. */
 static void remove_if_stale(int directory, const char *entry) {
-    int fd = openat(directory, entry, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = tt__fd(openat(directory, entry, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(directory, entry, 0) == 0)
@@ -62,14 +65,14 @@ static void remove_stale(const char *directory, const char *name) {
 
 /* Create the temporary and lock it; again if another writer took it for stale in between. On file systems without
  * locks nothing is ever removed. */
-static tt_status create_temporary(tt__atomic_file *file) {
+static tt_status create_temporary(tt__atomic_file *file, const struct stat *old) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);
     if (!file->temporary)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its temporary's name", file->path);
     for (unsigned n = 0;; n++) {
         snprintf(file->temporary, size, "%s.tmp-%ld-%u", file->path, (long)getpid(), n);
-        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        file->fd = tt__fd(open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? 0600 : 0666));
         if (file->fd < 0 && errno == EEXIST)
             continue;
         if (file->fd < 0)
@@ -90,30 +93,114 @@ static void release_file(tt__atomic_file *file) {
     *file = (tt__atomic_file){.fd = -1};
 }
 
+/* Name what is no regular file, for errors. */
+static const char *kind_text(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISBLK(mode)  ? "a block device"
+                            : "of an unknown kind";
+}
+
+/* Return the file that `path` leads to through its symbolic links, which need not exist: allocated; NULL: see errno. */
+static char *follow_links(const char *path) {
+    enum { MOST = 40 }; /* as many as Linux follows */
+    char to[PATH_MAX], *at = strdup(path);
+    for (int i = 0; at && i < MOST; i++) {
+        ssize_t n = readlink(at, to, sizeof to - 1);
+        if (n < 0 && (errno == EINVAL || errno == ENOENT))
+            return at;
+        const char *name;
+        char *folder = n < 0 ? NULL : directory_of(at, &name), *next = NULL;
+        if (n >= 0)
+            to[n] = '\0';
+        if (folder && asprintf(&next, "%s%s%s", *to == '/' ? "" : folder, *to == '/' ? "" : "/", to) < 0)
+            next = NULL;
+        free(folder);
+        free(at);
+        at = next;
+    }
+    free(at);
+    errno = at ? ELOOP : errno;
+    return NULL;
+}
+
+/* Give the temporary the mode and, as far as this process may, the owner of the file that it replaces. */
+static tt_status keep_mode(tt__atomic_file *file, const struct stat *old) {
+    struct stat made;
+    bool same = fstat(file->fd, &made) == 0 && made.st_uid == old->st_uid && made.st_gid == old->st_gid;
+    mode_t mode = old->st_mode & 0777;
+    if (!same && fchown(file->fd, old->st_uid, old->st_gid) != 0 && fchown(file->fd, (uid_t)-1, old->st_gid) != 0)
+        mode &= ~(mode_t)0070; /* another group */
+    return fchmod(file->fd, mode) == 0
+               ? TT_OK
+               : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
+}
+
+/* Open the temporary of a regular file, or of one that doesn't exist. */
+static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
+    const char *name;
+    char *directory = directory_of(file->path, &name);
+    if (!directory)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", file->path);
+    tt_status status;
+    struct stat found;
+    if (!*name) {
+        status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", file->path);
+    } else if (old && (stat(file->path, &found) || found.st_ino != old->st_ino || found.st_dev != old->st_dev)) {
+        status = tt__fail(TT_ERR_INVALID, "%s: expected a file that has a name", file->path);
+    } else {
+        remove_stale(directory, name);
+        status = create_temporary(file, old);
+    }
+    free(directory);
+    if (!status && old && (status = keep_mode(file, old)))
+        unlink(file->temporary);
+    return status;
+}
+
+/* Devices such as /dev/null and terminals are written to, and stay what they are. */
+static tt_status open_device(tt__atomic_file *file) {
+    file->fd = tt__fd(open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    return file->fd >= 0 ? TT_OK : tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path);
+}
+
 tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
     *file = (tt__atomic_file){.fd = -1};
     if (!path || !*path)
         return tt__fail(TT_ERR_INVALID, "expected a file name, got %s", path ? "an empty one" : "NULL");
-    const char *name;
-    char *directory = directory_of(path, &name);
-    file->path = strdup(path);
+    struct stat old;
+    bool exists = stat(path, &old) == 0;
+    if (!exists && errno != ENOENT)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s", path);
     tt_status status;
-    if (!directory || !file->path) {
-        status = tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
-    } else if (!*name) {
-        status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", path);
-    } else {
-        remove_stale(directory, name);
-        status = create_temporary(file);
-    }
+    if (exists && !S_ISREG(old.st_mode) && !S_ISCHR(old.st_mode))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, kind_text(old.st_mode));
+    file->path = exists && S_ISCHR(old.st_mode) ? strdup(path) : follow_links(path);
+    if (!file->path)
+        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't find what it leads to", path);
+    else if (exists && S_ISCHR(old.st_mode))
+        status = open_device(file);
+    else
+        status = open_beside(file, exists ? &old : NULL);
     if (status)
         release_file(file);
-    free(directory);
     return status;
+}
+
+tt_status tt__atomic_check(const char *path) {
+    tt__atomic_file file;
+    TT__TRY(tt__atomic_open(&file, path));
+    tt__atomic_abort(&file);
+    return TT_OK;
 }
 
 tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size) {
     const char *from = data;
+    struct rlimit most; /* the kernel would kill the process */
+    if (file->temporary && !getrlimit(RLIMIT_FSIZE, &most) && size > most.rlim_cur - file->size)
+        return tt__fail(TT_ERR_IO, "%s: writing failed: the limit on a file's size (ulimit -f) is %llu bytes",
+                        file->path, (unsigned long long)most.rlim_cur);
     while (size > 0) {
         ssize_t n = write(file->fd, from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
         if (n < 0 && errno == EINTR)
@@ -122,6 +209,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
             return tt__fail_errno(TT_ERR_IO, errno, "%s: writing failed", file->path);
         from += n;
         size -= (size_t)n;
+        file->size += (uint64_t)n;
     }
     return TT_OK;
 }
@@ -133,7 +221,7 @@ static tt_status sync_directory(const char *path) {
     if (!directory)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its directory's name", path);
     tt_status status = TT_OK;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = tt__fd(open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
         status = tt__fail_errno(TT_ERR_IO, errno, "%s: could not sync its directory", path);
     if (fd >= 0)
@@ -142,23 +230,33 @@ static tt_status sync_directory(const char *path) {
     return status;
 }
 
-tt_status tt__atomic_commit(tt__atomic_file *file) {
+/* Sync what was written to a device, if it can be synced. */
+static tt_status commit_device(const tt__atomic_file *file) {
+    bool failed = fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP;
+    return failed ? tt__fail_errno(TT_ERR_IO, errno, "%s: could not sync it", file->path) : TT_OK;
+}
+
+static tt_status commit_temporary(const tt__atomic_file *file) {
     tt_status status = TT_OK;
     if (fsync(file->fd) != 0)
         status = tt__fail_errno(TT_ERR_IO, errno, "%s: could not sync %s", file->path, file->temporary);
     else if (rename(file->temporary, file->path) != 0)
         status = tt__fail_errno(TT_ERR_IO, errno, "%s: could not put %s in its place", file->path, file->temporary);
-    if (status)
-        unlink(file->temporary);
-    else
-        status = sync_directory(file->path);
+    if (!status)
+        return sync_directory(file->path);
+    unlink(file->temporary);
+    return status;
+}
+
+tt_status tt__atomic_commit(tt__atomic_file *file) {
+    tt_status status = file->temporary ? commit_temporary(file) : commit_device(file);
     release_file(file);
     return status;
 }
 
 void tt__atomic_abort(tt__atomic_file *file) {
-    if (!file->temporary)
-        return;
-    unlink(file->temporary);
-    release_file(file);
+    if (file->temporary)
+        unlink(file->temporary);
+    if (file->path)
+        release_file(file);
 }

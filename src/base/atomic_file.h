@@ -3,7 +3,11 @@
  *
  * The writer holds a lock (flock) on its temporary, which ends with the process, however it ends. So a temporary whose
  * lock can be taken was left behind, whatever became of the process number, and the next writer of the same target
- * removes it. */
+ * removes it.
+ *
+ * The target may be a symbolic link: what it leads to is written. A file that is replaced hands its mode down, and its
+ * owner where this process may give files away. A character device (/dev/null, a terminal) is written to and stays;
+ * whatever else is no regular file is refused. */
 #ifndef TT_BASE_ATOMIC_FILE_H
 #define TT_BASE_ATOMIC_FILE_H
 
@@ -11,13 +15,18 @@
 
 typedef struct tt__atomic_file {
     int fd;          /* -1 when nothing is open */
+    uint64_t size;   /* written so far */
     char *path;      /* the target */
-    char *temporary; /* NULL when there is none to remove */
+    char *temporary; /* NULL when there is none to remove: a device is written to */
 } tt__atomic_file;
 
 /* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after
- * failure there is nothing to release. Errors: TT_ERR_IO names the file, TT_ERR_MEMORY. */
+ * failure there is nothing to release. Errors, which name the file: TT_ERR_IO; TT_ERR_INVALID it can't be
+ * replaced: a directory, a FIFO, a socket; TT_ERR_MEMORY. */
 TT__EXPORT tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
+
+/* Check that tt__atomic_open() would succeed now; leaves nothing. */
+TT__EXPORT tt_status tt__atomic_check(const char *path);
 
 /* Append `size` bytes. */
 TT__EXPORT tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);

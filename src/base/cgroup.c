@@ -66,11 +66,11 @@ void tt__cgroup_walk(const char *root, const char *controller, void (*visit)(con
     fclose(file);
 }
 
-/* Read the number of a line "name number" of dir/memory.stat; 0 if there is none. */
-static long long memory_stat(const char *dir, const char *name) {
-    char path[2 * PATH_MAX + 16], line[128], word[64];
+/* Read the number of a line "name number" of dir/file; 0 if there is none. */
+static long long named_number(const char *dir, const char *file_name, const char *name) {
+    char path[2 * PATH_MAX + 32], line[128], word[64];
     long long value, found = 0;
-    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, file_name);
     FILE *file = fopen(path, "re");
     if (!file)
         return 0;
@@ -86,11 +86,11 @@ static void take_least_memory(const char *dir, void *user) {
     long long limit[2], used[2], cached;
     tt__cgroup_numbers(dir, "memory.max", limit);
     tt__cgroup_numbers(dir, "memory.current", used);
-    cached = memory_stat(dir, "inactive_file");
+    cached = named_number(dir, "memory.stat", "inactive_file");
     if (limit[0] < 0 && used[0] < 0) {
         tt__cgroup_numbers(dir, "memory.limit_in_bytes", limit);
         tt__cgroup_numbers(dir, "memory.usage_in_bytes", used);
-        cached = memory_stat(dir, "total_inactive_file");
+        cached = named_number(dir, "memory.stat", "total_inactive_file");
     }
     if (limit[0] < 0 || used[0] < 0)
         return;
@@ -104,4 +104,35 @@ size_t tt__cgroup_memory_left(const char *root) {
     size_t left = SIZE_MAX;
     tt__cgroup_walk(root, "memory", take_least_memory, &left);
     return left;
+}
+
+/* The first directory visited is the process's own. Later ones count its kills too, and those of others. */
+static void take_own_kills(const char *dir, void *user) {
+    long long *kills = user;
+    if (*kills >= 0)
+        return;
+    *kills = named_number(dir, "memory.events", "oom_kill") + named_number(dir, "memory.oom_control", "oom_kill");
+}
+
+long long tt__cgroup_memory_kills(const char *root) {
+    long long kills = -1;
+    tt__cgroup_walk(root, "memory", take_own_kills, &kills);
+    return kills < 0 ? 0 : kills;
+}
+
+static void take_least_limit(const char *dir, void *user) {
+    const long long none = LLONG_MAX / 2; /* as version 1 says it */
+    size_t *least = user;
+    long long limit[2];
+    tt__cgroup_numbers(dir, "memory.max", limit);
+    if (limit[0] < 0)
+        tt__cgroup_numbers(dir, "memory.limit_in_bytes", limit);
+    if (limit[0] >= 0 && limit[0] < none && (size_t)limit[0] < *least)
+        *least = (size_t)limit[0];
+}
+
+size_t tt__cgroup_memory_limit(const char *root) {
+    size_t least = SIZE_MAX;
+    tt__cgroup_walk(root, "memory", take_least_limit, &least);
+    return least;
 }

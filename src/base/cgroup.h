@@ -15,4 +15,9 @@ void tt__cgroup_numbers(const char *dir, const char *name, long long out[2]);
  * SIZE_MAX: there is none. Cached files that the kernel would drop count as free. */
 size_t tt__cgroup_memory_left(const char *root);
 
+/* How many processes of this process's cgroup the kernel has killed because memory ran out; and the tightest limit on
+ * memory, SIZE_MAX: there is none. */
+long long tt__cgroup_memory_kills(const char *root);
+size_t tt__cgroup_memory_limit(const char *root);
+
 #endif

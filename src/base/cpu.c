@@ -31,19 +31,37 @@ static tt__cpu_level detect_level(void) {
     return TT__CPU_BASE;
 }
 
-static tt__cpu_level choose_level(void) {
-    tt__cpu_level best = detect_level();
-    const char *want = getenv("TT_CPU_LEVEL");
-    if (!want || !*want)
-        return best;
+/* Find the level that TT_CPU_LEVEL names, of those up to `best`; false: it names none. */
+static bool named_level(const char *name, tt__cpu_level best, tt__cpu_level *level) {
     static const char *const names[TT__CPU_LEVELS] = {"base", "avx2", "avx512"};
-    for (int level = 0; level <= (int)best; level++)
-        if (!strcmp(want, names[level]))
-            return (tt__cpu_level)level;
-    tt__log(TT_LOG_WARNING,
-            "TT_CPU_LEVEL: expected base, avx2 or avx512, as far as this CPU goes, got \"%.40s\"; using %s", want,
-            names[best]);
-    return best;
+    *level = best;
+    if (!name || !*name)
+        return true;
+    for (int i = 0; i <= (int)best; i++)
+        if (!strcmp(name, names[i])) {
+            *level = (tt__cpu_level)i;
+            return true;
+        }
+    return false;
+}
+
+static tt_status fail_level(const char *name) {
+    return tt__fail(TT_ERR_INVALID,
+                    "TT_CPU_LEVEL: expected base, avx2 or avx512, as far as this CPU goes, got \"%.40s\"", name);
+}
+
+tt_status tt__cpu_level_check(void) {
+    tt__cpu_level level;
+    const char *name = getenv("TT_CPU_LEVEL");
+    return named_level(name, detect_level(), &level) ? TT_OK : fail_level(name);
+}
+
+static tt__cpu_level choose_level(void) {
+    tt__cpu_level level;
+    const char *name = getenv("TT_CPU_LEVEL");
+    if (!named_level(name, detect_level(), &level))
+        tt__log(TT_LOG_WARNING, "TT_CPU_LEVEL: there is no level \"%.40s\" here; using the best", name);
+    return level;
 }
 
 tt__cpu_level tt__cpu_level_get(void) {

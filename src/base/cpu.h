@@ -12,6 +12,9 @@ typedef enum tt__cpu_level { TT__CPU_BASE, TT__CPU_AVX2, TT__CPU_AVX512, TT__CPU
  * "avx512") asks for. Cheap. */
 TT__EXPORT tt__cpu_level tt__cpu_level_get(void);
 
+/* Does TT_CPU_LEVEL, if it is set, name a level that this machine has? TT_ERR_INVALID. */
+tt_status tt__cpu_level_check(void);
+
 /* In a *_kernels.c file: the name of this level's table, tt__reduce_kernels_avx2. */
 #define TT__LEVEL_PASTE_(name, level) name##_##level
 #define TT__LEVEL_PASTE(name, level) TT__LEVEL_PASTE_(name, level)

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +116,8 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s", what, strerror(errnum));
+    return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s%s", what, strerror(errnum),
+                    errnum == EMFILE ? " (descriptors: ulimit -n sets how many)" : "");
 }
 
 /* Write `text` as the inside of a JSON string; cut where `size` ends. */
@@ -142,7 +144,7 @@ void tt__error_file_write(const char *message, bool secondary) {
         snprintf(json, sizeof json,
                  "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
                  escaped, (long long)time(NULL), secondary ? "true" : "false");
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (fd < 0)
         return;
     if (lseek(fd, 0, SEEK_END) == 0 && write(fd, json, (size_t)n) != n)

@@ -1,5 +1,7 @@
 #include "base/ticks.h"
 
+#include "base/fd.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
@@ -13,7 +15,7 @@ tt__ticks_kind tt__ticks_of = TT__TICKS_MONOTONIC;
 #if defined(__x86_64__)
 static bool kernel_trusts_tsc(void) {
     char source[64];
-    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
+    int fd = tt__fd(open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? 0 : read(fd, source, sizeof source - 1);
     if (fd >= 0)
         close(fd);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "checkpoint/safetensors.h"
@@ -97,6 +98,8 @@ static tt_status check_progress(const char *who, const tt_progress *progress) {
                         progress->size);
     return TT_OK;
 }
+
+tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }
 
 tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer, const tt_progress *progress) {
     if (!path || !model)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/tensor.h"
 
@@ -349,7 +350,7 @@ tt_status tt_safetensors_load(tt_safetensors **out, const char *path) {
     if (!out || !path)
         return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", out ? "path" : "out");
     *out = NULL;
-    source src = {.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    source src = {.name = path, .fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (src.fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
     struct stat s;

@@ -6,6 +6,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
+#include "nn/module_lists.h"
 #include "tensor/device.h"
 
 typedef struct item {
@@ -158,8 +159,6 @@ static tt_status collect_items(const char *path, const tt_named_tensors *tensors
     for (int64_t i = 0; i < tensors->count; i++) {
         items[i] = (item){.name = tensors->names[i], .tensor = tensors->tensors[i]};
         TT__TRY(check_text(path, "tensor name", items[i].name));
-        if (!items[i].tensor)
-            return tt__fail(TT_ERR_INVALID, "%s: \"%s\" has no tensor, but NULL", path, items[i].name);
     }
     if (tensors->count > 0)
         qsort(items, (size_t)tensors->count, sizeof *items, in_file_order);
@@ -174,12 +173,9 @@ static tt_status check_arguments(const char *path, const tt_named_tensors *tenso
                         !path      ? "path"
                         : !tensors ? "tensors"
                                    : "metadata");
-    if (n < 0 || tensors->count < 0 || tensors->size < offsetof(tt_named_tensors, tensors) + sizeof tensors->tensors)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected counts of at least 0 and a list made by TT_NAMED_TENSORS, got %lld "
-                        "tensors, %lld pairs and a list of size %zu",
-                        path, (long long)tensors->count, (long long)n, tensors->size);
-    return TT_OK;
+    if (n < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 0 or more pairs of metadata, got %lld", path, (long long)n);
+    return tt__named_tensors_check(path, tensors, true);
 }
 
 tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors, const tt_metadata *metadata,

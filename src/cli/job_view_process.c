@@ -3,6 +3,7 @@
 #include "cli/job_view.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -63,7 +64,7 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
     ssize_t length = readlink(path, name, sizeof name - 1);
     if (length <= 0 || strncmp(name, MEMORY_NAME, strlen(MEMORY_NAME)) != 0)
         return TT_OK;
-    int memory = open(path, O_RDONLY | O_CLOEXEC);
+    int memory = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     if (memory < 0 || fstat(memory, &info))
         info.st_ino = 0;
     for (int i = 0; i < n && info.st_ino; i++) {

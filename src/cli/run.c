@@ -4,6 +4,7 @@
 #include "cli/run_look.h"
 #include "cli/trace_write.h"
 
+#include "base/atomic_file.h"
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -377,6 +378,11 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
                      job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
     if (flags->trace) {
+        if (tt__atomic_check(flags->trace)) {
+            tt__fail_prefix("--trace");
+            tt__program_free(&program);
+            return run_fail(TT__EXIT_FAILED);
+        }
         job->trace = flags->trace;
         job->at_end = run_write_trace;
     }

@@ -252,7 +252,13 @@ static tt_status tune_run(tt_group *group, const settings *s) {
         return tt__fail(TT_ERR_STATE,
                         "these ranks share memory: nothing to choose. --transport tcp measures what they would do "
                         "over TCP");
-    tt_status status = tune_measure(group, s, &rules, measured);
+    tt_status status = TT_OK;
+    if (!group->rank) {
+        make_folder_of(path);
+        status = tt__atomic_check(path);
+    }
+    if (!status)
+        status = tune_measure(group, s, &rules, measured);
     if (!status && !group->rank)
         status = write_table(path, &rules, measured, group);
     tt__bytes_free(&rules);

@@ -1,6 +1,7 @@
 /* tt_init_process_group(): from options and environment to a group. */
 #include "base/args.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
@@ -157,6 +158,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (!full.out)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
     *full.out = NULL;
+    TT__TRY(tt__cpu_level_check());
     TT__TRY(tt__may_wait("tt_init_process_group"));
     if (full.backend && strcmp(full.backend, "native") != 0)
         return init_plugin(&full);

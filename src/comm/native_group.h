@@ -48,6 +48,7 @@ typedef struct tt__native {
     uint32_t mismatch_seq;      /* number of a call in which another rank called something else; 0: none known */
     bool asking;                /* a thread asks the peers why they differ, and then fails the group */
     uint32_t monitored;         /* monitored barriers so far */
+    bool leaving;               /* this rank left while others made calls: the failure is its own */
     bool announced;             /* this process has announced that it left or failed */
 
     /* all_reduce_fast.c's kernels for two ranks, and the calls they are for; 0: none yet */

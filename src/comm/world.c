@@ -36,10 +36,10 @@ tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_
     return TT_OK;
 }
 
-tt_status tt__world_make_memory(tt__world *world, int ranks) {
+tt_status tt__world_make_memory(tt__world *world) {
     tt__peer *self = &world->peers[world->rank];
     size_t limit;
-    TT__TRY(tt__shm_heap_bytes(ranks, &limit));
+    TT__TRY(tt__shm_heap_bytes(&limit));
     TT__TRY(tt__shm_create(&self->shm, &world->memory_fd, world->rank, world->size, limit));
     self->control = tt__shm_control(&self->shm);
     self->local = true;

@@ -83,7 +83,7 @@ static inline void tt__world_unlock(tt__world *world) {
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);
 
 /* Make this process's memory, shared by `ranks` ranks of this host. */
-tt_status tt__world_make_memory(tt__world *world, int ranks);
+tt_status tt__world_make_memory(tt__world *world);
 
 /* Count the ranks below `end` that share memory with this process, itself included. For a local rank that is its number
  * on this host, for `size` how many there are. */

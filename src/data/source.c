@@ -1,6 +1,7 @@
 #include "data/source.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,7 +71,8 @@ static void source_reset(tt__source *s, const char *name) {
 tt_status tt__source_open(tt__source *source, const char *path) {
     struct stat info;
     source_reset(source, path);
-    source->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to must not hold us up */
+    /* a pipe nobody writes to must not hold us up */
+    source->fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (source->fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
     tt_status status = TT_OK;

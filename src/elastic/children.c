@@ -1,6 +1,7 @@
 #include "elastic/children.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@ static void read_stat(const char *pid, char *state, pid_t *parent) {
     *state = 0;
     *parent = 0;
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);

@@ -1,6 +1,7 @@
 #include "elastic/keeper.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "elastic/children.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank
 
 /* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
 static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int fd = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
     if (fd < 0 || epoll_ctl(k->ends, EPOLL_CTL_ADD, fd, &event) == 0)
         return fd;
@@ -104,6 +105,12 @@ static void signal_workers(const struct keeper *k, int sig) {
             send_signal(k->pids[rank], sig);
 }
 
+static void signal_strayed_workers(const struct keeper *k, int sig) {
+    for (int rank = 0; rank < k->job->workers; rank++)
+        if (k->pids[rank] && getpgid(k->pids[rank]) != k->job->group)
+            send_signal(k->pids[rank], sig);
+}
+
 static void signal_children(int sig) {
     pid_t pids[1024];
     size_t n = tt__children(pids, sizeof pids / sizeof *pids);
@@ -133,6 +140,9 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message) 
         break;
     case TT__KEEPER_SIGNAL:
         signal_workers(k, message->value);
+        break;
+    case TT__KEEPER_PASS:
+        signal_strayed_workers(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
         signal_children(message->value);
@@ -216,9 +226,9 @@ static _Noreturn void keeper_main(struct keeper *k) {
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    k->child_signals = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+    k->child_signals = tt__fd(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
     k->self = getpid();
-    k->ends = epoll_create1(EPOLL_CLOEXEC);
+    k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     k->pids = calloc((size_t)k->job->workers, sizeof *k->pids);
     k->pidfds = calloc((size_t)k->job->workers, sizeof *k->pidfds);
     setpgid(0, 0);

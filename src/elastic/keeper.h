@@ -10,6 +10,7 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
     TT__KEEPER_START,  /* start all workers; value = MASTER_PORT */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
+    TT__KEEPER_PASS,   /* the same to those that have left the job's process group, which a terminal's signal reached */
     TT__KEEPER_SWEEP,  /* the same to all its children: what workers left behind */
     TT__KEEPER_KILL,   /* kill every descendant */
     /* To the launcher. */

@@ -8,8 +8,10 @@
  * goes through the same phases. The job is over when the keeper reports that nothing is left. */
 #include "elastic/launcher.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "elastic/children.h"
 
 #include <errno.h>
@@ -36,11 +38,18 @@ static tt_status open_signals(launcher *l) {
             sigaddset(&set, caught[i]);
     }
     sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
-    l->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    l->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-/* Handle a signal. Ctrl-C at a terminal has reached the workers already, as they are in the same process group. */
+/* Did the terminal send it to its foreground process group? The end of a terminal is told to the session's leader
+ * alone. */
+static bool is_for_all(const struct signalfd_siginfo *info) {
+    return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
+}
+
+/* Handle a signal. Ctrl-C at a terminal has reached the workers already, except those that have left the process group,
+ * as under timeout(1) and setsid(1). */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     char name[32];
     int sig = (int)info->ssi_signo, living = l->job->workers - l->ended;
@@ -67,8 +76,9 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
                       name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
     if (l->phase >= TT__TERMINATING)
         return;
-    if (info->ssi_code == SI_KERNEL) {
+    if (is_for_all(info)) {
         tt__launcher_note_signal(l, sig);
+        tt__keeper_send(&l->keeper, TT__KEEPER_PASS, sig);
         tt__launcher_enter(l, TT__TERMINATING, l->job->grace_ms);
     } else {
         tt__launcher_terminate(l, sig);
@@ -83,6 +93,23 @@ static void take_signals(launcher *l) {
 
 /* Messages of the keeper. */
 
+/* If the kernel killed the worker because memory ran out, say so in its message. */
+static void note_memory_kill(launcher *l, tt__worker *w) {
+    char limit[80] = "the machine has no more";
+    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal)
+        return;
+    long long kills = tt__cgroup_memory_kills("");
+    if (kills <= l->memory_kills)
+        return;
+    l->memory_kills++;
+    size_t bytes = tt__cgroup_memory_limit("");
+    if (bytes != SIZE_MAX)
+        snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
+    free(w->message);
+    if (asprintf(&w->message, "killed by the kernel because memory ran out: %s", limit) < 0)
+        w->message = NULL;
+}
+
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
     char path[512];
@@ -94,6 +121,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     tt__streams_drain(&l->streams, rank);
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+    note_memory_kill(l, w);
     tt__launcher_publish_end(l, rank);
     if (status == 0)
         return;

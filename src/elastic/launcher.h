@@ -28,7 +28,8 @@ typedef struct tt__launcher_state {
     tt_store_server *server; /* on node 0 */
     tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */
     bool store_failed;
-    tt__worker *workers; /* (job->workers) */
+    tt__worker *workers;    /* (job->workers) */
+    long long memory_kills; /* by the kernel, in our control group, as last seen */
     struct pollfd *fds;
     int *pipe_ends, *our_ends;
     int ended; /* workers */

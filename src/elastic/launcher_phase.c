@@ -1,4 +1,5 @@
 /* Steps from one phase of a job to the next; launcher.c has the overview. */
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "elastic/launcher.h"
 
@@ -7,6 +8,7 @@ typedef tt__launcher_state launcher;
 void tt__launcher_begin(launcher *l) {
     l->started = tt__moment_now();
     l->phase = TT__RUNNING;
+    l->memory_kills = tt__cgroup_memory_kills("");
     if (l->job->look && l->job->look_ms)
         l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);

@@ -1,6 +1,7 @@
 #include "elastic/nodes_own.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/threads.h"
 #include "elastic/blob.h"
 
@@ -30,8 +31,8 @@ tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
     nodes->orders_end = &nodes->orders;
     pthread_mutex_init(&nodes->lock, NULL);
     nodes->of = calloc((size_t)member->nodes, sizeof *nodes->of);
-    nodes->events_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    nodes->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    nodes->events_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    nodes->wake_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     tt_status status = TT_OK;
     if (!nodes->of)
         status = tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->nodes);

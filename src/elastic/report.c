@@ -119,7 +119,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns));
-    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal)
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno)
         tt__streams_print(streams, "  program: %s", job->file);

@@ -1,6 +1,7 @@
 #include "elastic/watch.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static bool watch_for(tt__watch *watch, int fd, int which, uint32_t events, int 
 }
 
 static tt_status start_listening(tt__watch *watch, const char *name) {
-    watch->epoll = epoll_create1(EPOLL_CLOEXEC);
+    watch->epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     if (watch->epoll < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an epoll descriptor");
     TT__TRY(tt__job_socket_listen(&watch->listener, name));
@@ -114,7 +115,7 @@ static bool read_whole(int fd, void *to, size_t size, uint64_t offset) {
 /* Copy the recorder into a file of our own; -1 on failure. */
 static int copy_recorder(const seat *s) {
     char *bytes = malloc(s->at.size);
-    int copy = memfd_create("tutti-record", MFD_CLOEXEC);
+    int copy = tt__fd(memfd_create("tutti-record", MFD_CLOEXEC));
     bool good = bytes && copy >= 0 && read_whole(s->memory, bytes, s->at.size, s->at.offset) &&
                 pwrite(copy, bytes, s->at.size, 0) == (ssize_t)s->at.size;
     free(bytes);
@@ -188,7 +189,7 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
     for (int i = 0; !status && i < n; i++) {
         tt__job_rank rank;
         int memory = describe_rank(watch, i, &rank);
-        status = tt__snapshot_add(snapshot, &rank, memory >= 0 ? fcntl(memory, F_DUPFD_CLOEXEC, 0) : -1);
+        status = tt__snapshot_add(snapshot, &rank, memory >= 0 ? fcntl(memory, F_DUPFD_CLOEXEC, 3) : -1);
     }
     if (status)
         tt__snapshot_free(snapshot);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -75,7 +76,7 @@ static int await_connect(int fd, waiting *w) {
 
 /* Try one address once. Returns an errno, 0 for success. */
 static int try_address(const struct addrinfo *a, waiting *w, int *out) {
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = tt__fd(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return errno;
     int errnum = connect(fd, a->ai_addr, a->ai_addrlen) ? errno : 0;

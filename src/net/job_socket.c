@@ -1,6 +1,7 @@
 #include "net/job_socket.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "net/local_socket.h"
 #include "net/secret.h"
 
@@ -25,7 +26,7 @@ tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
 tt_status tt__job_socket_listen(int *fd, const char *name) {
     struct sockaddr_un address;
     socklen_t length = tt__abstract_address(&address, name);
-    *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *fd = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (*fd >= 0 && !bind(*fd, (struct sockaddr *)&address, length) && !listen(*fd, 128))
         return TT_OK;
     int errnum = errno;
@@ -36,7 +37,7 @@ tt_status tt__job_socket_listen(int *fd, const char *name) {
 }
 
 int tt__job_socket_accept(int listener) {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd < 0 || same_user(fd))
         return fd;
     close(fd);
@@ -47,7 +48,7 @@ tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) 
     struct sockaddr_un address;
     struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
     socklen_t length = tt__abstract_address(&address, name);
-    int s = *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int s = *fd = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (s < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
     setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

@@ -1,6 +1,7 @@
 #include "net/net.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ static void set_port(struct sockaddr *address, int port) {
 
 /* Listen on one address. Returns an errno, 0 for success. */
 static int listen_on(struct addrinfo *a, int port, int *out, int *bound) {
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = tt__fd(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return errno;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));

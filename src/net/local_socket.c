@@ -1,5 +1,7 @@
 #include "net/local_socket.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -97,7 +99,7 @@ static int take_attached(struct msghdr *message) {
             int attached;
             memcpy(&attached, CMSG_DATA(head) + i * sizeof(int), sizeof attached);
             if (fd < 0)
-                fd = attached;
+                fd = tt__fd(attached);
             else
                 close(attached);
         }
@@ -114,5 +116,8 @@ ssize_t tt__receive_packet(int socket, void *packet, size_t size, int flags, int
     while ((n = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
     *attached = n < 0 ? -1 : take_attached(&message);
-    return n;
+    if (n < 0 || *attached >= 0 || !(message.msg_flags & MSG_CTRUNC))
+        return n;
+    errno = EMFILE; /* a descriptor came for which there was no number */
+    return -1;
 }

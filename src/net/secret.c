@@ -1,6 +1,7 @@
 #include "net/secret.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,7 @@ static tt_status read_secret_text(int fd, const char *path, char text[TT__SECRET
 }
 
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0 && errno == ENOENT)
         return tt__fail(TT_ERR_IO,
                         "secret file %s: there is no such file. Make it with: (umask 077; openssl rand -hex 32 >FILE)",

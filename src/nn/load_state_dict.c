@@ -64,6 +64,7 @@ static tt_status check_entries(const tt_named_tensors *own, const tt_named_tenso
 tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state) {
     if (!module || !state)
         return tt__fail_argument("%s: the %s is NULL", who, module ? "state" : "module");
+    TT__TRY(tt__named_tensors_check(who, state, true));
     const tt_named_tensors *own = tt_module_state_dict(module);
     if (!own)
         return tt_last_status();

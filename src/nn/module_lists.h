@@ -27,6 +27,10 @@ typedef struct tt__module_list {
     };
 } tt__module_list;
 
+/* Check a list that a program gives: made by TT_NAMED_TENSORS, with arrays; `who` begins the error. NULL is refused,
+ * too: a list that wasn't made keeps its error. With `names` each entry must have a name and a tensor. */
+tt_status tt__named_tensors_check(const char *who, const tt_named_tensors *list, bool names);
+
 /* Drop the module's lists, and those of all modules that contain or wrap it. */
 void tt__module_changed(tt_module *module);
 void tt__module_drop_lists(tt_module *module);

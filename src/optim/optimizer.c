@@ -4,6 +4,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "nn/module_lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +54,7 @@ static tt_status check_list(const char *who, const tt_named_tensors *params) {
         return tt__fail_argument("%s: expected at least one parameter, got NULL", who);
     if (params->count == 0)
         return tt__fail(TT_ERR_INVALID, "%s: expected at least one parameter, got an empty list", who);
-    if (params->size < offsetof(tt_named_tensors, tensors) + sizeof params->tensors || params->count < 0)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected a list made by TT_NAMED_TENSORS, got one of size %zu and count %lld", who,
-                        params->size, (long long)params->count);
-    return TT_OK;
+    return tt__named_tensors_check(who, params, false);
 }
 
 /* Fill a group; on failure group_free() ends it. */

@@ -1,5 +1,6 @@
 /* State as named tensors, and back. */
 #include "base/error.h"
+#include "nn/module_lists.h"
 #include "optim/optimizer.h"
 
 #include <stdarg.h>
@@ -296,6 +297,7 @@ tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_t
         return tt_last_status()
                    ? tt_last_status()
                    : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, optimizer ? "state" : "optimizer");
+    TT__TRY(tt__named_tensors_check(who, state, true));
     loaded_group *to = calloc(optimizer->group_count, sizeof *to);
     if (!to)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu groups", who, optimizer->group_count);

@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "store/call_lock.h"
@@ -104,7 +105,7 @@ static tt_status check_owner(const file_store *f) {
 }
 
 static tt_status open_file(file_store *f) {
-    f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (f->leaving ? 0 : O_CREAT), 0600);
+    f->fd = tt__fd(open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (f->leaving ? 0 : O_CREAT), 0600));
     if (f->fd < 0)
         return errno == ELOOP ? tt__fail(TT_ERR_IO, "the file is a symbolic link, which is not followed: give the path "
                                                     "that it leads to")

@@ -4,6 +4,7 @@
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/quarantine.h"
 #include "base/threads.h"
 #include "store/connection.h"
@@ -59,7 +60,7 @@ static void on_client(uv_poll_t *poll, int error, int events) {
     listener *l = poll->data;
     (void)events;
     for (int i = 0; !error && i < ACCEPT_AT_ONCE; i++) {
-        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = tt__fd(accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0 && (gone_already(errno) ||
                        ((errno == EMFILE || errno == ENFILE) && tt__connections_drop_oldest(&l->server->connections))))
             continue;
@@ -130,11 +131,14 @@ static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n
 }
 
 static tt_status make_loop(tt_store_server *server) {
+    tt__fd_hold hold; /* libuv takes any number, and aborts when it closes one of the standard streams' */
+    tt__fd_hold_streams(&hold);
     int error = uv_loop_init(&server->loop);
+    server->loop_made = !error;
+    if (!error)
+        error = uv_async_init(&server->loop, &server->stop, on_stop);
+    tt__fd_release(&hold);
     if (error)
-        return fail_uv(error, "making its event loop");
-    server->loop_made = true;
-    if ((error = uv_async_init(&server->loop, &server->stop, on_stop)))
         return fail_uv(error, "making its event loop");
     uv_timer_init(&server->loop, &server->accept_again);
     uv_timer_init(&server->loop, &server->admission_timer);
@@ -212,7 +216,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
     return TT_OK;
 }
 
-int tt_store_server_port(const tt_store_server *server) { return server->port; }
+int tt_store_server_port(const tt_store_server *server) { return server ? server->port : 0; }
 
 void tt_store_server_free(tt_store_server *server) {
     if (!server || tt__freed_before("tt_store_server_free", server))

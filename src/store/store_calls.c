@@ -38,12 +38,12 @@ void tt_store_free(tt_store *store) {
         store->ops->free(store);
 }
 
-int tt_store_port(const tt_store *store) { return store->ops->port(store); }
+int tt_store_port(const tt_store *store) { return store ? store->ops->port(store) : 0; }
 
-int64_t tt_store_timeout_ms(const tt_store *store) { return store->ops->timeout_ms(store); }
+int64_t tt_store_timeout_ms(const tt_store *store) { return store ? store->ops->timeout_ms(store) : 0; }
 
 void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms) {
-    if (timeout_ms > 0)
+    if (store && timeout_ms > 0)
         store->ops->set_timeout_ms(store, timeout_ms);
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
-    if (!size)
+    if (!out || !size)
         return out;
     int n = snprintf(out, size, "%s", x ? tt_dtype_name(x->dtype) : "NULL");
     if (x && (size_t)n + 1 < size) {

@@ -219,6 +219,8 @@ void tt__generator_randperm_large(tt_generator *g, int64_t *out, int64_t n) {
 
 void tt_randperm(int64_t *out, int64_t n, tt_generator *generator) {
     generator = or_default(generator);
+    if (!out)
+        return;
     if (n < RANDPERM_LARGE)
         randperm_small(generator, out, n);
     else

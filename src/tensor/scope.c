@@ -192,7 +192,7 @@ void tt_scope_end(int id) {
     end_block(s);
 }
 
-void tt_scope_cleanup(const int *id) { tt_scope_end(*id); }
+void tt_scope_cleanup(const int *id) { tt_scope_end(id ? *id : 0); }
 
 /* ---- scope objects ---- */
 

@@ -2,11 +2,13 @@
 """The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in
 each shell that is here."""
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
@@ -95,6 +97,68 @@ class Help(unittest.TestCase):
         plain = tutti("run", "--standalone", "sh", "-c", script, code=3).stderr
         self.assertRegex(plain, r"(?m)^tutti run: rank 0 failed first: exit code 3 "
                                 r"\(local rank 0, pid .* after the start\)$")
+
+
+class Signals(unittest.TestCase):
+    SCRIPT = 'trap "echo >$0.got; exit 0" INT HUP; echo >$0.up; while :; do sleep 0.05; done'
+
+    def run_until(self, wrapper, strike):
+        """Start a worker on a terminal, strike when it is up; how the worker saw it."""
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(folder, "worker")
+            argv = [TUTTI, "run", "--standalone", "--grace-period=5", *wrapper, "sh", "-c", self.SCRIPT, name]
+            pid, fd = pty.fork()
+            if pid == 0:
+                os.execve(argv[0], argv, PLAIN)
+            deadline = time.monotonic() + DEADLINE
+            while not os.path.exists(name + ".up") and time.monotonic() < deadline:
+                time.sleep(0.02)
+            strike(fd)
+            os.waitpid(pid, 0)
+            return os.path.exists(name + ".got")
+
+    def test_who_left_the_process_group_hears_an_interrupt(self):
+        for wrapper in ([], ["setsid"], ["timeout", "600"]):
+            self.assertTrue(self.run_until(wrapper, lambda fd: os.write(fd, b"\3")), wrapper)
+
+    def test_the_end_of_the_terminal_reaches_the_workers(self):
+        self.assertTrue(self.run_until([], os.close))
+
+
+def limited_group(limit):
+    """A control group of at most that much memory; None where this user can't make one."""
+    for line in open("/proc/self/cgroup"):
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        top, file = {"": ("/sys/fs/cgroup", "memory.max"),
+                     "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")}.get(controllers, (None, None))
+        folder = f"{top}{path}/tutti-test-{os.getpid()}"
+        try:
+            os.mkdir(folder)
+        except (OSError, ValueError):
+            continue
+        try:
+            with open(os.path.join(folder, file), "w") as out:
+                out.write(str(limit))
+            return folder
+        except OSError:
+            os.rmdir(folder)
+    return None
+
+
+class Memory(unittest.TestCase):
+    def test_a_kill_for_memory_is_told_with_the_limit(self):
+        group = limited_group(100 << 20)
+        if not group:
+            self.skipTest("no control group can be made here")
+        eat = "test $RANK = 0 && exec sleep 600; exec python3 -c 'x = b\"a\" * (1 << 29)'"
+        try:
+            done = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
+                                   "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c", eat],
+                                  capture_output=True, text=True, timeout=DEADLINE, env=PLAIN)
+        finally:
+            os.rmdir(group)
+        self.assertIn("rank 1 failed first: killed by SIGKILL", done.stderr)
+        self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", done.stderr)
 
 
 class Colours(unittest.TestCase):

@@ -27,7 +27,7 @@ static tt__world *first_half(tt_store *store, const scene *scene, tt__card cards
     tt__world *world;
     CHECK_OK(tt__world_make(&world, LOST, WORLD, heartbeat_ms(scene), &(tt__agent_store){0}));
     world->progress = tt__world_progress; /* which the thread of the links calls */
-    CHECK_OK(tt__world_make_memory(world, WORLD));
+    CHECK_OK(tt__world_make_memory(world));
     CHECK_OK(tt__card_make(&cards[LOST], WORLD, "auto", NULL));
     CHECK_OK(tt__listen(&world->listener, WORLD, &cards[LOST]));
     CHECK_OK(tt__cards_exchange(store, "tutti/0/1", LOST, WORLD, tt__deadline_ms(PATIENCE_MS), cards));

@@ -80,11 +80,27 @@ static void a_frozen_rank_is_named(void **state) {
     process_free(p);
 }
 
+/* Ranks that wait for one that ended before it joined learn of it from the launcher. */
+static void a_rank_that_ends_before_it_joins_is_named(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char program[4096];
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program, "test $RANK = 1 || exec %s/reduce_forever", programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=30", "sh", "-c", program);
+    process_finish(p);
+    assert_contains(p->text[1], "rank 1 ended with exit code 0 before it joined");
+    assert_int_equal(p->code, 1);
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_frozen_rank_is_named),
+        cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,15 @@ class Quiet(unittest.TestCase):
         self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [5])
 
 
+class Descriptors(unittest.TestCase):
+    def test_those_that_may_be_standard_streams_are_found(self):
+        text = ("int fd = open(path, O_RDONLY);\nint s = tt__fd(socket(AF_INET, 0, 0));\n"
+                "fd = tt__fd((int)syscall(SYS_pidfd_open, 1, 0));\n"
+                "/* open(x) */\ntable->open(x);\nfd = syscall(SYS_pidfd_open, pid, 0);\ntt__poller_open(m);\n")
+        self.assertEqual(lines(lint.check_descriptors("src/net/x.c", text)), [1, 6])
+        self.assertEqual(lines(lint.check_descriptors("src/base/fd.c", text)), [])
+
+
 class Operators(unittest.TestCase):
     def test_types_and_elements_are_found(self):
         text = ("if (x->dtype == TT_F32)\n    f();\nswitch (x->dtype) {\nfloat *p = x->data;\n"

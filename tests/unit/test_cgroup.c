@@ -72,9 +72,27 @@ static void the_first_version_too(void **state) {
     assert_int_equal(tt__cgroup_memory_left(root), 7500);
 }
 
+static void kills_and_the_limit_are_read(void **state) {
+    (void)state;
+    put("/proc/self/cgroup", "0::/job/step\n");
+    put("/sys/fs/cgroup/job/step/memory.max", "max\n");
+    put("/sys/fs/cgroup/job/memory.max", "1000\n");
+    put("/sys/fs/cgroup/job/memory.events", "low 0\noom 9\noom_kill 9\n");
+    assert_int_equal(tt__cgroup_memory_kills(root), 0);
+    put("/sys/fs/cgroup/job/step/memory.events", "low 0\noom 4\noom_kill 3\n");
+    assert_int_equal(tt__cgroup_memory_kills(root), 3);
+    assert_int_equal(tt__cgroup_memory_limit(root), 1000);
+    put("/proc/self/cgroup", "4:memory:/b\n");
+    put("/sys/fs/cgroup/memory/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/b/memory.limit_in_bytes", "9000\n");
+    assert_int_equal(tt__cgroup_memory_kills(root), 2);
+    assert_int_equal(tt__cgroup_memory_limit(root), 9000);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_files_there_is_no_limit),
-                                       cmocka_unit_test(the_tightest_limit_counts),
-                                       cmocka_unit_test(the_first_version_too)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_files_there_is_no_limit), cmocka_unit_test(the_tightest_limit_counts),
+        cmocka_unit_test(the_first_version_too), cmocka_unit_test(kills_and_the_limit_are_read)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

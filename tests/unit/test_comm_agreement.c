@@ -116,6 +116,45 @@ static void leaving_is_named(void **state) {
         with_ranks(world, leave_early, NULL);
 }
 
+/* How rank 1 leaves after an error of its own. */
+typedef struct own_error {
+    const char *transport;
+    bool frees; /* what the ranks share, before it leaves, while the others make another call */
+} own_error;
+
+static int fail_and_leave(tt_store *store, int rank, int world, void *arg) {
+    const own_error *how = arg;
+    char report[] = "/tmp/tutti-report-XXXXXX";
+    tt_group *group = NULL;
+    void *buf = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .transport = how->transport));
+    CHECK_OK(tt_group_alloc(&buf, group, 4096));
+    if (rank == 1) {
+        CHECK(close(mkstemp(report)) == 0);
+        setenv("TORCHELASTIC_ERROR_FILE", report, 1);
+        CHECK(tt_fail(TT_ERR_INVALID, "label 11 is none of 10 classes"));
+        if (how->frees)
+            CHECK(tt_group_free(group, buf) == TT_ERR_PEER);
+        FILE *said = fopen(report, "r");
+        CHECK(said && fgetc(said) == EOF); /* not that it ends because of another rank */
+        fclose(said);
+        unlink(report);
+    } else {
+        CHECK(tt_barrier(group) == TT_ERR_PEER);
+        CHECK_TEXT("rank 1 failed: TT_ERR_INVALID: label 11 is none of 10 classes, and left");
+    }
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void who_fails_by_itself_says_why_it_leaves(void **state) {
+    (void)state;
+    for (int round = 0; round < 10; round++)
+        for (int i = 0; i < 4; i++)
+            with_ranks(2 + i / 2 + round % 2, fail_and_leave, &(own_error){i % 2 ? "tcp" : "shm", i / 2});
+}
+
 /* A rank that did its part and left is no error for those who come later, whatever the path. */
 static int leave_when_done(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -255,6 +294,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_difference_is_named),
         cmocka_unit_test(leaving_is_named),
+        cmocka_unit_test(who_fails_by_itself_says_why_it_leaves),
         cmocka_unit_test(done_ranks_may_leave),
         cmocka_unit_test(an_absent_rank_hides_nothing),
         cmocka_unit_test(the_deadline_names_the_late),

@@ -112,12 +112,17 @@ static void bad_sizes_are_named(void **state) {
     with_ranks(1, bad_size_body, NULL);
 }
 
-/* Batch systems limit the addresses of a process. */
+/* Batch systems limit the addresses of a process, and the sizes of its files. */
+typedef struct limit_of {
+    int resource;
+    rlim_t bytes;
+} limit_of;
+
 static int limited_body(tt_store *store, int rank, int world, void *arg) {
-    (void)arg;
     void *p;
-    const struct rlimit limit = {(rlim_t)2 << 30, (rlim_t)2 << 30};
-    CHECK(!setrlimit(RLIMIT_AS, &limit));
+    const limit_of *l = arg;
+    const struct rlimit limit = {l->bytes, l->bytes};
+    CHECK(!setrlimit(l->resource, &limit));
     tt_group *group = join_group(store, rank, world);
     CHECK_OK(tt_group_alloc(&p, group, 1 << 20));
     tt_destroy_process_group(group);
@@ -133,7 +138,48 @@ static void the_heap_fits_a_limit_of_addresses(void **state) {
     skip();
 #endif
 #endif
-    with_ranks(4, limited_body, NULL);
+    with_ranks(4, limited_body, &(limit_of){RLIMIT_AS, (rlim_t)2 << 30});
+    with_ranks(4, limited_body, &(limit_of){RLIMIT_AS, (rlim_t)300 << 20});
+}
+
+static void the_heap_fits_a_limit_of_files(void **state) {
+    (void)state;
+    with_ranks(2, limited_body, &(limit_of){RLIMIT_FSIZE, (rlim_t)100 << 20});
+    with_ranks(2, limited_body, &(limit_of){RLIMIT_FSIZE, (rlim_t)12 << 20});
+}
+
+/* Join with room for few descriptors more: whoever fails by itself says what it lacks. */
+static int few_descriptors_body(tt_store *store, int rank, int world, void *arg) {
+    struct rlimit limit;
+    tt_group *group = NULL;
+    int next = dup(0);
+    CHECK(!close(next) && !getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = (rlim_t)(next + *(const int *)arg);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
+                                             .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS);
+    if (status && status != TT_ERR_PEER)
+        CHECK_TEXT("ulimit -n");
+    CHECK(status || !tt_barrier(group));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static int tiny_files_body(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    const struct rlimit limit = {1 << 20, 1 << 20};
+    (void)arg;
+    CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world) == TT_ERR_MEMORY);
+    CHECK_TEXT("ulimit -f");
+    return 0;
+}
+
+static void limits_that_leave_too_little_are_named(void **state) {
+    (void)state;
+    with_ranks(1, tiny_files_body, NULL);
+    for (int few = 0; few < 10; few++)
+        with_ranks(2, few_descriptors_body, &few);
 }
 
 int main(void) {
@@ -142,6 +188,8 @@ int main(void) {
         cmocka_unit_test(exhaustion_is_an_error_everywhere),
         cmocka_unit_test(bad_sizes_are_named),
         cmocka_unit_test(the_heap_fits_a_limit_of_addresses),
+        cmocka_unit_test(the_heap_fits_a_limit_of_files),
+        cmocka_unit_test(limits_that_leave_too_little_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,9 @@ static void options_are_checked(void **state) {
         {"tcp://localhost", "port is missing"},
         {"tcp://localhost:", "port is missing"},
         {"tcp://:29500?rank=0&world_size=2", "host is missing"},
+        {"tcp://[::1?rank=0&world_size=2", "in brackets"},
+        {"tcp://[::1:29500?rank=0&world_size=2", "in brackets"},
+        {"tcp://[]:29500?rank=0&world_size=2", "in brackets"},
         {"tcp://localhost:x?rank=0&world_size=2", "port"},
         {"tcp://localhost:29500", "rank is missing"},
         {"tcp://localhost:29500?rank=0", "world size is missing"},
@@ -329,6 +332,52 @@ static void strange_cards_are_refused(void **state) {
     with_ranks(2, stranger_body, NULL);
 }
 
+/* Join over memory and over TCP with all standard streams closed; what the program prints then reaches no descriptor of
+ * ours, since all are 3 or more. */
+static int join_without_streams(tt_store *given, int rank, int world, void *arg) {
+    tt_store *store = NULL;
+    tt_store_server *server = NULL;
+    tt_group *group = NULL;
+    char path[64], name[32], host[64];
+    snprintf(host, sizeof host, "127.0.0.1");
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
+    CHECK_OK(tt_store_server_new(&server, NULL, 0));
+    CHECK_OK(tt_tcp_store(&store, host, tt_store_server_port(server), .timeout_ms = PATIENCE_MS));
+    CHECK_OK(tt_init_process_group(&group, .store = given, .rank = rank, .world_size = world, .transport = arg,
+                                   .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS));
+    for (int fd = 0; fd < 3; fd++) {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        CHECK(readlink(name, path, sizeof path) < 0);
+    }
+    float *x = NULL;
+    CHECK_OK(tt_group_alloc((void **)&x, group, 4096));
+    *x = 1;
+    CHECK(write(STDOUT_FILENO, path, sizeof path) < 0); /* as a printf() would */
+    CHECK_OK(tt_all_reduce(group, x, 1024, TT_F32, TT_SUM));
+    CHECK(*x == (float)world);
+    tt_destroy_process_group(group);
+    tt_store_free(store);
+    tt_store_server_free(server);
+    return 0;
+}
+
+static void closed_streams_are_left_alone(void **state) {
+    (void)state;
+    with_ranks(2, join_without_streams, "shm");
+    with_ranks(2, join_without_streams, "tcp");
+}
+
+static void an_unknown_cpu_level_is_refused(void **state) {
+    (void)state;
+    tt_group *group = NULL;
+    setenv("TT_CPU_LEVEL", "bogus", 1);
+    assert_int_equal(tt_init_process_group(&group, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1),
+                     TT_ERR_INVALID);
+    unsetenv("TT_CPU_LEVEL");
+    assert_non_null(strstr(tt_last_error(), "TT_CPU_LEVEL: expected base"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_variable_is_checked),
@@ -341,6 +390,8 @@ int main(void) {
         cmocka_unit_test(tcp_addresses_work),
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),
+        cmocka_unit_test(closed_streams_are_left_alone),
+        cmocka_unit_test(an_unknown_cpu_level_is_refused),
         cmocka_unit_test(world_sizes_are_compared),
         cmocka_unit_test(memory_is_not_shared_between_hosts),
         cmocka_unit_test(strange_cards_are_refused),

@@ -3,6 +3,8 @@
 
 #include "comm/message/heartbeat.h"
 
+#include <netinet/in.h>
+
 enum { SMALL = 100, LARGE = 30000, SENDS = 5, PIECE = 4096 };
 static unsigned char source[SENDS][LARGE], target[SENDS][LARGE];
 
@@ -140,10 +142,52 @@ static void a_peer_that_reads_nothing(void **state) {
     lab_close(w.lab);
 }
 
+/* Make a TCP connection of this machine with itself. */
+static void tcp_pair(int pair[2]) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, size) | listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    assert_int_equal(connect(pair[0], (struct sockaddr *)&at, size), 0);
+    pair[1] = accept(listener, NULL, NULL);
+    assert_true(pair[1] >= 0);
+    close(listener);
+}
+
+static void *leave(void *messages) {
+    tt__messages_close(messages, false);
+    return NULL;
+}
+
+/* Bytes that cross the goodbye of a rank don't reset its connection: what it said last, on its way yet, arrives. */
+static void a_leaving_rank_hears_its_peers_out(void **state) {
+    (void)state;
+    lab *lab = lab_open(APART, 2);
+    int pair[2];
+    pthread_t leaving;
+    tt__frame frame = {0};
+    tcp_pair(pair);
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[0].messages, 1, (tt__stream){.fd = pair[0]}, "tcp"), TT_OK);
+    assert_int_equal(pthread_create(&leaving, NULL, leave, lab->nodes[0].messages), 0);
+    assert_int_equal(recv(pair[1], &frame, sizeof frame, MSG_WAITALL), sizeof frame);
+    assert_int_equal(frame.type, TT__FRAME_GOODBYE);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(send(pair[1], "late", 4, MSG_NOSIGNAL), 4);
+    assert_int_equal(recv(pair[1], &frame, sizeof frame, 0), 0);
+    close(pair[1]);
+    assert_int_equal(pthread_join(leaving, NULL), 0);
+    assert_int_equal(tt__messages_new(&lab->nodes[0].messages, &lab->nodes[1].messages->config), TT_OK);
+    lab_close(lab);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_byte_may_be_the_last),
         cmocka_unit_test(a_peer_that_reads_nothing),
+        cmocka_unit_test(a_leaving_rank_hears_its_peers_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

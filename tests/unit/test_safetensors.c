@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/atomic_file.h"
+#include "base/error.h"
 
 static char folder[] = "/tmp/tutti-safetensors-XXXXXX";
 
@@ -477,6 +478,61 @@ static void a_dead_writers_temporary_goes(void **state) {
     close(ready[1]);
 }
 
+static mode_t mode_of(const char *path) {
+    struct stat s;
+    assert_int_equal(lstat(path, &s), 0);
+    return s.st_mode;
+}
+
+static tt_status write_file(const char *path, const char *text) {
+    tt__atomic_file f;
+    TT__TRY(tt__atomic_open(&f, path));
+    assert_int_equal(tt__atomic_write(&f, text, strlen(text)), TT_OK);
+    return tt__atomic_commit(&f);
+}
+
+static void targets_stay_what_they_are(void **state) {
+    (void)state;
+    size_t size;
+    assert_int_equal(write_file("private", "one"), TT_OK);
+    assert_int_equal(chmod("private", 0600), 0);
+    assert_int_equal(write_file("private", "two"), TT_OK);
+    assert_int_equal(mode_of("private") & 07777, 0600);
+    /* links, also where they lead to nothing yet */
+    assert_int_equal(mkdir("inner", 0755), 0);
+    assert_int_equal(symlink("file", "inner/link"), 0);
+    assert_int_equal(symlink("inner/link", "link"), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(write_file("link", "text"), TT_OK);
+        assert_true(S_ISLNK(mode_of("link")) && S_ISLNK(mode_of("inner/link")) && S_ISREG(mode_of("inner/file")));
+    }
+    free(slurp("link", &size));
+    assert_int_equal(size, 4);
+    assert_int_equal(symlink("circle", "circle"), 0);
+    assert_int_equal(write_file("circle", "text"), TT_ERR_IO);
+    /* a device: the link to it stays, and there is no temporary */
+    assert_int_equal(symlink("/dev/null", "null"), 0);
+    assert_int_equal(write_file("null", "gone"), TT_OK);
+    assert_true(S_ISLNK(mode_of("null")));
+    assert_int_equal(mkfifo("queue", 0600), 0);
+    assert_int_equal(write_file("queue", "text"), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "queue: expected a file, got a FIFO"));
+    assert_true(S_ISFIFO(mode_of("queue")));
+    assert_int_equal(write_file("inner", "text"), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "a directory"));
+    assert_true(!unlink("inner/file") && !unlink("inner/link") && !rmdir("inner")); /* nothing else is in it */
+}
+
+static void a_path_is_checked_without_being_written(void **state) {
+    (void)state;
+    assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
+    assert_false(exists("new"));
+    assert_int_equal(tt_checkpoint_can_save("no/such/folder"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "no/such/folder"));
+    assert_int_equal(tt_checkpoint_can_save(NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_checkpoint_can_save("."), TT_ERR_INVALID);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_what_the_reference_writes),
@@ -493,6 +549,8 @@ int main(void) {
         cmocka_unit_test(aborted_files_leave_the_old_one),
         cmocka_unit_test(stale_temporaries_go),
         cmocka_unit_test(a_dead_writers_temporary_goes),
+        cmocka_unit_test(targets_stay_what_they_are),
+        cmocka_unit_test(a_path_is_checked_without_being_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -50,6 +50,8 @@ inline tt_progress progress(std::int64_t epoch = 0, std::uint64_t sampler_seed =
     return made;
 }
 
+inline void checkpoint_can_save(const std::string &path) { check(tt_checkpoint_can_save(path.c_str())); }
+
 inline void checkpoint_save(const std::string &path, module &model, optimizer &opt, const tt_progress &progress) {
     check(tt_checkpoint_save(path.c_str(), model.get(), opt.get(), &progress));
 }

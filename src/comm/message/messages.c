@@ -8,11 +8,12 @@
 #include "comm/message/outgoing.h"
 #include "comm/message/poller.h"
 #include "comm/message/thread.h"
+#include "net/net.h"
 
-#include <linux/sockios.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 enum { LEAVE_MS = 500 }; /* the last bytes must reach the peers within this time */
 
@@ -36,23 +37,33 @@ tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config
 
 /* ---- the end */
 
-static int unsent_messages(const tt__link *link) {
-    int bytes = 0;
-    if (link->ended)
-        return 0;
-    return tt__link_wants_write(link) || ioctl(link->transport.stream.fd, SIOCOUTQ, &bytes) ? 1 : bytes;
-}
-
-/* Wait until the peer has received everything: closing a socket with unread bytes would discard what is on its way. */
-static void wait_until_sent(tt__link *link, int64_t deadline_ms) {
-    while (unsent_messages(link) && tt__left_ms(deadline_ms)) {
+/* Hand what is still to be sent to the kernel, then say that nothing follows. */
+static void end_sending(tt__link *link, int64_t deadline_ms) {
+    int fd = link->transport.stream.fd;
+    while (!link->ended && tt__link_wants_write(link) && tt__left_ms(deadline_ms)) {
         tt__link_flush(link);
         tt__link_read(link);
         poll(NULL, 0, 1);
     }
+    if (!link->ended)
+        shutdown(fd, SHUT_WR);
 }
 
-/* Say goodbye to all peers, and wait until what was sent has reached them. */
+/* Drop what still comes, until the peer, who reads the goodbye and the end behind it, closes the connection. A socket
+ * that is closed before, with bytes unread or yet to come, is reset, which would discard what is on its way there. */
+static void wait_for_end(const tt__link *link, int64_t deadline_ms) {
+    struct pollfd end = {.fd = link->transport.stream.fd, .events = POLLIN};
+    ssize_t n = 1;
+    while (n && tt__left_ms(deadline_ms)) {
+        n = recv(end.fd, link->messages->discard, TT__READ_AHEAD, MSG_DONTWAIT);
+        if (n < 0 && !tt__net_would_block(errno))
+            return;
+        if (n < 0)
+            poll(&end, 1, tt__left_ms(deadline_ms));
+    }
+}
+
+/* Say goodbye to all peers, and wait until it and what was sent before has reached them. */
 static void say_goodbye(tt__messages *messages) {
     int64_t deadline_ms = tt__deadline_ms(LEAVE_MS);
     for (tt__link *link = messages->active; link; link = link->next) {
@@ -64,7 +75,10 @@ static void say_goodbye(tt__messages *messages) {
     }
     for (tt__link *link = messages->active; link; link = link->next)
         if (link->tcp)
-            wait_until_sent(link, deadline_ms);
+            end_sending(link, deadline_ms);
+    for (tt__link *link = messages->active; link; link = link->next)
+        if (link->tcp && !link->ended)
+            wait_for_end(link, deadline_ms);
 }
 
 void tt__messages_close(tt__messages *messages, bool quietly) {

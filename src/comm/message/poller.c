@@ -1,6 +1,7 @@
 #include "comm/message/poller.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -10,8 +11,8 @@
 tt_status tt__poller_open(tt__messages *messages) {
     if (messages->epoll >= 0)
         return TT_OK;
-    messages->epoll = epoll_create1(EPOLL_CLOEXEC);
-    messages->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    messages->epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
+    messages->wakeup = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     struct epoll_event event = {.events = EPOLLIN};
     if (messages->epoll < 0 || messages->wakeup < 0 ||
         epoll_ctl(messages->epoll, EPOLL_CTL_ADD, messages->wakeup, &event))

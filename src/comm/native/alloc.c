@@ -86,7 +86,12 @@ tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr) {
     if (ptr && !allocation)
         return tt__fail(TT_ERR_INVALID, "free: %p is no allocation of this group's tt_group_alloc()", ptr);
     full.count = allocation ? allocation->serial : UINT64_MAX;
+    if (!group->failed) {
+        tt__note_own_failure(group->native->world);
+        group->native->leaving = *tt__world_control(group->native->world)->own_failure != '\0';
+    }
     TT__TRY(tt__exchange(group, &full, NULL, 0, NULL));
+    group->native->leaving = false;
     if (allocation) {
         *at = allocation->next;
         allocation_give_back(group, allocation);

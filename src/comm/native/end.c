@@ -72,10 +72,8 @@ static void end_announce(tt_group *group, tt_status status, const char *text) {
                       status, last_call(group), text);
     if (!self)
         return;
-    if (status) {
-        snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
-        self->failure = status;
-    }
+    snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
+    self->failure = status;
     self->left_seq = last_call(group);
     atomic_store_explicit(&self->state, status ? TT__FAILED : TT__LEFT, memory_order_release);
     tt__ring_peers(group);
@@ -115,7 +113,7 @@ tt_status tt__group_fail(tt_group *group) {
     fail_works(group, status);
     if (group->native->parent)
         tt__group_fail(group->native->parent);
-    else if (status == TT_ERR_PEER)
+    else if (status == TT_ERR_PEER && !group->native->leaving)
         tt__error_file_write(group->failure_text, true);
     tt__world_wake(group->native->world);
     return status;
@@ -124,12 +122,23 @@ tt_status tt__group_fail(tt_group *group) {
 static void retire_one(tt_group *group) {
     if (group->failed)
         return;
-    end_announce(group, TT_OK, "");
+    end_announce(group, TT_OK, tt__world_control(group->native->world)->own_failure);
     fail_works(group, TT_ERR_STATE);
+}
+
+void tt__note_own_failure(tt__world *world) {
+    tt__control *control = tt__world_control(world);
+    tt_status status = tt_last_status();
+    if (status)
+        snprintf(control->own_failure, sizeof control->own_failure, "%s: %s", tt_status_name(status), tt_last_error());
+    else
+        control->own_failure[0] = '\0';
 }
 
 void tt__native_retire(tt_group *group) {
     tt__world_own(group->native->world);
+    if (!group->failed && !group->native->world->forked)
+        tt__note_own_failure(group->native->world);
     tt__world_lock(group->native->world);
     tt__world_settle(group->native->world); /* a thread of ours may be about to say why some group failed */
     retire_one(group);

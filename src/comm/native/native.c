@@ -121,8 +121,7 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
     TT__TRY(tt__world_make(&world, member->rank, member->world, member->heartbeat_ms, &member->agent_store));
     world->engine = &native_engine;
     world->progress = tt__world_progress;
-    tt_status status =
-        tt__world_make_memory(world, member->world < TT__MAX_HOST_RANKS ? member->world : TT__MAX_HOST_RANKS);
+    tt_status status = tt__world_make_memory(world);
     if (!status && !(group = tt__native_prepare(world, world->size, member->timeout_ms)))
         status = tt_last_status();
     bool joined = !status && !(status = native_join(world, group, member, deadline_ms));

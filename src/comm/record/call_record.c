@@ -82,19 +82,27 @@ tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, 
 
 /* ---- texts */
 
-/* Write the call's text, with the values in which its lists may differ. */
-static void whole_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+/* Write the call's text, with the values in which its lists may differ; a free's with the error that led to it. */
+static void whole_text(const tt__control *control, const tt__record *record, char *text, size_t size) {
     char lists[192];
-    tt__record_text(recorder, record, text, size);
+    tt__record_text(&control->recorder, record, text, size);
     size_t n = strlen(text);
-    snprintf(text + n, size - n, "%s", tt__record_lists_text(recorder, record, lists, sizeof lists));
+    if (record->op == TT_OP_FREE && *control->own_failure)
+        snprintf(text + n, size - n, TT__AFTER_FAILURE "%.*s", (int)sizeof control->own_failure - 1,
+                 control->own_failure);
+    else
+        snprintf(text + n, size - n, "%s", tt__record_lists_text(&control->recorder, record, lists, sizeof lists));
+}
+
+bool tt__is_leaving(const char *text) {
+    return !strncmp(text, "free(", 5) && (strstr(text, TT__AFTER_FAILURE) || strstr(text, "tt_reducer_free"));
 }
 
 static void number_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
-    const tt__recorder *recorder = &group->native->world->peers[group->ranks[r]].control->recorder;
+    const tt__control *control = group->native->world->peers[group->ranks[r]].control;
     tt__record record;
-    if (tt__record_read(recorder, number, &record))
-        whole_text(recorder, &record, text, size);
+    if (tt__record_read(&control->recorder, number, &record))
+        whole_text(control, &record, text, size);
     else
         snprintf(text, size, "a call of long ago");
 }
@@ -127,7 +135,7 @@ bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, 
         if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
             record.seq != seq || record.op == TT_OP_SEND || record.op == TT_OP_RECV)
             continue;
-        whole_text(&control->recorder, &record, text, size);
+        whole_text(control, &record, text, size);
         *word = (uint32_t)(call_signature((tt_op)record.op, (tt_dtype)record.dtype, (tt_reduce_op)record.reduce_op,
                                           record.root, record.count, record.tag) >>
                            32);

@@ -41,6 +41,12 @@ tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, 
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
 void tt__work_text(const tt_work *work, char *text, size_t size);
 
+/* Texts of frees go on with this, and the error of its own after which the rank called it, if there was one. */
+#define TT__AFTER_FAILURE " after "
+
+/* Is this text that of a rank that leaves: one that frees its wrapper, or anything after an error of its own? */
+bool tt__is_leaving(const char *text);
+
 /* Find what rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word,
  * from its flight recorder. False: it has made no such call yet, or it is too long ago. */
 bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,

@@ -1,5 +1,6 @@
 /* Handing the launcher a rank's flight recorder. */
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/record/recorder.h"
 #include "net/job_socket.h"
 
@@ -14,7 +15,7 @@ enum { PATIENCE_MS = 200 };
 static int read_only(int memory_fd) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", memory_fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return tt__fd(open(path, O_RDONLY | O_CLOEXEC));
 }
 
 int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t offset) {

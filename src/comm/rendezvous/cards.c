@@ -1,6 +1,8 @@
 /* Meeting through the store. Each rank sets one key, its card, and reads all ranks' cards: three round trips. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/saved_error.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <fcntl.h>
@@ -13,7 +15,7 @@
 enum { VERSION = 4, KEY_SIZE = 256 };
 
 static void read_line(const char *path, char *text, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
     if (fd >= 0)
         close(fd);
@@ -72,6 +74,8 @@ static void write_card(const tt__card *card, char *text, size_t size) {
 
 static tt_status parse_card(int rank, const char *text, tt__card *card) {
     int version = 0;
+    if (!strcmp(text, TT__GIVEN_UP))
+        return tt__fail(TT_ERR_PEER, "rank %d did not join", rank);
     int n = sscanf(text, "tutti %d %d %ld %127s %31s %71s %63s %32s %7s %1024s", &version, &card->world, &card->pid,
                    card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->transport,
                    card->algorithms);
@@ -106,6 +110,53 @@ static tt_status check_missing(tt_store *store, const char *const *keys, int wor
                     ranks, world, (long long)waited_ms);
 }
 
+/* May the launcher's notes on ended ranks be in this store? It is one of ours, and this rank is the one it started. */
+static bool has_notes_of_ends(int rank, int world) {
+    const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    return socket && own && size && tt__agent_serves_store() && atoi(own) == rank && atoi(size) == world;
+}
+
+/* Has a rank that has written no card ended, as its launcher noted? */
+static tt_status check_ended(tt_store *store, const char *const *keys, int world) {
+    for (int r = 0; r < world; r++) {
+        char ended[64];
+        snprintf(ended, sizeof ended, "tutti/ended/%d", r);
+        const char *note = ended;
+        bool there = false;
+        tt_store_value value;
+        TT__TRY(tt_store_check(store, &note, 1, &there));
+        if (!there)
+            continue;
+        TT__TRY(tt_store_check(store, &keys[r], 1, &there)); /* it may have left its card before */
+        if (there)
+            continue;
+        TT__TRY(tt_store_get(store, note, &value));
+        tt_status status = tt__fail(TT_ERR_PEER, "rank %d ended with %.*s before it joined", r,
+                                    value.size < 80 ? (int)value.size : 80, (const char *)value.data);
+        tt_store_value_free(&value);
+        return status;
+    }
+    return TT_OK;
+}
+
+/* Wait for all keys, at most `ms`; meanwhile look whether one of the ranks has ended. */
+static tt_status wait_for_keys(tt_store *store, const char *const *keys, int rank, int world, int64_t ms) {
+    enum { FIRST_MS = 200, LONGEST_MS = 1600 };
+    bool notes = has_notes_of_ends(rank, world);
+    int64_t deadline_ms = tt__deadline_ms(ms);
+    tt__saved_error before;
+    tt__error_save(&before);
+    for (int64_t slice = FIRST_MS;; slice = slice < LONGEST_MS ? 2 * slice : slice) {
+        int64_t left = tt__left_ms(deadline_ms);
+        tt_status status = tt_store_wait(store, keys, (size_t)world, notes && slice < left ? slice : left ? left : 1);
+        if (status == TT_ERR_TIMEOUT && slice < left && notes && !(status = check_ended(store, keys, world)))
+            continue;
+        if (!status)
+            tt__error_restore(&before);
+        return status;
+    }
+}
+
 /* Read the keys one by one, as the older dialect of the store requires. */
 static tt_status get_each(tt_store *store, const char *const *keys, int world, tt_store_value *values) {
     for (int r = 0; r < world; r++) {
@@ -117,10 +168,10 @@ static tt_status get_each(tt_store *store, const char *const *keys, int world, t
     return TT_OK;
 }
 
-static tt_status get_texts(tt_store *store, const char *const *keys, int world, int64_t deadline_ms, size_t size,
-                           tt_store_value *values, char *texts) {
+static tt_status get_texts(tt_store *store, const char *const *keys, int rank, int world, int64_t deadline_ms,
+                           size_t size, tt_store_value *values, char *texts) {
     int64_t start = tt__now_ms(), left = tt__left_ms(deadline_ms);
-    tt_status status = tt_store_wait(store, keys, (size_t)world, left ? left : 1);
+    tt_status status = wait_for_keys(store, keys, rank, world, left);
     if (status == TT_ERR_TIMEOUT)
         status = check_missing(store, keys, world, tt__now_ms() - start);
     TT__TRY(status);
@@ -150,7 +201,7 @@ tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *ki
     if (!status)
         status = tt_store_set(store, keys[rank], mine, strlen(mine));
     if (!status)
-        status = get_texts(store, keys, world, deadline_ms, size, values, texts);
+        status = get_texts(store, keys, rank, world, deadline_ms, size, values, texts);
     free(names);
     free(keys);
     free(values);

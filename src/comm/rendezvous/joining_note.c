@@ -42,8 +42,11 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     size_t size = (size_t)snprintf(own, sizeof own, "%s", tt_last_error());
     tt_store_set_timeout_ms(store, NOTE_MS);
     bool found = (status == TT_ERR_PEER || status == TT_ERR_NET) && find_note(store, prefix, rank, world, others, &by);
-    if (!found && !tt_store_set(store, note_key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1))
+    if (!found &&
+        !tt_store_set(store, note_key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1)) {
+        tt__texts_give_up(store, prefix, "rank", world);
         tt__texts_give_up(store, prefix, "net", world);
+    }
     tt_store_set_timeout_ms(store, before);
     return found ? tt__fail(TT_ERR_PEER, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);
 }

@@ -65,13 +65,13 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
 tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
                              tt__card *cards);
 
-/* The text under "net" of a rank that has given up. */
+/* The text, also instead of a card, of a rank that has given up. */
 #define TT__GIVEN_UP "given up"
 
 /* Announce that joining failed, with the thread's last error, unless another rank has announced a failure before; and
- * end the waiting for texts under "net". To be called before anything is closed, so that ranks that see it closed find
- * the reason. Returns the status; the error is recorded: the other rank's, if this one knows only that a connection
- * ended. */
+ * end the waiting for cards and texts under "net". To be called before anything is closed, so that ranks that see it
+ * closed find the reason. Returns the status; the error is recorded: the other rank's, if this one knows only that a
+ * connection ended. */
 tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
 
 /* A rank that joins a job: what tt__native_join() needs. */

@@ -21,7 +21,9 @@ static tt_status tcp_parse_address(const char *url, const char *address, tt__mee
         return bad_url(url, "the port is missing");
     const char *host = address;
     size_t host_length = (size_t)(colon - address);
-    if (host_length > 1 && host[0] == '[' && host[host_length - 1] == ']') {
+    if (*host == '[') {
+        if (host_length < 3 || host[host_length - 1] != ']')
+            return bad_url(url, "and what '[' begins an address in brackets and a port end");
         host++;
         host_length -= 2;
     }

@@ -1,6 +1,7 @@
 #include "comm/shared/process.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -25,7 +26,7 @@ bool tt__process_ended(const tt__peer *peer) {
 static bool is_stopped(pid_t pid) {
     char path[40], text[256];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return false;
     ssize_t n = read(fd, text, sizeof text - 1);

@@ -72,6 +72,7 @@ typedef struct tt__control {
     uint64_t cpu_mask[TT__CPU_MASK_WORDS]; /* CPUs the rank may run on */
     uint32_t cpu_quota;                    /* CPUs' worth of time it may use */
     int32_t rank;
+    char own_failure[256]; /* the error, "TT_ERR_INVALID: ...", after which the owner frees or leaves; "": none */
 
     _Alignas(128) _Atomic uint32_t doorbell; /* futex; rung by ranks that have news for the owner */
     _Atomic uint32_t sleepers;               /* threads of the owner that sleep on it */
@@ -94,7 +95,8 @@ typedef struct tt__shm {
 } tt__shm;
 
 /* Make this rank's memory with room for a heap of `heap_bytes`, map it, and write the control page. *fd is the caller's
- * to close; it is sealed against shrinking and growing, so that no peer can make another fault. */
+ * to close; it is sealed against shrinking and growing, so that no peer can make another fault. Where `ulimit -v` or
+ * `ulimit -f` allows no more, there is less room; TT_ERR_MEMORY names the limit that leaves too little. */
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes);
 
 /* Map a peer's memory, checking that it is what it should be. The descriptor stays the caller's. */
@@ -102,9 +104,9 @@ tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank);
 
 void tt__shm_unmap(tt__shm *shm);
 
-/* Return how large each of a host's `ranks` heaps may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T),
+/* Return how large the heap may become: $TT_SYMMETRIC_HEAP (bytes, or with suffix K, M, G, T),
  * else the memory of this machine. Areas of groups come on top. */
-tt_status tt__shm_heap_bytes(int ranks, size_t *bytes);
+tt_status tt__shm_heap_bytes(size_t *bytes);
 
 /* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */
 tt_status tt__shm_check_free(size_t bytes, int ranks);

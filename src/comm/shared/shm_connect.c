@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/shared/process.h"
 #include "net/local_socket.h"
 
@@ -57,7 +58,7 @@ tt_status tt__listen(int *fd, int world, tt__card *card) {
     TT__TRY(random_hex(name));
     TT__TRY(random_hex(card->nonce));
     snprintf(card->socket, sizeof card->socket, "tutti-%s", name);
-    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int listener = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (listener < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
     if (bind(listener, (struct sockaddr *)&address, tt__abstract_address(&address, card->socket)) ||
@@ -122,7 +123,7 @@ static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) && user.pid > 0)
         peer->pid = user.pid;
     if (peer->pid && peer->pid != getpid() && peer->pidfd < 0)
-        peer->pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+        peer->pidfd = tt__fd((int)syscall(SYS_pidfd_open, peer->pid, 0));
     return TT_OK;
 }
 
@@ -131,7 +132,7 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
     socklen_t length = tt__abstract_address(&address, cards[r].socket);
     int left = tt__left_ms(deadline_ms);
     struct timeval limit = {left / 1000, left % 1000 * 1000 + 1};
-    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int s = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (s < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
     world->peers[r].socket = s;
@@ -192,7 +193,12 @@ static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, 
 
 /* Serve the hello of a caller, who is done with then: a stranger is hung up on. */
 static tt_status take_hello(tt__world *world, int s, const tt__card *cards, int *taken) {
+    errno = 0;
     int fd = -1, r = receive_hello(s, cards[world->rank].nonce, world->size, &fd);
+    if (r < 0 && errno == EMFILE) {
+        close(s);
+        return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of another rank");
+    }
     if (r <= world->rank || !world->peers[r].local || world->peers[r].control) {
         if (fd >= 0)
             close(fd);
@@ -206,7 +212,7 @@ static tt_status take_hello(tt__world *world, int s, const tt__card *cards, int 
 
 /* Accept one caller. Of another user's nothing is heard. */
 static tt_status accept_caller(callers *all) {
-    int s = accept4(all->polled[0].fd, NULL, NULL, SOCK_CLOEXEC);
+    int s = tt__fd(accept4(all->polled[0].fd, NULL, NULL, SOCK_CLOEXEC));
     if (s < 0)
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
@@ -264,25 +270,31 @@ static tt_status take_calls(tt__world *world, callers *all, const tt__card *card
 static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
     int fd, s = world->peers[r].socket;
     TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
+    errno = 0;
     if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
         return adopt_peer(world, r, s, fd);
+    if (errno == EMFILE)
+        return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of rank %d", r);
     if (fd >= 0)
         close(fd);
     return fail_hung_up(r, cards);
 }
 
-static void watch_processes(tt__world *world, const tt__card *cards) {
+static tt_status watch_processes(tt__world *world, const tt__card *cards) {
     for (int r = 0; r < world->size; r++) {
         if (r == world->rank || !world->peers[r].local || cards[r].pid == getpid() ||
             strcmp(cards[r].pid_space, cards[world->rank].pid_space) != 0)
             continue;
         world->peers[r].pid = (pid_t)cards[r].pid;
-        world->peers[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0);
+        world->peers[r].pidfd = tt__fd((int)syscall(SYS_pidfd_open, (pid_t)cards[r].pid, 0));
+        if (world->peers[r].pidfd < 0 && errno == EMFILE)
+            return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't watch rank %d", r);
     }
+    return TT_OK;
 }
 
 tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
-    watch_processes(world, cards);
+    TT__TRY(watch_processes(world, cards));
     int expected = 0;
     for (int r = 0; r < world->size; r++) {
         expected += r > world->rank && world->peers[r].local;

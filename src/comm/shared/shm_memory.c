@@ -3,6 +3,7 @@
 #include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/parse.h"
 #include "comm/shared/shm.h"
 
@@ -40,14 +41,7 @@ static tt_status parse_size(const char *what, const char *text, size_t *bytes) {
     return TT_OK;
 }
 
-/* Return the addresses for all ranks' heaps together: half of a process's 128 TiB, or of what `ulimit -v` leaves. */
-static size_t heap_addresses(void) {
-    const size_t half = (size_t)64 << 40;
-    struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? half : min_size(half, limit.rlim_cur / 2);
-}
-
-tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
+tt_status tt__shm_heap_bytes(size_t *bytes) {
     const char *text = getenv("TT_SYMMETRIC_HEAP");
     struct sysinfo info;
     if (text && *text)
@@ -55,7 +49,7 @@ tt_status tt__shm_heap_bytes(int ranks, size_t *bytes) {
     else if (sysinfo(&info))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "sysinfo");
     else
-        *bytes = min_size((size_t)info.totalram * info.mem_unit, heap_addresses() / (size_t)ranks);
+        *bytes = (size_t)info.totalram * info.mem_unit;
     *bytes &= ~(size_t)(TT__PAGE - 1);
     return TT_OK;
 }
@@ -85,12 +79,51 @@ static void control_init(tt__control *control, int rank, int world) {
                 control->cpu_mask[cpu / 64] |= UINT64_C(1) << (cpu % 64);
 }
 
-/* Room for areas, beside what is allocated. */
-enum { SPARE_AREAS = 64 };
+/* Room for areas, beside what is allocated; how many there must be room for. */
+enum { SPARE_AREAS = 64, LEAST_AREAS = 4 };
+
+/* Return the addresses that this process has taken, as `ulimit -v` counts them. */
+static size_t taken_addresses(void) {
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long pages = 0;
+    if (file && fscanf(file, "%llu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Return the addresses for all ranks' memory together: half of a process's 128 TiB, or of what `ulimit -v` leaves. */
+static size_t free_addresses(void) {
+    const size_t half = (size_t)64 << 40;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return half;
+    size_t taken = taken_addresses();
+    return limit.rlim_cur > taken ? min_size(half, (limit.rlim_cur - taken) / 2) : 0;
+}
+
+/* Choose the size of a rank's memory: what a heap of `heap_bytes` needs, or as much as the process's limits allow. The
+ * kernel kills whoever sizes a memfd beyond `ulimit -f`. */
+static tt_status choose_size(int ranks, size_t heap_bytes, size_t *size) {
+    const size_t least = TT__HEAP_AT + LEAST_AREAS * TT__AREA_BYTES;
+    struct rlimit file;
+    size_t by_addresses = free_addresses() / (size_t)ranks, by_file = SIZE_MAX;
+    if (!getrlimit(RLIMIT_FSIZE, &file) && file.rlim_cur != RLIM_INFINITY)
+        by_file = file.rlim_cur;
+    *size = min_size(TT__HEAP_AT + SPARE_AREAS * TT__AREA_BYTES + heap_bytes, min_size(by_addresses, by_file));
+    *size &= ~(size_t)(TT__PAGE - 1);
+    if (*size >= least)
+        return TT_OK;
+    return tt__fail(TT_ERR_MEMORY,
+                    "each of %d ranks needs %zu bytes of shared memory; the limit on %s allows %zu: raise it", ranks,
+                    least, by_file < by_addresses ? "a file's size (ulimit -f)" : "addresses (ulimit -v)", *size);
+}
 
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes) {
-    size_t size = TT__HEAP_AT + SPARE_AREAS * TT__AREA_BYTES + heap_bytes;
-    int memory = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    size_t size;
+    TT__TRY(choose_size(world < TT__MAX_WORLD ? world : TT__MAX_WORLD, heap_bytes, &size));
+    int memory = tt__fd(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make shared memory (memfd_create)");
     tt_status status = TT_OK;

@@ -69,19 +69,26 @@ tt_status tt__check_failed(const tt_group *group, int r) {
     return tt__fail(status, "%s", said);
 }
 
+/* Fail because rank r left, after an error of its own if `why` isn't empty. */
+static tt_status fail_left_after(const tt_work *work, int r, uint32_t seq, const char *why, const char *meanwhile) {
+    int rank = work->group->ranks[r];
+    return *why ? tt__fail(TT_ERR_PEER, "rank %d failed: %.*s, and left the group after call %u%s", rank,
+                           (int)sizeof work->group->failure_text - 1, why, seq, meanwhile)
+                : tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", rank, seq, meanwhile);
+}
+
 /* Check what rank r of the group has published: TT_OK if it is a member; *left: it has left without failing. */
 static tt_status check_news(const tt_work *work, int r, bool *left) {
     const tt_group *group = work->group, *top = tt__top_group(group);
     tt__news news;
     tt_status status;
     uint32_t seq;
-    char said[1], text[400];
+    char said[sizeof group->failure_text], text[400];
     if (!group->native->world->messages ||
         !tt__news_of(group->native->world->messages, group->ranks[r], top->id, &news, &status, &seq, said, sizeof said))
         return TT_OK;
     *left = true;
-    return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], seq,
-                    failure_meanwhile(work, text, sizeof text));
+    return fail_left_after(work, r, seq, said, failure_meanwhile(work, text, sizeof text));
 }
 
 static tt_status check_peer(const tt_work *work, int r, bool *left) {
@@ -99,8 +106,7 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     if (id != group->id) /* so long ago that the place has been taken */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
-    return tt__fail(TT_ERR_PEER, "rank %d left the group after call %u%s", group->ranks[r], area->left_seq,
-                    failure_meanwhile(work, text, sizeof text));
+    return fail_left_after(work, r, area->left_seq, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
 /* Check the link to a rank. Only its launcher knows how a rank ended that is gone. */

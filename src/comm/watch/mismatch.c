@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { ASK_MS = 100, ASK_ALL_MS = 600, CALLS_BACK = 8 };
@@ -18,7 +19,7 @@ enum { ASK_MS = 100, ASK_ALL_MS = 600, CALLS_BACK = 8 };
 typedef struct called {
     bool known;
     uint32_t word;
-    char text[256];
+    char text[512];
 } called;
 
 /* Take the smallest set of ranks that called alike out of `left`; of equal ones that with the higher ranks. */
@@ -59,8 +60,46 @@ static void name_calls(const tt_group *group, const called *all, char *text, siz
     }
 }
 
-static tt_status fail_mismatch(const tt_group *group, uint32_t seq, const called *all) {
+/* Find the text of what rank r called, which stands where its word stands first. */
+static const char *text_called(const called *all, int r) {
+    int i = 0;
+    while (!all[i].known || all[i].word != all[r].word)
+        i++;
+    return all[i].text;
+}
+
+/* Find the ranks that free because they leave, while others go on. */
+static tt__rankset leaving_ranks(const tt_group *group, const called *all) {
+    tt__rankset leaving = {0};
+    int known = 0;
+    for (int r = 0; r < group->size; r++) {
+        known += all[r].known;
+        if (all[r].known && tt__is_leaving(text_called(all, r)))
+            tt__rankset_add(&leaving, r);
+    }
+    return tt__rankset_count(&leaving) < known ? leaving : (tt__rankset){0};
+}
+
+/* "rank 2 failed: TT_ERR_INVALID: ..., and left: rank 2 called free() ... while rank 0 called barrier()" */
+static tt_status fail_left(tt_group *group, uint32_t seq, const called *all, const tt__rankset *leaving) {
+    int first = tt__rankset_next(leaving, 0);
+    const char *own = text_called(all, first), *after = strstr(own, TT__AFTER_FAILURE);
+    char text[700], ranks[128];
+    tt__rankset job = tt__job_ranks(group, leaving);
+    group->native->leaving |= tt__rankset_has(leaving, group->rank);
+    if (after)
+        return tt__fail(TT_ERR_PEER, "rank %d failed: %s, and left before call %u of the others", group->ranks[first],
+                        after + strlen(TT__AFTER_FAILURE), seq);
+    name_calls(group, all, text, sizeof text);
+    return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s",
+                    tt__rankset_text(&job, ranks, sizeof ranks), seq, text);
+}
+
+static tt_status fail_mismatch(tt_group *group, uint32_t seq, const called *all) {
     char text[1024], name[192];
+    tt__rankset leaving = leaving_ranks(group, all);
+    if (tt__rankset_count(&leaving))
+        return fail_left(group, seq, all, &leaving);
     name_calls(group, all, text, sizeof text);
     return tt__fail(TT_ERR_MISMATCH, "call %u of %s differs: %s. All ranks must make the same calls in the same order.",
                     seq, tt__group_text(group, name, sizeof name), text);
@@ -140,15 +179,17 @@ static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, ca
     return differ;
 }
 
-/* Has a rank that is gone, and can't be asked any more, published the mismatch before? */
-static bool named_by_another(const tt_group *group, const called *all) {
+/* If a rank that is gone, and can't be asked any more, published why the group fails, record the same. */
+static tt_status named_by_another(const tt_group *group, const called *all) {
     bool known = true;
     for (int r = 0; r < group->size; r++)
         known &= all[r].known;
-    for (int r = 0; r < group->size && !known; r++)
-        if (r != group->rank && tt__check_failed(group, r) == TT_ERR_MISMATCH)
-            return true;
-    return false;
+    for (int r = 0; r < group->size && !known; r++) {
+        tt_status said = r == group->rank ? TT_OK : tt__check_failed(group, r);
+        if (said == TT_ERR_MISMATCH || said == TT_ERR_PEER)
+            return said;
+    }
+    return TT_OK;
 }
 
 /* Find the first call in which ranks differ. In calls in which ranks need not meet, they may differ a while before it
@@ -166,8 +207,9 @@ tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
         at--;
     group->native->asking = false;
     world->asking--;
-    bool named = named_by_another(group, all);
-    tt_status status = named ? TT_ERR_MISMATCH : fail_mismatch(group, at, all);
+    tt_status status = named_by_another(group, all);
+    if (!status)
+        status = fail_mismatch(group, at, all);
     free(all);
     return status;
 }

@@ -2,6 +2,7 @@
  * whether it takes this one of the connections that it may have opened to the same rank. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/message/joining/joining.h"
 
 #include <errno.h>
@@ -63,7 +64,7 @@ tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret 
     attempt->candidate = candidate;
     attempt->events = POLLOUT;
     snprintf(attempt->where, sizeof attempt->where, "%s", to->text);
-    int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = tt__fd(socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         fail_attempt(attempt, TT_ERR_NET, strerror(errno));
     else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR)

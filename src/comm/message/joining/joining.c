@@ -10,6 +10,7 @@
 #include "comm/message/joining/joining.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
@@ -178,7 +179,7 @@ static tt_status accept_peers(joining *j) {
     for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
-        int fd = accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = tt__fd(accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger(j))
             continue;
         if (fd < 0)

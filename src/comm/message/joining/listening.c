@@ -1,5 +1,6 @@
 /* Listening for the peers that connect to this rank. */
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/message/joining/joining.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static int listen_at(int family, bool only_local, int *port) {
         in4->sin_addr.s_addr = htonl(only_local ? INADDR_LOOPBACK : INADDR_ANY);
     else
         in6->sin6_addr = only_local ? in6addr_loopback : in6addr_any;
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = tt__fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -1;
     if (family == AF_INET6)
