@@ -99,6 +99,12 @@ const tt__flag tt__run_flags_table[] = {
          "clients; required: nobody; none: all, from anywhere. Launchers of other nodes must have the secret unless it "
          "is none",
      .offer = "local required none"},
+    {.name = "wire",
+     .id = FIELD(wire),
+     .value = "HOW",
+     .what = "how bytes travel between hosts (TT_WIRE): sealed, so that nobody can change them (default where the job "
+             "has a secret); plain; or tls, encrypted, the store's connections, too",
+     .offer = "sealed plain tls"},
     /* Without effect here. */
     {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
     {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},
