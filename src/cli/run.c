@@ -11,7 +11,7 @@
 #include "elastic/program.h"
 #include "net/net.h"
 #include "net/secret.h"
-#include "net/wire.h"
+#include "net/wire_choice.h"
 
 #include <tutti/store.h>
 

@@ -6,7 +6,7 @@
 #include "comm/backend/plugin_load.h"
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
-#include "net/wire.h"
+#include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

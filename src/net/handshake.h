@@ -3,7 +3,7 @@
  * The client is the side that connected, the server the side that listened. Each message is four bytes, 0xF5 version
  * kind detail, and what its kind has:
  *
- *   client  HELLO      purpose, whether it proves, whether it seals, its rank and the rank it wants, the job, 32 random bytes
+ *   client  HELLO      purpose, does it prove, does it seal, its rank and the one it wants, the job, 32 random bytes
  *   server  CHALLENGE  the same from its side, 32 random bytes of its own           without a secret both are done here
  *   client  PROOF      HMAC-SHA-256 over "client", HELLO, CHALLENGE and the channel
  *   server  ACCEPT     HMAC-SHA-256 over "server", HELLO, CHALLENGE and the channel

@@ -217,7 +217,7 @@ static int take_parts(cursor *c, struct iovec *parts, size_t *size) {
 }
 
 /* Seal and send one record; what the socket does not take is kept. */
-static tt__io write_record(tt__seal *seal, int fd, struct iovec *parts, int n, size_t size) {
+static tt__io seal_write_record(tt__seal *seal, int fd, struct iovec *parts, int n, size_t size) {
     uint8_t head[TT__SEAL_HEAD], tag[TT__SEAL_TAG];
     size_t sent;
     for (int i = 0; i < TT__SEAL_HEAD; i++)
@@ -242,7 +242,7 @@ tt__io tt__seal_write(tt__seal *seal, int fd, const struct iovec *pieces, int n,
     *put = 0;
     tt__io io = tt__seal_flush(seal, fd);
     while (io == TT__IO_DONE && !tt__seal_unsent(seal) && (count = take_parts(&c, parts + 1, &size)) > 0) {
-        io = write_record(seal, fd, parts, count, size);
+        io = seal_write_record(seal, fd, parts, count, size);
         if (io != TT__IO_FAILED)
             *put += size;
     }
@@ -337,7 +337,7 @@ static size_t take_checked(tt__seal *seal, void *data, size_t size) {
 }
 
 /* Take one step towards the next checked bytes; *got > 0: they went straight to `data`. */
-static tt__io read_step(tt__seal *seal, int fd, void *data, size_t room, size_t *got) {
+static tt__io seal_read_step(tt__seal *seal, int fd, void *data, size_t room, size_t *got) {
     size_t have = seal->end - seal->at;
     uint8_t *record = seal->came + seal->at;
     if (have < TT__SEAL_HEAD)
@@ -364,7 +364,7 @@ tt__io tt__seal_read(tt__seal *seal, int fd, void *data, size_t size, size_t *go
         if (seal->checked)
             *got = take_checked(seal, data, size);
         else
-            io = read_step(seal, fd, data, size, got);
+            io = seal_read_step(seal, fd, data, size, got);
     }
     return io;
 }

@@ -1,5 +1,5 @@
-/* A stream of bytes over a connected socket, plain, sealed (seal.h) or encrypted with TLS 1.3. Nothing of OpenSSL's TLS runs unless
- * tt__tls_load() finds that it is asked for.
+/* A stream of bytes over a connected socket, plain, sealed (seal.h) or encrypted with TLS 1.3. Nothing of OpenSSL's TLS
+ * runs unless tt__tls_load() finds that it is asked for.
  *
  * TT_TLS=1 asks for it. Each side knows the other by one of these:
  *
@@ -78,7 +78,8 @@ void tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE])
 
 /* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
 
-/* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer (may be NULL): the other side's rank. */
+/* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer (may be
+ * NULL): the other side's rank. */
 tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
 
 /* Read what is there, waiting for the first byte; *got = 0 at the end. */

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "net/net.h"
-#include "net/wire.h"
+#include "net/wire_choice.h"
 
 #include <errno.h>
 #include <openssl/err.h>

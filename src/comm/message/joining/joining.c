@@ -17,7 +17,7 @@
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
 #include "net/refusals.h"
-#include "net/wire.h"
+#include "net/wire_choice.h"
 
 #include <errno.h>
 #include <netinet/in.h>

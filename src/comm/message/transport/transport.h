@@ -1,5 +1,5 @@
-/* How bytes move between this rank and one peer: over a TCP connection, plain, sealed or encrypted, or through a pair of rings
- * in shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
+/* How bytes move between this rank and one peer: over a TCP connection, plain, sealed or encrypted, or through two
+ * rings in shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
 #ifndef TT_COMM_MESSAGE_TRANSPORT_H
 #define TT_COMM_MESSAGE_TRANSPORT_H
 

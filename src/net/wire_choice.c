@@ -1,4 +1,4 @@
-#include "net/wire.h"
+#include "net/wire_choice.h"
 
 #include "base/error.h"
 

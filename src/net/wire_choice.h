@@ -1,11 +1,11 @@
 /* How bytes travel between the hosts of a job: TT_WIRE (`tutti run --wire`).
  *
- *   sealed   every record carries a tag by a key from the job secret (seal.h): nobody can change anything, anybody on the
- *            way can read it. The default between hosts where the job has a secret.
+ *   sealed   every record carries a tag by a key from the job secret (seal.h): nobody can change anything, anybody on
+ *            the way can read it. The default between hosts where the job has a secret.
  *   plain    as it is. The default inside one machine, and without a secret.
  *   tls      encrypted (stream.h), the store's connections, too. TT_TLS=1 says the same. */
-#ifndef TT_NET_WIRE_H
-#define TT_NET_WIRE_H
+#ifndef TT_NET_WIRE_CHOICE_H
+#define TT_NET_WIRE_CHOICE_H
 
 #include "net/secret.h"
 
