@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/spawn.h"
 #include "comm/collective/algorithms.h"
+#include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,11 @@ static const tt__flag collective_flags[] = {
      .what = "sum (default), avg, product, min, max, band, bor, bxor or premul_sum",
      .offer = "sum avg product min max band bor bxor premul_sum"},
     {.name = "transport", .id = 't', .value = "NAME", .what = "auto (default), shm or tcp", .offer = "auto shm tcp"},
+    {.name = "wire",
+     .id = 'W',
+     .value = "HOW",
+     .what = "of TCP: sealed, plain or tls (TT_WIRE; default on one machine: plain)",
+     .offer = "sealed plain tls"},
     {.name = "backend",
      .id = 'e',
      .value = "NAME",
@@ -124,6 +130,7 @@ static tt_status keep_value(char *to, size_t size, const char *value) {
 }
 
 static tt_status parse_collective_flag(int c, char *value, settings *s) {
+    tt__wire wire;
     switch (c) {
     case 'w':
         return tt__parse_i64("--world", value, 1, 64, &s->world);
@@ -142,6 +149,8 @@ static tt_status parse_collective_flag(int c, char *value, settings *s) {
         return strcmp(value, "auto") && strcmp(value, "shm") && strcmp(value, "tcp")
                    ? TT_ERR_INVALID
                    : keep_value(s->transport, sizeof s->transport, value);
+    case 'W':
+        return tt__wire_named(value, &wire) && !setenv("TT_WIRE", value, 1) ? TT_OK : TT_ERR_INVALID;
     case 'e':
         return keep_value(s->backend, sizeof s->backend, value);
     case 'g':

@@ -12,6 +12,7 @@
 #include "elastic/program.h"
 #include "net/net.h"
 #include "net/secret.h"
+#include "net/wire_choice.h"
 
 #include <tutti/store.h>
 
@@ -308,6 +309,17 @@ static tt_status set_log_level(const tt__run_flags *flags) {
     return setenv("TT_LOG", flags->log_level, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG") : TT_OK;
 }
 
+static tt_status set_wire(const tt__run_flags *flags) {
+    tt__wire wire;
+    if (!flags->wire)
+        return tt__wire_asked(&wire);
+    if (!tt__wire_named(flags->wire, &wire))
+        return tt__fail(TT_ERR_INVALID, "--wire: expected sealed, plain or tls, got \"%.40s\"", flags->wire);
+    if (setenv("TT_WIRE", flags->wire, 1))
+        return tt__fail(TT_ERR_MEMORY, "no memory for TT_WIRE");
+    return tt__wire_asked(&wire);
+}
+
 static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
@@ -316,6 +328,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(read_store_auth(job, flags));
     TT__TRY(read_store_memory(job, flags));
     TT__TRY(set_log_level(flags));
+    TT__TRY(set_wire(flags));
     if (flags->module && flags->no_python)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
     return name_job(job, place, flags);
@@ -343,6 +356,7 @@ static tt_status run_write_trace(const tt__job *job, tt__snapshot *snapshot) {
 static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
     tt__secret present = {0};
+    tt__wire wire;
     tt_status status = TT_OK;
     if (flags->secret_file) {
         status = tt__secret_read_file(flags->secret_file, text);
@@ -353,6 +367,9 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     if (!status && *text && setenv("TT_SECRET", text, 1))
         status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
     job->has_secret = *text || present.set;
+    present.set = job->has_secret;
+    if (!status)
+        status = tt__wire_check(&wire, &present);
     if (!status && !job->has_secret && !job->node)
         tt__cli_note(
             "run",

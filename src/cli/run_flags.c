@@ -102,6 +102,12 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(store_memory),
      .value = "MIB",
      .what = "what the store that node 0 serves may take, in MiB (default: an eighth of the machine's, at least 256)"},
+    {.name = "wire",
+     .id = FIELD(wire),
+     .value = "HOW",
+     .what = "how bytes travel between hosts (TT_WIRE): sealed, so that nobody can change them (default where the job "
+             "has a secret); plain; or tls, encrypted, the store's connections, too",
+     .offer = "sealed plain tls"},
     /* Without effect here. */
     {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
     {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},

@@ -10,7 +10,7 @@ typedef struct tt__run_flags {
     const char *standalone, *master_addr, *master_port;
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
     const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
-        *store_auth, *store_memory;
+        *store_auth, *store_memory, *wire;
     const char *module, *no_python, *help;
     const char *ignored; /* flags without effect here: --monitor-interval, --start-method */
 } tt__run_flags;

@@ -7,6 +7,7 @@
 #include "comm/backend/plugin_load.h"
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
+#include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,18 @@ static tt_status check_device(const tt_init_process_group_args *args, const char
     return tt__fail(TT_ERR_UNSUPPORTED, "tt_init_process_group: the back end %s takes no memory of %s", backend, name);
 }
 
+/* Check the secret and the wire before anybody waits for this rank. */
+static tt_status check_wire(const tt__meeting *meeting) {
+    tt__secret secret;
+    tt__wire wire;
+    if (meeting->world < 2)
+        return TT_OK;
+    TT__TRY(tt__secret_load(&secret));
+    tt_status status = tt__wire_check(&wire, &secret);
+    tt__secret_wipe(&secret);
+    return status;
+}
+
 /* Fill in the member, except for the store and the prefix. */
 static tt_status make_member(tt__member *member, const tt_init_process_group_args *args, const tt__meeting *meeting) {
     *member = (tt__member){.rank = meeting->rank,
@@ -112,6 +125,7 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }
+    TT__TRY(check_wire(meeting));
     return check_transport(&member->transport);
 }
 

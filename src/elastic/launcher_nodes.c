@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "elastic/children.h"
+#include "store/signed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +97,11 @@ static void put_note(launcher *l, const char *key, const char *text) {
     if (!l->store && !l->store_failed)
         l->store_failed =
             tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
+    tt__secret secret = {0};
     if (!l->store_failed)
-        l->store_failed = tt_store_set(l->store, key, text, strlen(text)) != TT_OK;
+        l->store_failed =
+            tt__secret_load(&secret) || tt__signed_set(l->store, &secret, key, "", text, strlen(text)) != TT_OK;
+    tt__secret_wipe(&secret);
 }
 
 void tt__launcher_publish_end(launcher *l, int i) {

@@ -86,15 +86,14 @@ bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
 
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
-/* Post an order. Takes over `bytes`. */
-static void order_post(tt__nodes *nodes, int kind, const char *key, char *bytes, size_t size, int64_t timeout_ms) {
-    tt__order *new = calloc(1, sizeof *new);
+/* Post a copy of an order. Takes over its `bytes`. */
+static void order_post(tt__nodes *nodes, const tt__order *order) {
+    tt__order *new = malloc(sizeof *new);
     if (!new) {
-        free(bytes);
+        free(order->bytes);
         return;
     }
-    *new = (tt__order){.kind = kind, .bytes = bytes, .size = size, .timeout_ms = timeout_ms};
-    snprintf(new->key, sizeof new->key, "%s", key);
+    *new = *order;
     pthread_mutex_lock(&nodes->lock);
     *nodes->orders_end = new;
     nodes->orders_end = &new->next;
@@ -108,13 +107,14 @@ static void order_post_news(tt__nodes *nodes, json_t *news) {
     char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
-        order_post(nodes, TT__ORDER_NEWS, "", text, strlen(text), 0);
+        order_post(nodes, &(tt__order){.kind = TT__ORDER_NEWS, .bytes = text, .size = strlen(text)});
 }
 
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
-    char *copy = strdup(text);
-    if (copy)
-        order_post(nodes, TT__ORDER_SET, key, copy, strlen(copy), 0);
+    tt__order order = {.kind = TT__ORDER_SET, .bytes = strdup(text), .size = strlen(text)};
+    snprintf(order.key, sizeof order.key, "%s", key);
+    if (order.bytes)
+        order_post(nodes, &order);
 }
 
 /* Make a JSON string of a program's bytes, which need not be UTF-8. */
@@ -142,14 +142,17 @@ void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
 }
 
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) {
-    order_post(nodes, TT__ORDER_LOOK, "", NULL, 0, timeout_ms);
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_LOOK, .timeout_ms = timeout_ms});
 }
 
 static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
+    tt__order order = {.kind = TT__ORDER_SET, .own = true};
     void *bytes;
-    size_t size;
-    if (!tt__blob_pack(snapshot, nodes->member.node, &bytes, &size))
-        order_post(nodes, TT__ORDER_SET, key, bytes, size, 0);
+    snprintf(order.key, sizeof order.key, "%s", key);
+    if (tt__blob_pack(snapshot, nodes->member.node, &bytes, &order.size))
+        return;
+    order.bytes = bytes;
+    order_post(nodes, &order);
 }
 
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
@@ -164,5 +167,5 @@ void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
     if (final)
         order_post_blob(nodes, key, final);
     order_post_news(nodes, json_pack("{s:s}", "what", "done"));
-    order_post(nodes, TT__ORDER_DONE, "", NULL, 0, 0);
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_DONE});
 }

@@ -5,12 +5,17 @@
  *
  *   tutti/nodes/claim/K   1: node K is taken
  *   tutti/nodes/card/K    its description
- *   tutti/nodes/beat/K    a number that grows as long as launcher K lives
- *   tutti/nodes/news/I    the I-th event that a launcher announced, from 1 on
+ *   tutti/nodes/beat/K    "BEATS NEWS": a number that grows as long as launcher K lives, and how many events it has
+ *                         announced
+ *   tutti/nodes/news/K/I  the I-th of them, from 1 on
  *   tutti/nodes/look/I/K  what the ranks of node K call, asked for by a reader on another node
  *   tutti/nodes/final/K   their last calls
  *
- * A launcher whose number does not change for the heartbeat is lost. Launchers end together: each announces "done" when
+ * All but the claims are signed with the job secret (store/signed.h); the context of what launcher K writes after its
+ * card is a nonce from that card, so that nothing recorded in an earlier job is taken. What is not signed is refused,
+ * logged, and read again later; only with `demands_it` off a node may do without a secret.
+ *
+ * A launcher whose number does not grow for the heartbeat is lost. Launchers end together: each announces "done" when
  * it has no worker left, and stays until all have done so or are lost, so that every report names the same first
  * failure. */
 #ifndef TT_ELASTIC_NODES_H

@@ -1,5 +1,5 @@
-/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts; nodes_queue.c, the
- * queue between the two. */
+/* What the parts of nodes.h share: nodes.c, called by the launcher; nodes_thread.c, which it starts (nodes_talk.h);
+ * nodes_queue.c, the queue between the two. */
 #ifndef TT_ELASTIC_NODES_OWN_H
 #define TT_ELASTIC_NODES_OWN_H
 
@@ -16,6 +16,7 @@ typedef struct tt__order {
     struct tt__order *next;
     enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_DONE } kind;
     char key[TT__NODES_KEY]; /* SET */
+    bool own;                /* SET: the key is this launcher's alone; its nonce is the context */
     char *bytes;             /* SET: the value; NEWS: JSON */
     size_t size;
     int64_t timeout_ms; /* LOOK */
@@ -23,12 +24,17 @@ typedef struct tt__order {
 
 /* What is known of a node. */
 typedef struct tt__node {
-    bool here; /* its card is read */
+    bool here;      /* its card is read */
+    bool signs;     /* what it writes is signed, */
+    char nonce[33]; /* with this context */
     bool lost, done;
     int workers, first_rank;
     char hostname[64];
-    char beat[24];   /* last seen, */
-    int64_t beat_ms; /* and when it changed */
+    int64_t beats;      /* last seen, */
+    int64_t beat_ms;    /* and when it grew */
+    int64_t news;       /* announced by it, */
+    int64_t news_taken; /* and read */
+    int64_t refused_ms; /* when something of it was last refused; 0: never */
 } tt__node;
 
 struct tt__nodes {

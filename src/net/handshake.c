@@ -14,6 +14,7 @@ enum {
     HEADER = 4,
     AT_PURPOSE = 4,
     AT_PROVES = 5,
+    AT_SEALING = 6,
     AT_RANK = 8,
     AT_PEER = 12,
     AT_JOB = 16,
@@ -61,6 +62,7 @@ static tt_status put_introduction(tt__handshake *h, uint8_t kind, uint8_t kept[T
     memset(message + HEADER, 0, message_size(kind) - HEADER);
     message[AT_PURPOSE] = (uint8_t)h->role.purpose;
     message[AT_PROVES] = proves_secret(h);
+    message[AT_SEALING] = (uint8_t)h->role.sealing;
     put_handshake_rank(message + AT_RANK, h->role.rank);
     put_handshake_rank(message + AT_PEER, h->role.server ? h->peer : h->role.peer);
     memcpy(message + AT_JOB, h->role.job, TT__JOB_SIZE);
@@ -89,7 +91,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
 static void fail_handshake(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
-    if (h->role.server && why <= TT__REFUSED_PLAIN) {
+    if (h->role.server && why <= TT__REFUSED_SEALING) {
         h->out_size = 0;
         put_header(h, REFUSAL, (uint8_t)why);
     }
@@ -105,6 +107,8 @@ static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
         return h->role.server == proves_secret(h) ? TT__REFUSED_NO_PROOF : TT__REFUSED_NO_SECRET;
     if (memcmp(message + AT_JOB, h->role.job, TT__JOB_SIZE) != 0)
         return TT__REFUSED_JOB;
+    if (message[AT_SEALING] != h->role.sealing)
+        return TT__REFUSED_SEALING;
     if ((h->role.peer != TT__ANY_RANK && rank != h->role.peer) ||
         (h->role.rank != TT__ANY_RANK && wanted != TT__ANY_RANK && wanted != h->role.rank))
         return TT__REFUSED_RANK;
@@ -162,7 +166,7 @@ static void on_accept(tt__handshake *h) {
 
 static void on_refusal(tt__handshake *h) {
     uint8_t why = h->in[AT_DETAIL];
-    fail_handshake(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_PLAIN ? (tt__refusal)why : TT__REFUSED_BROKEN);
+    fail_handshake(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_SEALING ? (tt__refusal)why : TT__REFUSED_BROKEN);
 }
 
 static void on_message(tt__handshake *h) {
@@ -229,6 +233,17 @@ size_t tt__handshake_feed(tt__handshake *h, const void *data, size_t size) {
     return taken;
 }
 
+void tt__handshake_keys(const tt__handshake *h, uint8_t send[TT__MAC_SIZE], uint8_t receive[TT__MAC_SIZE]) {
+    static const char *const directions[2] = {"from client", "from server"};
+    uint8_t both[2 * TT__HANDSHAKE_MESSAGE_MAX];
+    memcpy(both, h->hello, TT__HANDSHAKE_MESSAGE_MAX);
+    memcpy(both + TT__HANDSHAKE_MESSAGE_MAX, h->challenge, TT__HANDSHAKE_MESSAGE_MAX);
+    for (int server = 0; server < 2; server++)
+        tt__mac_derive(server == h->role.server ? send : receive, (tt__span){h->role.secret->wire_key, TT__MAC_SIZE},
+                       (tt__span){both, sizeof both},
+                       (tt__span){(const uint8_t *)directions[server], strlen(directions[server])});
+}
+
 void tt__handshake_sent(tt__handshake *h, size_t size) {
     h->out_size -= size;
     memmove(h->out, h->out + size, h->out_size);
@@ -267,6 +282,9 @@ static const struct {
                           "the other side is not the rank that was expected there"},
     [TT__REFUSED_PLAIN] = {TT_ERR_AUTH, "it does not encrypt",
                            "the other side wants an encrypted connection. Give all processes of the job TT_TLS=1"},
+    [TT__REFUSED_SEALING] = {TT_ERR_AUTH, "one side seals its connections, the other does not",
+                             "one side seals its connections, the other does not. Give all processes of the job the "
+                             "same TT_WIRE"},
     [TT__REFUSED_STRANGER] = {TT_ERR_PROTOCOL, "it does not speak Tutti's handshake",
                               "who listens there does not speak Tutti's handshake. Are address and port right?"},
     [TT__REFUSED_BROKEN] = {TT_ERR_PROTOCOL, "its handshake is broken",

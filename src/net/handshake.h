@@ -3,7 +3,7 @@
  * The client is the side that connected, the server the side that listened. Each message is four bytes, 0xF5 version
  * kind detail, and what its kind has:
  *
- *   client  HELLO      purpose, whether it proves, its rank and the rank it wants, the job, 32 random bytes
+ *   client  HELLO      purpose, does it prove, does it seal, its rank and the one it wants, the job, 32 random bytes
  *   server  CHALLENGE  the same from its side, 32 random bytes of its own           without a secret both are done here
  *   client  PROOF      HMAC-SHA-256 over "client", HELLO, CHALLENGE and the channel
  *   server  ACCEPT     HMAC-SHA-256 over "server", HELLO, CHALLENGE and the channel
@@ -33,10 +33,14 @@ enum {
 /* What the connection is for: a port accepts only its own purpose. */
 typedef enum tt__purpose { TT__PURPOSE_STORE = 1, TT__PURPOSE_TRANSPORT = 2 } tt__purpose;
 
+/* How what follows the handshake travels; both sides must mean the same, which the proofs cover. */
+typedef enum tt__sealing { TT__SEALING_NONE, TT__SEALING_RECORDS } tt__sealing;
+
 /* One side's part. */
 typedef struct tt__handshake_role {
     bool server;
     tt__purpose purpose;
+    tt__sealing sealing;
     const tt__secret *secret;      /* borrowed until the handshake is over; NULL or none set: nothing is proved */
     uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros where it is not known yet (the store) */
     int rank, peer;                /* own rank, and the expected one; TT__ANY_RANK: none, any */
@@ -49,7 +53,7 @@ typedef enum tt__handshake_state {
     TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send what goes without waiting, then close */
 } tt__handshake_state;
 
-/* Why it failed. The numbers of those up to TT__REFUSED_PLAIN go over the wire. */
+/* Why it failed. The numbers of those up to TT__REFUSED_SEALING go over the wire. */
 typedef enum tt__refusal {
     TT__REFUSED_NOT,
     TT__REFUSED_VERSION,   /* another version of this handshake */
@@ -60,6 +64,7 @@ typedef enum tt__refusal {
     TT__REFUSED_JOB,       /* another job */
     TT__REFUSED_RANK,      /* not the rank that was expected */
     TT__REFUSED_PLAIN,     /* the server wants an encrypted connection */
+    TT__REFUSED_SEALING,   /* one side seals what follows, the other does not */
     TT__REFUSED_STRANGER,  /* not this protocol at all */
     TT__REFUSED_BROKEN     /* this protocol, but an impossible message */
 } tt__refusal;
@@ -87,6 +92,10 @@ size_t tt__handshake_wants(const tt__handshake *handshake);
 
 /* Feed bytes that have come. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
+
+/* Derive the keys for what this side sends and receives after a handshake that is done and has proved the secret: from
+ * the secret and both introductions, so they are of this connection, job, service and pair of ranks alone. */
+void tt__handshake_keys(const tt__handshake *handshake, uint8_t send[TT__MAC_SIZE], uint8_t receive[TT__MAC_SIZE]);
 
 /* Drop the first `size` bytes of `out`, which were sent. */
 void tt__handshake_sent(tt__handshake *handshake, size_t size);

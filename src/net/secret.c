@@ -32,6 +32,8 @@ void tt__secret_from(tt__secret *secret, const void *bytes, size_t size) {
     secret->set = true;
     tt__mac_derive(secret->handshake_key, shared, salt, text_span("handshake"));
     tt__mac_derive(secret->tls_key, shared, salt, text_span("tls psk"));
+    tt__mac_derive(secret->store_key, shared, salt, text_span("store"));
+    tt__mac_derive(secret->wire_key, shared, salt, text_span("wire"));
 }
 
 void tt__secret_wipe(tt__secret *secret) { explicit_bzero(secret, sizeof *secret); }

@@ -1,5 +1,6 @@
 /* The job secret, which only the processes of one job know. From it derive the keys by which they prove that they
- * belong together (handshake.h), and, where asked for, those of encryption (stream.h).
+ * belong together (handshake.h), those that sign what they leave in a store (store/signed.h) and seal what they send
+ * (seal.h), and, where asked for, those of encryption (stream.h).
  *
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
  * it; a line break at its end does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and passes it
@@ -18,6 +19,8 @@ typedef struct tt__secret {
     bool set;
     uint8_t handshake_key[TT__MAC_SIZE];
     uint8_t tls_key[TT__MAC_SIZE];
+    uint8_t store_key[TT__MAC_SIZE];
+    uint8_t wire_key[TT__MAC_SIZE];
 } tt__secret;
 
 /* Load it from the environment; TT_OK with set = false where there is none. Errors: TT_ERR_INVALID too short or too

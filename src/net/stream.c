@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/net.h"
+#include "net/seal.h"
 #include "net/tls.h"
 
 #include <errno.h>
@@ -21,11 +22,20 @@ tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server)
     return tt__fail(TT_ERR_MEMORY, "out of memory for an encrypted connection");
 }
 
+tt_status tt__stream_seal(tt__stream *stream, const tt__handshake *handshake) {
+    tt__seal_keys keys;
+    tt__handshake_keys(handshake, keys.send, keys.receive);
+    tt_status status = tt__seal_new(&stream->seal, &keys);
+    explicit_bzero(&keys, sizeof keys);
+    return status;
+}
+
 void tt__stream_close(tt__stream *stream) {
     if (!stream || stream->fd < 0)
         return;
     if (stream->ssl)
         tt__tls_connection_free(stream->ssl);
+    tt__seal_free(stream->seal);
     close(stream->fd);
     *stream = (tt__stream){.fd = -1};
 }
@@ -36,6 +46,8 @@ tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got)
     *got = 0;
     if (stream->ssl)
         return tt__tls_read(stream->ssl, data, size, got);
+    if (stream->seal)
+        return tt__seal_read(stream->seal, stream->fd, data, size, got);
     ssize_t n;
     while ((n = recv(stream->fd, data, size, MSG_DONTWAIT)) < 0 && errno == EINTR)
         ;
@@ -53,6 +65,8 @@ tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, s
     *put = 0;
     if (stream->ssl)
         return tt__tls_write(stream->ssl, pieces, n, put);
+    if (stream->seal)
+        return tt__seal_write(stream->seal, stream->fd, pieces, n, put);
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)n};
     ssize_t sent;
     while ((sent = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR)
@@ -67,14 +81,24 @@ tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, s
     return TT__IO_FAILED;
 }
 
-tt__io tt__stream_flush(tt__stream *stream) { return stream->ssl ? tt__tls_flush(stream->ssl) : TT__IO_DONE; }
+tt__io tt__stream_flush(tt__stream *stream) {
+    if (stream->seal)
+        return tt__seal_flush(stream->seal, stream->fd);
+    return stream->ssl ? tt__tls_flush(stream->ssl) : TT__IO_DONE;
+}
 
-bool tt__stream_unsent(const tt__stream *stream) { return stream->ssl && tt__tls_unsent(stream->ssl); }
+bool tt__stream_unsent(const tt__stream *stream) {
+    return stream->seal ? tt__seal_unsent(stream->seal) : stream->ssl && tt__tls_unsent(stream->ssl);
+}
 
-bool tt__stream_pending(const tt__stream *stream) { return stream->ssl && tt__tls_pending(stream->ssl); }
+bool tt__stream_pending(const tt__stream *stream) {
+    return stream->seal ? tt__seal_pending(stream->seal) : stream->ssl && tt__tls_pending(stream->ssl);
+}
 
 void tt__stream_hold(tt__stream *stream, bool on) {
-    if (stream->ssl)
+    if (stream->seal)
+        tt__seal_hold(stream->seal, on);
+    else if (stream->ssl)
         tt__tls_hold(stream->ssl, on);
 }
 
@@ -182,5 +206,5 @@ tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *rol
         return tt__handshake_error(&h);
     if (peer)
         *peer = h.peer;
-    return sent;
+    return sent || !role->sealing ? sent : tt__stream_seal(stream, &h);
 }

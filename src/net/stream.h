@@ -1,5 +1,5 @@
-/* A stream of bytes over a connected socket, plain or encrypted with TLS 1.3. Nothing of OpenSSL's TLS runs unless
- * tt__tls_load() finds that it is asked for.
+/* A stream of bytes over a connected socket, plain, sealed (seal.h) or encrypted with TLS 1.3. Nothing of OpenSSL's TLS
+ * runs unless tt__tls_load() finds that it is asked for.
  *
  * TT_TLS=1 asks for it. Each side knows the other by one of these:
  *
@@ -26,13 +26,17 @@ tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
 void tt__tls_free(tt__tls *tls);
 
 typedef struct tt__stream {
-    int fd;    /* -1: closed */
-    void *ssl; /* NULL: plain */
+    int fd;                /* -1: closed */
+    void *ssl;             /* NULL: not encrypted */
+    struct tt__seal *seal; /* NULL: not sealed */
 } tt__stream;
 
 /* Open a stream over `fd`, which it takes, also after a failure. tls: borrowed; NULL = plain. `server`: this side
  * listened. Moves no bytes. */
 tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
+
+/* Seal what is written and read from now on (seal.h), after a handshake that has proved a secret. */
+tt_status tt__stream_seal(tt__stream *stream, const tt__handshake *handshake);
 
 /* Close it. NULL and a closed stream are allowed. */
 void tt__stream_close(tt__stream *stream);
@@ -74,7 +78,8 @@ tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_S
 
 /* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
 
-/* Do TLS's handshake, then ours (role->channel is filled in). *peer (may be NULL): the other side's rank. */
+/* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer (may be
+ * NULL): the other side's rank. */
 tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
 
 /* Read what is there, waiting for the first byte; *got = 0 at the end. */

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "net/net.h"
+#include "net/wire_choice.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -240,14 +241,14 @@ static void warn_of_plain(void) {
 }
 
 tt_status tt__tls_load(tt__tls **out, const tt__secret *secret) {
-    const char *asked = getenv("TT_TLS");
+    tt__wire wire;
     *out = NULL;
-    if (!is_given(asked))
-        warn_of_plain();
-    if (!is_given(asked) || !strcmp(asked, "0"))
+    TT__TRY(tt__wire_asked(&wire));
+    if (wire != TT__WIRE_TLS) {
+        if (!is_given(getenv("TT_TLS")))
+            warn_of_plain();
         return TT_OK;
-    if (strcmp(asked, "1") != 0)
-        return tt__fail(TT_ERR_INVALID, "TT_TLS: expected 1 or 0, got \"%.40s\"", asked);
+    }
     tt__tls *tls = calloc(1, sizeof *tls);
     if (!tls)
         return tt__fail(TT_ERR_MEMORY, "TLS: out of memory");

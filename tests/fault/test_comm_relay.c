@@ -33,7 +33,7 @@ typedef struct scene {
     int relay_port;
     int calls; /* then leave; 0: until one fails */
     int64_t timeout_ms, heartbeat_ms;
-    bool tls;
+    const char *wire; /* TT_WIRE; NULL: plain */
     size_t max_bytes;
     uint64_t state;
     testimony *told;
@@ -62,8 +62,8 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     testimony *mine = &scene->told[rank];
     tt_group *group = NULL;
     CHECK(!setenv("TT_TRANSPORT", "tcp", 1));
-    if (scene->tls)
-        CHECK(!setenv("TT_TLS", "1", 1) && !setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1));
+    if (scene->wire)
+        CHECK(!setenv("TT_WIRE", scene->wire, 1) && !setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1));
     inject_relay(scene->relay_port, tt_store_port(store), rank);
     tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
                                              .timeout_ms = scene->timeout_ms, .heartbeat_ms = scene->heartbeat_ms);
@@ -144,11 +144,11 @@ static void end_scene(scene *scene) { munmap(scene->told, WORLD * sizeof *scene-
 
 /* ---- what is slow is right */
 
-static void slow_is_right(relay_how how, int64_t amount, bool tls) {
+static void slow_is_right(relay_how how, int64_t amount, const char *wire) {
     scene scene = new_scene(how);
     scene.calls = 6;
     scene.max_bytes = CALM_BYTES;
-    scene.tls = tls;
+    scene.wire = wire;
     int64_t struck = play(&scene, how, how, -1, amount);
     if (!all_right(&scene)) {
         print_testimony(&scene, struck);
@@ -159,13 +159,14 @@ static void slow_is_right(relay_how how, int64_t amount, bool tls) {
 
 static void single_bytes(void **state) {
     (void)state;
-    slow_is_right(RELAY_CHOP, 0, false);
-    slow_is_right(RELAY_CHOP, 0, true);
+    slow_is_right(RELAY_CHOP, 0, NULL);
+    slow_is_right(RELAY_CHOP, 0, "sealed");
+    slow_is_right(RELAY_CHOP, 0, "tls");
 }
 
 static void late_bytes(void **state) {
     (void)state;
-    slow_is_right(RELAY_DELAY, 15, false);
+    slow_is_right(RELAY_DELAY, 15, NULL);
 }
 
 /* ---- what is broken is named */
@@ -202,14 +203,15 @@ static void stalled_streams(void **state) {
 /* ---- a wrong bit */
 
 /* Nothing guards plain TCP but its own checksums, so a result may be wrong, or a rank waits until its time is over; but
- * nobody crashes or hangs. TLS lets nothing wrong through. */
+ * nobody crashes or hangs. A sealed wire and TLS let nothing wrong through. */
 static void wrong_bits(void **state) {
     (void)state;
+    static const char *const wires[] = {NULL, "sealed", "tls", "sealed"};
     long cases = storm_number("TT_STORM_CASES", 4);
     for (long i = 0; i < cases; i++) {
         uint64_t random = storm_case(i + 5000);
         scene scene = new_scene(i);
-        scene.tls = i % 2;
+        scene.wire = wires[i % 4];
         scene.calls = 40;
         scene.timeout_ms = 10000;
         scene.heartbeat_ms = HEARTBEAT_MS;
@@ -219,7 +221,7 @@ static void wrong_bits(void **state) {
         int wrong = 0;
         for (int r = 0; r < WORLD; r++)
             wrong += scene.told[r].wrong;
-        if (scene.tls && wrong) {
+        if (scene.wire && wrong) {
             print_testimony(&scene, struck);
             fail_msg("case %ld (seed %ld)", i, storm_number("TT_STORM_SEED", 1));
         }

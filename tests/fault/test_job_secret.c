@@ -61,6 +61,7 @@ static process *start_on(int h, const part *p) {
                                  "TT_SECRET=",
                                  "TT_SECRET_FILE=",
                                  p->encrypted ? "TT_TLS=1" : "TT_TLS=0",
+                                 "TT_LOG=info", /* says of each connection how it travels */
                                  NULL};
     snprintf(rank, sizeof rank, "--node-rank=%d", h);
     if (p->secret)
@@ -92,8 +93,8 @@ static void run(const part parts[2], bool works, const char *said[2]) {
 
 static void one_secret(void **state) {
     (void)state;
-    run((const part[]){{"a", false}, {"a", false}}, true, (const char *[]){NULL, NULL});
-    run((const part[]){{"a", true}, {"a", true}}, true, (const char *[]){NULL, NULL});
+    run((const part[]){{"a", false}, {"a", false}}, true, (const char *[]){", sealed", ", sealed"});
+    run((const part[]){{"a", true}, {"a", true}}, true, (const char *[]){", encrypted", ", encrypted"});
 }
 
 static void two_secrets(void **state) {

@@ -4,6 +4,8 @@ rank, and lose nobody unnoticed."""
 import os
 import pathlib
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -50,6 +52,45 @@ class Job:
                 raise
             results[node] = (process.returncode, out, err)
         return results
+
+
+class TorchClient:
+    """Speaks PyTorch's dialect to a job's store, as any process on its machine may with --store-auth=local."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
+        self.socket.sendall(struct.pack("<BI", 0, 0x3C85F7CE))
+
+    @staticmethod
+    def string(value):
+        return struct.pack("<Q", len(value)) + value
+
+    def read(self, size):
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("the store is gone")
+            data += more
+        return data
+
+    def number(self, size, form):
+        return struct.unpack(form, self.read(size))[0]
+
+    def set(self, key, value):
+        self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value.encode()))
+
+    def add(self, key, delta):
+        self.socket.sendall(b"\x04" + self.string(b"/" + key.encode()) + struct.pack("<q", delta))
+        return self.number(8, "<q")
+
+    def has(self, key):
+        self.socket.sendall(b"\x05" + struct.pack("<Q", 1) + self.string(b"/" + key.encode()))
+        return self.number(1, "<B") == 0
+
+    def get(self, key):
+        self.socket.sendall(b"\x03" + self.string(b"/" + key.encode()))
+        return self.read(self.number(8, "<Q"))
 
 
 READY = "echo ready; "
@@ -212,6 +253,45 @@ class Secrets(unittest.TestCase):
         for code, _, err in job.end().values():
             self.assertEqual(code, 1, err)
             self.assertNotIn(self.text, err)
+
+    def test_forged_news_do_nothing(self):
+        """Who may write the store, but has no secret, does not end the workers."""
+        go = pathlib.Path(self.folder.name) / "go"
+        job = Job(READY + f"until [ -e {go} ]; do sleep 0.05; done", nproc=1, flags=[f"--secret-file={self.secret}"])
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        stranger = TorchClient(job.port)
+        for node in (0, 1):
+            forged = '{"what":"signal","signal":2,"node":%d}' % node
+            stranger.set(f"tutti/nodes/news/{stranger.add('tutti/nodes/news', 1)}", forged)
+            stranger.set(f"tutti/nodes/news/{node}/1", forged)
+            beats = [stranger.get(f"tutti/nodes/beat/{node}")]
+            stranger.set(f"tutti/nodes/beat/{node}", "1000000 1")
+            while len(beats) < 5:  # it goes on, and the other one reads it
+                beats += [beat for beat in [stranger.get(f"tutti/nodes/beat/{node}")] if beat != beats[-1]]
+        self.assertEqual([p.poll() for p in job.nodes.values()], [None, None])
+        go.touch()
+        results = job.end()
+        self.assertEqual([results[node][0] for node in (0, 1)], [0, 0], results)
+
+    def test_a_forged_card_is_refused(self):
+        job = Job("echo started", nproc=1, flags=[f"--secret-file={self.secret}"], only=(0,))
+        stranger = None
+        while not stranger:
+            try:
+                stranger = TorchClient(job.port)
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        while not stranger.has("tutti/nodes/card/0"):
+            time.sleep(0.01)
+        card = stranger.get("tutti/nodes/card/0").split(b"\0")[0].decode()
+        stranger.set("tutti/nodes/card/1", card.replace('"hostname":"', '"hostname":"forged-'))
+        refused = '"tutti/nodes/card/1" as the words of node 1 is refused'
+        self.assertTrue(any(refused in line for line in job.nodes[0].stderr))
+        job.start(1, "echo started", 2, 1, [f"--secret-file={self.secret}"])
+        for code, out, err in job.end().values():
+            self.assertEqual((code, out), (0, "started\n"), err)
+            self.assertNotIn("forged", err)
 
     def test_one_node_makes_its_own(self):
         say = 'echo "$TT_SECRET"'

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "store/signed.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -188,6 +189,84 @@ static void who_gives_up_along_with_others_names_the_missing(void **state) {
         tt_store_free(store);
         tt_store_server_free(server);
     }
+}
+
+/* ---- texts that others may overwrite */
+
+typedef struct forgery {
+    tt_store *store;
+    const char *right; /* what rank 1 writes once the forged text was refused; NULL: nothing */
+    int refused;
+} forgery;
+
+static void on_refusal(tt_log_level level, const char *line, void *user) {
+    forgery *f = user;
+    tt__secret secret;
+    if (level != TT_LOG_WARNING || !strstr(line, "\"here/net/1\" as the words of rank 1 is refused"))
+        return;
+    f->refused++;
+    if (!f->right)
+        return;
+    assert_int_equal(tt__secret_load(&secret), TT_OK);
+    assert_int_equal(tt__signed_set(f->store, &secret, "here/net/1", "", f->right, strlen(f->right)), TT_OK);
+}
+
+/* Exchange texts as rank 0 where `bytes` lie under rank 1's key. */
+static tt_status exchange_with(tt__bytes bytes, const char *right, int refused, char texts[2][64]) {
+    tt_store_server *server = NULL;
+    forgery f = {.right = right};
+    tt_store *store = NULL;
+    assert_int_equal(tt_store_server_new(&server, "127.0.0.1", 0), TT_OK);
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
+    assert_int_equal(tt_tcp_store(&f.store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
+    assert_int_equal(tt_store_set(store, "here/net/1", bytes.data, bytes.size), TT_OK);
+    tt_set_log(on_refusal, &f);
+    tt_status status =
+        tt__texts_exchange(store, "here", "net", 0, 2, tt__deadline_ms(right ? PATIENCE_MS : 200), 64, texts[0]);
+    tt_set_log(NULL, NULL);
+    assert_int_equal(f.refused, refused);
+    tt_store_free(f.store);
+    tt_store_free(store);
+    tt_store_server_free(server);
+    return status;
+}
+
+/* Only what was written with the job's secret, for this key, is taken. */
+static void forged_texts_are_refused(void **state) {
+    (void)state;
+    static const char theirs[] = "4711/0123/10.0.0.66";
+    char texts[2][64] = {"mine"};
+    tt__secret secret, other;
+    setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1);
+    assert_int_equal(tt__secret_load(&secret), TT_OK);
+    tt__secret_from(&other, "another secret that is long enough", 34);
+    const struct {
+        const tt__secret *by;
+        const char *key, *context;
+        bool good;
+    } cases[] = {{NULL, "", "", false},
+                 {&other, "here/net/1", "", false},
+                 {&secret, "here/net/0", "", false},
+                 {&secret, "here/rank/1", "", false},
+                 {&secret, "here/net/1", "old", false},
+                 {&secret, "here/net/1", "", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tt__bytes bytes = {0};
+        tt__sign(&bytes, cases[i].by, cases[i].key, cases[i].context, theirs, strlen(theirs));
+        tt_status status = exchange_with(bytes, NULL, !cases[i].good, texts);
+        assert_int_equal(status, cases[i].good ? TT_OK : TT_ERR_AUTH);
+        if (status)
+            assert_non_null(strstr(tt_last_error(), "rank 0 refuses the words of rank 1: what the store holds under "
+                                                    "\"here/net/1\" was not written with this job's secret"));
+        else
+            assert_string_equal(texts[1], theirs);
+        assert_int_equal(exchange_with(bytes, "from rank 1", !cases[i].good, texts), TT_OK);
+        assert_string_equal(texts[1], cases[i].good ? theirs : "from rank 1");
+        bytes.data[0] ^= 1;
+        assert_int_equal(exchange_with(bytes, NULL, 1, texts), TT_ERR_AUTH);
+        tt__bytes_free(&bytes);
+    }
+    unsetenv("TT_SECRET");
 }
 
 /* Ranks that meet by the environment alone; `store` only tells them the address where it is served already. */
@@ -386,6 +465,7 @@ int main(void) {
         cmocka_unit_test(a_port_in_use_is_named),
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(who_gives_up_along_with_others_names_the_missing),
+        cmocka_unit_test(forged_texts_are_refused),
         cmocka_unit_test(groups_follow_each_other),
         cmocka_unit_test(tcp_addresses_work),
         cmocka_unit_test(the_older_store_dialect_works),

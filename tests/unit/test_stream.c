@@ -3,8 +3,11 @@
 #include "support/patience.h"
 
 #include "base/clock.h"
+#include "net/seal.h"
 #include "net/stream.h"
 
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,9 +95,10 @@ static void *write_large(void *arg) {
     return NULL;
 }
 
-static void carries(tt__tls *client_tls, tt__tls *server_tls) {
+static void carries(tt__tls *client_tls, tt__tls *server_tls, tt__sealing sealing) {
     side client, server;
     open_pair(&client, client_tls, &server, server_tls);
+    client.role.sealing = server.role.sealing = sealing;
     setsockopt(client.stream.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
     uint8_t here[TT__MAC_SIZE], there[TT__MAC_SIZE], none[TT__MAC_SIZE] = {0};
     assert_int_equal(tt__stream_channel(&client.stream, here) == TT_OK, !client_tls); /* too early for TLS */
@@ -136,13 +140,13 @@ static void plain_streams(void **state) {
     unsetenv("TT_TLS");
     assert_int_equal(tt__tls_load(&none, &ours), TT_OK);
     assert_null(none);
-    carries(NULL, NULL);
+    carries(NULL, NULL, TT__SEALING_NONE);
 }
 
 static void encrypted_by_the_secret(void **state) {
     (void)state;
     tt__tls *a = tls_of(&ours), *b = tls_of(&ours);
-    carries(a, b);
+    carries(a, b, TT__SEALING_NONE);
     tt__tls_free(a);
     tt__tls_free(b);
 }
@@ -283,7 +287,7 @@ static void encrypted_by_certificates(void **state) {
     }
     assert_int_equal(made, 0);
     tt__tls *a = tls_with("a"), *b = tls_with("b"), *c = tls_with("c"), *late = tls_with("late");
-    carries(a, b);
+    carries(a, b, TT__SEALING_NONE);
     side client, server;
     open_pair(&client, c, &server, a); /* of another CA */
     both_greet(&client, &server);
@@ -351,8 +355,211 @@ static int derive(void **state) {
     return 0;
 }
 
+/* ---- sealed streams */
+
+static void sealed_streams_carry(void **state) {
+    (void)state;
+    carries(NULL, NULL, TT__SEALING_RECORDS);
+}
+
+static void both_must_seal(void **state) {
+    (void)state;
+    for (int who = 0; who < 2; who++) {
+        side client, server;
+        open_pair(&client, NULL, &server, NULL);
+        (who ? &server : &client)->role.sealing = TT__SEALING_RECORDS;
+        both_greet(&client, &server);
+        assert_int_equal(client.status, TT_ERR_AUTH);
+        assert_int_equal(server.status, TT_ERR_AUTH);
+        assert_non_null(strstr(client.text, "TT_WIRE"));
+        close_pair(&client, &server);
+    }
+}
+
+enum { RECORDS = 6, WIRE_MAX = 400000 };
+static const size_t record_sizes[RECORDS] = {48, TT__SEAL_PIECE, 1, TT__SEAL_PIECE, 20000, 56};
+
+/* What a sealed stream puts on the wire, and where its records begin. */
+typedef struct wire_bytes {
+    size_t begins[RECORDS + 1], size;
+    unsigned char *data;
+} wire_bytes;
+
+static const tt__seal_keys keys_here = {{1, 2, 3}, {4, 5, 6}}, keys_there = {{4, 5, 6}, {1, 2, 3}};
+
+static void record_wire(wire_bytes *wire, uint64_t rekey_every) {
+    tt__seal *seal;
+    int fds[2];
+    size_t put, at = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(tt__seal_new(&seal, &keys_here), TT_OK);
+    tt__seal_rekey_every(seal, rekey_every);
+    *wire = (wire_bytes){.data = malloc(WIRE_MAX)};
+    for (int i = 0; i < RECORDS; i++) {
+        const struct iovec piece = {sent + at, record_sizes[i]};
+        wire->begins[i] = wire->size;
+        assert_int_equal(tt__seal_write(seal, fds[0], &piece, 1, &put), TT__IO_DONE);
+        assert_int_equal(put, record_sizes[i]);
+        at += put;
+        size_t all = wire->size + TT__SEAL_HEAD + record_sizes[i] + TT__SEAL_TAG;
+        while (wire->size < all) {
+            ssize_t n = read(fds[1], wire->data + wire->size, all - wire->size);
+            assert_true(n > 0);
+            wire->size += (size_t)n;
+            assert_true(tt__seal_flush(seal, fds[0]) != TT__IO_FAILED);
+        }
+    }
+    wire->begins[RECORDS] = wire->size;
+    tt__seal_free(seal);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* Feed bytes to a reader, in calls of `piece` bytes; returns how many it gives out, all of which must be right. *last:
+ * how it ended. */
+static size_t read_wire(const unsigned char *data, size_t size, size_t piece, uint64_t rekey_every, tt__io *last) {
+    tt__seal *seal;
+    int fds[2];
+    size_t done = 0, fed = 0, got;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(tt__seal_new(&seal, &keys_there), TT_OK);
+    tt__seal_rekey_every(seal, rekey_every);
+    for (bool closed = false;;) {
+        if (fed < size) {
+            ssize_t n = send(fds[0], data + fed, size - fed, MSG_DONTWAIT | MSG_NOSIGNAL);
+            fed += n > 0 ? (size_t)n : 0;
+        } else if (!closed) {
+            closed = !shutdown(fds[0], SHUT_WR);
+        }
+        *last = tt__seal_read(seal, fds[1], received + done, piece < LARGE - done ? piece : LARGE - done, &got);
+        if (*last == TT__IO_END || *last == TT__IO_FAILED)
+            break;
+        done += got;
+    }
+    assert_memory_equal(received, sent, done);
+    if (*last == TT__IO_FAILED) {
+        assert_int_equal(tt_last_status(), TT_ERR_AUTH);
+        assert_int_equal(tt__seal_read(seal, fds[1], received, 1, &got), TT__IO_FAILED); /* for good */
+    }
+    tt__seal_free(seal);
+    close(fds[0]);
+    close(fds[1]);
+    return done;
+}
+
+/* Return how many bytes the records before `at` bring. */
+static size_t bytes_before(const wire_bytes *wire, size_t at) {
+    size_t bytes = 0;
+    for (int i = 0; i < RECORDS && wire->begins[i + 1] <= at; i++)
+        bytes += record_sizes[i];
+    return bytes;
+}
+
+static void sealed_bytes_arrive_in_any_pieces(void **state) {
+    (void)state;
+    static const size_t pieces[] = {1, 47, 4096, TT__SEAL_PIECE - 1, TT__SEAL_PIECE, LARGE};
+    wire_bytes wire;
+    tt__io last;
+    for (uint64_t rekey = 1; rekey < 5; rekey++) {
+        record_wire(&wire, rekey);
+        for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+            assert_int_equal(read_wire(wire.data, wire.size, pieces[i], rekey, &last), bytes_before(&wire, wire.size));
+            assert_int_equal(last, TT__IO_END);
+        }
+        assert_int_equal(read_wire(wire.data, wire.size, LARGE, rekey + 1, &last),
+                         bytes_before(&wire, wire.begins[rekey < RECORDS ? rekey : RECORDS]));
+        assert_int_equal(last, TT__IO_FAILED); /* other keys from there on */
+        free(wire.data);
+    }
+}
+
+/* Whatever byte is changed, nothing of its record is given out, nor of those that follow. */
+static void changed_bytes_are_refused(void **state) {
+    (void)state;
+    wire_bytes wire;
+    tt__io last;
+    record_wire(&wire, TT__SEAL_RECORDS);
+    for (int i = 0; i < RECORDS; i++) {
+        size_t from = wire.begins[i], to = wire.begins[i + 1];
+        for (size_t k = from; k < to; k += k - from < 8 || to - k < 20 ? 1 : (to - from) / 7 + 1)
+            for (int bit = 0; bit < 8; bit += 7) {
+                size_t at = k < to ? k : to - 1;
+                wire.data[at] ^= (unsigned char)(1 << bit);
+                size_t got = read_wire(wire.data, wire.size, k % 2 ? LARGE : 1000, TT__SEAL_RECORDS, &last);
+                assert_int_equal(got, bytes_before(&wire, from));
+                /* A size that grew may wait for bytes that never come. */
+                assert_true(last == TT__IO_FAILED || at - from < TT__SEAL_HEAD);
+                wire.data[at] ^= (unsigned char)(1 << bit);
+            }
+        for (size_t k = to - 20; k < to; k++) {
+            wire.data[k] ^= 1;
+            assert_int_equal(read_wire(wire.data, wire.size, LARGE, TT__SEAL_RECORDS, &last),
+                             bytes_before(&wire, from));
+            assert_int_equal(last, TT__IO_FAILED);
+            wire.data[k] ^= 1;
+        }
+    }
+    free(wire.data);
+}
+
+/* Records that are whole, but not in their place. */
+static void moved_records_are_refused(void **state) {
+    (void)state;
+    wire_bytes wire;
+    tt__io last;
+    record_wire(&wire, TT__SEAL_RECORDS);
+    unsigned char *changed = malloc(2 * WIRE_MAX);
+    for (int i = 0; i < RECORDS; i++) {
+        size_t from = wire.begins[i], to = wire.begins[i + 1], good = bytes_before(&wire, from);
+        memcpy(changed, wire.data, to); /* twice */
+        memcpy(changed + to, wire.data + from, wire.size - from);
+        assert_int_equal(read_wire(changed, wire.size + to - from, LARGE, TT__SEAL_RECORDS, &last),
+                         good + record_sizes[i]);
+        assert_int_equal(last, TT__IO_FAILED);
+        if (i == RECORDS - 1)
+            break;
+        memcpy(changed, wire.data, from); /* left out */
+        memcpy(changed + from, wire.data + to, wire.size - to);
+        assert_int_equal(read_wire(changed, wire.size - (to - from), LARGE, TT__SEAL_RECORDS, &last), good);
+        assert_int_equal(last, TT__IO_FAILED);
+    }
+    free(changed);
+    free(wire.data);
+}
+
+/* The tag is what OpenSSL's own GMAC makes of size and bytes, with the record's number as the nonce. */
+static void tags_are_gmac(void **state) {
+    (void)state;
+    wire_bytes wire;
+    record_wire(&wire, TT__SEAL_RECORDS);
+    EVP_MAC *gmac = EVP_MAC_fetch(NULL, "GMAC", NULL);
+    assert_non_null(gmac);
+    for (int i = 0; i < RECORDS; i++) {
+        unsigned char nonce[12] = {0, 0, 0, 0, (unsigned char)i}, tag[TT__SEAL_TAG];
+        char cipher[] = "AES-256-GCM";
+        size_t size, signed_bytes = TT__SEAL_HEAD + record_sizes[i];
+        OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, cipher, 0),
+                               OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_IV, nonce, sizeof nonce),
+                               OSSL_PARAM_construct_end()};
+        EVP_MAC_CTX *context = EVP_MAC_CTX_new(gmac);
+        assert_int_equal(EVP_MAC_init(context, keys_here.send, sizeof keys_here.send, params), 1);
+        assert_int_equal(EVP_MAC_update(context, wire.data + wire.begins[i], signed_bytes), 1);
+        assert_int_equal(EVP_MAC_final(context, tag, &size, sizeof tag), 1);
+        assert_memory_equal(tag, wire.data + wire.begins[i] + signed_bytes, sizeof tag);
+        EVP_MAC_CTX_free(context);
+    }
+    EVP_MAC_free(gmac);
+    free(wire.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sealed_streams_carry),
+        cmocka_unit_test(both_must_seal),
+        cmocka_unit_test(sealed_bytes_arrive_in_any_pieces),
+        cmocka_unit_test(changed_bytes_are_refused),
+        cmocka_unit_test(moved_records_are_refused),
+        cmocka_unit_test(tags_are_gmac),
         cmocka_unit_test(plain_streams),
         cmocka_unit_test(encrypted_by_the_secret),
         cmocka_unit_test(another_secret_is_refused),

@@ -82,7 +82,8 @@ bool tt__links_attach_rings(tt__messages *messages) {
 
 tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, const char *where) {
     tt_status status = tt__poller_open(messages);
-    tt__link *link = status ? NULL : tt__link_new(messages, peer, stream.ssl ? &tt__tls_ops : &tt__tcp_ops);
+    const tt__transport_ops *ops = stream.seal ? &tt__sealed_ops : stream.ssl ? &tt__tls_ops : &tt__tcp_ops;
+    tt__link *link = status ? NULL : tt__link_new(messages, peer, ops);
     if (!link) {
         tt__stream_close(&stream);
         return tt_last_status();

@@ -1,6 +1,6 @@
 /* The state of the message engine: its links and itself. Each file has a header with its functions; from below:
  *
- *   transport/      bytes to one peer: TCP, TLS, rings
+ *   transport/      bytes to one peer: TCP, sealed or not, TLS, rings
  *   frame.h         what travels on a link
  *   arrivals.c      what came before it was asked for
  *   link.c          a link's life; a message's end
@@ -142,6 +142,8 @@ struct tt__messages {
     uint8_t nonce[TT__JOB_SIZE];    /* in this rank's address token: a peer that knows it has read the store */
     char addresses[TT__ADDRESSES_SIZE]; /* that token */
     tt__tls *tls;
+    bool one_host; /* all ranks are on this machine */
+    bool seals;    /* its connections */
     pthread_t thread;
     bool has_thread, stop;
     bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */

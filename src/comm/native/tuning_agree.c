@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "comm/collective/choose.h"
+#include "store/signed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +15,25 @@ static const char error_mark[] = "error ";
 /* Publish the table, or the error for which there is none. */
 static void publish_text(const tt__member *member, const char *key, const char *text, tt_status status) {
     char error[1024];
+    tt__secret secret;
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
     /* Where this fails, those who wait for the key run into their timeout. */
-    tt_ignore(tt_store_set(member->store, key, status ? error : text, status ? (size_t)n : strlen(text)));
+    if (!tt__secret_load(&secret))
+        tt_ignore(
+            tt__signed_set(member->store, &secret, key, "", status ? error : text, status ? (size_t)n : strlen(text)));
+    tt__secret_wipe(&secret);
 }
 
 /* Read the text that rank 0 has published; to be freed. */
 static tt_status read_published(const tt__member *member, const char *key, char **text) {
     tt_store_value value = {0};
-    TT__TRY(tt_store_get(member->store, key, &value));
+    tt__secret secret;
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", member->rank);
+    TT__TRY(tt__secret_load(&secret));
+    tt_status got = tt__signed_get(member->store, &secret, key, "", who, "rank 0", TT__SIGNED_PATIENCE_MS, &value);
+    tt__secret_wipe(&secret);
+    TT__TRY(got);
     char *copy = strndup(value.data, value.size);
     tt_store_value_free(&value);
     if (!copy)

@@ -3,6 +3,7 @@
  * they name a rank. */
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "store/signed.h"
 
 #include <stdio.h>
 
@@ -14,8 +15,10 @@ static const char *note_key_of(const char *prefix, int rank, char key[256]) {
 }
 
 /* Find the first note of another rank. */
-static bool find_note(tt_store *store, const char *prefix, int rank, int world, char text[NOTE_SIZE], int *by) {
-    char name[256];
+static bool find_note(tt_store *store, const tt__secret *secret, const char *prefix, int rank, int world,
+                      char text[NOTE_SIZE], int *by) {
+    char name[256], who[24], whose[24];
+    snprintf(who, sizeof who, "rank %d", rank);
     for (int r = 0; r < world; r++) {
         const char *key = note_key_of(prefix, r, name);
         bool there = false;
@@ -24,7 +27,8 @@ static bool find_note(tt_store *store, const char *prefix, int rank, int world, 
             continue;
         if (tt_store_check(store, &key, 1, &there))
             return false; /* the store is gone, too */
-        if (!there || tt_store_get(store, key, &value))
+        snprintf(whose, sizeof whose, "rank %d", r);
+        if (!there || tt__signed_get(store, secret, key, "", who, whose, 0, &value))
             continue;
         snprintf(text, NOTE_SIZE, "%s", (const char *)value.data);
         tt_store_value_free(&value);
@@ -38,15 +42,20 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     tt_status status = tt_last_status();
     char own[NOTE_SIZE], others[NOTE_SIZE], key[256];
     int64_t before = tt_store_timeout_ms(store);
+    tt__secret secret;
     int by;
     size_t size = (size_t)snprintf(own, sizeof own, "%s", tt_last_error());
     tt_store_set_timeout_ms(store, NOTE_MS);
-    bool found = (status == TT_ERR_PEER || status == TT_ERR_NET) && find_note(store, prefix, rank, world, others, &by);
-    if (!found &&
-        !tt_store_set(store, note_key_of(prefix, rank, key), own, size < sizeof own ? size : sizeof own - 1)) {
+    bool can_sign = !tt__secret_load(&secret);
+    bool found = (status == TT_ERR_PEER || status == TT_ERR_NET) && can_sign &&
+                 find_note(store, &secret, prefix, rank, world, others, &by);
+    if (!found && can_sign &&
+        !tt__signed_set(store, &secret, note_key_of(prefix, rank, key), "", own,
+                        size < sizeof own ? size : sizeof own - 1)) {
         tt__texts_give_up(store, prefix, "rank", world);
         tt__texts_give_up(store, prefix, "net", world);
     }
+    tt__secret_wipe(&secret);
     tt_store_set_timeout_ms(store, before);
     return found ? tt__fail(TT_ERR_PEER, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);
 }

@@ -53,8 +53,9 @@ typedef struct tt__card {
 /* Fill in this process's card, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
-/* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, and read all ranks'.
- * TT_ERR_TIMEOUT names the missing ranks. */
+/* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, signed if the job has a secret
+ * (store/signed.h), and read all ranks'. TT_ERR_TIMEOUT names the missing ranks; TT_ERR_AUTH names a rank whose text
+ * was not signed with the same secret. */
 tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
                              int64_t deadline_ms, size_t size, char *texts);
 

@@ -48,6 +48,7 @@ static tt__attempt *attempt_new(const tt__messages *messages, const tt__secret *
     attempt->deadline_ms = tt__deadline_ms(ms);
     attempt->handshake.role = (tt__handshake_role){.server = !target,
                                                    .purpose = TT__PURPOSE_TRANSPORT,
+                                                   .sealing = messages->seals ? TT__SEALING_RECORDS : TT__SEALING_NONE,
                                                    .secret = secret,
                                                    .rank = messages->config.rank,
                                                    .peer = target ? target->rank : TT__ANY_RANK};
@@ -133,15 +134,20 @@ static bool send_handshake(tt__attempt *attempt) {
     return !must_wait(attempt, tt__stream_flush(&attempt->stream));
 }
 
+static bool begin_choice(tt__attempt *attempt) {
+    attempt->step = TT__ATTEMPT_CHOOSING;
+    if (attempt->handshake.role.sealing && tt__stream_seal(&attempt->stream, &attempt->handshake))
+        fail_attempt(attempt, tt_last_status(), tt_last_error());
+    return attempt->step == TT__ATTEMPT_CHOOSING;
+}
+
 static bool continue_handshake(tt__attempt *attempt) {
     tt__handshake *handshake = &attempt->handshake;
     uint8_t data[TT__HANDSHAKE_MESSAGE_MAX];
     while (send_handshake(attempt)) {
         size_t n = 0;
-        if (handshake->state == TT__HANDSHAKE_DONE) {
-            attempt->step = TT__ATTEMPT_CHOOSING;
-            return true;
-        }
+        if (handshake->state == TT__HANDSHAKE_DONE)
+            return begin_choice(attempt);
         if (handshake->state == TT__HANDSHAKE_FAILED) {
             fail_attempt(attempt, tt__handshake_error(handshake), tt__handshake_reason(handshake));
             return false;

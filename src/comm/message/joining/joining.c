@@ -18,6 +18,7 @@
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
 #include "net/refusals.h"
+#include "net/wire_choice.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -216,9 +217,12 @@ static tt_status add_link(joining *j, tt__attempt *attempt) {
         return TT_OK;
     tt__stream stream = attempt->stream;
     attempt->stream = (tt__stream){.fd = -1};
-    tt__log(TT_LOG_INFO, attempt->target ? "%s reaches %s at %s over %s" : "%s was called by %s from %s over %s",
+    tt__log(TT_LOG_INFO, attempt->target ? "%s reaches %s at %s over %s%s" : "%s was called by %s from %s over %s%s",
             tt__rank_text(messages, messages->config.rank, NULL, own), tt__rank_text(messages, rank, NULL, other),
-            attempt->where, tt__interface_of(stream.fd, interface, sizeof interface));
+            attempt->where, tt__interface_of(stream.fd, interface, sizeof interface),
+            stream.seal  ? ", sealed"
+            : stream.ssl ? ", encrypted"
+                         : "");
     j->missing--;
     if (!attempt->target)
         j->expected--;
@@ -418,7 +422,11 @@ tt_status tt__messages_open(tt__messages *messages, const char *const *addresses
                  .deadline_ms = deadline_ms,
                  .expected_ms = tt__deadline_ms(EXPECTED_MS)};
     TT__TRY(tt__secret_load(&j.secret));
-    tt_status status = tt__tls_load(&messages->tls, &j.secret);
+    tt__wire wire;
+    tt_status status = tt__wire_choose(&wire, &j.secret, messages->one_host, !messages->config.rank);
+    messages->seals = !status && wire == TT__WIRE_SEALED;
+    if (!status)
+        status = tt__tls_load(&messages->tls, &j.secret);
     if (!status)
         status = plan_targets(&j, addresses);
     if (!status)

@@ -36,6 +36,7 @@ static int listen_at(int family, bool only_local, int *port) {
 tt_status tt__messages_listen(tt__messages *messages, bool only_local, char addresses[TT__ADDRESSES_SIZE]) {
     /* Use one socket for both families where the system has IPv6; for loopback prefer IPv4. */
     int families[2] = {only_local ? AF_INET : AF_INET6, only_local ? AF_INET6 : AF_INET}, port = 0, family = 0;
+    messages->one_host = only_local;
     TT__TRY(tt__random_bytes(messages->nonce, sizeof messages->nonce));
     for (int i = 0; i < 2 && messages->listener < 0; i++) {
         family = families[i];

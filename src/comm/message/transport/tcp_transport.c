@@ -1,4 +1,4 @@
-/* TCP, plain and encrypted. */
+/* TCP, plain, sealed and encrypted. */
 #include "base/saved_error.h"
 #include "comm/message/transport/transport.h"
 #include "net/net.h"
@@ -31,9 +31,9 @@ static ssize_t plain_recv(tt__transport *transport, const struct iovec *parts, i
     return tt__net_would_block(errno) ? 0 : tcp_ended(transport, strerror(errno));
 }
 
-/* Bytes also move while a caller handles an error: TLS's errors go to the transport, and the caller's last error
+/* Bytes also move while a caller handles an error: a stream's errors go to the transport, and the caller's last error
  * stays. */
-static ssize_t tls_send(tt__transport *transport, const struct iovec *parts, int count) {
+static ssize_t stream_send(tt__transport *transport, const struct iovec *parts, int count) {
     tt__saved_error saved;
     size_t n;
     tt__error_save(&saved);
@@ -43,8 +43,8 @@ static ssize_t tls_send(tt__transport *transport, const struct iovec *parts, int
     return sent;
 }
 
-/* Fill the parts: TLS returns one record at a time, and upper layers take a short read for the last one. */
-static ssize_t tls_read(tt__transport *transport, const struct iovec *parts, int count) {
+/* Fill the parts: a stream returns one record at a time, and upper layers take a short read for the last one. */
+static ssize_t stream_read(tt__transport *transport, const struct iovec *parts, int count) {
     ssize_t total = 0;
     for (int i = 0; i < count; i++)
         for (size_t done = 0, n = 0; done < parts[i].iov_len; done += n, total += (ssize_t)n) {
@@ -60,10 +60,10 @@ static ssize_t tls_read(tt__transport *transport, const struct iovec *parts, int
     return total;
 }
 
-static ssize_t tls_recv(tt__transport *transport, const struct iovec *parts, int count) {
+static ssize_t stream_recv(tt__transport *transport, const struct iovec *parts, int count) {
     tt__saved_error saved;
     tt__error_save(&saved);
-    ssize_t got = tls_read(transport, parts, count);
+    ssize_t got = stream_read(transport, parts, count);
     tt__error_restore(&saved);
     return got;
 }
@@ -71,4 +71,6 @@ static ssize_t tls_recv(tt__transport *transport, const struct iovec *parts, int
 static void tcp_close(tt__transport *transport) { tt__stream_close(&transport->stream); }
 
 const tt__transport_ops tt__tcp_ops = {true, plain_send, plain_recv, tcp_close};
-const tt__transport_ops tt__tls_ops = {true, tls_send, tls_recv, tcp_close};
+/* Sealed streams read ahead themselves, and large records straight to where they belong. */
+const tt__transport_ops tt__sealed_ops = {false, stream_send, stream_recv, tcp_close};
+const tt__transport_ops tt__tls_ops = {true, stream_send, stream_recv, tcp_close};

@@ -1,5 +1,5 @@
-/* How bytes move between this rank and one peer: over a TCP connection, plain or encrypted, or through a pair of rings
- * in shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
+/* How bytes move between this rank and one peer: over a TCP connection, plain, sealed or encrypted, or through two
+ * rings in shared memory. Nothing here knows of messages, and nothing above knows of sockets. */
 #ifndef TT_COMM_MESSAGE_TRANSPORT_H
 #define TT_COMM_MESSAGE_TRANSPORT_H
 
@@ -21,7 +21,7 @@ typedef struct tt__transport_ops {
     void (*close)(tt__transport *transport);
 } tt__transport_ops;
 
-extern const tt__transport_ops tt__tcp_ops, tt__tls_ops, tt__ring_ops;
+extern const tt__transport_ops tt__tcp_ops, tt__sealed_ops, tt__tls_ops, tt__ring_ops;
 
 struct tt__transport {
     const tt__transport_ops *ops; /* NULL: this rank itself, for which nothing moves */
@@ -29,7 +29,7 @@ struct tt__transport {
     bool peer_left; /* the peer has said goodbye, so that an end of the stream is no failure */
     char why[128];
 
-    tt__stream stream; /* of TCP and TLS; fd -1: none */
+    tt__stream stream; /* of TCP, sealed, TLS; fd -1: none */
 
     /* Of rings, which lie in the memory of their writers. */
     tt__ring *ring_out, *ring_in;     /* ring_in NULL: the peer has made none yet */

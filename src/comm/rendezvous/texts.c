@@ -1,0 +1,203 @@
+/* Meeting through the store. Each rank sets one key, signed with the job secret if there is one, and reads all ranks':
+ * three round trips. What was not signed is refused, and read again for a while. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "store/signed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_SIZE = 256 };
+
+/* One exchange. */
+typedef struct exchange {
+    tt_store *store;
+    tt__secret secret;
+    int rank, world;
+    int64_t deadline_ms;
+    size_t size;
+    char *texts;
+    char (*names)[KEY_SIZE];
+    const char **keys;
+    tt_store_value *values;
+} exchange;
+
+static void texts_key_of(const char *prefix, const char *kind, int rank, char key[KEY_SIZE]) {
+    snprintf(key, KEY_SIZE, "%s/%s/%d", prefix, kind, rank);
+}
+
+/* Find the ranks that have written no text when the timeout passed. TT_OK: all have by now; or another rank gave up at
+ * the same time, as its note says. */
+static tt_status check_missing(const exchange *x, int64_t waited_ms) {
+    char cause[512], ranks[256];
+    tt__rankset missing = {0};
+    snprintf(cause, sizeof cause, "%s", tt_last_error());
+    for (int r = 0; r < x->world; r++) {
+        bool there = false;
+        if (tt_store_check(x->store, &x->keys[r], 1, &there))
+            return tt__fail(TT_ERR_TIMEOUT, "not all %d ranks joined within %lld ms: %s", x->world,
+                            (long long)waited_ms, cause);
+        if (!there)
+            tt__rankset_add(&missing, r);
+    }
+    if (!tt__rankset_count(&missing))
+        return TT_OK;
+    tt__rankset_text(&missing, ranks, sizeof ranks);
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "%s of %d did not join within %lld ms (start all ranks, with the same address and world size)",
+                    ranks, x->world, (long long)waited_ms);
+}
+
+/* May the launcher's notes on ended ranks be in this store? It is one of ours, and this rank is the one it started. */
+static bool has_notes_of_ends(const exchange *x) {
+    const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    return socket && own && size && tt__agent_serves_store() && atoi(own) == x->rank && atoi(size) == x->world;
+}
+
+/* Has a rank that has written no text ended, as its launcher noted? */
+static tt_status check_ended(const exchange *x) {
+    for (int r = 0; r < x->world; r++) {
+        char ended[64];
+        snprintf(ended, sizeof ended, "tutti/ended/%d", r);
+        const char *note = ended;
+        bool there = false;
+        tt_store_value value;
+        TT__TRY(tt_store_check(x->store, &note, 1, &there));
+        if (!there)
+            continue;
+        TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there)); /* it may have left its text before */
+        if (there || tt__signed_get(x->store, &x->secret, note, "", "this rank", "the launcher", 0, &value))
+            continue;
+        tt_status status = tt__fail(TT_ERR_PEER, "rank %d ended with %.*s before it joined", r,
+                                    value.size < 80 ? (int)value.size : 80, (const char *)value.data);
+        tt_store_value_free(&value);
+        return status;
+    }
+    return TT_OK;
+}
+
+/* Wait for all keys, at most `ms`; meanwhile look whether one of the ranks has ended. */
+static tt_status wait_for_keys(const exchange *x, int64_t ms) {
+    enum { FIRST_MS = 200, LONGEST_MS = 1600 };
+    bool notes = has_notes_of_ends(x);
+    int64_t deadline_ms = tt__deadline_ms(ms);
+    tt__saved_error before;
+    tt__error_save(&before);
+    for (int64_t slice = FIRST_MS;; slice = slice < LONGEST_MS ? 2 * slice : slice) {
+        int64_t left = tt__left_ms(deadline_ms);
+        tt_status status = tt_store_wait(x->store, x->keys, (size_t)x->world,
+                                         notes && slice < left ? slice
+                                         : left                ? left
+                                                               : 1);
+        if (status == TT_ERR_TIMEOUT && slice < left && notes && !(status = check_ended(x)))
+            continue;
+        if (!status)
+            tt__error_restore(&before);
+        return status;
+    }
+}
+
+/* Read the keys one by one, as the older dialect of the store requires. */
+static tt_status get_each(const exchange *x) {
+    for (int r = 0; r < x->world; r++)
+        TT__TRY(tt_store_get(x->store, x->keys[r], &x->values[r]));
+    return TT_OK;
+}
+
+static tt_status get_values(const exchange *x) {
+    int64_t start = tt__now_ms(), left = tt__left_ms(x->deadline_ms);
+    tt_status status = wait_for_keys(x, left);
+    if (status == TT_ERR_TIMEOUT)
+        status = check_missing(x, tt__now_ms() - start);
+    TT__TRY(status);
+    status = tt_store_multi_get(x->store, x->keys, x->world, x->values);
+    if (status)
+        memset(x->values, 0, (size_t)x->world * sizeof *x->values); /* none is the caller's */
+    return status == TT_ERR_UNSUPPORTED ? get_each(x) : status;
+}
+
+/* Set this rank's own text: texts[rank * size]. */
+static tt_status set_own(const exchange *x) {
+    const char *text = x->texts + (size_t)x->rank * x->size;
+    return tt__signed_set(x->store, &x->secret, x->keys[x->rank], "", text, strlen(text));
+}
+
+/* Read rank r's text, whose value was refused, again. This rank's own is set once more. */
+static tt_status get_again(const exchange *x, int r) {
+    char who[24], whose[24];
+    int64_t left = tt__left_ms(x->deadline_ms);
+    snprintf(who, sizeof who, "rank %d", x->rank);
+    snprintf(whose, sizeof whose, "rank %d", r);
+    tt_store_value_free(&x->values[r]);
+    if (r == x->rank) {
+        tt__signed_refuse(who, whose, x->keys[r]);
+        TT__TRY(set_own(x));
+    }
+    return tt__signed_get(x->store, &x->secret, x->keys[r], "", who, whose,
+                          left < TT__SIGNED_PATIENCE_MS ? left : TT__SIGNED_PATIENCE_MS, &x->values[r]);
+}
+
+static tt_status open_values(const exchange *x) {
+    for (int i = 0; i < x->world; i++) {
+        int r = (x->rank + i) % x->world; /* the own first: others wait for it, too */
+        if (tt__signed_open(&x->values[r], &x->secret, x->keys[r], ""))
+            TT__TRY(get_again(x, r));
+        snprintf(x->texts + (size_t)r * x->size, x->size, "%.*s", (int)x->values[r].size,
+                 (const char *)x->values[r].data);
+    }
+    return TT_OK;
+}
+
+static tt_status exchange_begin(exchange *x, const char *prefix, const char *kind) {
+    x->names = calloc((size_t)x->world, sizeof *x->names);
+    x->keys = calloc((size_t)x->world, sizeof *x->keys);
+    x->values = calloc((size_t)x->world, sizeof *x->values);
+    if (!x->names || !x->keys || !x->values)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", x->world);
+    for (int r = 0; r < x->world; r++) {
+        texts_key_of(prefix, kind, r, x->names[r]);
+        x->keys[r] = x->names[r];
+    }
+    return tt__secret_load(&x->secret);
+}
+
+static void exchange_end(exchange *x) {
+    for (int r = 0; x->values && r < x->world; r++)
+        tt_store_value_free(&x->values[r]);
+    free(x->names);
+    free(x->keys);
+    free(x->values);
+    tt__secret_wipe(&x->secret);
+}
+
+tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
+                             int64_t deadline_ms, size_t size, char *texts) {
+    exchange x = {
+        .store = store, .rank = rank, .world = world, .deadline_ms = deadline_ms, .size = size, .texts = texts};
+    tt_status status = exchange_begin(&x, prefix, kind);
+    if (!status)
+        status = set_own(&x);
+    if (!status)
+        status = get_values(&x);
+    if (!status)
+        status = open_values(&x);
+    exchange_end(&x);
+    return status;
+}
+
+void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world) {
+    tt__secret secret;
+    tt_status status = tt__secret_load(&secret);
+    for (int r = 0; r < world && !status; r++) {
+        char key[KEY_SIZE];
+        tt__bytes text = {0};
+        texts_key_of(prefix, kind, r, key);
+        tt__sign(&text, &secret, key, "", TT__GIVEN_UP, strlen(TT__GIVEN_UP));
+        status = text.failed ? TT_ERR_MEMORY : tt_store_compare_set(store, key, "", 0, text.data, text.size, NULL);
+        tt__bytes_free(&text);
+    }
+    tt__secret_wipe(&secret);
+}
