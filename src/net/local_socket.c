@@ -60,7 +60,7 @@ bool tt__local_socket_user(unsigned long inode, uid_t *user) {
         struct nlmsghdr head;
         char bytes[1024];
     } answer;
-    int s = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    int s = tt__fd(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
     ssize_t n = -1;
     if (s >= 0 && send(s, &question, sizeof question, MSG_DONTWAIT) == sizeof question)
         n = recv(s, &answer, sizeof answer, MSG_DONTWAIT);

@@ -1,5 +1,7 @@
 #include "net/peer_user.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -162,7 +164,7 @@ bool tt__net_peer_user_by_proc(int fd, uid_t *user) {
     return pair_of(fd, &p) && ask_proc(&p, user);
 }
 
-int tt__net_peer_user_begin(void) { return socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG); }
+int tt__net_peer_user_begin(void) { return tt__fd(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)); }
 
 bool tt__net_peer_user(int asking, int fd, uid_t *user) {
     pair p;

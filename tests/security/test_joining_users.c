@@ -39,7 +39,7 @@ static int listen_as_rank(void *arg) {
 static tt__world *a_rank(int rank, int world, tt__card *cards) {
     tt__world *w;
     assert_int_equal(tt__world_make(&w, rank, world, CALM_MS, &(tt__agent_store){0}), TT_OK);
-    assert_int_equal(tt__world_make_memory(w, world), TT_OK);
+    assert_int_equal(tt__world_make_memory(w), TT_OK);
     assert_int_equal(tt__card_make(&cards[rank], world, "auto", NULL), TT_OK);
     assert_int_equal(tt__listen(&w->listener, world, &cards[rank]), TT_OK);
     for (int r = 0; r < world; r++)

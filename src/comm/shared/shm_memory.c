@@ -122,7 +122,7 @@ static tt_status choose_size(int ranks, size_t heap_bytes, size_t *size) {
 
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes) {
     size_t size;
-    TT__TRY(choose_size(world < TT__MAX_WORLD ? world : TT__MAX_WORLD, heap_bytes, &size));
+    TT__TRY(choose_size(world < TT__MAX_HOST_RANKS ? world : TT__MAX_HOST_RANKS, heap_bytes, &size));
     int memory = tt__fd(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make shared memory (memfd_create)");
