@@ -454,9 +454,9 @@ class Trace(unittest.TestCase):
         self.assertTrue({"failed"} <= {s["args"]["state"] for s in events["X"] if s["pid"] != 1})
 
     def test_a_file_that_cannot_be_written(self):
-        job = subprocess.run([TUTTI, "run", "--standalone", "--trace=/nowhere/at/all", "true"], capture_output=True,
-                             text=True, timeout=DEADLINE)
-        self.assertEqual(job.returncode, 0)
+        job = subprocess.run([TUTTI, "run", "--standalone", "--no-python", "--trace=/nowhere/at/all", "echo", "ran"],
+                             capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual((job.returncode, job.stdout), (1, ""), "told before anything runs")
         self.assertIn("/nowhere/at/all", job.stderr)
 
 

@@ -85,9 +85,9 @@ void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size)
 /* ---- reading */
 
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
-    bool read = tt__seqlock_read(&recorder->progress.version, (void *)copy, (const void *)&recorder->progress,
-                                 sizeof *copy) &&
-                atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
+    bool read =
+        tt__seqlock_read(&recorder->progress.version, (void *)copy, (const void *)&recorder->progress, sizeof *copy) &&
+        atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
     copy->at_ns = tt__ns_checked(copy->at_ns);
     copy->base_ns = tt__ns_checked(copy->base_ns);
     return read;

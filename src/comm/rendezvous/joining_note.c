@@ -52,7 +52,8 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     if (!found && can_sign &&
         !tt__signed_set(store, &secret, note_key_of(prefix, rank, key), "", own,
                         size < sizeof own ? size : sizeof own - 1)) {
-        tt__texts_give_up(store, prefix, "rank", world);
+        if (status != TT_ERR_TIMEOUT) /* then all others' time ends as well, and each names who is missing */
+            tt__texts_give_up(store, prefix, "rank", world);
         tt__texts_give_up(store, prefix, "net", world);
     }
     tt__secret_wipe(&secret);

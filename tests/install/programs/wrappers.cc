@@ -470,6 +470,8 @@ static void data() {
     EXPECT(half.size() == 2 && half.indices() == (std::vector<std::int64_t>{1, 3}) && random.size() == 4);
     tutti::loader pair_loader(pairs, 4, sequence), shuffled(pairs, 4, tutti::shuffled());
     EXPECT(pair_loader.next()->size == 4 && shuffled.next()->size == 4 && !shuffled.next());
+    tutti::loader keeps(tutti::subset(tutti::digits(8, 0), 2, 6), 3, tutti::sequential_sampler(4));
+    EXPECT(keeps.next()->size == 3 && keeps.next()->size == 1 && !keeps.next());
     EXPECT(thrown_by([] { tutti::mnist("/nowhere", true); }).status() == TT_ERR_IO);
     EXPECT(thrown_by([] { tutti::image_dataset("/nowhere", "/nowhere"); }).status() == TT_ERR_IO);
     tutti::error none = thrown_by([] { tutti::distributed_sampler(4, 0, 0); });
