@@ -113,7 +113,8 @@ endfunction()
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
 # `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one
 # takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
-# TT_TIMEOUT (seconds until they are ended).
+# TT_TIMEOUT (seconds until they are ended), TT_SANITIZED (set under a sanitizer: what only takes long there is left to the
+# ordinary build).
 function(tt_test_folder label timeout)
   cmake_parse_arguments(ARG "" "" "EXCEPT" ${ARGN})
   file(GLOB programs CONFIGURE_DEPENDS *.c)
@@ -161,7 +162,7 @@ function(tt_test_properties test label timeout)
   set(environment TUTTI=${CMAKE_BINARY_DIR}/bin/tutti TT_BUILD=${CMAKE_BINARY_DIR} TT_SOURCE=${CMAKE_SOURCE_DIR}
       TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label} TT_TIMEOUT=${timeout})
   if(TT_SANITIZE) # its leak check dies of what it notes of OpenMP's threads in libraries that are loaded late
-    list(APPEND environment ASAN_OPTIONS=intercept_tls_get_addr=0)
+    list(APPEND environment ASAN_OPTIONS=intercept_tls_get_addr=0 TT_SANITIZED=1)
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${environment}")

@@ -37,7 +37,9 @@ def read(path):
 
 
 def prints_what_it_should():
-    out = train(2, "--lr", "0.1", "--epochs", "3")
+    # A sanitizer sees as much in a thirtieth of the digits, which are too few to learn from.
+    few = "TT_SANITIZED" in os.environ
+    out = train(2, "--lr", "0.1", "--epochs", "3", *(["--data", "small"] if few else []))
     saved = re.findall(r"^Epoch (\d+), checkpoint saved at (.*)$", out, re.M)
     if saved != [("2", "checkpoint.safetensors"), ("3", "checkpoint.safetensors")]:
         fail(f"expected checkpoints after epochs 2 and 3, each said once:\n{out}")
@@ -46,12 +48,11 @@ def prints_what_it_should():
     epochs = re.findall(line, out, re.M)
     if [e for e, _ in epochs] != ["1", "2", "3"] or len(out.splitlines()) != 6:
         fail(f"expected a first line, and one line an epoch:\n{out}")
-    if float(epochs[-1][1]) < 95:
-        fail(f"expected at least 95 % of held-out digits:\n{out}")
+    if float(epochs[-1][1]) < (30 if few else 95):
+        fail(f"expected at least {30 if few else 95} % of held-out digits:\n{out}")
 
 
 def resumes_to_the_same_bits():
-    run([TUTTI, "data", "digits", "small", "--train", "2000", "--test", "100"])
     momentum = ["--data", "small", "--lr", "0.02", "--momentum", "0.9", "--seed", "7"]
     train(2, *momentum, "--epochs", "2", "--checkpoint", "a")
     out = train(2, *momentum[:-2], "--epochs", "4", "--resume", "a", "--checkpoint", "b")
@@ -150,6 +151,7 @@ def tells_mistakes():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
+    run([TUTTI, "data", "digits", "small", "--train", "2000", "--test", "100"])
     prints_what_it_should()
     resumes_to_the_same_bits()
     works_alone_with_a_progress_bar()
