@@ -113,8 +113,8 @@ endfunction()
 #   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
 # `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one
 # takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
-# TT_TIMEOUT (seconds until they are ended), TT_SANITIZED (set under a sanitizer: what only takes long there is left to the
-# ordinary build).
+# TT_TIMEOUT (seconds until they are ended), TT_SANITIZED (set under a sanitizer: what only takes long there is left to
+# the ordinary build).
 function(tt_test_folder label timeout)
   cmake_parse_arguments(ARG "" "" "EXCEPT" ${ARGN})
   file(GLOB programs CONFIGURE_DEPENDS *.c)
