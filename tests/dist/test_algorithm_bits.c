@@ -109,7 +109,84 @@ static void test_shared_memory_inside_hosts(void **state) {
     check_hosts(4, HOSTS_PAIRS);
 }
 
+/* ---- few elements, or none, on any number of ranks */
+
+enum { MOST_FEW = 37, FEW_RANKS = 8 };
+
+/* all_reduce and reduce of i + rank, and what only moves elements; every result is a whole number. */
+static void call_with_few(tt_group *group, int64_t n) {
+    float x[MOST_FEW], sum[MOST_FEW], all[FEW_RANKS * MOST_FEW], back[FEW_RANKS * MOST_FEW], part[MOST_FEW];
+    int rank = tt_get_rank(group), world = tt_get_world_size(group);
+    for (int i = 0; i < MOST_FEW; i++)
+        x[i] = sum[i] = (float)(i + rank);
+    CHECK_OK(tt_all_reduce(group, sum, n, TT_F32, TT_SUM));
+    for (int i = 0; i < n; i++)
+        CHECK(sum[i] == (float)(world * i + world * (world - 1) / 2));
+    memcpy(sum, x, sizeof sum);
+    CHECK_OK(tt_reduce(group, sum, n, TT_F32, TT_MAX, world - 1));
+    for (int i = 0; i < n; i++)
+        CHECK(sum[i] == x[i]); /* the root's is the largest; the others' stay */
+    CHECK_OK(tt_all_gather(group, x, all, n, TT_F32));
+    for (int i = 0; i < n * world; i++)
+        CHECK(all[i] == (float)(i % n + i / n));
+    CHECK_OK(tt_all_to_all(group, all, back, n, TT_F32));
+    for (int i = 0; i < n * world; i++)
+        CHECK(back[i] == (float)(i % n + rank));
+    CHECK_OK(tt_reduce_scatter(group, all, part, n, TT_F32, TT_SUM));
+    for (int i = 0; i < n; i++)
+        CHECK(part[i] == (float)(world * (i + rank)));
+    CHECK_OK(tt_scatter(group, all, part, n, TT_F32, 0));
+    for (int i = 0; i < n; i++)
+        CHECK(part[i] == x[i]);
+    CHECK_OK(tt_gather(group, part, back, n, TT_F32, 0));
+    for (int i = 0; i < n * world && !rank; i++)
+        CHECK(back[i] == all[i]);
+    CHECK_OK(tt_broadcast(group, part, n, TT_F32, world / 2));
+    for (int i = 0; i < n; i++)
+        CHECK(part[i] == (float)(i + world / 2));
+}
+
+static int run_few(tt_store *store, int rank, int world, void *arg) {
+    static const int64_t counts[] = {0, 1, 0, MOST_FEW};
+    const run *what = arg;
+    tt_group *group = NULL;
+    hosts_enter(what->hosts, rank);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = 60000,
+                                   .algorithms = what->algorithms));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        call_with_few(group, counts[i]);
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* Write "all_reduce=ring,reduce=direct,...": of each operation the algorithm number k of those on shared memory or on
+ * messages. False: no operation has so many. */
+static bool force(int k, bool shared, int world, char *text, size_t size) {
+    int seen[TT_OP_ALL_TO_ALL_V + 1] = {0};
+    size_t used = 0;
+    for (size_t i = 0; i < tt__algorithm_count; i++) {
+        const tt__algorithm *a = tt__algorithms[i];
+        bool elsewhere = !strcmp(a->name, "hierarchical") || (world & (world - 1) && a->serves);
+        if (a->shared == shared && a->op <= TT_OP_ALL_TO_ALL_V && !elsewhere && seen[a->op]++ == k)
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used ? "," : "", tt_op_name(a->op), a->name);
+    }
+    return used;
+}
+
+static void test_few_elements(void **state) {
+    char algorithms[400];
+    (void)state;
+    for (int world = 1; world <= FEW_RANKS; world++)
+        for (int k = 0; force(k, true, world, algorithms, sizeof algorithms); k++)
+            with_ranks(world, run_few, &(run){.hosts = HOSTS_ONE, .algorithms = algorithms});
+    for (int world = 2; world <= FEW_RANKS; world++)
+        for (int k = 0; force(k, false, world, algorithms, sizeof algorithms); k++)
+            with_ranks(world, run_few, &(run){.hosts = HOSTS_TCP, .algorithms = algorithms});
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tcp), cmocka_unit_test(test_shared_memory_inside_hosts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tcp), cmocka_unit_test(test_shared_memory_inside_hosts),
+                                       cmocka_unit_test(test_few_elements)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

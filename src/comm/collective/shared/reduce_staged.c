@@ -94,7 +94,7 @@ enum { BEGIN, REDUCE, COPY_OUT, END };
 
 static tt__next staged_begin(tt_work *work, staged *s) {
     s->per_piece = TT__STAGE_BYTES / tt_dtype_size(work->call.dtype);
-    s->pieces = (work->call.count + s->per_piece - 1) / s->per_piece;
+    s->pieces = work->call.count ? (work->call.count + s->per_piece - 1) / s->per_piece : 1;
     s->c = 0;
     s->base = tt__plan_steps(work->group, 2 * (uint32_t)s->pieces + 1);
     staged_copy_in(work, s, 0);
