@@ -318,8 +318,7 @@ typedef struct tt_batch {
 typedef struct tt_loader_new_args {
     tt_dataset *dataset; /* required: held */
     int64_t batch_size;  /* required: >= 1 */
-    tt_sampler
-        *sampler; /* required: held; tt_in_order() and tt_shuffled() for those that the loader makes itself */
+    tt_sampler *sampler; /* required: held; tt_in_order() and tt_shuffled() for those that the loader makes itself */
     TT_OPTIONS;
     bool drop_last; /* leave out a last batch that is smaller */
     char tt_end;    /* not an option: see base.h */

@@ -90,6 +90,15 @@ static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
     return loader_allocate(loader);
 }
 
+static void loader_end(tt_loader *loader) {
+    tt__batches_free(&loader->batches);
+    tt__sampler_release(loader->sampler);
+    tt__dataset_release(loader->dataset);
+    free(loader->order);
+    free(loader->raw);
+    tt__quarantine(loader, sizeof *loader, free);
+}
+
 tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size) {
     tt_loader_new_args a;
     TT__ARGS_COPY(a, args, size);
@@ -100,19 +109,13 @@ tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size) {
         return tt__fail_null(TT_ERR_MEMORY, "tt_loader_new: out of memory");
     if (!loader_init(loader, &a))
         return loader;
-    tt_loader_free(loader);
+    loader_end(loader);
     return NULL;
 }
 
 void tt_loader_free(tt_loader *loader) {
-    if (!loader || tt__freed_before("tt_loader_free", loader))
-        return;
-    tt__batches_free(&loader->batches);
-    tt__sampler_release(loader->sampler);
-    tt__dataset_release(loader->dataset);
-    free(loader->order);
-    free(loader->raw);
-    tt__quarantine(loader, sizeof *loader, free);
+    if (loader && !tt__freed_before("tt_loader_free", loader))
+        loader_end(loader);
 }
 
 int64_t tt_loader_batches(const tt_loader *loader) {

@@ -102,6 +102,14 @@ tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_a
 
 /* ---- optimizers ---- */
 
+static void optimizer_end(tt_optimizer *optimizer) {
+    for (size_t g = 0; g < optimizer->group_count; g++)
+        group_free(optimizer->cls, &optimizer->groups[g]);
+    tt__optim_dict_free(&optimizer->dict);
+    free(optimizer->groups);
+    tt__quarantine(optimizer, sizeof *optimizer, free);
+}
+
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option) {
     tt_optimizer *o = calloc(1, sizeof *o);
     if (!o)
@@ -109,20 +117,15 @@ tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_t
     o->cls = cls;
     memcpy(o->defaults, option, (size_t)cls->options * sizeof *option);
     if (add_group(cls->name, o, params, o->defaults)) {
-        tt_optimizer_free(o);
+        optimizer_end(o);
         return NULL;
     }
     return o;
 }
 
 void tt_optimizer_free(tt_optimizer *optimizer) {
-    if (!optimizer || tt__freed_before("tt_optimizer_free", optimizer))
-        return;
-    for (size_t g = 0; g < optimizer->group_count; g++)
-        group_free(optimizer->cls, &optimizer->groups[g]);
-    tt__optim_dict_free(&optimizer->dict);
-    free(optimizer->groups);
-    tt__quarantine(optimizer, sizeof *optimizer, free);
+    if (optimizer && !tt__freed_before("tt_optimizer_free", optimizer))
+        optimizer_end(optimizer);
 }
 
 void tt_optimizer_zero_grad(tt_optimizer *optimizer) {

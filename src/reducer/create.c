@@ -131,6 +131,34 @@ static tt_status allocate_buckets(tt_reducer *r) {
     return TT_OK;
 }
 
+/* Wait for the works of an abandoned step: they must end before their memory goes. */
+static void free_buckets(tt_reducer *r) {
+    for (size_t b = r->ended; b < r->begun; b++) {
+        tt_ignore(tt_work_wait(r->buckets[b].work)); /* only that they have ended matters */
+        tt_work_free(r->buckets[b].work);
+    }
+    for (size_t b = 0; b < r->bucket_count; b++)
+        if (r->buckets[b].data &&
+            tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, r->buckets[b].data, .file = "tt_reducer_free")))
+            break; /* the group failed: its end releases the rest */
+    free(r->buckets);
+}
+
+/* Keep the caller's error, whatever freeing adds to it. */
+static void end_reducer(tt_reducer *r) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (r->buckets)
+        free_buckets(r);
+    for (size_t i = 0; r->params && i < r->param_count; i++)
+        free(r->params[i].name);
+    free(r->params);
+    tt__reducer_end_trace(r);
+    tt__group_let_go(r->group);
+    tt__quarantine(r, sizeof *r, free);
+    tt__error_restore(&saved);
+}
+
 static tt_status build_reducer(const tt_reducer_new_args *args) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
@@ -145,7 +173,7 @@ static tt_status build_reducer(const tt_reducer_new_args *args) {
         status = allocate_buckets(r);
     }
     if (status) {
-        tt_reducer_free(r);
+        end_reducer(r);
         return status;
     }
     for (size_t b = 0; b < r->bucket_count; b++)
@@ -166,34 +194,7 @@ tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
     return build_reducer(&args);
 }
 
-/* ---- freeing ---- */
-
-/* Wait for the works of an abandoned step: they must end before their memory goes. */
-static void free_buckets(tt_reducer *r) {
-    for (size_t b = r->ended; b < r->begun; b++) {
-        tt_ignore(tt_work_wait(r->buckets[b].work)); /* only that they have ended matters */
-        tt_work_free(r->buckets[b].work);
-    }
-    for (size_t b = 0; b < r->bucket_count; b++)
-        if (r->buckets[b].data &&
-            tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, r->buckets[b].data, .file = "tt_reducer_free")))
-            break; /* the group failed: its end releases the rest */
-    free(r->buckets);
-}
-
-/* Keep the caller's error, whatever freeing adds to it. */
 void tt_reducer_free(tt_reducer *r) {
-    if (!r || tt__freed_before("tt_reducer_free", r))
-        return;
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    if (r->buckets)
-        free_buckets(r);
-    for (size_t i = 0; r->params && i < r->param_count; i++)
-        free(r->params[i].name);
-    free(r->params);
-    tt__reducer_end_trace(r);
-    tt__group_let_go(r->group);
-    tt__quarantine(r, sizeof *r, free);
-    tt__error_restore(&saved);
+    if (r && !tt__freed_before("tt_reducer_free", r))
+        end_reducer(r);
 }

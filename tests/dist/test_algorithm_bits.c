@@ -121,14 +121,14 @@ static void call_with_few(tt_group *group, int64_t n) {
         x[i] = sum[i] = (float)(i + rank);
     CHECK_OK(tt_all_reduce(group, sum, n, TT_F32, TT_SUM));
     for (int i = 0; i < n; i++)
-        CHECK(sum[i] == (float)(world * i + world * (world - 1) / 2));
+        CHECK((int)sum[i] == world * i + world * (world - 1) / 2);
     memcpy(sum, x, sizeof sum);
     CHECK_OK(tt_reduce(group, sum, n, TT_F32, TT_MAX, world - 1));
     for (int i = 0; i < n; i++)
         CHECK(sum[i] == x[i]); /* the root's is the largest; the others' stay */
     CHECK_OK(tt_all_gather(group, x, all, n, TT_F32));
     for (int i = 0; i < n * world; i++)
-        CHECK(all[i] == (float)(i % n + i / n));
+        CHECK((int)all[i] == i % (int)n + i / (int)n);
     CHECK_OK(tt_all_to_all(group, all, back, n, TT_F32));
     for (int i = 0; i < n * world; i++)
         CHECK(back[i] == (float)(i % n + rank));
@@ -143,7 +143,7 @@ static void call_with_few(tt_group *group, int64_t n) {
         CHECK(back[i] == all[i]);
     CHECK_OK(tt_broadcast(group, part, n, TT_F32, world / 2));
     for (int i = 0; i < n; i++)
-        CHECK(part[i] == (float)(i + world / 2));
+        CHECK((int)part[i] == i + world / 2);
 }
 
 static int run_few(tt_store *store, int rank, int world, void *arg) {
