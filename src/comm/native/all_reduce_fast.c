@@ -33,6 +33,7 @@ static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
 /* A call between its publication and its end. */
 typedef struct fast_call {
     tt_group *group;
+    tt__area *other; /* of two ranks: the other's, so that a look at it is one load; else NULL */
     const tt_all_reduce_args *args;
     size_t bytes;
     uint64_t word;
@@ -63,17 +64,26 @@ static inline void record_call(fast_call *c) {
 /* All ranks come, with the same call and the same kind of buffer. */
 static inline bool all_agree(const fast_call *c) {
     tt__wait arrival = {TT__ARRIVAL, (uint32_t)c->word, 0, c->group->size};
+    if (c->other)
+        return tt__spin_word(&c->other->slots[c->word & 1], c->word, LOOKS);
     return tt__spin(c->group, &arrival, LOOKS) && !tt__words_differ(c->group, c->word);
 }
 
 static inline bool all_finish(const fast_call *c, uint32_t step) {
     tt__wait finish = {TT__STEP, step, 0, c->group->size};
-    return tt__spin(c->group, &finish, LOOKS);
+    return c->other ? tt__spin_step(c->other, step, LOOKS) : tt__spin(c->group, &finish, LOOKS);
+}
+
+static inline void wake_sleepers(const fast_call *c) {
+    if (!c->other)
+        tt__wake_announced(c->group);
+    else if (tt__announces_sleep(c->other))
+        tt__ring_announced(c->group);
 }
 
 /* ---- reducing */
 
-static inline bool is_pair(const fast_call *c) { return c->group->size == 2 && !tt__is_half(c->args->dtype); }
+static inline bool is_pair(const fast_call *c) { return c->other && !tt__is_half(c->args->dtype); }
 
 /* Two ranks' kernel. A group mostly makes the same kind of calls. */
 static inline const tt__reduce_pair *kernel_of(const fast_call *c) {
@@ -93,7 +103,7 @@ static inline void reduce_payloads(const fast_call *c) {
         tt__reduce_arrived(group, (uint32_t)c->word, &call, call.recv);
         return;
     }
-    void *mine = c->args->buf, *theirs = tt__payload(group, !group->rank, (uint32_t)c->word, c->bytes);
+    void *mine = c->args->buf, *theirs = tt__slot_payload(&c->other->slots[c->word & 1], c->bytes);
     void *first = group->rank ? theirs : mine, *second = group->rank ? mine : theirs;
     kernel_of(c)->one(mine, first, second, c->args->count, 0.5, 0.5);
 }
@@ -136,7 +146,7 @@ static inline tt_status run_in_place(const fast_call *c) {
     uint32_t step = ++c->group->native->step;
     reduce_own_slice(c);
     tt__area_finish(c->group->native->areas[c->group->rank], step);
-    tt__wake_announced(c->group);
+    wake_sleepers(c);
     if (!all_finish(c, step))
         return go_on(*c, &tt__all_reduce_symmetric, step);
     tt__record_done(c->record, c->number, TT__CALL_DONE, c->bytes > CLOCK_BYTES);
@@ -157,7 +167,9 @@ bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     if (!in_place && c.bytes > TT__INLINE_MAX)
         return false;
     c.word = tt__arrive(group, signature, args->buf, in_place ? 0 : c.bytes, in_place ? args->buf : NULL);
-    tt__wake_announced(group);
+    if (group->size == 2)
+        c.other = group->native->areas[!group->rank];
+    wake_sleepers(&c);
     record_call(&c);
     *status = in_place ? run_in_place(&c) : run_inline(&c);
     return true;

@@ -35,10 +35,12 @@ static inline void tt__wake_peers(tt_group *group) {
 /* Wake all ranks of the group that have announced to sleep, whichever rank they wait for. Without a fence: see
  * above. */
 void tt__ring_announced(const tt_group *group);
+static inline bool tt__announces_sleep(const tt__area *area) {
+    return __builtin_expect(atomic_load_explicit(&area->waits_for, memory_order_relaxed), 0);
+}
 static inline void tt__wake_announced(const tt_group *group) {
     for (int r = 0; r < group->size; r++)
-        if (r != group->rank &&
-            __builtin_expect(atomic_load_explicit(&group->native->areas[r]->waits_for, memory_order_relaxed), 0)) {
+        if (r != group->rank && tt__announces_sleep(group->native->areas[r])) {
             tt__ring_announced(group);
             return;
         }
