@@ -102,27 +102,63 @@ static const char *kind_text(mode_t mode) {
                             : "of an unknown kind";
 }
 
-/* Return the file that `path` leads to through its symbolic links, which need not exist: allocated; NULL: see errno. */
-static char *follow_links(const char *path) {
+/* Read a symbolic link's text to `to` (PATH_MAX); *is_link: there is one. One of another user's in a directory that all
+ * may write to, such as /tmp, is refused: it could lead root anywhere. The kernel's protected_symlinks, which would see
+ * to that, may be off, and doesn't look where readlink() does. */
+static tt_status read_link(const char *path, const char *folder, char *to, bool *is_link) {
+    struct stat link, around;
+    *is_link = false;
+    int fd = tt__fd(open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (fd < 0 && errno == ENOENT)
+        return TT_OK;
+    bool good = fd >= 0 && fstat(fd, &link) == 0 && stat(folder, &around) == 0;
+    ssize_t n = good && S_ISLNK(link.st_mode) ? readlinkat(fd, "", to, PATH_MAX - 1) : 0;
+    int errnum = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!good || n < 0)
+        return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't find what it leads to", path);
+    if (!S_ISLNK(link.st_mode))
+        return TT_OK;
+    if ((around.st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH) && link.st_uid != geteuid() &&
+        link.st_uid != around.st_uid)
+        return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that all may write to", path);
+    to[n] = '\0';
+    *is_link = true;
+    return TT_OK;
+}
+
+/* Find the file that `path` leads to through its symbolic links, which need not exist: *out is allocated. */
+static tt_status follow_links(const char *path, char **out) {
     enum { MOST = 40 }; /* as many as Linux follows */
     char to[PATH_MAX], *at = strdup(path);
-    for (int i = 0; at && i < MOST; i++) {
-        ssize_t n = readlink(at, to, sizeof to - 1);
-        if (n < 0 && (errno == EINVAL || errno == ENOENT))
-            return at;
+    tt_status status = TT_OK;
+    bool is_link = at != NULL;
+    for (int i = 0; is_link && !status; i++) {
         const char *name;
-        char *folder = n < 0 ? NULL : directory_of(at, &name), *next = NULL;
-        if (n >= 0)
-            to[n] = '\0';
-        if (folder && asprintf(&next, "%s%s%s", *to == '/' ? "" : folder, *to == '/' ? "" : "/", to) < 0)
-            next = NULL;
+        char *folder = directory_of(at, &name), *next = NULL;
+        if (!folder)
+            break;
+        status = read_link(at, folder, to, &is_link);
+        if (!status && is_link && i == MOST)
+            status = tt__fail_errno(TT_ERR_IO, ELOOP, "%s: can't find what it leads to", path);
+        if (!status && is_link) {
+            if (asprintf(&next, "%s%s%s", *to == '/' ? "" : folder, *to == '/' ? "" : "/", to) < 0)
+                next = NULL;
+            free(at);
+            at = next;
+        }
         free(folder);
-        free(at);
-        at = next;
+        is_link = is_link && at;
     }
-    free(at);
-    errno = at ? ELOOP : errno;
-    return NULL;
+    if (!status && (!at || is_link))
+        status = tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
+    if (status) {
+        free(at);
+        at = NULL;
+    }
+    *out = at;
+    return status;
 }
 
 /* Give the temporary the mode and, as far as this process may, the owner of the file that it replaces. */
@@ -161,8 +197,14 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
 
 /* Devices such as /dev/null and terminals are written to, and stay what they are. */
 static tt_status open_device(tt__atomic_file *file) {
-    file->fd = tt__fd(open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
-    return file->fd >= 0 ? TT_OK : tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path);
+    struct stat opened;
+    file->fd = tt__fd(open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (file->fd < 0 || fstat(file->fd, &opened))
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path);
+    if (!S_ISCHR(opened.st_mode)) /* it was another thing a moment ago */
+        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", file->path, kind_text(opened.st_mode));
+    return fcntl(file->fd, F_SETFL, O_WRONLY) ? tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path)
+                                              : TT_OK;
 }
 
 tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
@@ -173,16 +215,10 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
     bool exists = stat(path, &old) == 0;
     if (!exists && errno != ENOENT)
         return tt__fail_errno(TT_ERR_IO, errno, "%s", path);
-    tt_status status;
     if (exists && !S_ISREG(old.st_mode) && !S_ISCHR(old.st_mode))
         return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, kind_text(old.st_mode));
-    file->path = exists && S_ISCHR(old.st_mode) ? strdup(path) : follow_links(path);
-    if (!file->path)
-        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't find what it leads to", path);
-    else if (exists && S_ISCHR(old.st_mode))
-        status = open_device(file);
-    else
-        status = open_beside(file, exists ? &old : NULL);
+    TT__TRY(follow_links(path, &file->path));
+    tt_status status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
     if (status)
         release_file(file);
     return status;

@@ -5,7 +5,8 @@
  * lock can be taken was left behind, whatever became of the process number, and the next writer of the same target
  * removes it.
  *
- * The target may be a symbolic link: what it leads to is written. A file that is replaced hands its mode down, and its
+ * The target may be a symbolic link: what it leads to is written, unless the link is another user's in a directory that
+ * all may write to (TT_ERR_IO). A file that is replaced hands its mode down, and its
  * owner where this process may give files away. A character device (/dev/null, a terminal) is written to and stays;
  * whatever else is no regular file is refused. */
 #ifndef TT_BASE_ATOMIC_FILE_H

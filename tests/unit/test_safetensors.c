@@ -523,6 +523,30 @@ static void targets_stay_what_they_are(void **state) {
     assert_true(!unlink("inner/file") && !unlink("inner/link") && !rmdir("inner")); /* nothing else is in it */
 }
 
+/* As in /tmp: another user's link could lead root anywhere, whether its target exists or not. */
+static void links_of_others_are_not_followed(void **state) {
+    enum { STRANGER = 61234 };
+    (void)state;
+    assert_int_equal(mkdir("open", 0777), 0);
+    assert_int_equal(chmod("open", 01777), 0);
+    assert_int_equal(symlink("../led", "open/own"), 0);
+    assert_int_equal(write_file("open/own", "text"), TT_OK);
+    if (geteuid() == 0) {
+        assert_int_equal(symlink("../led-astray", "open/link"), 0);
+        assert_int_equal(symlink("/dev/null", "open/null"), 0);
+        assert_int_equal(lchown("open/link", STRANGER, STRANGER), 0);
+        assert_int_equal(lchown("open/null", STRANGER, STRANGER), 0);
+        assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
+        assert_int_equal(write_file("open/null", "text"), TT_ERR_IO);
+        assert_false(exists("led-astray"));
+        assert_int_equal(chown("open", STRANGER, STRANGER), 0); /* it is this user's directory: */
+        assert_int_equal(write_file("open/link", "text"), TT_OK);
+        assert_true(exists("led-astray"));
+    } else {
+        print_message("not root: links of other users can't be made\n");
+    }
+}
+
 static void a_path_is_checked_without_being_written(void **state) {
     (void)state;
     assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
@@ -550,6 +574,7 @@ int main(void) {
         cmocka_unit_test(stale_temporaries_go),
         cmocka_unit_test(a_dead_writers_temporary_goes),
         cmocka_unit_test(targets_stay_what_they_are),
+        cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(a_path_is_checked_without_being_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
