@@ -144,8 +144,9 @@ class Top(unittest.TestCase):
 
     def test_ranks_that_wait_in_different_groups(self):
         with Job("groups", 1, grace=60) as job:
-            look = job.top(lambda look: look["ranks"][1]["call"] and look["ranks"][1]["call"]["op"] == "barrier")
-            self.assertEqual(look["ranks"][1]["call"]["group"], "0-1")
+            look = job.top(lambda look: waits(0, 2, after=CALLS)(look) and look["ranks"][1]["call"]["op"] == "barrier")
+            groups = [rank["call"]["group"] for rank in look["ranks"]]
+            self.assertEqual(groups, ["0-2", "0-1", "0-2"])
 
     def test_a_dead_rank(self):
         """The others have the grace period, which they use: long enough to look."""
