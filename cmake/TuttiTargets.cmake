@@ -1,5 +1,22 @@
 # Flags that everything is built with, and functions for layers, libraries and tests.
 
+# What makes a slip of memory end the process instead of serving who provoked it (tests/install/test_hardening.py).
+# Sanitizers watch the same places, and better.
+function(tt_harden target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(TT_SANITIZE)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE -fstack-protector-strong)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug") # it checks nothing unless the compiler optimises
+    target_compile_options(${target} PRIVATE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type MATCHES "SHARED|MODULE|EXECUTABLE")
+    target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now,-z,noexecstack)
+  endif()
+endfunction()
+
 function(tt_options target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
@@ -26,12 +43,12 @@ function(tt_options target)
   if((TT_SANITIZE OR TT_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
     target_compile_options(${target} PRIVATE -Wno-pass-failed)
   endif()
+  tt_harden(${target})
 endfunction()
 
 # One object library for a set of sources.
 function(tt_objects target)
   add_library(${target} OBJECT ${ARGN})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tt_options(${target})
   target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS}
                              ${DNNL_INCLUDE_DIR} ${HWLOC_INCLUDE_DIR})
@@ -86,6 +103,7 @@ function(tt_library name)
     set(target ${name}${suffix})
     add_library(${target} ${kind} ${ARG_OBJECTS})
     add_library(Tutti::${ARG_ALIAS}${suffix} ALIAS ${target})
+    tt_harden(${target})
     set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION}
                           SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C EXPORT_NAME ${ARG_ALIAS}${suffix}
                           LINK_DEPENDS ${CMAKE_BINARY_DIR}/library.map)

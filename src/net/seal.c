@@ -360,7 +360,7 @@ tt__io tt__seal_read(tt__seal *seal, int fd, void *data, size_t size, size_t *go
     *got = 0;
     if (seal->broken)
         return fail_broken(seal);
-    while (io == TT__IO_DONE && !*got) {
+    while (io == TT__IO_DONE && size && !*got) {
         if (seal->checked)
             *got = take_checked(seal, data, size);
         else
