@@ -1,8 +1,8 @@
 /* Detecting ranks that will never arrive.
  *
  * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
- * closes its sockets; where a child has inherited them, its pidfd shows the end. A stopped one is seen in /proc. Ranks
- * on other hosts are judged by their links (message.h). */
+ * closes its sockets, of which a forked child has no copy (base/fork_fds.h); its pidfd shows the end as well. A stopped
+ * one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
 #include "comm/watch/failure.h"
 
 #include "base/clock.h"
@@ -109,11 +109,12 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     return fail_left_after(work, r, area->left_seq, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
-/* Check the link to a rank. Only its launcher knows how a rank ended that is gone. */
+/* Check the link to a rank. Only its launcher knows how a rank ended that is gone; or silent, where a process that was
+ * made without fork() holds its connections. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;
-    if (status == TT_ERR_PEER && tt__link_is_gone(world->messages, r)) {
+    if (status == TT_ERR_PEER && (tt__link_is_gone(world->messages, r) || tt__link_silent(world->messages, r))) {
         char why[512];
         snprintf(why, sizeof why, "%s", tt_last_error());
         if (*tt__agent_store_end_of(&world->agent_store, r, end, sizeof end))
