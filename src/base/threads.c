@@ -1,14 +1,12 @@
 #include "base/threads.h"
 
-#include "base/fd.h"
+#include "base/proc_state.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- threads of the library */
@@ -67,19 +65,8 @@ int tt__program_threads(void) {
     return n - count_own(0);
 }
 
-/* Has the main thread ended, of which the kernel keeps the remains (state Z) while other threads run? */
-static bool main_has_ended(void) {
-    char text[256];
-    int fd = tt__fd(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n < 0 ? 0 : n] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && name_end[2] == 'Z';
-}
-
-bool tt__program_has_ended(void) { return main_has_ended() && tt__program_threads() <= 1; }
+/* The kernel keeps the remains of a main thread that has ended while others run. */
+bool tt__program_has_ended(void) { return tt__proc_state(getpid()) == 'Z' && tt__program_threads() <= 1; }
 
 /* ---- conditions */
 
