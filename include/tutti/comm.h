@@ -69,7 +69,8 @@ typedef struct tt_init_process_group_args {
 
     /* How the ranks meet: NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); "tcp://host:port", or
      * "file:///path" (a file that all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves
-     * the store at that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it). */
+     * the store at that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun
+     * too, in either dialect). */
     const char *init_method;
     tt_store *store;    /* meet through this store instead; borrowed for the life of the group */
     int rank;           /* used if world_size is not 0; they override the environment's */
