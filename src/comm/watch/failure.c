@@ -43,8 +43,8 @@ static const char *failure_meanwhile(const tt_work *work, char *text, size_t siz
     char call[256];
     tt__work_text(work, call, sizeof call);
     if (work->seq)
-        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank, work->seq,
-                 call);
+        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank,
+                 tt__work_number(work), call);
     else
         snprintf(text, size, ", while rank %d waits for it in %s", work->group->native->world->rank, call);
     return text;
@@ -106,7 +106,7 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     if (id != group->id) /* so long ago that the place has been taken */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
-    return fail_left_after(work, r, area->left_seq, area->failure_text, failure_meanwhile(work, text, sizeof text));
+    return fail_left_after(work, r, area->calls_made, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
 /* Check the link to a rank. Only its launcher knows how a rank ended that is gone; or silent, where a process that was
