@@ -34,9 +34,13 @@ static void replace_in_child(int fd, int *dead) {
 /* Runs in the child, before fork() returns there. */
 static void drop_in_child(void) {
     int dead = -1;
-    for (int i = 0; i < MOST / BITS; i++)
-        for (uint64_t left = atomic_exchange_explicit(&marks[i], 0, memory_order_relaxed); left; left &= left - 1)
+    for (int i = 0; i < MOST / BITS; i++) {
+        uint64_t left = atomic_load_explicit(&marks[i], memory_order_relaxed);
+        if (left)
+            atomic_store_explicit(&marks[i], 0, memory_order_relaxed);
+        for (; left; left &= left - 1)
             replace_in_child(i * BITS + __builtin_ctzll(left), &dead);
+    }
 }
 
 static void register_drop(void) { pthread_atfork(NULL, NULL, drop_in_child); }

@@ -1,11 +1,18 @@
-/* base: errors, numbers from text, element types. */
+/* base: errors, numbers from text, element types, descriptors and forked children. */
 #include "base/error.h"
+#include "base/fork_fds.h"
 #include "base/parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -63,12 +70,57 @@ static void dtypes_have_sizes(void **state) {
     assert_int_equal(tt_dtype_size((tt_dtype)99), 0);
 }
 
+static bool is_socket(int fd) {
+    struct stat info;
+    return !fstat(fd, &info) && S_ISSOCK(info.st_mode);
+}
+
+static bool is_open(int fd) {
+    struct stat info;
+    return !fstat(fd, &info);
+}
+
+/* A child gets something else in place of the marked ones, also where it may have no more descriptors. */
+static void children_keep_no_marked_descriptors(void **state) {
+    (void)state;
+    for (int full = 0; full < 2; full++) {
+        int pairs[3][2], ended = 0;
+        struct rlimit limit;
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
+        tt__fork_fd_drop(pairs[0][0]);
+        tt__fork_fd_drop(pairs[1][0]);
+        tt__fork_fd_drop(pairs[2][0]);
+        tt__fork_fd_forget(pairs[2][0]);
+        tt__fork_fd_forget(-1);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        const struct rlimit used = {full ? (rlim_t)pairs[2][1] + 1 : limit.rlim_cur, limit.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &used), 0);
+        pid_t child = fork();
+        if (!child) {
+            bool dropped =
+                is_open(pairs[0][0]) && is_open(pairs[1][0]) && !is_socket(pairs[0][0]) && !is_socket(pairs[1][0]);
+            _exit(dropped && is_socket(pairs[0][1]) && is_socket(pairs[2][0]) ? 0 : 1);
+        }
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_int_equal(ended, 0);
+        for (int i = 0; i < 3; i++) {
+            assert_true(is_socket(pairs[i][0]));
+            tt__fork_fd_forget(pairs[i][0]);
+            close(pairs[i][0]);
+            close(pairs[i][1]);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_carry_text),
         cmocka_unit_test(callbacks_errors_say_where),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
+        cmocka_unit_test(children_keep_no_marked_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
