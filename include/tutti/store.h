@@ -69,9 +69,14 @@ TT_API int tt_store_server_port(const tt_store_server *server);
 /* Stop: close every connection, join the thread, forget all keys. NULL is allowed. */
 TT_API void tt_store_server_free(tt_store_server *server);
 
-/* Which of PyTorch's wire dialects a client speaks. A client can't probe (a 1.13 server would hang), so it is a
- * choice. */
-typedef enum tt_store_dialect { TT_STORE_TORCH_2, TT_STORE_TORCH_1_13 } tt_store_dialect;
+/* Which of PyTorch's wire dialects a client speaks. */
+typedef enum tt_store_dialect {
+    TT_STORE_TORCH_2,
+    TT_STORE_TORCH_1_13,
+    /* 2.x's; 1.13's, whose servers end a connection that begins as 2.x's do, if one answers then. Of clients that prove
+     * nothing: with a secret it is 2.x's. */
+    TT_STORE_TORCH_ANY
+} tt_store_dialect;
 
 typedef struct tt_tcp_store_args {
     tt_store **out;   /* required: receives the store, the caller's to free */

@@ -84,6 +84,7 @@ struct tt_work {
     tt__work_phase phase;
     int stage;      /* the machine's own, 0 at first */
     uint32_t steps; /* how often next() was called */
+    bool hidden;    /* not a call of the program's own */
     bool symmetric; /* all ranks' buffers are */
     bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */

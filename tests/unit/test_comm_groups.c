@@ -461,8 +461,39 @@ static void who_leaves_at_once_is_named(void **state) {
     by_every_way(3, hasty_body);
 }
 
+/* Numbers of calls in errors count the program's own: not the library's barrier at the end of joining, nor the two
+ * agreements of one allocation, nor those of a reducer. */
+static int counted_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    tt_group *group = join_by(store, rank, world, (enum way) * way), *made = NULL;
+    float x = 1, *memory = NULL;
+    CHECK_OK(tt_group_alloc((void **)&memory, group, sizeof x)); /* call 1 */
+    CHECK_OK(tt_new_group(&made, group, ((int[]){0, 1}), 2));    /* call 2 */
+    CHECK_OK(tt_all_reduce_with(                                 /* not the program's */
+                                &(tt_all_reduce_args){
+                                    .group = group, .buf = &x, .count = 1, .dtype = TT_F32, .file = "tt_any_name"},
+                                offsetof(tt_all_reduce_args, tt_end)));
+    CHECK_OK(tt_barrier(group)); /* call 3 */
+    CHECK((rank ? tt_barrier(group) : tt_all_reduce(group, &x, 1, TT_F32, TT_SUM)) == TT_ERR_MISMATCH);
+    CHECK_TEXT("call 4 of the group differs: rank 1 called barrier() at test_comm_groups.c:");
+    CHECK_OK(tt_barrier(made));
+    if (rank == 0) {
+        CHECK(tt_barrier(made) == TT_ERR_PEER);
+        CHECK_TEXT("left the group after call 1, while rank 0 waits for it in call 2, barrier() at ");
+    }
+    tt_destroy_process_group(made);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void errors_number_the_programs_calls(void **state) {
+    (void)state;
+    by_every_way(2, counted_body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_number_the_programs_calls),
         cmocka_unit_test(a_subset_is_a_group),
         cmocka_unit_test(a_group_is_divided),
         cmocka_unit_test(bad_lists_are_refused),

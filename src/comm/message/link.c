@@ -1,6 +1,7 @@
 #include "comm/message/link.h"
 
 #include "base/error.h"
+#include "base/fork_fds.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ tt__link *tt__link_new(tt__messages *messages, int peer, const tt__transport_ops
 static void close_link(tt__link *link) {
     if (link->count)
         --*link->count;
+    tt__fork_fd_forget(link->transport.stream.fd);
     link->transport.ops->close(&link->transport);
 }
 

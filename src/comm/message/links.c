@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork_fds.h"
 #include "comm/message/link.h"
 #include "comm/message/poller.h"
 #include "net/net.h"
@@ -95,5 +96,6 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
     link->received_ms = tt__now_ms();
     snprintf(link->where, sizeof link->where, "%s", where);
     tt__net_no_delay(stream.fd);
+    tt__fork_fd_drop(stream.fd);
     return tt__poller_add(link);
 }

@@ -24,7 +24,8 @@ enum {
 
 static const uint64_t MOST_COUNT = UINT64_C(1) << 40;
 
-/* The commonest reductions; what else there is, is checked and told by the ordinary way. */
+/* The commonest reductions; what else there is, is checked and told by the ordinary way, and so are calls that the
+ * library makes for itself, which have no line. */
 static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
     bool is_float = dtype == TT_F32 || dtype == TT_F64;
     return op == TT_SUM || op == TT_MIN || op == TT_MAX || (op == TT_AVG && is_float);
@@ -156,7 +157,7 @@ static inline tt_status run_in_place(const fast_call *c) {
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
     fast_call c = {.group = group, .args = args, .bytes = args->count * tt__dtype_size(args->dtype)};
-    if (args->work || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
+    if (args->work || (!args->line && args->file) || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
         !is_plain_reduction(args->dtype, args->op) || ((uintptr_t)args->stream | (unsigned)args->device) ||
         tt__group_has_ended(group) || atomic_load_explicit(&group->alone, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))

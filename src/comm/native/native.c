@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/fork_fds.h"
 
 #include <stdlib.h>
 
@@ -94,6 +95,7 @@ static tt_status native_join(tt__world *world, tt_group *group, const tt__member
     tt__progress_attach(&tt__world_control(world)->recorder);
     world->watched =
         tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
+    tt__fork_fd_drop(world->watched);
     return begin_first_group(group);
 }
 

@@ -9,7 +9,13 @@
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
+/* Calls that the library makes for itself have the name of what for instead of a file, and no line. */
+static bool is_hidden(const tt_work *work) {
+    return work->group->native->goes_on || (work->call.file && !work->call.line);
+}
+
 static void record_work(tt_work *work, int flags) {
+    work->hidden = is_hidden(work);
     work->record = tt__record_call(work->group, &work->call, 0, flags);
     work->record_number = atomic_load_explicit(&work->record->number, memory_order_relaxed);
     tt__record_ready(work->record, flags & TT__RECORD_ASYNC ? TT__CALL_QUEUED : TT__CALL_BEGUN);

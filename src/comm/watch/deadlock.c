@@ -161,13 +161,14 @@ static void edge_call_text(tt__world *world, const edge *e, char *text, size_t s
 static size_t name_edge(tt__world *world, const edge *e, char *text, size_t size) {
     const tt__control *control = world->peers[e->from].control;
     const tt_group *mine = tt__find_group(world, e->group);
+    uint32_t number = mine ? tt__call_number(mine, e->seq) : e->seq;
     char call[256], ranks[160];
     if (mine)
         tt__group_list(mine, ranks, sizeof ranks);
     else
         snprintf(ranks, sizeof ranks, "%s", control ? tt__recorder_group_ranks(&control->recorder, e->group) : "?");
     edge_call_text(world, e, call, sizeof call); /* gives the lock back: `mine` may go */
-    int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, e->seq, ranks,
+    int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, number, ranks,
                      call);
     return (size_t)n < size ? (size_t)n : size;
 }

@@ -33,8 +33,8 @@ static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missi
                         work->call.op == TT_OP_SEND ? "receive" : "send anything for", call,
                         work->group->native->world->rank, (long long)work->call.timeout_ms);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
-                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
-                    tt__group_text(work->group, name, sizeof name));
+                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms,
+                    tt__work_number(work), tt__group_text(tt__top_group(work->group), name, sizeof name));
 }
 
 /* Publish which rank this process waits for, for peers and observers. */
