@@ -24,7 +24,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
-from patience import DEADLINE  # noqa: E402
+from patience import DEADLINE, STRICT  # noqa: E402,F401
 from torch_client import TorchClient  # noqa: E402
 
 NODES = ("10.78.0.1", "10.78.0.2")
