@@ -5,7 +5,6 @@ import os
 import pathlib
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, STRICT, free_port  # noqa: E402
+from torch_client import TorchClient  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 
@@ -54,43 +54,9 @@ class Job:
         return results
 
 
-class TorchClient:
-    """Speaks PyTorch's dialect to a job's store, as any process on its machine may with --store-auth=local."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
-        self.socket.sendall(struct.pack("<BI", 0, 0x3C85F7CE))
-
-    @staticmethod
-    def string(value):
-        return struct.pack("<Q", len(value)) + value
-
-    def read(self, size):
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                raise ConnectionError("the store is gone")
-            data += more
-        return data
-
-    def number(self, size, form):
-        return struct.unpack(form, self.read(size))[0]
-
-    def set(self, key, value):
-        self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value.encode()))
-
-    def add(self, key, delta):
-        self.socket.sendall(b"\x04" + self.string(b"/" + key.encode()) + struct.pack("<q", delta))
-        return self.number(8, "<q")
-
-    def has(self, key):
-        self.socket.sendall(b"\x05" + struct.pack("<Q", 1) + self.string(b"/" + key.encode()))
-        return self.number(1, "<B") == 0
-
-    def get(self, key):
-        self.socket.sendall(b"\x03" + self.string(b"/" + key.encode()))
-        return self.read(self.number(8, "<Q"))
+def call_as_torch(job):
+    """Any process of this user's on its machine may use a job's store, with --store-auth=local."""
+    return TorchClient(socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE))
 
 
 READY = "echo ready; "
@@ -260,7 +226,7 @@ class Secrets(unittest.TestCase):
         job = Job(READY + f"until [ -e {go} ]; do sleep 0.05; done", nproc=1, flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        stranger = TorchClient(job.port)
+        stranger = call_as_torch(job)
         for node in (0, 1):
             forged = '{"what":"signal","signal":2,"node":%d}' % node
             stranger.set(f"tutti/nodes/news/{stranger.add('tutti/nodes/news', 1)}", forged)
@@ -279,7 +245,7 @@ class Secrets(unittest.TestCase):
         stranger = None
         while not stranger:
             try:
-                stranger = TorchClient(job.port)
+                stranger = call_as_torch(job)
             except ConnectionRefusedError:
                 time.sleep(0.01)
         while not stranger.has("tutti/nodes/card/0"):

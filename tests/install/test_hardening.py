@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is installed is hardened as docs/security.md says: read from the files by binutils' readelf."""
+"""What is installed is hardened as docs/release.md says: read from the files by binutils' readelf."""
 import os
 import pathlib
 import subprocess
