@@ -43,6 +43,8 @@ static size_t read_payload(tt__link *link) {
         link->in_at = link->in_end = 0;
         struct iovec parts[2] = {{link->into ? link->into : link->messages->discard, want}, {link->in, link->in_room}};
         size_t got = read_parts(link, parts, link->transport.ops->reads_ahead ? 2 : 1);
+        if (!link->into && !link->ended)
+            tt__stream_let_go(&link->transport.stream); /* other links discard to the same memory */
         n = got < want ? got : want;
         link->in_end = got - n;
         link->drained = got < want + (link->transport.ops->reads_ahead ? link->in_room : 0);
