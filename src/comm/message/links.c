@@ -91,6 +91,7 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
     }
     link->tcp = true;
     link->transport.stream = stream;
+    tt__stream_borrow(&link->transport.stream);
     link->count = &messages->tcp_links;
     messages->tcp_links++;
     link->received_ms = tt__now_ms();

@@ -33,7 +33,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TT__EAGER_MAX = 16 << 10, TT__EAGER_WINDOW = 1 << 20 };
+enum { TT__EAGER_MAX = 64 << 10, TT__EAGER_WINDOW = 1 << 20 };
 
 /* Which message this is. For collectives `seq` and `step` make it unique; a send or receive has seq 0 and its tag as
  * step. */
