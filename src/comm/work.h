@@ -98,8 +98,8 @@ struct tt_work {
     bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
-    int64_t looked_ms;  /* when its peers were last checked */
-    tt__record *record; /* in the recorder; of a child, its parent's */
+    int64_t looked_ms;       /* when its peers were last checked */
+    tt__record_slot *record; /* in the recorder; of a child, its parent's */
     uint32_t record_number;
 
     tt__wait wait;            /* set by next() before TT__NEXT_WAIT */

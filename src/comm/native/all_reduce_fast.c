@@ -39,7 +39,7 @@ typedef struct fast_call {
     size_t bytes;
     uint64_t word;
     uint32_t number; /* of its record */
-    tt__record *record;
+    tt__record_slot *record;
 } fast_call;
 
 /* Who finds the words different before this is done looks again: tt__call_text(). */
@@ -48,13 +48,13 @@ static inline void record_call(fast_call *c) {
     tt__native *native = c->group->native;
     uint32_t seq = (uint32_t)c->word;
     atomic_store_explicit(&native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
-    c->record =
-        tt__record_begin_call(c->group, args->file, args->line, seq,
-                              &(tt__record_kind){.op = TT_OP_ALL_REDUCE,
-                                                 .dtype = args->dtype,
-                                                 .reduce_op = args->op,
-                                                 .flags = c->word & TT__SYMMETRIC_BIT ? TT__RECORD_SYMMETRIC : 0,
-                                                 .count = args->count});
+    c->record = tt__record_begin_call(c->group, args->file, args->line,
+                                      (tt__record){.seq = seq,
+                                                   .op = TT_OP_ALL_REDUCE,
+                                                   .dtype = (uint8_t)args->dtype,
+                                                   .reduce_op = (uint8_t)args->op,
+                                                   .flags = c->word & TT__SYMMETRIC_BIT ? TT__RECORD_SYMMETRIC : 0,
+                                                   .count = (uint64_t)args->count});
     c->number = atomic_load_explicit(&c->record->number, memory_order_relaxed);
     tt__slot_of(c->group, c->group->rank, seq)->record = c->number;
     tt__record_ready(c->record, TT__CALL_BEGUN);

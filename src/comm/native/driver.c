@@ -22,7 +22,7 @@ static bool on_shared_memory(const tt_work *work) {
 /* ---- one work */
 
 static void number_call(tt_work *work) {
-    work->record->seq = work->seq;
+    tt__record_note_seq(work->record, work->record_number, work->seq);
     if (work->hidden)
         tt__note_hidden(work->group, work->seq);
 }
@@ -60,7 +60,7 @@ static tt_status begin_running(tt_work *work) {
     work->children = (work->packed_as ? work->packed_as : work->algorithm)->children;
     work->phase = TT__RUNNING;
     if (!work->parent)
-        work->record->algorithm = tt__algorithm_number(work->algorithm);
+        tt__record_note_algorithm(work->record, work->record_number, tt__algorithm_number(work->algorithm));
     return TT_OK;
 }
 
@@ -75,7 +75,7 @@ static tt_status work_agree(tt_work *work) {
 
 static tt_status work_start(tt_work *work) {
     if (!work->parent)
-        tt__record_ready(work->record, TT__CALL_BEGUN);
+        tt__record_note_begun(work->record, work->record_number);
     if (on_shared_memory(work)) {
         tt__work_publish(work);
         return TT_OK;

@@ -66,7 +66,7 @@ static tt_status run_alone(tt_group *group, const tt_call *call) {
     return run_on(work);
 }
 
-tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *call_record, uint64_t word,
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record_slot *call_record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step) {
     tt_work *work = prepare_alone(group, call);
     work->record = call_record;

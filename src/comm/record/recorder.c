@@ -116,16 +116,51 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
 
 /* ---- reading */
 
+#define GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
+
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy) {
-    const tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
-    uint16_t state = atomic_load_explicit(&record->state, memory_order_acquire);
-    uint32_t before = atomic_load_explicit(&record->number, memory_order_acquire);
+    const tt__record_slot *slot = &recorder->records[(number - 1) % TT__RECORDS];
+    uint16_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+    uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire), kind = GET(slot, kind);
     if (state == TT__CALL_NONE || before != number)
         return false;
-    memcpy((void *)copy, (const void *)record, sizeof *copy);
-    atomic_store_explicit(&copy->state, state, memory_order_relaxed);
+    *copy = (tt__record){.number = number,
+                         .seq = GET(slot, seq),
+                         .group = GET(slot, group),
+                         .op = (uint8_t)kind,
+                         .dtype = (uint8_t)(kind >> 8),
+                         .reduce_op = (uint8_t)(kind >> 16),
+                         .flags = (uint8_t)(kind >> 24),
+                         .root = GET(slot, root),
+                         .line = GET(slot, line),
+                         .count = GET(slot, count),
+                         .begin = GET(slot, begin),
+                         .end = GET(slot, end),
+                         .algorithm = GET(slot, algorithm),
+                         .file = GET(slot, file),
+                         .state = state,
+                         .tag = GET(slot, tag)};
+    uint64_t check = GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&record->number, memory_order_relaxed) == number;
+    return GET(slot, number) == number && check == tt__record_check(copy);
+}
+
+void tt__record_put(tt__recorder *recorder, const tt__record *record) {
+    tt__record_slot *slot = &recorder->records[(record->number - 1) % TT__RECORDS];
+    TT__RECORD_SET(slot, number, record->number);
+    TT__RECORD_SET(slot, seq, record->seq);
+    TT__RECORD_SET(slot, group, record->group);
+    TT__RECORD_SET(slot, kind, tt__record_kind_of(record));
+    TT__RECORD_SET(slot, root, record->root);
+    TT__RECORD_SET(slot, line, record->line);
+    TT__RECORD_SET(slot, count, record->count);
+    TT__RECORD_SET(slot, begin, record->begin);
+    TT__RECORD_SET(slot, end, record->end);
+    TT__RECORD_SET(slot, algorithm, record->algorithm);
+    TT__RECORD_SET(slot, file, record->file);
+    TT__RECORD_SET(slot, tag, record->tag);
+    TT__RECORD_SET(slot, check, tt__record_check(record));
+    tt__record_ready(slot, (tt__call_state)record->state);
 }
 
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {

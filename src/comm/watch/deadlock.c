@@ -91,8 +91,7 @@ static bool has_called(const tt__recorder *recorder, const edge *e) {
         uint32_t number = atomic_load_explicit(&recorder->records[i].number, memory_order_relaxed);
         if (!number || !tt__record_read(recorder, number, &record) || record.group != e->group)
             continue;
-        if ((record.seq && (int32_t)(record.seq - e->seq) >= 0) ||
-            atomic_load_explicit(&record.state, memory_order_relaxed) == TT__CALL_QUEUED)
+        if ((record.seq && (int32_t)(record.seq - e->seq) >= 0) || record.state == TT__CALL_QUEUED)
             return true;
     }
     return false;

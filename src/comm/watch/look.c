@@ -37,6 +37,12 @@ static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missi
                     tt__work_number(work), tt__group_text(tt__top_group(work->group), name, sizeof name));
 }
 
+static uint64_t begin_of(const tt_work *work) {
+    return work->record && tt__record_is(work->record, work->record_number)
+               ? atomic_load_explicit(&work->record->begin, memory_order_relaxed)
+               : tt__ticks();
+}
+
 /* Publish which rank this process waits for, for peers and observers. */
 static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     int whom = tt__rankset_next(missing, 0);
@@ -54,7 +60,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
                                                .seq = top->seq,
                                                .whom = whom,
-                                               .since = top->record ? top->record->begin : tt__ticks(),
+                                               .since = begin_of(top),
                                                .record = top->record_number,
                                                .word = top->word,
                                                .several_threads = several_threads});
