@@ -101,6 +101,9 @@ void tt__messages_leave(tt__messages *messages);
 /* Is there a thread, that is, are there TCP links? */
 bool tt__messages_threaded(const tt__messages *messages);
 
+/* Name how bytes travel over the TCP links: "plain", "sealed" or "tls"; "none" where there are none. */
+const char *tt__messages_wire(const tt__messages *messages);
+
 /* ---- news of ranks that a TCP link joins */
 
 typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__news;
