@@ -22,9 +22,9 @@
  *
  * Ranks that wait for each other in different groups, since they call them in different orders, are told so
  * (TT_ERR_MISMATCH: who waits for whom, in which calls), unless another thread might still make the call that is
- * missing: where threads of a process share out its groups among them, one waits for a work of a group that another
- * uses, or one of its groups was never used and the process has other threads, OpenMP's included. There the calls'
- * timeouts end it.
+ * missing: where another thread than the one that waits made the last call on that group, or none was made yet and the
+ * process has other threads, OpenMP's included; or where a thread waits for a work of a group that another uses. There
+ * the calls' timeouts end it.
  *
  * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE),
  * tt_group_abort() does nothing, and tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may

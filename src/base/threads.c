@@ -20,7 +20,7 @@ typedef struct start {
 static _Atomic int own_threads;
 static _Atomic pid_t own_process;
 
-static int count_own(int more) {
+static int threads_count(int more) {
     pid_t self = getpid();
     if (atomic_exchange(&own_process, self) != self)
         atomic_store(&own_threads, 0);
@@ -31,7 +31,7 @@ static void *thread_run(void *arg) {
     start given = *(start *)arg;
     free(arg);
     void *result = given.run(given.arg);
-    count_own(-1);
+    threads_count(-1);
     return result;
 }
 
@@ -48,7 +48,7 @@ int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg) {
     if (errnum)
         free(given);
     else
-        count_own(1); /* rather too late than too early: see tt__program_has_ended() */
+        threads_count(1); /* rather too late than too early: see tt__program_has_ended() */
     return errnum;
 }
 
@@ -62,7 +62,7 @@ int tt__program_threads(void) {
     for (const struct dirent *task; (task = readdir(tasks));)
         n += task->d_name[0] != '.';
     closedir(tasks);
-    return n - count_own(0);
+    return n - threads_count(0);
 }
 
 /* The kernel keeps the remains of a main thread that has ended while others run. */

@@ -401,6 +401,55 @@ static void ranks_that_wait_for_each_other_are_named(void **state) {
         with_ranks(world, circle_body, &(circle){.way = SHM});
 }
 
+/* A thread that has a group of its own, and lives on. */
+typedef struct bystander {
+    tt_group *group;
+    pthread_mutex_t lock;
+    pthread_cond_t wakes;
+    bool has_called;
+} bystander;
+
+static void *stand_by(void *arg) {
+    bystander *b = arg;
+    CHECK_OK(tt_barrier(b->group));
+    pthread_mutex_lock(&b->lock);
+    b->has_called = true;
+    pthread_cond_broadcast(&b->wakes);
+    for (;;) /* to the end of the process */
+        pthread_cond_wait(&b->wakes, &b->lock);
+    return NULL;
+}
+
+/* Ranks that wait for each other are named although there are other threads, which use other groups, and groups that
+ * nobody has used yet. */
+static int circle_beside_threads_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    bystander b = {.lock = PTHREAD_MUTEX_INITIALIZER, .wakes = PTHREAD_COND_INITIALIZER};
+    tt_group *group = join_by(store, rank, world, (enum way) * way), *other = NULL, *unused = NULL;
+    pthread_t thread;
+    CHECK_OK(tt_group_split(&b.group, group, 0, 0));
+    CHECK_OK(tt_group_split(&unused, group, 0, 0));
+    CHECK_OK(tt_group_split(&other, group, 0, 0));
+    CHECK(!pthread_create(&thread, NULL, stand_by, &b));
+    pthread_mutex_lock(&b.lock);
+    while (!b.has_called)
+        pthread_cond_wait(&b.wakes, &b.lock);
+    pthread_mutex_unlock(&b.lock);
+    CHECK(sum_of(other, 1) == world && sum_of(group, 1) == world);
+    int64_t start = tt__now_ms();
+    tt_status status = tt_barrier(rank ? other : group);
+    CHECK(status == TT_ERR_MISMATCH || status == TT_ERR_PEER); /* the first to see it ends the rest */
+    CHECK(tt__now_ms() - start < 5000 + leeway_ms());
+    if (status == TT_ERR_MISMATCH)
+        CHECK_TEXT("ranks wait for each other: rank ");
+    _exit(0); /* groups of the peers' are still in use */
+}
+
+static void other_threads_hide_no_circle(void **state) {
+    (void)state;
+    by_every_way(2, circle_beside_threads_body);
+}
+
 /* Two threads, a group each, in opposite order on the two ranks; each waits long before the other's calls. */
 typedef struct user {
     tt_group *group;
@@ -419,7 +468,6 @@ static int threads_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *a = join_by(store, rank, world, (enum way) * way), *b = NULL;
     CHECK_OK(tt_group_split(&b, a, 0, 0));
-    /* Not once around the recorder's ring, where a thread that gets no CPU is overtaken. */
     user users[] = {{a, rank ? 700 : 0, 400}, {b, rank ? 0 : 700, 400}};
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, use_group, &users[1]));
@@ -493,6 +541,7 @@ static void errors_number_the_programs_calls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_threads_hide_no_circle),
         cmocka_unit_test(errors_number_the_programs_calls),
         cmocka_unit_test(a_subset_is_a_group),
         cmocka_unit_test(a_group_is_divided),

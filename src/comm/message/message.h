@@ -149,7 +149,11 @@ bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
                   uint32_t *word, int64_t ms);
 
-/* Ask the same of a send or receive, by the number of its record. */
+/* Ask whether the rank has not made that call, and can't make it as long as it waits. False also without an answer
+ * within `ms`. Releases the lock meanwhile. */
+bool tt__ask_not_called(tt__messages *messages, int rank, uint32_t group, uint32_t seq, int64_t ms);
+
+/* Ask the same as tt__ask_call() of a send or receive, by the number of its record. */
 bool tt__ask_record(tt__messages *messages, int rank, uint32_t group, uint32_t record, char *text, size_t size,
                     int64_t ms);
 
@@ -170,6 +174,9 @@ typedef struct tt__messages_config {
 
     /* Return the text and word of what this rank called as number `seq` of `group`; false: nothing. May be NULL. */
     bool (*call_text)(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word);
+
+    /* May this rank, though it waits, make a call on `group` in another thread? May be NULL: no. */
+    bool (*may_call)(void *world, uint32_t group);
 
     /* Return the text of this rank's send or receive in `group` with this record; false: there is none. May be NULL. */
     bool (*record_text)(void *world, uint32_t group, uint32_t record, char *text, size_t size);

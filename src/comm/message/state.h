@@ -112,7 +112,7 @@ struct tt__link {
 typedef struct tt__question {
     struct tt__question *next;
     uint32_t id;
-    bool answered, known;
+    bool answered, known, may_call;
     uint32_t word;
     char text[TT__CONTROL_MAX + 1];
 } tt__question;
@@ -152,7 +152,7 @@ struct tt__messages {
     int callers;                /* threads in tt__messages_wait() */
     bool handed_over;           /* the last caller left while something was under way */
     int64_t polled_ms, now_ms, beat_due_ms, checked_ms;
-    int64_t census_due_ms; /* when to look whether the program's threads have ended */
+    int64_t census_due_ms;          /* when to look whether the program's threads have ended */
     int64_t waits_ms, announced_ms; /* since when this rank waits; when that was last announced to the others; 0: not */
     pthread_cond_t changed, thread_wanted;
 };

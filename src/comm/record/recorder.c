@@ -83,7 +83,7 @@ void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
     waiting->record = what->record;
     waiting->word = what->word;
     waiting->since = what->since;
-    waiting->several_threads = what->several_threads;
+    waiting->thread = what->thread;
     tt__seqlock_end(&waiting->version, version);
 }
 
@@ -109,6 +109,7 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
     uint32_t used = atomic_load_explicit(&recorder->groups_used, memory_order_relaxed);
     tt__group_name *name = &recorder->groups[used < TT__GROUPS_NAMED ? used : 1 + (used - 1) % (TT__GROUPS_NAMED - 1)];
     name->size = size;
+    atomic_store_explicit(&name->user, 0, memory_order_relaxed);
     list_ranks(ranks, size, name->ranks, sizeof name->ranks);
     atomic_store_explicit(&name->id, id, memory_order_release);
     atomic_store_explicit(&recorder->groups_used, used + 1, memory_order_release);
@@ -164,12 +165,8 @@ void tt__record_put(tt__recorder *recorder, const tt__record *record) {
 }
 
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
-    if (!tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy))
-        return false;
-    unsigned char several;
-    memcpy(&several, &copy->several_threads, 1); /* of another process: any byte */
-    copy->several_threads = several != 0;
-    return copy->since != 0;
+    return tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy) &&
+           copy->since != 0;
 }
 
 uint64_t tt__record_bytes(const tt__record *record) {
@@ -240,9 +237,27 @@ const char *tt__record_text(const tt__recorder *recorder, const tt__record *reco
     return text;
 }
 
-const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id) {
+static const tt__group_name *name_of(const tt__recorder *recorder, uint32_t id) {
     for (int i = 0; i < TT__GROUPS_NAMED; i++)
         if (atomic_load_explicit(&recorder->groups[i].id, memory_order_acquire) == id && recorder->groups[i].size)
-            return recorder->groups[i].ranks;
-    return "?";
+            return &recorder->groups[i];
+    return NULL;
+}
+
+void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user) {
+    tt__group_name *name = (tt__group_name *)(uintptr_t)name_of(recorder, id);
+    if (name)
+        atomic_store_explicit(&name->user, user, memory_order_relaxed);
+}
+
+uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id) {
+    const tt__group_name *name = name_of(recorder, id);
+    uint32_t user = name ? atomic_load_explicit(&name->user, memory_order_relaxed) : 0;
+    atomic_thread_fence(memory_order_acquire); /* its place may have been given to another group meanwhile */
+    return name && atomic_load_explicit(&name->id, memory_order_relaxed) == id ? user : 0;
+}
+
+const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id) {
+    const tt__group_name *name = name_of(recorder, id);
+    return name ? name->ranks : "?";
 }

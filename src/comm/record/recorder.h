@@ -84,12 +84,12 @@ typedef struct tt__list_slot {
  * (seqlock.h). */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
-    uint32_t group, seq;  /* which call; seq 0: a receive */
-    int32_t whom;         /* the first rank of the job that has not come; -1: any */
-    uint64_t since;       /* ticks */
-    uint32_t record;      /* number of the call's record */
-    uint32_t word;        /* of the call's signature */
-    bool several_threads; /* of the process use groups: it may make other calls meanwhile */
+    uint32_t group, seq; /* which call; seq 0: a receive */
+    int32_t whom;        /* the first rank of the job that has not come; -1: any */
+    uint64_t since;      /* ticks */
+    uint32_t record;     /* number of the call's record */
+    uint32_t word;       /* of the call's signature */
+    uint32_t thread;     /* that waits: tt__thread_mark(); 0: it is not the one that makes the group's calls */
 } tt__waiting;
 
 /* The progress of training, as the program reports it (tt_publish_progress()). Under a sequence lock (seqlock.h);
@@ -107,7 +107,8 @@ typedef struct tt__progress {
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
     int32_t size;
-    char ranks[56]; /* "0-3, 8", of the job; cut with "..." */
+    _Atomic uint32_t user; /* the thread that makes its calls, as of the owner's last wait; 0: any may */
+    char ranks[56];        /* "0-3, 8", of the job; cut with "..." */
 } tt__group_name;
 
 typedef struct tt__recorder {
@@ -154,6 +155,11 @@ extern tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
 
 /* Return a number for the calling thread; not 0. */
 static inline uintptr_t tt__this_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
+
+/* A thread's number in fewer bits, for other processes; not 0. */
+static inline uint32_t tt__thread_mark(uintptr_t thread) {
+    return (uint32_t)((thread * UINT64_C(0x9e3779b97f4a7c15)) >> 32) | 1;
+}
 
 static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
     return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
@@ -295,6 +301,9 @@ void tt__recorder_log_wait(const tt__recorder *recorder);
  * forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 
+/* Publish which thread makes the group's calls: tt__thread_mark(), or 0 for any. One thread at a time. */
+void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
+
 /* Write the progress of training here, from what was reported so far until tt__progress_detach(). */
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
@@ -335,6 +344,9 @@ uint64_t tt__record_bytes(const tt__record *record);
 
 /* Write the text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+
+/* Return what tt__recorder_note_user() published; 0 if the group is not known. */
+uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id);
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);

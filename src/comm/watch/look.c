@@ -54,8 +54,8 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     whom = work->group->ranks[whom];
     while (top->parent)
         top = top->parent;
-    bool several_threads = !tt__one_thread(world);
-    if (several_threads && world->hosts > 1)
+    tt__note_users(world);
+    if (world->elsewhere && world->hosts > 1)
         whom = TT_ANY_SOURCE; /* all that other hosts learn */
     tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
                                                .seq = top->seq,
@@ -63,7 +63,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
                                                .since = begin_of(top),
                                                .record = top->record_number,
                                                .word = top->word,
-                                               .several_threads = several_threads});
+                                               .thread = world->elsewhere ? 0 : tt__thread_mark(tt__this_thread())});
     tt__recorder_log_wait(recorder);
     if (world->threaded)
         tt__announce_waiting(world->messages);
