@@ -42,8 +42,9 @@ typedef struct tt__job {
     const char *bind_addr;   /* node 0: the address to serve the store on */
     int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
-    size_t store_memory;  /* bytes; 0 = the store's default */
-    bool has_secret;      /* in its environment */
+    size_t store_memory; /* bytes; 0 = the store's default */
+    bool has_secret;
+    int secret_fd;        /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
     const char *role;     /* ROLE_NAME */
     const char *run_id;   /* TORCHELASTIC_RUN_ID */
     int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */

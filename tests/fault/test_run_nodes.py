@@ -93,6 +93,8 @@ class TorchClient:
         return self.read(self.number(8, "<Q"))
 
 
+# What a rank gets of the job secret.
+SECRET = '"$(cat /proc/self/fd/$TT_SECRET_FD)"'
 READY = "echo ready; "
 FOREVER = READY + "exec sleep 1000"
 
@@ -219,7 +221,7 @@ class Secrets(unittest.TestCase):
         self.folder.cleanup()
 
     def test_it_is_handed_down_and_nowhere_to_be_seen(self):
-        job = Job('[ "$TT_SECRET" = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
+        job = Job(f'[ {SECRET} = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
                   flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
@@ -293,19 +295,27 @@ class Secrets(unittest.TestCase):
             self.assertEqual((code, out), (0, "started\n"), err)
             self.assertNotIn("forged", err)
 
+    def given_by_hand(self, **env):
+        """What a rank of a job on one node gets."""
+        say = f'echo {SECRET} "${{TT_SECRET-none}}" "${{TT_SECRET_FILE-none}}"'
+        done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
+                              capture_output=True, text=True, timeout=DEADLINE,
+                              env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")} | env)
+        first, second = done.stdout.splitlines()
+        self.assertEqual(first, second, done.stderr)
+        return first
+
     def test_one_node_makes_its_own(self):
-        say = 'echo "$TT_SECRET"'
-        seen = set()
-        for _ in range(2):
-            done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
-                                  capture_output=True, text=True, timeout=DEADLINE,
-                                  env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")})
-            lines = done.stdout.split()
-            self.assertEqual(len(lines), 2)
-            self.assertEqual(lines[0], lines[1])
-            self.assertRegex(lines[0], "^[0-9a-f]{64}$")
-            seen.add(lines[0])
-        self.assertEqual(len(seen), 2)
+        seen = {self.given_by_hand(), self.given_by_hand(), self.given_by_hand(TT_SECRET_FD="99")}
+        self.assertEqual(len(seen), 3)
+        for line in seen:
+            self.assertRegex(line, "^[0-9a-f]{64} none none$")
+
+    def test_what_is_given_by_hand_is_handed_down(self):
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text), f"{self.text} none none")
+        self.assertEqual(self.given_by_hand(TT_SECRET_FILE=str(self.secret)), f"{self.text} none {self.secret}")
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text, TT_SECRET_FILE="/of/another"),
+                         f"{self.text} none none")
 
     def test_a_file_that_others_can_read_is_refused(self):
         self.secret.chmod(0o644)
