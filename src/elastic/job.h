@@ -3,7 +3,8 @@
  *
  *   launcher  the process that the user started. Serves the store, passes stderr through, decides who is stopped when,
  *             reports.
- *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
+ *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them. It makes and
+ *             removes the directory of error files, so that none is left wherever a SIGKILL hits the launcher.
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
@@ -78,8 +79,10 @@ tt_status tt__job_run(tt__job *job, int *exit_code);
 /* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 
-/* Make the directory for error files; remove it with its files, if it exists. */
-tt_status tt__job_error_dir_make(tt__job *job);
+/* Choose the name of the directory for error files, which the keeper makes and removes; remove it with its files, if
+ * it exists; fail because it can't be made. */
+tt_status tt__job_error_dir_name(tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
+tt_status tt__job_error_dir_failed(int errnum);
 
 #endif

@@ -156,6 +156,10 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         else if (l->phase == TT__RUNNING)
             tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
         break;
+    case TT__KEEPER_NO_FOLDER:
+        l->failure = tt__job_error_dir_failed(m->value);
+        l->done = true;
+        break;
     case TT__KEEPER_DONE:
         l->done = true;
         if (m->value)
@@ -306,8 +310,7 @@ static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    /* Right before the keeper, who removes it should this process be killed. */
-    tt_status status = tt__job_error_dir_make(l->job);
+    tt_status status = tt__job_error_dir_name(l->job);
     if (!status)
         status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
     for (int rank = 0; rank < l->job->workers; rank++)
@@ -344,7 +347,9 @@ static void launcher_finish(launcher *l) {
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    tt__job_error_dir_remove(l->job);
+    if (l->keeper.pid)
+        waitpid(l->keeper.pid, NULL, 0);
+    tt__job_error_dir_remove(l->job); /* if the keeper was killed */
     /* Only writing is left: who asks us to end now means that. */
     if (l->signals >= 0) {
         sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
