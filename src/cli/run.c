@@ -395,12 +395,24 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
+/* As run_fail(), for what the other nodes can't know. */
+static int run_fail_everywhere(const tt__job *job, int exit_code) {
+    char problem[TT__ERROR_TEXT_SIZE];
+    snprintf(problem, sizeof problem, "%s", tt_last_error());
+    run_fail(exit_code);
+    if (job->nodes == 1)
+        return exit_code;
+    tt__cli_note("run", "telling the other nodes, for at most %d s", TT__TELL_MS / 1000);
+    tt__job_tell_problem(job, problem);
+    return exit_code;
+}
+
 /* Run the job, whose flags are checked. */
 static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
-        return run_fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+        return run_fail_everywhere(job, status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
     int cores = tt__cores();
@@ -412,7 +424,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         if (tt__atomic_check(flags->trace)) {
             tt__fail_prefix("--trace");
             tt__program_free(&program);
-            return run_fail(TT__EXIT_FAILED);
+            return run_fail_everywhere(job, TT__EXIT_FAILED);
         }
         job->trace = flags->trace;
         job->at_end = run_write_trace;

@@ -76,6 +76,11 @@ typedef struct tt__job {
  * TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
+/* Tell the launchers of the other nodes why this one can't run the job, so that they end; `job` is not run then. Blocks
+ * until they know it, at most TT__TELL_MS. */
+enum { TT__TELL_MS = 30000 };
+void tt__job_tell_problem(const tt__job *job, const char *problem);
+
 /* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 

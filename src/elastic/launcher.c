@@ -324,10 +324,12 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    l->log = tt__streams_open_log(&l->streams);
+    if (l->log >= 0)
+        tt__log_to_descriptor(l->log);
     TT__TRY(tt__launcher_watch(l));
     if (l->job->node == 0) {
-        TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth,
-                                    .max_memory = l->job->store_memory));
+        TT__TRY(tt__launcher_serve_store(l->job, &l->server));
         l->job->master_port = tt_store_server_port(l->server);
         tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
     }

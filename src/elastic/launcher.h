@@ -73,6 +73,9 @@ void tt__launcher_kill(tt__launcher_state *l);
 
 /* ---- launcher_nodes.c */
 
+/* Serve the store, on node 0. */
+tt_status tt__launcher_serve_store(const tt__job *job, tt_store_server **server);
+
 tt_status tt__launcher_join(tt__launcher_state *l);
 void tt__launcher_take_node_events(tt__launcher_state *l);
 

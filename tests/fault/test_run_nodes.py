@@ -196,6 +196,23 @@ class Nodes(unittest.TestCase):
             for _, _, err in results.values():
                 self.assertRegex(err, f"{text}|node 0 ended before all nodes had come")
 
+    def test_a_program_missing_on_one_node_is_known_on_all(self):
+        """Nobody waits for the rendezvous timeout, and nothing is started."""
+        for missing in (1, 0):
+            job = Job("echo started", nodes=3, nproc=1, only=[n for n in range(3) if n != missing])
+            job.nodes[missing] = subprocess.Popen(
+                [TUTTI, "run", "--nnodes=3", f"--node-rank={missing}", f"--master-port={job.port}",
+                 "./no-such-program"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            results = job.end()
+            self.assertEqual(results[missing][0], 127)
+            self.assertIn("tutti run: ./no-such-program: there is no such file", results[missing][2])
+            told = rf"node {missing} \(.*\) can't start its ranks: ./no-such-program: there is no such file"
+            for node in {0, 1, 2} - {missing}:
+                code, out, err = results[node]
+                self.assertEqual((code, out), (1, ""), err)
+                self.assertRegex(err, told if node == 0 or missing == 0 else f"{told}|node 0 ended before all nodes")
+
     def test_two_launchers_with_one_number(self):
         job = Job(FOREVER, nodes=2, only=(0, 1))
         for node in (0, 1):
