@@ -242,11 +242,12 @@ class Secrets(unittest.TestCase):
                   flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                self.assertNotIn(self.text, path.read_text(errors="replace"), path)
-            except OSError:
-                pass
+        for name in ("cmdline", "environ"):
+            for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}"):
+                try:
+                    self.assertNotIn(self.text, path.read_text(errors="replace"), path)
+                except OSError:
+                    pass
         job.nodes[0].send_signal(signal.SIGINT)
         for _, out, err in job.end().values():
             self.assertNotIn(self.text, out + err)
