@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,13 @@ static int move_up(int fd) {
 
 tt_status tt__secret_memory_make(int *fd, const char *text) {
     size_t size = strlen(text);
+    struct rlimit file;
+    *fd = -1;
+    if (!getrlimit(RLIMIT_FSIZE, &file) && file.rlim_cur < size) /* the kernel would kill us */
+        return tt__fail(TT_ERR_SYSTEM,
+                        "the job secret's memory takes %zu bytes; the limit on a file's size (ulimit -f) "
+                        "allows %zu: raise it",
+                        size, (size_t)file.rlim_cur);
     *fd = move_up(tt__fd(memfd_create("job-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     if (*fd >= 0 && write(*fd, text, size) == (ssize_t)size && !fcntl(*fd, F_ADD_SEALS, SEALS))
         return TT_OK;
