@@ -328,8 +328,10 @@ def price_of_sealing(section):
         if sealed is None or plain is None:
             continue
         more = sealed - plain
-        lines.append(f"{row}: sealing adds {number(more)} us, {100 * more / plain:.1f} %" +
-                     (f", {more / least:.2f} times what OpenSSL alone takes" if least and size_of(row) >= 1 << 16 else ""))
+        line = f"{row}: sealing adds {number(more)} us, {100 * more / plain:.1f} %"
+        if least and size_of(row) >= 1 << 16:
+            line += f", {more / least:.2f} times what OpenSSL alone takes"
+        lines.append(line)
     return lines
 
 

@@ -58,11 +58,9 @@ static void ranks_of_a_host_share_its_cpus(void **state) {
         skip(); /* then that is what holds */
     int alone = tt_get_num_threads();
     assert_int_equal(alone, tt__cores());
-    tt__set_host_ranks(2);
-    assert_int_equal(tt_get_num_threads(), alone / 2 > 1 ? alone / 2 : 1);
-    tt__set_host_ranks(1000);
-    assert_int_equal(tt_get_num_threads(), 1);
-    tt__set_host_ranks(1);
+    tt__set_cpu_share(3);
+    assert_int_equal(tt_get_num_threads(), 3);
+    tt__set_cpu_share(0);
     assert_int_equal(tt_get_num_threads(), alone);
 }
 
