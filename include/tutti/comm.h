@@ -22,9 +22,9 @@
  *
  * Ranks that wait for each other in different groups, since they call them in different orders, are told so
  * (TT_ERR_MISMATCH: who waits for whom, in which calls), unless another thread might still make the call that is
- * missing: where threads of a process share out its groups among them, one waits for a work of a group that another
- * uses, or one of its groups was never used and the process has other threads, OpenMP's included. There the calls'
- * timeouts end it.
+ * missing: where another thread than the one that waits made the last call on that group, or none was made yet and the
+ * process has other threads, OpenMP's included; or where a thread waits for a work of a group that another uses. There
+ * the calls' timeouts end it.
  *
  * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE),
  * tt_group_abort() does nothing, and tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may
@@ -69,13 +69,16 @@ typedef struct tt_init_process_group_args {
 
     /* How the ranks meet: NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); "tcp://host:port", or
      * "file:///path" (a file that all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves
-     * the store at that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it). */
+     * the store at that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun
+     * too, in either dialect). */
     const char *init_method;
-    tt_store *store;      /* meet through this store instead; borrowed for the life of the group */
-    int rank;             /* used if world_size is not 0; they override the environment's */
-    int world_size;       /* 0 = from init_method */
-    int64_t timeout_ms;   /* of the rendezvous and of every later call; 0 or less = TT_DEFAULT_TIMEOUT_MS */
-    int64_t heartbeat_ms; /* a frozen rank or a cut link is named within this time; 0 = 5000 */
+    tt_store *store;    /* meet through this store instead; borrowed for the life of the group */
+    int rank;           /* used if world_size is not 0; they override the environment's */
+    int world_size;     /* 0 = from init_method */
+    int64_t timeout_ms; /* of the rendezvous and of every later call; 0 or less = TT_DEFAULT_TIMEOUT_MS */
+    /* A frozen rank or a cut link is named within this time; 0 = 5000. A rank that froze before it joined: if `tutti
+     * run` started it, else with those that are missing at the end of timeout_ms. */
+    int64_t heartbeat_ms;
 
     /* Native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an
      * error), "tcp" (also inside a host). NULL looks at TT_TRANSPORT first. */

@@ -41,7 +41,7 @@ typedef struct tt_store_server_new_args {
     int port;         /* required: 0 = any free one */
     TT_OPTIONS;
     tt_store_auth auth;
-    const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    const char *secret;       /* the job secret; NULL = TT_SECRET, TT_SECRET_FILE or that of `tutti run`, "" = none */
     int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
     /* bytes: values may take three quarters, unread replies and unfinished requests the rest; who goes beyond is closed
      * and logged. At least TT_STORE_MIN_MEMORY; 0 = an eighth of the machine's, or of what the process's cgroup allows,
@@ -69,9 +69,14 @@ TT_API int tt_store_server_port(const tt_store_server *server);
 /* Stop: close every connection, join the thread, forget all keys. NULL is allowed. */
 TT_API void tt_store_server_free(tt_store_server *server);
 
-/* Which of PyTorch's wire dialects a client speaks. A client can't probe (a 1.13 server would hang), so it is a
- * choice. */
-typedef enum tt_store_dialect { TT_STORE_TORCH_2, TT_STORE_TORCH_1_13 } tt_store_dialect;
+/* Which of PyTorch's wire dialects a client speaks. */
+typedef enum tt_store_dialect {
+    TT_STORE_TORCH_2,
+    TT_STORE_TORCH_1_13,
+    /* 2.x's; 1.13's, whose servers end a connection that begins as 2.x's do, if one answers then. Of clients that prove
+     * nothing: with a secret it is 2.x's. */
+    TT_STORE_TORCH_ANY
+} tt_store_dialect;
 
 typedef struct tt_tcp_store_args {
     tt_store **out;   /* required: receives the store, the caller's to free */
@@ -83,7 +88,8 @@ typedef struct tt_tcp_store_args {
     bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
     int64_t timeout_ms;       /* for connecting and for each call; 0 = 300000 (300 s), as PyTorch */
     tt_store_dialect dialect;
-    const char *secret; /* the job secret to prove; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    /* the job secret to prove; NULL = TT_SECRET, TT_SECRET_FILE or that of `tutti run`, "" = none */
+    const char *secret;
     bool torch_server;  /* the server is PyTorch's, which knows no proofs: prove nothing, encrypt nothing */
     tt_store_auth auth; /* with is_server: who may use it */
     char tt_end;        /* not an option: see base.h */

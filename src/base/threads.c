@@ -1,15 +1,74 @@
 #include "base/threads.h"
 
+#include "base/proc_state.h"
+
+#include <dirent.h>
+#include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- threads of the library */
+
+typedef struct start {
+    void *(*run)(void *);
+    void *arg;
+} start;
+
+/* How many run, in the process that started them: a forked child has none of them. */
+static _Atomic int own_threads;
+static _Atomic pid_t own_process;
+
+static int threads_count(int more) {
+    pid_t self = getpid();
+    if (atomic_exchange(&own_process, self) != self)
+        atomic_store(&own_threads, 0);
+    return atomic_fetch_add(&own_threads, more) + more;
+}
+
+static void *thread_run(void *arg) {
+    start given = *(start *)arg;
+    free(arg);
+    void *result = given.run(given.arg);
+    threads_count(-1);
+    return result;
+}
 
 int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg) {
     sigset_t all, before;
+    start *given = malloc(sizeof *given);
+    if (!given)
+        return ENOMEM;
+    *given = (start){.run = run, .arg = arg};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int errnum = pthread_create(thread, NULL, run, arg);
+    int errnum = pthread_create(thread, NULL, thread_run, given);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (errnum)
+        free(given);
+    else
+        threads_count(1); /* rather too late than too early: see tt__program_has_ended() */
     return errnum;
 }
+
+/* ---- threads of the program */
+
+int tt__program_threads(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    int n = 0;
+    if (!tasks)
+        return 2;
+    for (const struct dirent *task; (task = readdir(tasks));)
+        n += task->d_name[0] != '.';
+    closedir(tasks);
+    return n - threads_count(0);
+}
+
+/* The kernel keeps the remains of a main thread that has ended while others run. */
+bool tt__program_has_ended(void) { return tt__proc_state(getpid()) == 'Z' && tt__program_threads() <= 1; }
+
+/* ---- conditions */
 
 void tt__cond_init(pthread_cond_t *condition) {
     pthread_condattr_t monotonic;

@@ -5,10 +5,19 @@
 #include "base/clock.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /* Start a thread that runs `run(arg)` with all signals blocked: they belong to the program's own threads.
  * Returns an errno, 0 for success. */
 int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
+
+/* Count the threads of this process that tt__thread_create() did not start, the main thread's remains included; at
+ * least 2 where that can't be found out. */
+int tt__program_threads(void);
+
+/* Have all threads of the program ended, the main thread by pthread_exit(), so that only the library's keep the process
+ * alive? */
+bool tt__program_has_ended(void);
 
 /* Initialise a condition whose timed waits are measured in tt__now_ms() time. */
 void tt__cond_init(pthread_cond_t *condition);

@@ -62,11 +62,9 @@ static double with_check(words *w, tt__recorder *recorder, int64_t calls, int64_
         uint64_t kind = tt__signature_kind(TT_OP_ALL_REDUCE, TT_F32, TT_SUM, 0);
         uint64_t word = tt__signature_bits(kind, count) | (uint32_t)i;
         publish_word(w, word);
-        tt__record *record = tt__record_begin(recorder, __FILE__, __LINE__);
-        record->seq = (uint32_t)i;
-        record->group = 1;
-        record->op = TT_OP_ALL_REDUCE;
-        record->count = count;
+        tt__record_slot *record =
+            tt__record_begin(recorder, __FILE__, __LINE__,
+                             (tt__record){.seq = (uint32_t)i, .group = 1, .op = TT_OP_ALL_REDUCE, .count = count});
         tt__record_ready(record, TT__CALL_BEGUN);
         *agreed += words_agree(w, word);
         tt__record_done(record, atomic_load_explicit(&record->number, memory_order_relaxed), TT__CALL_DONE, false);

@@ -35,7 +35,8 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
     tt__log(TT_LOG_DEBUG, "%s the store at %s:%d", meeting->serves ? "serving" : "connecting to", meeting->host,
             meeting->port);
     tt_status status =
-        tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms);
+        tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms,
+                     .dialect = meeting->serves ? TT_STORE_TORCH_2 : TT_STORE_TORCH_ANY);
     if (status)
         tt__fail_prefix("rank %d %s the store at %s:%d", meeting->rank, meeting->serves ? "can't serve" : "can't reach",
                         meeting->host, meeting->port);
@@ -120,8 +121,9 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .device_index = args->device_index,
                            .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
-    /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. */
-    if (!args->store && !args->world_size && tt__agent_serves_store()) {
+    /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. Another
+     * launcher than ours leaves no notes. */
+    if (!args->store && !args->world_size && tt__agent_serves_store() && getenv("TT_JOB_SOCKET")) {
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }

@@ -40,6 +40,33 @@ void tt__native_group_free(tt_group *group) {
     tt__group_free(group);
 }
 
+void tt__note_hidden(tt_group *group, uint32_t seq) {
+    group->native->hidden_seqs[group->native->hidden++ % TT__BEGUN] = seq;
+}
+
+uint32_t tt__calls_made(const tt_group *group, uint32_t seq) {
+    const tt__native *native = group->native;
+    uint32_t made = seq - native->hidden, known = native->hidden < TT__BEGUN ? native->hidden : TT__BEGUN;
+    for (uint32_t i = 0; i < known; i++)
+        made += (int32_t)(native->hidden_seqs[i] - seq) > 0;
+    return made;
+}
+
+uint32_t tt__call_number(const tt_group *group, uint32_t seq) {
+    const tt__native *native = group->native;
+    uint32_t known = native->hidden < TT__BEGUN ? native->hidden : TT__BEGUN;
+    bool is_hidden = false;
+    for (uint32_t i = 0; i < known; i++)
+        is_hidden |= native->hidden_seqs[i] == seq;
+    return tt__calls_made(group, seq) + is_hidden;
+}
+
+uint32_t tt__work_number(const tt_work *work) {
+    while (work->parent)
+        work = work->parent;
+    return tt__call_number(work->group, work->seq);
+}
+
 tt_group *tt__find_group(const tt__world *world, uint32_t id) {
     tt_group *group = world->groups;
     while (group && group->id != id)

@@ -33,8 +33,13 @@ typedef struct tt__native {
     int *place;       /* (size): rank r is by_host[place[r]] */
     bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
 
-    uint32_t seq;  /* calls published so far */
-    uint32_t step; /* pieces of work planned so far, by all calls that were agreed on */
+    uint32_t seq; /* calls published so far */
+
+    /* Of those, calls that are not the program's own: the library's for itself, and later parts of a call that was
+     * counted before. Errors number calls without them: tt__call_number(). */
+    uint32_t hidden, hidden_seqs[TT__BEGUN]; /* how many so far; the last ones */
+    bool goes_on;                            /* the calls that follow are parts of one that was counted */
+    uint32_t step;                           /* pieces of work planned so far, by all calls that were agreed on */
     /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
     bool only_agrees;
     bool spin;                         /* ranks and CPUs are such that a short busy wait pays */
@@ -60,6 +65,15 @@ typedef struct tt__native {
 static inline tt_group *tt__top_group(const tt_group *group) {
     return group->native->parent ? group->native->parent : (tt_group *)(uintptr_t)group;
 }
+
+/* Note that call `seq` of the group is not the program's own. */
+void tt__note_hidden(tt_group *group, uint32_t seq);
+
+/* Count the program's calls on the group up to call `seq`; return the number of call `seq` among them, or of the next
+ * where that is not the program's own; of the work's call, or that which it is part of. */
+uint32_t tt__calls_made(const tt_group *group, uint32_t seq);
+uint32_t tt__call_number(const tt_group *group, uint32_t seq);
+uint32_t tt__work_number(const tt_work *work);
 
 /* Make a group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
  * memory. */

@@ -84,6 +84,7 @@ struct tt_work {
     tt__work_phase phase;
     int stage;      /* the machine's own, 0 at first */
     uint32_t steps; /* how often next() was called */
+    bool hidden;    /* not a call of the program's own */
     bool symmetric; /* all ranks' buffers are */
     bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
@@ -97,8 +98,8 @@ struct tt_work {
     bool refused; /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
-    int64_t looked_ms;  /* when its peers were last checked */
-    tt__record *record; /* in the recorder; of a child, its parent's */
+    int64_t looked_ms;       /* when its peers were last checked */
+    tt__record_slot *record; /* in the recorder; of a child, its parent's */
     uint32_t record_number;
 
     tt__wait wait;            /* set by next() before TT__NEXT_WAIT */

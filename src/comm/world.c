@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork_fds.h"
 #include "comm/native_group.h"
 #include "comm/shared/doorbell.h"
 
@@ -71,6 +72,12 @@ void tt__world_settle(tt__world *world) {
     }
 }
 
+static void close_marked(int fd) {
+    tt__fork_fd_forget(fd);
+    if (fd >= 0)
+        close(fd);
+}
+
 void tt__world_end(tt__world *world) {
     tt__world_own(world);
     tt__messages_close(world->messages, world->forked);
@@ -84,8 +91,7 @@ void tt__world_end(tt__world *world) {
     for (int r = 0; r < world->size; r++) {
         tt__peer *peer = &world->peers[r];
         tt__shm_unmap(&peer->shm);
-        if (peer->socket >= 0)
-            close(peer->socket);
+        close_marked(peer->socket);
         if (peer->pidfd >= 0)
             close(peer->pidfd);
     }
@@ -93,8 +99,7 @@ void tt__world_end(tt__world *world) {
         close(world->memory_fd);
     if (world->listener >= 0)
         close(world->listener);
-    if (world->watched >= 0)
-        close(world->watched);
+    close_marked(world->watched);
     free(world->hostnames);
     tt__heap_end(&world->heap);
     if (!world->forked)

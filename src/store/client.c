@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ enum {
     /* a live server answers CANCEL_WAIT at once */
     CANCEL_MS = 5000,
     RECONNECT_MS = 10,
+    OLDER_MS = 2000, /* in which a 1.13 server answers */
 };
 
 bool tt__store_client_is_open(const tt__store_client *client) { return client->stream.fd >= 0; }
@@ -153,9 +155,11 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
     return cancelled || answered ? cancelled : tt__fail(TT_ERR_TIMEOUT, "no answer came in time");
 }
 
-/* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. */
+/* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. A
+ * 1.13 server takes them for a SET, with magic, PING and three bytes of the nonce as the size of the key: the highest
+ * bit is set, so that it refuses the size and tries no allocation. */
 static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
-    uint32_t nonce = (uint32_t)getpid();
+    uint32_t nonce = (uint32_t)getpid() | 0x800000;
     TT__TRY(tt__store_client_begin(client, TT__STORE_VALIDATE));
     tt__store_put_u32(&client->out, TT__STORE_MAGIC);
     tt__store_put_u8(&client->out, (uint8_t)tt__store_op_table[TT__STORE_PING].opcode[TT_STORE_TORCH_2]);
@@ -179,6 +183,14 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     return status;
 }
 
+/* Is this a 1.13 server? Asks it for something that harms nobody. */
+static tt_status ask_older(tt__store_client *client, int64_t deadline_ms) {
+    int64_t count;
+    TT__TRY(tt__store_client_begin(client, TT__STORE_NUM_KEYS));
+    TT__TRY(tt__store_client_send(client, deadline_ms));
+    return tt__store_client_read_i64(client, &count, deadline_ms);
+}
+
 /* Turn a connected socket into a client that is served. */
 static tt_status begin_service(tt__store_client *client, int fd, const tt__store_access *access, int64_t deadline_ms) {
     client->ended = false;
@@ -193,15 +205,37 @@ static tt_status begin_service(tt__store_client *client, int fd, const tt__store
     return client->dialect == TT_STORE_TORCH_1_13 ? TT_OK : shake_hands(client, deadline_ms);
 }
 
+/* Connect once more and try the older dialect. If that fails, the error stays as it was. */
+static bool open_older(tt__store_client *client, const char *host, int port, const tt__store_access *access,
+                       int64_t deadline_ms) {
+    int64_t limit_ms = tt__deadline_ms(OLDER_MS);
+    tt__saved_error before;
+    int fd;
+    tt__error_save(&before);
+    client->dialect = TT_STORE_TORCH_1_13;
+    limit_ms = limit_ms < deadline_ms ? limit_ms : deadline_ms;
+    if (!tt__net_connect(&fd, host, port, limit_ms) && !begin_service(client, fd, access, limit_ms) &&
+        !ask_older(client, limit_ms)) {
+        tt__error_restore(&before);
+        tt__log(TT_LOG_INFO, "the store at %s speaks the dialect of PyTorch 1.13", host);
+        return true;
+    }
+    tt__store_client_close(client);
+    client->dialect = TT_STORE_TORCH_2;
+    tt__error_restore(&before);
+    return false;
+}
+
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
                                 const tt__store_access *access, int64_t deadline_ms) {
+    bool any = dialect == TT_STORE_TORCH_ANY && !access->tls && !access->secret.set;
     client->stream.fd = -1;
-    client->dialect = dialect;
+    client->dialect = dialect == TT_STORE_TORCH_ANY ? TT_STORE_TORCH_2 : dialect;
     for (;;) {
         int fd;
         TT__TRY(tt__net_connect(&fd, host, port, deadline_ms));
         tt_status status = begin_service(client, fd, access, deadline_ms);
-        if (!status)
+        if (!status || (any && status != TT_ERR_TIMEOUT && open_older(client, host, port, access, deadline_ms)))
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
             break;

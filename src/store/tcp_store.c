@@ -418,7 +418,8 @@ static tt_status check_tcp_args(const tt_tcp_store_args *args) {
     if (args->timeout_ms < 0)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: expected a timeout_ms of at least 0, got %" PRId64,
                         args->timeout_ms);
-    if (args->dialect != TT_STORE_TORCH_2 && args->dialect != TT_STORE_TORCH_1_13)
+    if (args->dialect != TT_STORE_TORCH_2 && args->dialect != TT_STORE_TORCH_1_13 &&
+        args->dialect != TT_STORE_TORCH_ANY)
         return tt__fail(TT_ERR_INVALID, "tt_tcp_store: no such dialect: %d", (int)args->dialect);
     return TT_OK;
 }

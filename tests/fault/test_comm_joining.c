@@ -30,7 +30,8 @@ static tt__world *first_half(tt_store *store, const scene *scene, tt__card cards
     CHECK_OK(tt__world_make_memory(world));
     CHECK_OK(tt__card_make(&cards[LOST], WORLD, "auto", NULL));
     CHECK_OK(tt__listen(&world->listener, WORLD, &cards[LOST]));
-    CHECK_OK(tt__cards_exchange(store, "tutti/0/1", LOST, WORLD, tt__deadline_ms(PATIENCE_MS), cards));
+    CHECK_OK(tt__cards_exchange(
+        &(tt__rendezvous){store, "tutti/0/1", LOST, WORLD, tt__deadline_ms(PATIENCE_MS), CALM_MS}, cards));
     world->hosts = scene->same_host ? WORLD - 1 : WORLD;
     for (int r = 0; r < WORLD; r++) {
         world->peers[r].host = scene->same_host && r == LOST ? MET : r;
@@ -45,8 +46,9 @@ static void meet_one(tt_store *store, const scene *scene, tt__world *world, cons
     CHECK_OK(tt__connect_all(world, world->listener, cards, tt__deadline_ms(PATIENCE_MS)));
     CHECK_OK(tt__world_messages(world));
     CHECK_OK(tt__messages_listen(world->messages, true, texts[LOST]));
-    CHECK_OK(tt__texts_exchange(store, "tutti/0/1", "net", LOST, WORLD, tt__deadline_ms(PATIENCE_MS), sizeof texts[0],
-                                texts[0]));
+    CHECK_OK(
+        tt__texts_exchange(&(tt__rendezvous){store, "tutti/0/1", LOST, WORLD, tt__deadline_ms(PATIENCE_MS), CALM_MS},
+                           "net", sizeof texts[0], texts[0]));
     if (scene->same_host)
         return;
     addresses[MET] = texts[MET];

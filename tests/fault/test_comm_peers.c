@@ -5,23 +5,28 @@
 #include "base/clock.h"
 #include "comm/shared/shm_connect.h"
 
+#include <pthread.h>
+
 enum { HEARTBEAT_MS = 1500, LARGE = 3000000 };
 
 typedef enum activity { IDLE_WAIT, SMALL, SYMMETRIC, PLAIN, ACTIVITIES } activity;
-typedef enum fault { KILLED, STOPPED, EXITED, KILLED_WITH_CHILD } fault;
+typedef enum fault { KILLED, STOPPED, EXITED, KILLED_WITH_CHILD, MAIN_THREAD_EXITED } fault;
 
 typedef struct scene {
     activity activity;
     fault fault;
     int victim;
+    const char *transport; /* NULL: shared memory */
 } scene;
 
-static tt_group *join_watchful(tt_store *store, int rank, int world) {
+static tt_group *join_by(tt_store *store, int rank, int world, const char *transport) {
     tt_group *group = NULL;
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS));
+                                   .heartbeat_ms = HEARTBEAT_MS, .transport = transport));
     return group;
 }
+
+static tt_group *join_watchful(tt_store *store, int rank, int world) { return join_by(store, rank, world, NULL); }
 
 /* Works until something goes wrong; returns what. */
 static tt_status work(tt_group *group, activity activity, float *symmetric, float *plain) {
@@ -40,6 +45,9 @@ static tt_status work(tt_group *group, activity activity, float *symmetric, floa
     return status;
 }
 
+/* What the last thread of a process calls before it ends. */
+static void end_quietly(void) { _exit(0); }
+
 /* The victim says when it is under way, so that the fault strikes in the middle of its work, or while the others wait
  * for it. */
 static void be_victim(tt_store *store, tt_group *group, const scene *scene, float *symmetric, float *plain) {
@@ -55,6 +63,10 @@ static void be_victim(tt_store *store, tt_group *group, const scene *scene, floa
     }
     if (scene->fault == EXITED)
         _exit(0);
+    if (scene->fault == MAIN_THREAD_EXITED) {
+        CHECK(!atexit(end_quietly));
+        pthread_exit(NULL);
+    }
     if (scene->activity == IDLE_WAIT)
         for (;;)
             pause();
@@ -64,7 +76,7 @@ static void be_victim(tt_store *store, tt_group *group, const scene *scene, floa
 
 static int body(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    tt_group *group = join_watchful(store, rank, world);
+    tt_group *group = join_by(store, rank, world, scene->transport);
     float *symmetric, *plain = calloc(LARGE, sizeof *plain);
     char who[40], text[40];
     CHECK_OK(tt_group_alloc((void **)&symmetric, group, LARGE * sizeof(float)));
@@ -74,9 +86,9 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     tt_status status = work(group, scene->activity, symmetric, plain);
     int64_t now = tt__now_ns();
     CHECK(status == TT_ERR_PEER);
-    snprintf(who, sizeof who, "rank %d (pid ", scene->victim);
+    snprintf(who, sizeof who, scene->transport ? "rank %d (" : "rank %d (pid ", scene->victim);
     CHECK_TEXT(who);
-    CHECK_TEXT(scene->fault == STOPPED ? "frozen" : "ended");
+    CHECK_TEXT(scene->fault == STOPPED ? "frozen" : scene->transport ? "is gone" : "ended");
     CHECK(tt_barrier(group) == TT_ERR_PEER);
     tt_destroy_process_group(group);
     free(plain);
@@ -96,7 +108,9 @@ static int64_t learned_ns(tt_store *store, int rank) {
     return ns;
 }
 
-static int64_t limit_ms(fault fault) { return (fault == STOPPED ? HEARTBEAT_MS + 500 : 1000) + leeway_ms(); }
+static int64_t limit_ms(fault fault) {
+    return (fault == STOPPED || fault == MAIN_THREAD_EXITED ? HEARTBEAT_MS + 500 : 1000) + leeway_ms();
+}
 
 /* Strike, and see when the others learned of it. */
 static void play(int world, scene scene) {
@@ -108,7 +122,8 @@ static void play(int world, scene scene) {
     assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
     pid_t victim = ranks.pid[scene.victim];
     int64_t struck = tt__now_ns(), limit = limit_ms(scene.fault) * 1000000;
-    if (scene.fault != EXITED)
+    bool ends_itself = scene.fault == EXITED || scene.fault == MAIN_THREAD_EXITED;
+    if (!ends_itself)
         kill(victim, scene.fault == STOPPED ? SIGSTOP : SIGKILL);
     for (int r = 0; r < world; r++)
         if (r != scene.victim) {
@@ -118,7 +133,7 @@ static void play(int world, scene scene) {
         }
     if (scene.fault == STOPPED)
         kill(victim, SIGKILL);
-    assert_int_equal(end_of_rank(&ranks, scene.victim), scene.fault == EXITED ? 0 : 128 + SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, scene.victim), ends_itself ? 0 : 128 + SIGKILL);
     tt_store_free(store);
     tt_store_server_free(ranks.server);
 }
@@ -127,27 +142,37 @@ static void killed_ranks_are_named(void **state) {
     (void)state;
     for (int activity = 0; activity < ACTIVITIES; activity++)
         for (int victim = 0; victim < 2; victim++)
-            play(2, (scene){(enum activity)activity, KILLED, victim});
-    play(4, (scene){SMALL, KILLED, 2});
-    play(4, (scene){PLAIN, KILLED, 0});
+            play(2, (scene){(enum activity)activity, KILLED, victim, NULL});
+    play(4, (scene){SMALL, KILLED, 2, NULL});
+    play(4, (scene){PLAIN, KILLED, 0, NULL});
 }
 
 static void a_child_of_the_dead_hides_nothing(void **state) {
     (void)state;
-    play(2, (scene){IDLE_WAIT, KILLED_WITH_CHILD, 1});
+    play(2, (scene){IDLE_WAIT, KILLED_WITH_CHILD, 1, NULL});
+    play(2, (scene){IDLE_WAIT, KILLED_WITH_CHILD, 1, "tcp"});
+}
+
+/* The engine's own thread would keep such a process alive, and beating. */
+static void a_main_thread_that_leaves_is_a_rank_that_ended(void **state) {
+    (void)state;
+#ifndef __SANITIZE_THREAD__ /* whose own thread counts as one of the program's */
+    play(2, (scene){IDLE_WAIT, MAIN_THREAD_EXITED, 1, "tcp"});
+#endif
+    play(2, (scene){IDLE_WAIT, MAIN_THREAD_EXITED, 1, NULL});
 }
 
 static void exited_ranks_are_named(void **state) {
     (void)state;
-    play(2, (scene){IDLE_WAIT, EXITED, 0});
-    play(3, (scene){SMALL, EXITED, 1});
+    play(2, (scene){IDLE_WAIT, EXITED, 0, NULL});
+    play(3, (scene){SMALL, EXITED, 1, NULL});
 }
 
 static void frozen_ranks_are_named(void **state) {
     (void)state;
-    play(2, (scene){IDLE_WAIT, STOPPED, 1});
-    play(2, (scene){SYMMETRIC, STOPPED, 0});
-    play(3, (scene){SMALL, STOPPED, 1});
+    play(2, (scene){IDLE_WAIT, STOPPED, 1, NULL});
+    play(2, (scene){SYMMETRIC, STOPPED, 0, NULL});
+    play(3, (scene){SMALL, STOPPED, 1, NULL});
 }
 
 /* A pause shorter than the heartbeat is none of our business. */
@@ -268,7 +293,8 @@ static void leave_card(tt_store *store, int rank, int world) {
     int listener;
     CHECK_OK(tt__card_make(&cards[rank], world, "auto", NULL));
     CHECK_OK(tt__listen(&listener, world, &cards[rank]));
-    CHECK(tt__cards_exchange(store, "tutti/0/1", rank, world, tt__now_ms(), cards) == TT_ERR_TIMEOUT);
+    CHECK(tt__cards_exchange(&(tt__rendezvous){store, "tutti/0/1", rank, world, tt__now_ms(), CALM_MS}, cards) ==
+          TT_ERR_TIMEOUT);
 }
 
 static int doorstep_body(tt_store *store, int rank, int world, void *arg) {
@@ -330,6 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_are_named),
         cmocka_unit_test(a_child_of_the_dead_hides_nothing),
+        cmocka_unit_test(a_main_thread_that_leaves_is_a_rank_that_ended),
         cmocka_unit_test(exited_ranks_are_named),
         cmocka_unit_test(frozen_ranks_are_named),
         cmocka_unit_test(a_short_pause_is_no_failure),

@@ -177,7 +177,7 @@ static void late_bytes(void **state) {
 /* ---- what is broken is named */
 
 static void broken_is_named(relay_how how, long fallback, int64_t limit_ms) {
-    long cases = storm_number("TT_STORM_CASES", fallback);
+    long cases = storm_cases(fallback);
     for (long i = 0; i < cases; i++) {
         uint64_t state = storm_case(i + 1000 * (long)how);
         int64_t amount = (int64_t)storm_below(&state, i % 2 ? 200000 : 300);
@@ -212,7 +212,7 @@ static void stalled_streams(void **state) {
 static void wrong_bits(void **state) {
     (void)state;
     static const char *const wires[] = {NULL, "sealed", "tls", "sealed"};
-    long cases = storm_number("TT_STORM_CASES", 4);
+    long cases = storm_cases(4);
     for (long i = 0; i < cases; i++) {
         uint64_t random = storm_case(i + 5000);
         scene scene = new_scene(i);

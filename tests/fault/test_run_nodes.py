@@ -59,6 +59,8 @@ def call_as_torch(job):
     return TorchClient(socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE))
 
 
+# What a rank gets of the job secret.
+SECRET = '"$(cat /proc/self/fd/$TT_SECRET_FD)"'
 READY = "echo ready; "
 FOREVER = READY + "exec sleep 1000"
 
@@ -160,6 +162,25 @@ class Nodes(unittest.TestCase):
             for _, _, err in results.values():
                 self.assertRegex(err, f"{text}|node 0 ended before all nodes had come")
 
+    def test_a_program_missing_on_one_node_is_known_on_all(self):
+        """Nobody waits for the rendezvous timeout, and nothing is started."""
+        for missing in (1, 0):
+            job = Job("echo started", nodes=3, nproc=1, only=[n for n in range(3) if n != missing],
+                      flags=["--rdzv-conf=timeout=15"])
+            job.nodes[missing] = subprocess.Popen(
+                [TUTTI, "run", "--nnodes=3", f"--node-rank={missing}", f"--master-port={job.port}",
+                 "./no-such-program"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            results = job.end()
+            self.assertEqual(results[missing][0], 127)
+            self.assertIn("tutti run: ./no-such-program: there is no such file", results[missing][2])
+            told = rf"node {missing} \(.*\) can't start its ranks: ./no-such-program: there is no such file"
+            for node in {0, 1, 2} - {missing}:
+                code, out, err = results[node]
+                self.assertEqual((code, out), (1, ""), err)
+                late = "|node 0 ended before all nodes|node 0 did not come" if node and missing else ""
+                self.assertRegex(err, told + late)
+
     def test_two_launchers_with_one_number(self):
         job = Job(FOREVER, nodes=2, only=(0, 1))
         for node in (0, 1):
@@ -185,15 +206,16 @@ class Secrets(unittest.TestCase):
         self.folder.cleanup()
 
     def test_it_is_handed_down_and_nowhere_to_be_seen(self):
-        job = Job('[ "$TT_SECRET" = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
+        job = Job(f'[ {SECRET} = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
                   flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                self.assertNotIn(self.text, path.read_text(errors="replace"), path)
-            except OSError:
-                pass
+        for name in ("cmdline", "environ"):
+            for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}"):
+                try:
+                    self.assertNotIn(self.text, path.read_text(errors="replace"), path)
+                except OSError:
+                    pass
         job.nodes[0].send_signal(signal.SIGINT)
         for _, out, err in job.end().values():
             self.assertNotIn(self.text, out + err)
@@ -259,19 +281,27 @@ class Secrets(unittest.TestCase):
             self.assertEqual((code, out), (0, "started\n"), err)
             self.assertNotIn("forged", err)
 
+    def given_by_hand(self, **env):
+        """What a rank of a job on one node gets."""
+        say = f'echo {SECRET} "${{TT_SECRET-none}}" "${{TT_SECRET_FILE-none}}"'
+        done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
+                              capture_output=True, text=True, timeout=DEADLINE,
+                              env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")} | env)
+        first, second = done.stdout.splitlines()
+        self.assertEqual(first, second, done.stderr)
+        return first
+
     def test_one_node_makes_its_own(self):
-        say = 'echo "$TT_SECRET"'
-        seen = set()
-        for _ in range(2):
-            done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
-                                  capture_output=True, text=True, timeout=DEADLINE,
-                                  env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")})
-            lines = done.stdout.split()
-            self.assertEqual(len(lines), 2)
-            self.assertEqual(lines[0], lines[1])
-            self.assertRegex(lines[0], "^[0-9a-f]{64}$")
-            seen.add(lines[0])
-        self.assertEqual(len(seen), 2)
+        seen = {self.given_by_hand(), self.given_by_hand(), self.given_by_hand(TT_SECRET_FD="99")}
+        self.assertEqual(len(seen), 3)
+        for line in seen:
+            self.assertRegex(line, "^[0-9a-f]{64} none none$")
+
+    def test_what_is_given_by_hand_is_handed_down(self):
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text), f"{self.text} none none")
+        self.assertEqual(self.given_by_hand(TT_SECRET_FILE=str(self.secret)), f"{self.text} none {self.secret}")
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text, TT_SECRET_FILE="/of/another"),
+                         f"{self.text} none none")
 
     def test_a_file_that_others_can_read_is_refused(self):
         self.secret.chmod(0o644)

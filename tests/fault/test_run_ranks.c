@@ -95,12 +95,31 @@ static void a_rank_that_ends_before_it_joins_is_named(void **state) {
     process_free(p);
 }
 
+/* A rank that is stopped before it has told anybody where it is: the launcher knows its process. */
+static void a_rank_that_is_frozen_before_it_joins_is_named(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char program[4096];
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program, "test $RANK != 1 || kill -STOP $$; exec %s/reduce_forever 1000", programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=1", "--grace-period=1", "sh",
+                             "-c", program);
+    process_finish(p);
+    assert_contains(p->text[1], "rank 1 (pid ");
+    assert_contains(p->text[1], ") is frozen: stopped by a signal for ");
+    assert_contains(p->text[1], " ms, before it joined");
+    assert_int_equal(p->code, 1);
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_frozen_rank_is_named),
         cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),
+        cmocka_unit_test(a_rank_that_is_frozen_before_it_joins_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

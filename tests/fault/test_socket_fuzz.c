@@ -334,11 +334,9 @@ static int recorder_file(uint64_t *random) {
     assert_true(recorder != MAP_FAILED);
     tt__recorder_init(recorder, 0, 2);
     tt__recorder_name_group(recorder, 0, (const int[]){0, 1}, 2);
-    for (int i = 0; i < 4; i++) {
-        tt__record *record = tt__record_begin(recorder, "train.c", i);
-        record->op = TT_OP_ALL_REDUCE;
-        tt__record_ready(record, TT__CALL_BEGUN);
-    }
+    for (int i = 0; i < 4; i++)
+        tt__record_ready(tt__record_begin(recorder, "train.c", i, (tt__record){.op = TT_OP_ALL_REDUCE}),
+                         TT__CALL_BEGUN);
     for (size_t changes = storm_below(random, 200); changes; changes--)
         ((unsigned char *)recorder)[storm_below(random, sizeof *recorder)] ^= (unsigned char)storm_draw(random);
     munmap((void *)recorder, sizeof *recorder);

@@ -1,6 +1,7 @@
 /* Our client of a store that PyTorch has made: store_client PORT (served by it, in the 1.13 dialect) or store_client
- * FILE (a FileStore). Sets what the script looks for, and looks for what the script has set. Exit code 0, or 1 with the
- * failing line on stderr. */
+ * FILE (a FileStore). Sets what the script looks for, and looks for what the script has set. store_client join: a rank
+ * that joins a job as its environment says. Exit code 0, or 1 with the failing line on stderr. */
+#include <tutti/comm.h>
 #include <tutti/store.h>
 
 #include <stdio.h>
@@ -45,10 +46,21 @@ static void every_operation(tt_store *store) {
     NEED(tt_store_num_keys(store, &number) == TT_OK && number >= 4);
 }
 
+static int join_job(void) {
+    tt_group *world;
+    int ranks = 1;
+    NEED(tt_init_process_group(&world, .timeout_ms = 100000) == TT_OK);
+    NEED(tt_all_reduce(world, &ranks, 1, TT_I32, TT_SUM) == TT_OK && ranks == tt_get_world_size(world));
+    tt_destroy_process_group(world);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     tt_store *store, *prefix;
     if (argc != 2)
         return 2;
+    if (!strcmp(argv[1], "join"))
+        return join_job();
     bool file = argv[1][0] == '/';
     if (file)
         NEED(tt_file_store(&store, argv[1], .world_size = 2, .timeout_ms = 100000) == TT_OK);

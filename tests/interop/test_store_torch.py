@@ -123,6 +123,21 @@ def torch_as_server():
     need(store.add("after", 0) == 0, "nothing was sent after the timeout")
 
 
+def a_job_meets_through_torchs_store(transport):
+    """As ranks that torchrun starts: env:// finds out by itself which dialect its store speaks."""
+    store = dist.TCPStore("127.0.0.1", 0, 1, True, timeout=PATIENCE, wait_for_workers=False)
+    env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port), WORLD_SIZE="3",
+               TORCHELASTIC_USE_AGENT_STORE="True", TT_TRANSPORT=transport)
+    program = [os.path.join(os.environ["TT_PROGRAMS"], "store_client"), "join"]
+    ranks = [subprocess.Popen(program, env=dict(env, RANK=str(rank))) for rank in range(3)]
+    try:
+        need([rank.wait(100) for rank in ranks] == [0, 0, 0], "the ranks did not meet through PyTorch's store")
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+
+
 def both_in_one_file():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "store")
@@ -138,4 +153,6 @@ torch_as_client("")
 torch_as_client("an old and well kept secret")
 torch_is_refused()
 torch_as_server()
+a_job_meets_through_torchs_store("auto")
+a_job_meets_through_torchs_store("tcp")
 both_in_one_file()

@@ -401,6 +401,55 @@ static void ranks_that_wait_for_each_other_are_named(void **state) {
         with_ranks(world, circle_body, &(circle){.way = SHM});
 }
 
+/* A thread that has a group of its own, and lives on. */
+typedef struct bystander {
+    tt_group *group;
+    pthread_mutex_t lock;
+    pthread_cond_t wakes;
+    bool has_called;
+} bystander;
+
+static void *stand_by(void *arg) {
+    bystander *b = arg;
+    CHECK_OK(tt_barrier(b->group));
+    pthread_mutex_lock(&b->lock);
+    b->has_called = true;
+    pthread_cond_broadcast(&b->wakes);
+    for (;;) /* to the end of the process */
+        pthread_cond_wait(&b->wakes, &b->lock);
+    return NULL;
+}
+
+/* Ranks that wait for each other are named although there are other threads, which use other groups, and groups that
+ * nobody has used yet. */
+static int circle_beside_threads_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    bystander b = {.lock = PTHREAD_MUTEX_INITIALIZER, .wakes = PTHREAD_COND_INITIALIZER};
+    tt_group *group = join_by(store, rank, world, (enum way) * way), *other = NULL, *unused = NULL;
+    pthread_t thread;
+    CHECK_OK(tt_group_split(&b.group, group, 0, 0));
+    CHECK_OK(tt_group_split(&unused, group, 0, 0));
+    CHECK_OK(tt_group_split(&other, group, 0, 0));
+    CHECK(!pthread_create(&thread, NULL, stand_by, &b));
+    pthread_mutex_lock(&b.lock);
+    while (!b.has_called)
+        pthread_cond_wait(&b.wakes, &b.lock);
+    pthread_mutex_unlock(&b.lock);
+    CHECK(sum_of(other, 1) == world && sum_of(group, 1) == world);
+    int64_t start = tt__now_ms();
+    tt_status status = tt_barrier(rank ? other : group);
+    CHECK(status == TT_ERR_MISMATCH || status == TT_ERR_PEER); /* the first to see it ends the rest */
+    CHECK(tt__now_ms() - start < 5000 + leeway_ms());
+    if (status == TT_ERR_MISMATCH)
+        CHECK_TEXT("ranks wait for each other: rank ");
+    _exit(0); /* groups of the peers' are still in use */
+}
+
+static void other_threads_hide_no_circle(void **state) {
+    (void)state;
+    by_every_way(2, circle_beside_threads_body);
+}
+
 /* Two threads, a group each, in opposite order on the two ranks; each waits long before the other's calls. */
 typedef struct user {
     tt_group *group;
@@ -419,7 +468,6 @@ static int threads_body(tt_store *store, int rank, int world, void *arg) {
     const int *way = arg;
     tt_group *a = join_by(store, rank, world, (enum way) * way), *b = NULL;
     CHECK_OK(tt_group_split(&b, a, 0, 0));
-    /* Not once around the recorder's ring, where a thread that gets no CPU is overtaken. */
     user users[] = {{a, rank ? 700 : 0, 400}, {b, rank ? 0 : 700, 400}};
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, use_group, &users[1]));
@@ -461,8 +509,40 @@ static void who_leaves_at_once_is_named(void **state) {
     by_every_way(3, hasty_body);
 }
 
+/* Numbers of calls in errors count the program's own: not the library's barrier at the end of joining, nor the two
+ * agreements of one allocation, nor those of a reducer. */
+static int counted_body(tt_store *store, int rank, int world, void *arg) {
+    const int *way = arg;
+    tt_group *group = join_by(store, rank, world, (enum way) * way), *made = NULL;
+    float x = 1, *memory = NULL;
+    CHECK_OK(tt_group_alloc((void **)&memory, group, sizeof x)); /* call 1 */
+    CHECK_OK(tt_new_group(&made, group, ((int[]){0, 1}), 2));    /* call 2 */
+    CHECK_OK(tt_all_reduce_with(                                 /* not the program's */
+                                &(tt_all_reduce_args){
+                                    .group = group, .buf = &x, .count = 1, .dtype = TT_F32, .file = "tt_any_name"},
+                                offsetof(tt_all_reduce_args, tt_end)));
+    CHECK_OK(tt_barrier(group)); /* call 3 */
+    CHECK((rank ? tt_barrier(group) : tt_all_reduce(group, &x, 1, TT_F32, TT_SUM)) == TT_ERR_MISMATCH);
+    CHECK_TEXT("call 4 of the group differs: rank 1 called barrier() at test_comm_groups.c:");
+    CHECK_OK(tt_barrier(made));
+    if (rank == 0) {
+        CHECK(tt_barrier(made) == TT_ERR_PEER);
+        CHECK_TEXT("left the group after call 1, while rank 0 waits for it in call 2, barrier() at ");
+    }
+    tt_destroy_process_group(made);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void errors_number_the_programs_calls(void **state) {
+    (void)state;
+    by_every_way(2, counted_body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_threads_hide_no_circle),
+        cmocka_unit_test(errors_number_the_programs_calls),
         cmocka_unit_test(a_subset_is_a_group),
         cmocka_unit_test(a_group_is_divided),
         cmocka_unit_test(bad_lists_are_refused),

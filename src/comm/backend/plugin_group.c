@@ -185,8 +185,12 @@ static tt_status plugin_exchange(tt_group *group, const tt_call *call, const ent
                       .timeout_ms = call->timeout_ms,
                       .file = call->file,
                       .line = call->line};
-    if (control)
-        return tt__exchange(control, &gather, mine, sizeof *mine, all) ? fail_group(group) : TT_OK;
+    if (control) {
+        control->native->goes_on = true; /* the control group's own split is counted */
+        tt_status status = tt__exchange(control, &gather, mine, sizeof *mine, all);
+        control->native->goes_on = false;
+        return status ? fail_group(group) : TT_OK;
+    }
     gather.count = sizeof *mine / 8;
     gather.send = mine;
     gather.recv = all;

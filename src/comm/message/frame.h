@@ -15,7 +15,7 @@ typedef enum tt__frame_type {
     TT__FRAME_BEAT,      /* tt__beat follows */
     TT__FRAME_NEWS,      /* tt__news_body and a text follow */
     TT__FRAME_ASK,       /* id; of the key group and seq, or, with seq 0, group and record */
-    TT__FRAME_ANSWER,    /* id; flags 1: known, then word of the key; a text follows */
+    TT__FRAME_ANSWER,    /* id; flags TT__ANSWER_...; if known, word of the key, and a text follows */
     TT__FRAME_GOODBYE,
     TT__FRAMES
 } tt__frame_type;
@@ -25,6 +25,12 @@ typedef enum tt__frame_type {
 enum {
     TT__REFUSE_RECEIVE = 1, /* the message is a receive; else a send */
     TT__REFUSE_MISMATCH = 2 /* because they differ; else because it was cancelled */
+};
+
+/* flags of ANSWER */
+enum {
+    TT__ANSWER_KNOWN = 1,
+    TT__ANSWER_MAY_CALL = 2 /* the rank waits, but another of its threads may still make the call */
 };
 
 typedef struct tt__frame {

@@ -33,7 +33,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TT__EAGER_MAX = 16 << 10, TT__EAGER_WINDOW = 1 << 20 };
+enum { TT__EAGER_MAX = 64 << 10, TT__EAGER_WINDOW = 1 << 20 };
 
 /* Which message this is. For collectives `seq` and `step` make it unique; a send or receive has seq 0 and its tag as
  * step. */
@@ -101,6 +101,9 @@ void tt__messages_leave(tt__messages *messages);
 /* Is there a thread, that is, are there TCP links? */
 bool tt__messages_threaded(const tt__messages *messages);
 
+/* Name how bytes travel over the TCP links: "plain", "sealed" or "tls"; "none" where there are none. */
+const char *tt__messages_wire(const tt__messages *messages);
+
 /* ---- news of ranks that a TCP link joins */
 
 typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__news;
@@ -146,7 +149,11 @@ bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
                   uint32_t *word, int64_t ms);
 
-/* Ask the same of a send or receive, by the number of its record. */
+/* Ask whether the rank has not made that call, and can't make it as long as it waits. False also without an answer
+ * within `ms`. Releases the lock meanwhile. */
+bool tt__ask_not_called(tt__messages *messages, int rank, uint32_t group, uint32_t seq, int64_t ms);
+
+/* Ask the same as tt__ask_call() of a send or receive, by the number of its record. */
 bool tt__ask_record(tt__messages *messages, int rank, uint32_t group, uint32_t record, char *text, size_t size,
                     int64_t ms);
 
@@ -167,6 +174,9 @@ typedef struct tt__messages_config {
 
     /* Return the text and word of what this rank called as number `seq` of `group`; false: nothing. May be NULL. */
     bool (*call_text)(void *world, uint32_t group, uint32_t seq, char *text, size_t size, uint32_t *word);
+
+    /* May this rank, though it waits, make a call on `group` in another thread? May be NULL: no. */
+    bool (*may_call)(void *world, uint32_t group);
 
     /* Return the text of this rank's send or receive in `group` with this record; false: there is none. May be NULL. */
     bool (*record_text)(void *world, uint32_t group, uint32_t record, char *text, size_t size);

@@ -13,7 +13,8 @@ void tt__on_question(tt__link *link) {
                                                                    sizeof text, &answer.key.word)
                           : config->record_text &&
                                 config->record_text(config->world, key->group, key->record, text, sizeof text);
-    answer.flags = known;
+    bool may_call = key->seq && config->may_call && config->may_call(config->world, key->group);
+    answer.flags = (uint8_t)((known ? TT__ANSWER_KNOWN : 0) | (may_call ? TT__ANSWER_MAY_CALL : 0));
     answer.bytes = strlen(text);
     tt__send_frame(link, &answer, text, (size_t)answer.bytes);
 }
@@ -23,7 +24,8 @@ void tt__on_answer(tt__link *link, size_t bytes) {
         if (q->id != link->frame.id)
             continue;
         q->answered = true;
-        q->known = link->frame.flags & 1;
+        q->known = link->frame.flags & TT__ANSWER_KNOWN;
+        q->may_call = link->frame.flags & TT__ANSWER_MAY_CALL;
         q->word = link->frame.key.word;
         memcpy(q->text, link->control, bytes);
         q->text[bytes] = '\0';

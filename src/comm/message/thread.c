@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "comm/message/heartbeat.h"
+#include "comm/message/link.h"
 #include "comm/message/poller.h"
 #include "comm/message/progress.h"
 
@@ -47,6 +48,20 @@ static int64_t thread_advance(tt__messages *messages) {
     return again_ms;
 }
 
+/* Look, as often as beats are sent, whether the program's threads have ended, its main thread by pthread_exit(). Then
+ * nobody will make a call any more, and this thread alone keeps the process alive and beating: the links end without a
+ * goodbye, as they do when a process ends. */
+static bool ends_with_program(tt__messages *messages, int64_t now) {
+    if (now < messages->census_due_ms)
+        return false;
+    messages->census_due_ms = now + (messages->config.heartbeat_ms + 3) / 4;
+    if (!tt__program_has_ended())
+        return false;
+    for (tt__link *link = messages->active; link; link = link->next)
+        tt__link_end(link, TT_ERR_STATE, "the threads of this process's program have ended");
+    return true;
+}
+
 static void *thread_main(void *arg) {
     tt__messages *messages = arg;
     int64_t again_ms = -1; /* when to advance works even if nothing comes */
@@ -54,6 +69,8 @@ static void *thread_main(void *arg) {
     while (!messages->stop) {
         int64_t now = tt__now_ms();
         messages->now_ms = now;
+        if (ends_with_program(messages, now))
+            break;
         int64_t beat_ms = tt__beats_send(messages, now) - now, back_ms = stands_back(messages, now);
         if (back_ms) {
             tt__wait_for_change(messages, &messages->thread_wanted, earlier_ms(beat_ms, back_ms));

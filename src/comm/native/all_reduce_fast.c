@@ -24,7 +24,8 @@ enum {
 
 static const uint64_t MOST_COUNT = UINT64_C(1) << 40;
 
-/* The commonest reductions; what else there is, is checked and told by the ordinary way. */
+/* The commonest reductions; what else there is, is checked and told by the ordinary way, and so are calls that the
+ * library makes for itself, which have no line. */
 static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
     bool is_float = dtype == TT_F32 || dtype == TT_F64;
     return op == TT_SUM || op == TT_MIN || op == TT_MAX || (op == TT_AVG && is_float);
@@ -38,7 +39,7 @@ typedef struct fast_call {
     size_t bytes;
     uint64_t word;
     uint32_t number; /* of its record */
-    tt__record *record;
+    tt__record_slot *record;
 } fast_call;
 
 /* Who finds the words different before this is done looks again: tt__call_text(). */
@@ -47,13 +48,13 @@ static inline void record_call(fast_call *c) {
     tt__native *native = c->group->native;
     uint32_t seq = (uint32_t)c->word;
     atomic_store_explicit(&native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
-    c->record =
-        tt__record_begin_call(c->group, args->file, args->line, seq,
-                              &(tt__record_kind){.op = TT_OP_ALL_REDUCE,
-                                                 .dtype = args->dtype,
-                                                 .reduce_op = args->op,
-                                                 .flags = c->word & TT__SYMMETRIC_BIT ? TT__RECORD_SYMMETRIC : 0,
-                                                 .count = args->count});
+    c->record = tt__record_begin_call(c->group, args->file, args->line,
+                                      (tt__record){.seq = seq,
+                                                   .op = TT_OP_ALL_REDUCE,
+                                                   .dtype = (uint8_t)args->dtype,
+                                                   .reduce_op = (uint8_t)args->op,
+                                                   .flags = c->word & TT__SYMMETRIC_BIT ? TT__RECORD_SYMMETRIC : 0,
+                                                   .count = (uint64_t)args->count});
     c->number = atomic_load_explicit(&c->record->number, memory_order_relaxed);
     tt__slot_of(c->group, c->group->rank, seq)->record = c->number;
     tt__record_ready(c->record, TT__CALL_BEGUN);
@@ -156,7 +157,7 @@ static inline tt_status run_in_place(const fast_call *c) {
 bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
     fast_call c = {.group = group, .args = args, .bytes = args->count * tt__dtype_size(args->dtype)};
-    if (args->work || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
+    if (args->work || (!args->line && args->file) || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
         !is_plain_reduction(args->dtype, args->op) || ((uintptr_t)args->stream | (unsigned)args->device) ||
         tt__group_has_ended(group) || atomic_load_explicit(&group->alone, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))

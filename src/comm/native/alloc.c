@@ -60,7 +60,9 @@ tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out) {
     tt_status status = compare_status(group, call, (int32_t)allocation_take(group, pages, &allocation));
     if (!status) {
         status = tt__shm_commit(&world->peers[world->rank].shm, world->memory_fd, allocation->extent->offset, pages);
+        group->native->goes_on = true;
         status = compare_status(group, call, (int32_t)status);
+        group->native->goes_on = false;
     }
     if (status) {
         allocation_give_back(group, allocation);

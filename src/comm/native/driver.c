@@ -21,6 +21,12 @@ static bool on_shared_memory(const tt_work *work) {
 
 /* ---- one work */
 
+static void number_call(tt_work *work) {
+    tt__record_note_seq(work->record, work->record_number, work->seq);
+    if (work->hidden)
+        tt__note_hidden(work->group, work->seq);
+}
+
 void tt__work_publish(tt_work *work) {
     _Alignas(8) unsigned char room[TT__INLINE_MAX];
     tt__offer offer = {0};
@@ -29,7 +35,7 @@ void tt__work_publish(tt_work *work) {
     work->phase = TT__PUBLISHED;
     work->wait = (tt__wait){TT__ARRIVAL, work->seq, 0, work->group->size};
     if (!work->parent)
-        work->record->seq = work->seq;
+        number_call(work);
 }
 
 /* Log which algorithm serves the call, once for each operation and power of two of bytes. */
@@ -54,7 +60,7 @@ static tt_status begin_running(tt_work *work) {
     work->children = (work->packed_as ? work->packed_as : work->algorithm)->children;
     work->phase = TT__RUNNING;
     if (!work->parent)
-        work->record->algorithm = tt__algorithm_number(work->algorithm);
+        tt__record_note_algorithm(work->record, work->record_number, tt__algorithm_number(work->algorithm));
     return TT_OK;
 }
 
@@ -69,7 +75,7 @@ static tt_status work_agree(tt_work *work) {
 
 static tt_status work_start(tt_work *work) {
     if (!work->parent)
-        tt__record_ready(work->record, TT__CALL_BEGUN);
+        tt__record_note_begun(work->record, work->record_number);
     if (on_shared_memory(work)) {
         tt__work_publish(work);
         return TT_OK;
@@ -80,7 +86,7 @@ static tt_status work_start(tt_work *work) {
             ++work->group->native->seq; /* 0 is what sends and receives have */
         work->seq = work->group->native->seq;
         if (!work->parent)
-            work->record->seq = work->seq;
+            number_call(work);
     }
     work->word = (uint32_t)(tt__signature(work) >> 32);
     if (work->seq)

@@ -69,12 +69,12 @@ static void end_announce(tt_group *group, tt_status status, const char *text) {
                       status == TT_ERR_ABORTED ? TT__NEWS_ABORTED
                       : status                 ? TT__NEWS_FAILED
                                                : TT__NEWS_LEFT,
-                      status, last_call(group), text);
+                      status, tt__calls_made(group, last_call(group)), text);
     if (!self)
         return;
     snprintf(self->failure_text, sizeof self->failure_text, "%s", text);
     self->failure = status;
-    self->left_seq = last_call(group);
+    self->calls_made = tt__calls_made(group, last_call(group));
     atomic_store_explicit(&self->state, status ? TT__FAILED : TT__LEFT, memory_order_release);
     tt__ring_peers(group);
 }

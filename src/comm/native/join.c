@@ -26,8 +26,10 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
         peer->host = first < r ? world->peers[first].host : world->hosts++;
         snprintf(peer->hostname, sizeof peer->hostname, "%s", cards[r].hostname);
     }
-    for (int r = 0; r < world->size; r++)
+    for (int r = 0; r < world->size; r++) {
         world->peers[r].local = world->peers[r].host == world->peers[world->rank].host;
+        world->peers[r].same_machine = !strcmp(cards[r].host_id, cards[world->rank].host_id);
+    }
 }
 
 static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
@@ -52,7 +54,8 @@ static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
 }
 
 /* Connect to the ranks of other hosts: all publish their addresses, then each pair connects. */
-static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host, int64_t deadline_ms) {
+static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host,
+                            const tt__rendezvous *rendezvous) {
     enum { SIZE = TT__ADDRESSES_SIZE };
     char(*texts)[SIZE] = calloc((size_t)world->size, sizeof *texts);
     const char **addresses = calloc((size_t)world->size, sizeof *addresses);
@@ -66,15 +69,14 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
     if (!status && !world->rank)
         tt__tuning_publish(member);
     if (!status)
-        status = tt__texts_exchange(member->store, member->prefix, "net", world->rank, world->size, deadline_ms, SIZE,
-                                    texts[0]);
+        status = tt__texts_exchange(rendezvous, "net", SIZE, texts[0]);
     for (int r = 0; !status && r < world->size; r++) {
         if (!strcmp(texts[r], TT__GIVEN_UP))
             status = tt__fail(TT_ERR_PEER, "rank %d did not join", r);
         addresses[r] = world->peers[r].local ? NULL : texts[r];
     }
     if (!status)
-        status = tt__messages_open(world->messages, addresses, deadline_ms);
+        status = tt__messages_open(world->messages, addresses, rendezvous->deadline_ms);
     tt__world_lock(world); /* the thread is there already */
     world->threaded = !status && tt__messages_threaded(world->messages);
     tt__world_unlock(world);
@@ -94,11 +96,17 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
     tt__card *cards = calloc((size_t)world->size, sizeof *cards), *mine = cards + world->rank;
     if (!cards)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world->size);
+    const tt__rendezvous rendezvous = {.store = member->store,
+                                       .prefix = member->prefix,
+                                       .rank = world->rank,
+                                       .world = world->size,
+                                       .deadline_ms = deadline_ms,
+                                       .heartbeat_ms = world->heartbeat_ms};
     tt_status status = tt__card_make(mine, world->size, member->transport, world->rank ? NULL : member->algorithms);
     if (!status)
         status = tt__listen(&world->listener, world->size, mine);
     if (!status)
-        status = tt__cards_exchange(member->store, member->prefix, world->rank, world->size, deadline_ms, cards);
+        status = tt__cards_exchange(&rendezvous, cards);
     if (!status) {
         assign_hosts(world, cards);
         status = check_hosts(world, cards);
@@ -106,7 +114,7 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
     if (!status)
         status = tt__connect_all(world, world->listener, cards, deadline_ms);
     if (!status && world->hosts > 1)
-        status = link_hosts(world, member, all_on_one_host(world, cards), deadline_ms);
+        status = link_hosts(world, member, all_on_one_host(world, cards), &rendezvous);
     else if (!status)
         status = tt__tuning_force(world, cards[0].algorithms);
     if (!status) {

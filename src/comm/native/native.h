@@ -41,7 +41,7 @@ void tt__native_add_callback(tt_work *work, tt__callback *callback);
 
 /* Go on with a synchronous call that runs alone and was published with `word`, outside of a work; if `algorithm` is
  * given, all ranks have agreed and its machine is at stage 1, where it waits for all ranks' `step`. */
-tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *record, uint64_t word,
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record_slot *record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step);
 
 /* Exchange `bytes` (at most 48) of every rank, in a synchronous call: all (size, bytes). */

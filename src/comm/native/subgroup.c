@@ -59,8 +59,11 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
     tt__error_save(&saved);
     if (r == group->rank)
         snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, saved.text);
-    TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, why, sizeof why, TT_U8, r,
-                                      .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line)));
+    group->native->goes_on = true;
+    tt_status told = tt_broadcast_with(TT_ARGS(tt_broadcast_args, group, why, sizeof why, TT_U8, r,
+                                               .timeout_ms = call->timeout_ms, .file = call->file, .line = call->line));
+    group->native->goes_on = false;
+    TT__TRY(told);
     if (!own)
         return tt__fail((tt_status)all[r].status, "rank %d: %s", group->ranks[r],
                         *why ? why

@@ -9,7 +9,13 @@
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
+/* Calls that the library makes for itself have the name of what for instead of a file, and no line. */
+static bool is_hidden(const tt_work *work) {
+    return work->group->native->goes_on || (work->call.file && !work->call.line);
+}
+
 static void record_work(tt_work *work, int flags) {
+    work->hidden = is_hidden(work);
     work->record = tt__record_call(work->group, &work->call, 0, flags);
     work->record_number = atomic_load_explicit(&work->record->number, memory_order_relaxed);
     tt__record_ready(work->record, flags & TT__RECORD_ASYNC ? TT__CALL_QUEUED : TT__CALL_BEGUN);
@@ -60,7 +66,7 @@ static tt_status run_alone(tt_group *group, const tt_call *call) {
     return run_on(work);
 }
 
-tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record *call_record, uint64_t word,
+tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record_slot *call_record, uint64_t word,
                            const tt__algorithm *algorithm, uint32_t step) {
     tt_work *work = prepare_alone(group, call);
     work->record = call_record;

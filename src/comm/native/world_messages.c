@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/doorbell.h"
+#include "comm/watch/deadlock.h"
 #include "comm/watch/mismatch.h"
 
 #include <stdio.h>
@@ -36,6 +37,8 @@ static bool own_call_text(void *arg, uint32_t id, uint32_t seq, char *text, size
     const tt__world *world = arg;
     return tt__find_call(world, world->rank, id, seq, text, size, word);
 }
+
+static bool may_call(void *arg, uint32_t id) { return tt__may_call(arg, id); }
 
 static bool own_p2p_text(void *arg, uint32_t id, uint32_t record, char *text, size_t size) {
     const tt__world *world = arg;
@@ -95,6 +98,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .advance = world_advance,
                                         .unlocked = run_callbacks,
                                         .call_text = own_call_text,
+                                        .may_call = may_call,
                                         .record_text = own_p2p_text,
                                         .on_word = on_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,

@@ -65,15 +65,16 @@ static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *
     tt__record_keep_lists(recorder, number, &lists);
 }
 
-tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
-    const tt__record_kind kind = {.op = call->op,
-                                  .dtype = call->dtype,
-                                  .reduce_op = call->reduce_op,
-                                  .flags = flags,
-                                  .root = call->root,
-                                  .tag = record_tag(group, call),
-                                  .count = call->count};
-    tt__record *record = tt__record_begin_call(group, call->file, call->line, seq, &kind);
+tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
+    const tt__record kind = {.seq = seq,
+                             .op = (uint8_t)call->op,
+                             .dtype = (uint8_t)call->dtype,
+                             .reduce_op = (uint8_t)call->reduce_op,
+                             .flags = (uint8_t)flags,
+                             .root = call->root,
+                             .tag = record_tag(group, call),
+                             .count = (uint64_t)call->count};
+    tt__record_slot *record = tt__record_begin_call(group, call->file, call->line, kind);
     if (__builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN) || call->op == TT_OP_NEW_GROUP, 0))
         keep_lists(&tt__world_control(group->native->world)->recorder,
                    atomic_load_explicit(&record->number, memory_order_relaxed), group, call);

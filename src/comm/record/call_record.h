@@ -8,34 +8,16 @@
  * messages. A child's depends on its parent's. */
 uint64_t tt__signature(const tt_work *work);
 
-/* The part of a record that describes the call, without place and time. */
-typedef struct tt__record_kind {
-    tt_op op;
-    tt_dtype dtype;
-    tt_reduce_op reduce_op;
-    int flags, root, tag;
-    uint64_t count;
-} tt__record_kind;
-
-/* Begin a record in the process's flight recorder, with all but its lists; then tt__record_ready(). */
-static inline tt__record *tt__record_begin_call(const tt_group *group, const char *file, int line, uint32_t seq,
-                                                const tt__record_kind *kind) {
-    tt__record *record = tt__record_begin(&tt__world_control(group->native->world)->recorder, file, line);
-    record->seq = seq;
-    record->group = group->id;
-    record->op = (uint8_t)kind->op;
-    record->dtype = (uint8_t)kind->dtype;
-    record->reduce_op = (uint8_t)kind->reduce_op;
-    record->flags = (uint8_t)kind->flags;
-    record->root = kind->root;
-    record->count = kind->count;
-    record->tag = kind->tag;
-    record->algorithm = 0;
-    return record;
+/* Begin a record in the process's flight recorder, with all but its lists; then tt__record_ready(). `call`: see
+ * tt__record_begin(); its group is set here. */
+static inline tt__record_slot *tt__record_begin_call(const tt_group *group, const char *file, int line,
+                                                     tt__record call) {
+    call.group = group->id;
+    return tt__record_begin(&tt__world_control(group->native->world)->recorder, file, line, call);
 }
 
 /* Write a record of the call, with its lists. */
-tt__record *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
+tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" as rank r published it; of this process's own work. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);

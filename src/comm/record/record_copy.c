@@ -11,22 +11,17 @@ static void name_copy(char *to, const char *from, size_t size) {
 }
 
 static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {
+    tt__record record;
+    tt__record_list list;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {
         uint32_t number = atomic_load_explicit(&theirs->records[i].number, memory_order_acquire);
-        if ((number - 1) % TT__RECORDS != i || !tt__record_read(theirs, number, &copy->records[i]))
-            copy->records[i] = (tt__record){.number = 0};
+        if ((number - 1) % TT__RECORDS == i && tt__record_read(theirs, number, &record))
+            tt__record_put(copy, &record);
     }
-}
-
-static void lists_copy(tt__recorder *copy, const tt__recorder *theirs) {
-    memcpy((void *)copy->lists, (const void *)theirs->lists, sizeof copy->lists);
-    atomic_thread_fence(memory_order_acquire);
-    for (int i = 0; i < TT__LISTS; i++) {
-        tt__record_list *list = &copy->lists[i];
-        if (atomic_load_explicit(&theirs->lists[i].number, memory_order_relaxed) !=
-                atomic_load_explicit(&list->number, memory_order_relaxed) ||
-            list->first > list->n)
-            *list = (tt__record_list){.number = 0};
+    for (uint32_t i = 0; i < TT__LISTS; i++) {
+        uint32_t number = atomic_load_explicit(&theirs->lists[i].number, memory_order_acquire);
+        if (number % TT__LISTS == i && tt__record_read_list(theirs, number, &list))
+            tt__record_put_list(copy, &list);
     }
 }
 
@@ -57,6 +52,5 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
         name_copy(copy->groups[i].ranks, theirs->groups[i].ranks, sizeof copy->groups[i].ranks);
     }
     records_copy(copy, theirs);
-    lists_copy(copy, theirs);
     return true;
 }

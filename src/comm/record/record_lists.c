@@ -5,11 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static tt__record_list *lists_place_of(const tt__recorder *recorder, uint32_t number) {
-    return (tt__record_list *)&recorder->lists[number % TT__LISTS];
+static const tt__list_slot *lists_place_of(const tt__recorder *recorder, uint32_t number) {
+    return &recorder->lists[number % TT__LISTS];
 }
 
-static void lists_keep(tt__record_list *list, const int64_t *values, size_t n) {
+static uint32_t count_kept(const tt__record_list *list) { return list->n < TT__LISTED ? list->n : TT__LISTED; }
+
+static uint64_t check_of_list(const tt__record_list *list) {
+    uint64_t check = list->number * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)list->first << 32 | list->n);
+    for (uint32_t i = 0; i < count_kept(list); i++)
+        check = tt__rotated(check, 7) ^ list->values[i];
+    return tt__rotated(check, 7) ^ list->total;
+}
+
+static void lists_add(tt__record_list *list, const int64_t *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (list->n < TT__LISTED)
             list->values[list->n] = (uint64_t)values[i];
@@ -18,25 +27,40 @@ static void lists_keep(tt__record_list *list, const int64_t *values, size_t n) {
     }
 }
 
-void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists) {
-    tt__record_list *list = lists_place_of(recorder, number);
-    atomic_store_explicit(&list->number, 0, memory_order_relaxed);
+void tt__record_put_list(tt__recorder *recorder, const tt__record_list *list) {
+    tt__list_slot *slot = &recorder->lists[list->number % TT__LISTS];
+    TT__RECORD_SET(slot, number, 0);
     atomic_thread_fence(memory_order_release);
-    list->n = 0;
-    list->total = 0;
-    lists_keep(list, lists->first, lists->firsts);
-    list->first = (uint32_t)lists->firsts;
-    lists_keep(list, lists->second, lists->seconds);
-    atomic_store_explicit(&list->number, number, memory_order_release);
+    TT__RECORD_SET(slot, first, list->first);
+    TT__RECORD_SET(slot, n, list->n);
+    TT__RECORD_SET(slot, total, list->total);
+    for (uint32_t i = 0; i < count_kept(list); i++)
+        TT__RECORD_SET(slot, values[i], list->values[i]);
+    TT__RECORD_SET(slot, check, check_of_list(list));
+    atomic_store_explicit(&slot->number, list->number, memory_order_release);
 }
 
-static bool read_list(const tt__recorder *recorder, const tt__record *record, tt__record_list *copy) {
-    uint32_t number = atomic_load_explicit(&record->number, memory_order_relaxed);
-    const tt__record_list *list = lists_place_of(recorder, number);
-    uint32_t before = atomic_load_explicit(&list->number, memory_order_acquire);
-    memcpy((void *)copy, (const void *)list, sizeof *copy);
+void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists) {
+    tt__record_list list = {.number = number};
+    lists_add(&list, lists->first, lists->firsts);
+    list.first = (uint32_t)lists->firsts;
+    lists_add(&list, lists->second, lists->seconds);
+    tt__record_put_list(recorder, &list);
+}
+
+#define GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
+
+bool tt__record_read_list(const tt__recorder *recorder, uint32_t number, tt__record_list *copy) {
+    const tt__list_slot *slot = lists_place_of(recorder, number);
+    uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire);
+    if (!number || before != number)
+        return false;
+    *copy = (tt__record_list){number, GET(slot, first), GET(slot, n), GET(slot, total), {0}};
+    for (uint32_t i = 0; i < count_kept(copy); i++)
+        copy->values[i] = GET(slot, values[i]);
+    uint64_t check = GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return before == number && atomic_load_explicit(&list->number, memory_order_relaxed) == number;
+    return GET(slot, number) == number && copy->first <= copy->n && check == check_of_list(copy);
 }
 
 /* "3, 4, 3"; of what isn't kept or has no room "...". */
@@ -58,7 +82,7 @@ const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record
     char first[ROOM] = "", second[ROOM] = "";
     tt__record_list list;
     text[0] = '\0';
-    if (!read_list(recorder, record, &list))
+    if (!tt__record_read_list(recorder, record->number, &list))
         return text;
     values_text(&list, 0, list.first, first, ROOM);
     values_text(&list, list.first, list.n, second, ROOM);

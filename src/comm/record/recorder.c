@@ -83,7 +83,7 @@ void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what) {
     waiting->record = what->record;
     waiting->word = what->word;
     waiting->since = what->since;
-    waiting->several_threads = what->several_threads;
+    waiting->thread = what->thread;
     tt__seqlock_end(&waiting->version, version);
 }
 
@@ -109,6 +109,7 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
     uint32_t used = atomic_load_explicit(&recorder->groups_used, memory_order_relaxed);
     tt__group_name *name = &recorder->groups[used < TT__GROUPS_NAMED ? used : 1 + (used - 1) % (TT__GROUPS_NAMED - 1)];
     name->size = size;
+    atomic_store_explicit(&name->user, 0, memory_order_relaxed);
     list_ranks(ranks, size, name->ranks, sizeof name->ranks);
     atomic_store_explicit(&name->id, id, memory_order_release);
     atomic_store_explicit(&recorder->groups_used, used + 1, memory_order_release);
@@ -116,25 +117,56 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
 
 /* ---- reading */
 
+#define GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
+
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy) {
-    const tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
-    uint16_t state = atomic_load_explicit(&record->state, memory_order_acquire);
-    uint32_t before = atomic_load_explicit(&record->number, memory_order_acquire);
+    const tt__record_slot *slot = &recorder->records[(number - 1) % TT__RECORDS];
+    uint16_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+    uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire), kind = GET(slot, kind);
     if (state == TT__CALL_NONE || before != number)
         return false;
-    memcpy((void *)copy, (const void *)record, sizeof *copy);
-    atomic_store_explicit(&copy->state, state, memory_order_relaxed);
+    *copy = (tt__record){.number = number,
+                         .seq = GET(slot, seq),
+                         .group = GET(slot, group),
+                         .op = (uint8_t)kind,
+                         .dtype = (uint8_t)(kind >> 8),
+                         .reduce_op = (uint8_t)(kind >> 16),
+                         .flags = (uint8_t)(kind >> 24),
+                         .root = GET(slot, root),
+                         .line = GET(slot, line),
+                         .count = GET(slot, count),
+                         .begin = GET(slot, begin),
+                         .end = GET(slot, end),
+                         .algorithm = GET(slot, algorithm),
+                         .file = GET(slot, file),
+                         .state = state,
+                         .tag = GET(slot, tag)};
+    uint64_t check = GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&record->number, memory_order_relaxed) == number;
+    return GET(slot, number) == number && check == tt__record_check(copy);
+}
+
+void tt__record_put(tt__recorder *recorder, const tt__record *record) {
+    tt__record_slot *slot = &recorder->records[(record->number - 1) % TT__RECORDS];
+    TT__RECORD_SET(slot, number, record->number);
+    TT__RECORD_SET(slot, seq, record->seq);
+    TT__RECORD_SET(slot, group, record->group);
+    TT__RECORD_SET(slot, kind, tt__record_kind_of(record));
+    TT__RECORD_SET(slot, root, record->root);
+    TT__RECORD_SET(slot, line, record->line);
+    TT__RECORD_SET(slot, count, record->count);
+    TT__RECORD_SET(slot, begin, record->begin);
+    TT__RECORD_SET(slot, end, record->end);
+    TT__RECORD_SET(slot, algorithm, record->algorithm);
+    TT__RECORD_SET(slot, file, record->file);
+    TT__RECORD_SET(slot, tag, record->tag);
+    TT__RECORD_SET(slot, check, tt__record_check(record));
+    tt__record_ready(slot, (tt__call_state)record->state);
 }
 
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
-    if (!tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy))
-        return false;
-    unsigned char several;
-    memcpy(&several, &copy->several_threads, 1); /* of another process: any byte */
-    copy->several_threads = several != 0;
-    return copy->since != 0;
+    return tt__seqlock_read(&recorder->waiting.version, (void *)copy, (const void *)&recorder->waiting, sizeof *copy) &&
+           copy->since != 0;
 }
 
 uint64_t tt__record_bytes(const tt__record *record) {
@@ -205,9 +237,27 @@ const char *tt__record_text(const tt__recorder *recorder, const tt__record *reco
     return text;
 }
 
-const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id) {
+static const tt__group_name *name_of(const tt__recorder *recorder, uint32_t id) {
     for (int i = 0; i < TT__GROUPS_NAMED; i++)
         if (atomic_load_explicit(&recorder->groups[i].id, memory_order_acquire) == id && recorder->groups[i].size)
-            return recorder->groups[i].ranks;
-    return "?";
+            return &recorder->groups[i];
+    return NULL;
+}
+
+void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user) {
+    tt__group_name *name = (tt__group_name *)(uintptr_t)name_of(recorder, id);
+    if (name)
+        atomic_store_explicit(&name->user, user, memory_order_relaxed);
+}
+
+uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id) {
+    const tt__group_name *name = name_of(recorder, id);
+    uint32_t user = name ? atomic_load_explicit(&name->user, memory_order_relaxed) : 0;
+    atomic_thread_fence(memory_order_acquire); /* its place may have been given to another group meanwhile */
+    return name && atomic_load_explicit(&name->id, memory_order_relaxed) == id ? user : 0;
+}
+
+const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id) {
+    const tt__group_name *name = name_of(recorder, id);
+    return name ? name->ranks : "?";
 }

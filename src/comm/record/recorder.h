@@ -31,13 +31,11 @@ typedef enum tt__call_state {
     TT__CALL_FAILED
 } tt__call_state;
 
-/* One call; a cache line. Its owner writes; `state` last, with release. A reader takes it if `state` is not NONE and
- * `number` is the same before and after. */
+/* One call, as readers have it. */
 typedef struct tt__record {
-    _Alignas(64) _Atomic uint32_t
-        number;     /* calls of this process before this one, plus 1 (wraps): its index is (number - 1) % TT__RECORDS */
-    uint32_t seq;   /* in its group */
-    uint32_t group; /* id */
+    uint32_t number;                     /* calls of this process before this one, plus 1 (wraps) */
+    uint32_t seq;                        /* in its group */
+    uint32_t group;                      /* id */
     uint8_t op, dtype, reduce_op, flags; /* tt_op, tt_dtype, tt_reduce_op, TT__RECORD_... */
     int32_t root;                        /* or peer */
     int32_t line;
@@ -45,33 +43,53 @@ typedef struct tt__record {
     uint64_t begin, end; /* ticks; end 0: not done, or done so fast that the clock was not read: tt__record_done() */
     uint8_t algorithm;   /* number in the table of algorithms, 0 = none */
     uint8_t file;        /* index in files[] */
-    _Atomic uint16_t state;
+    uint16_t state;      /* tt__call_state */
     int32_t tag;
 } tt__record;
 
-_Static_assert(sizeof(tt__record) == 64, "a record is a cache line");
+/* A record's place in the ring, (number - 1) % TT__RECORDS; a cache line. Its owner writes; `state` last, with release.
+ * A reader takes it if `state` is not NONE, `number` is the same before and after, and `check` is right: a thread that
+ * stood still while it wrote, and others once around the ring, may write on into a later record. */
+typedef struct tt__record_slot {
+    _Alignas(64) _Atomic uint32_t number;
+    _Atomic uint32_t seq, group, kind; /* kind: op, dtype, reduce_op, flags, a byte each */
+    _Atomic int32_t root, line;
+    _Atomic uint64_t count, begin, end;
+    _Atomic uint8_t algorithm, file;
+    _Atomic uint16_t state;
+    _Atomic int32_t tag;
+    _Atomic uint64_t check; /* tt__record_check() */
+} tt__record_slot;
+
+_Static_assert(sizeof(tt__record_slot) == 64, "a record is a cache line");
 
 enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* part of another call */ };
 
 /* Values of a call, beside its record, that may differ between ranks: counts of uneven sizes, or the ranks of a new
  * group. Only the latest calls have one. */
 typedef struct tt__record_list {
-    _Atomic uint32_t number; /* of the record; 0 while it is being written */
-    uint32_t first, n;       /* values of the first list; of both */
-    uint64_t total;          /* of all, also of those that are not kept */
+    uint32_t number;   /* of the record */
+    uint32_t first, n; /* values of the first list; of both */
+    uint64_t total;    /* of all, also of those that are not kept */
     uint64_t values[TT__LISTED];
 } tt__record_list;
+
+/* Their place in the recorder, number % TT__LISTS, as that of a record. `number` is 0 while it is being written. */
+typedef struct tt__list_slot {
+    _Atomic uint32_t number, first, n;
+    _Atomic uint64_t total, check, values[TT__LISTED];
+} tt__list_slot;
 
 /* The rank that the process has waited for, for longer than a moment. `since` 0: none. Under a sequence lock
  * (seqlock.h). */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
-    uint32_t group, seq;  /* which call; seq 0: a receive */
-    int32_t whom;         /* the first rank of the job that has not come; -1: any */
-    uint64_t since;       /* ticks */
-    uint32_t record;      /* number of the call's record */
-    uint32_t word;        /* of the call's signature */
-    bool several_threads; /* of the process use groups: it may make other calls meanwhile */
+    uint32_t group, seq; /* which call; seq 0: a receive */
+    int32_t whom;        /* the first rank of the job that has not come; -1: any */
+    uint64_t since;      /* ticks */
+    uint32_t record;     /* number of the call's record */
+    uint32_t word;       /* of the call's signature */
+    uint32_t thread;     /* that waits: tt__thread_mark(); 0: it is not the one that makes the group's calls */
 } tt__waiting;
 
 /* The progress of training, as the program reports it (tt_publish_progress()). Under a sequence lock (seqlock.h);
@@ -89,7 +107,8 @@ typedef struct tt__progress {
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
     int32_t size;
-    char ranks[56]; /* "0-3, 8", of the job; cut with "..." */
+    _Atomic uint32_t user; /* the thread that makes its calls, as of the owner's last wait; 0: any may */
+    char ranks[56];        /* "0-3, 8", of the job; cut with "..." */
 } tt__group_name;
 
 typedef struct tt__recorder {
@@ -110,11 +129,11 @@ typedef struct tt__recorder {
     char files[TT__FILES][TT__FILE_SIZE];
     _Atomic uint32_t groups_used;
     tt__group_name groups[TT__GROUPS_NAMED];
-    _Alignas(128) tt__record records[TT__RECORDS];
-    tt__record_list lists[TT__LISTS];
+    _Alignas(128) tt__record_slot records[TT__RECORDS];
+    tt__list_slot lists[TT__LISTS];
 } tt__recorder;
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3372636552745454) /* "TTtRecr3" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3472636552745454) /* "TTtRecr4" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -136,6 +155,11 @@ extern tt__record_block tt__record_blocks[TT__RECORD_OWNERS];
 
 /* Return a number for the calling thread; not 0. */
 static inline uintptr_t tt__this_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
+
+/* A thread's number in fewer bits, for other processes; not 0. */
+static inline uint32_t tt__thread_mark(uintptr_t thread) {
+    return (uint32_t)((thread * UINT64_C(0x9e3779b97f4a7c15)) >> 32) | 1;
+}
 
 static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
     return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
@@ -175,35 +199,85 @@ static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) 
     return tt__record_file_add(recorder, file);
 }
 
-/* Begin a record: number, time, file and line are set, the rest is the caller's to fill in, and then
- * tt__record_ready(). Threads that use different groups may call it at once. */
-static inline tt__record *tt__record_begin(tt__recorder *recorder, const char *file, int line) {
-    uint32_t number = tt__record_number(recorder);
-    tt__record *record = &recorder->records[(number - 1) % TT__RECORDS];
-    atomic_store_explicit(&record->state, TT__CALL_NONE, memory_order_relaxed);
-    atomic_store_explicit(&record->number, number, memory_order_relaxed);
+static inline uint32_t tt__record_kind_of(const tt__record *record) {
+    return record->op | (uint32_t)record->dtype << 8 | (uint32_t)record->reduce_op << 16 |
+           (uint32_t)record->flags << 24;
+}
+
+static inline uint64_t tt__rotated(uint64_t bits, int by) { return bits << by | bits >> (64 - by); }
+
+/* Mix what is written once of a record: its number, call, place and beginning. */
+static inline uint64_t tt__record_check(const tt__record *record) {
+    uint64_t kind = (uint64_t)tt__record_kind_of(record) << 32 | record->group;
+    uint64_t place = (uint64_t)(uint32_t)record->root << 32 | (uint32_t)record->line;
+    uint64_t rest = (uint64_t)(uint32_t)record->tag << 32 | record->file;
+    return (record->number * UINT64_C(0x9e3779b97f4a7c15)) ^ kind ^ tt__rotated(place, 11) ^ tt__rotated(rest, 23) ^
+           tt__rotated(record->count, 37) ^ tt__rotated(record->begin, 49);
+}
+
+#define TT__RECORD_SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_relaxed)
+
+/* Begin the record of `call`, of which seq, group, op, dtype, reduce_op, flags, root, count and tag are given; number,
+ * time, file and line are set here. Then tt__record_ready(). Threads that use different groups may call it at once. */
+static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line, tt__record call) {
+    call.number = tt__record_number(recorder);
+    call.file = tt__record_file(recorder, file);
+    call.line = line;
+    call.begin = tt__ticks();
+    tt__record_slot *slot = &recorder->records[(call.number - 1) % TT__RECORDS];
+    TT__RECORD_SET(slot, state, TT__CALL_NONE);
+    TT__RECORD_SET(slot, number, call.number);
     atomic_thread_fence(memory_order_release);
-    record->file = tt__record_file(recorder, file);
-    record->line = line;
-    record->end = 0;
-    record->begin = tt__ticks();
-    return record;
+    TT__RECORD_SET(slot, seq, call.seq);
+    TT__RECORD_SET(slot, group, call.group);
+    TT__RECORD_SET(slot, kind, tt__record_kind_of(&call));
+    TT__RECORD_SET(slot, root, call.root);
+    TT__RECORD_SET(slot, line, call.line);
+    TT__RECORD_SET(slot, count, call.count);
+    TT__RECORD_SET(slot, begin, call.begin);
+    TT__RECORD_SET(slot, end, 0);
+    TT__RECORD_SET(slot, algorithm, 0);
+    TT__RECORD_SET(slot, file, call.file);
+    TT__RECORD_SET(slot, tag, call.tag);
+    TT__RECORD_SET(slot, check, tt__record_check(&call));
+    return slot;
 }
 
-/* Publish a record that is filled in: readers may take it. `state`: QUEUED or BEGUN. */
-static inline void tt__record_ready(tt__record *record, tt__call_state state) {
-    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+/* Publish a record that was just begun: readers may take it. `state`: QUEUED or BEGUN. */
+static inline void tt__record_ready(tt__record_slot *slot, tt__call_state state) {
+    atomic_store_explicit(&slot->state, (uint16_t)state, memory_order_release);
 }
 
-/* Note the end of call `number`, whose record this was at least once: DONE or FAILED. looked: it took long enough for a
- * look at the clock; a call that never waited for more than a moment leaves it, and readers infer its end from the
- * others' records. */
-static inline void tt__record_done(tt__record *record, uint32_t number, tt__call_state state, bool looked) {
-    if (atomic_load_explicit(&record->number, memory_order_relaxed) != number)
-        return; /* so many calls ago that its place has another */
+/* Is this still the record of call `number`? So many calls later its place has another. */
+static inline bool tt__record_is(const tt__record_slot *slot, uint32_t number) {
+    return atomic_load_explicit(&slot->number, memory_order_relaxed) == number;
+}
+
+/* Note of call `number`, whose record this was at least once, that it has begun; its number in its group; the algorithm
+ * that serves it. */
+static inline void tt__record_note_begun(tt__record_slot *slot, uint32_t number) {
+    if (tt__record_is(slot, number))
+        tt__record_ready(slot, TT__CALL_BEGUN);
+}
+
+static inline void tt__record_note_seq(tt__record_slot *slot, uint32_t number, uint32_t seq) {
+    if (tt__record_is(slot, number))
+        TT__RECORD_SET(slot, seq, seq);
+}
+
+static inline void tt__record_note_algorithm(tt__record_slot *slot, uint32_t number, uint8_t algorithm) {
+    if (tt__record_is(slot, number))
+        TT__RECORD_SET(slot, algorithm, algorithm);
+}
+
+/* Note its end: DONE or FAILED. looked: it took long enough for a look at the clock; a call that never waited for more
+ * than a moment leaves it, and readers infer its end from the others' records. */
+static inline void tt__record_done(tt__record_slot *slot, uint32_t number, tt__call_state state, bool looked) {
+    if (!tt__record_is(slot, number))
+        return;
     if (looked)
-        record->end = tt__ticks();
-    atomic_store_explicit(&record->state, (uint16_t)state, memory_order_release);
+        TT__RECORD_SET(slot, end, tt__ticks());
+    atomic_store_explicit(&slot->state, (uint16_t)state, memory_order_release);
 }
 
 /* One list or two. */
@@ -227,6 +301,9 @@ void tt__recorder_log_wait(const tt__recorder *recorder);
  * forgotten. One thread at a time. */
 void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ranks, int size);
 
+/* Publish which thread makes the group's calls: tt__thread_mark(), or 0 for any. One thread at a time. */
+void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
+
 /* Write the progress of training here, from what was reported so far until tt__progress_detach(). */
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
@@ -245,6 +322,13 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs);
 /* Copy record `number`; false if it is not there any more, or not yet. */
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
 
+/* Put such a copy, or that of lists, into another recorder, which nobody else uses. */
+void tt__record_put(tt__recorder *recorder, const tt__record *record);
+void tt__record_put_list(tt__recorder *recorder, const tt__record_list *list);
+
+/* Copy the lists kept beside record `number`; false: there are none, or not any more. */
+bool tt__record_read_list(const tt__recorder *recorder, uint32_t number, tt__record_list *copy);
+
 /* Copy what the process waits for; false: nothing. */
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
 
@@ -260,6 +344,9 @@ uint64_t tt__record_bytes(const tt__record *record);
 
 /* Write the text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
 const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+
+/* Return what tt__recorder_note_user() published; 0 if the group is not known. */
+uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id);
 
 /* "0-3, 8" of the group; "?" if it is not known. */
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);

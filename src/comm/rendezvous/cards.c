@@ -92,14 +92,14 @@ static tt_status parse_cards(const char *texts, size_t size, int rank, int world
     return TT_OK;
 }
 
-tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
-                             tt__card *cards) {
+tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards) {
     enum { SIZE = 1664 };
+    int rank = rendezvous->rank, world = rendezvous->world;
     char *texts = calloc((size_t)world, SIZE);
     if (!texts)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);
     write_card(&cards[rank], texts + (size_t)rank * SIZE, SIZE);
-    tt_status status = tt__texts_exchange(store, prefix, "rank", rank, world, deadline_ms, SIZE, texts);
+    tt_status status = tt__texts_exchange(rendezvous, "rank", SIZE, texts);
     if (!status)
         status = parse_cards(texts, SIZE, rank, world, cards);
     free(texts);

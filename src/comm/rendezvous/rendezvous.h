@@ -53,18 +53,26 @@ typedef struct tt__card {
 /* Fill in this process's card, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
+/* Where and how long ranks meet to exchange something. */
+typedef struct tt__rendezvous {
+    tt_store *store;
+    const char *prefix; /* of the keys */
+    int rank, world;
+    int64_t deadline_ms;
+    int64_t
+        heartbeat_ms; /* a rank that is stopped meanwhile is named within this time, if the job's launcher sees it */
+} tt__rendezvous;
+
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, signed if the job has a secret
- * (store/signed.h), and read all ranks'. TT_ERR_TIMEOUT names the missing ranks; TT_ERR_AUTH names a rank whose text
- * was not signed with the same secret. */
-tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
-                             int64_t deadline_ms, size_t size, char *texts);
+ * (store/signed.h), and read all ranks'. TT_ERR_TIMEOUT names the missing ranks; TT_ERR_PEER one that the launcher saw
+ * end or stop before; TT_ERR_AUTH one whose text was not signed with the same secret. */
+tt_status tt__texts_exchange(const tt__rendezvous *rendezvous, const char *kind, size_t size, char *texts);
 
 /* End the others' waiting for this rank's text, which will not come. */
 void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world);
 
 /* Write this rank's card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
-tt_status tt__cards_exchange(tt_store *store, const char *prefix, int rank, int world, int64_t deadline_ms,
-                             tt__card *cards);
+tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
 
 /* The text, also instead of a card, of a rank that has given up. */
 #define TT__GIVEN_UP "given up"

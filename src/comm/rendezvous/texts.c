@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/stopped.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -20,6 +21,8 @@ typedef struct exchange {
     int64_t deadline_ms;
     size_t size;
     char *texts;
+    bool launched; /* by a launcher that knows how the ranks are: see is_launched() */
+    tt__stopped stopped;
     char (*names)[KEY_SIZE];
     const char **keys;
     tt_store_value *values;
@@ -47,12 +50,14 @@ static tt_status check_missing(const exchange *x, int64_t waited_ms) {
         return TT_OK;
     tt__rankset_text(&missing, ranks, sizeof ranks);
     return tt__fail(TT_ERR_TIMEOUT,
-                    "%s of %d did not join within %lld ms (start all ranks, with the same address and world size)",
-                    ranks, x->world, (long long)waited_ms);
+                    "%s of %d did not join within %lld ms (start all ranks, with the same address and world size%s)",
+                    ranks, x->world, (long long)waited_ms,
+                    x->launched ? "" : "; whether one is stopped by a signal is known only to `tutti run`");
 }
 
-/* May the launcher's notes on ended ranks be in this store? It is one of ours, and this rank is the one it started. */
-static bool has_notes_of_ends(const exchange *x) {
+/* Is there a launcher that knows the ranks' processes, and notes in this store how they end? It is one of ours, and
+ * this rank is the one it started. */
+static bool is_launched(const exchange *x) {
     const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
     return socket && own && size && tt__agent_serves_store() && atoi(own) == x->rank && atoi(size) == x->world;
 }
@@ -79,20 +84,48 @@ static tt_status check_ended(const exchange *x) {
     return TT_OK;
 }
 
-/* Wait for all keys, at most `ms`; meanwhile look whether one of the ranks has ended. */
-static tt_status wait_for_keys(const exchange *x, int64_t ms) {
-    enum { FIRST_MS = 200, LONGEST_MS = 1600 };
-    bool notes = has_notes_of_ends(x);
-    int64_t deadline_ms = tt__deadline_ms(ms);
+/* Is a rank that has written no text stopped? */
+static tt_status check_stopped(exchange *x) {
+    tt__stopped_look(&x->stopped);
+    for (int r = 0; r < x->world; r++) {
+        bool there = false;
+        tt_status status = tt__stopped_check(&x->stopped, r);
+        if (!status)
+            continue;
+        tt__saved_error stopped;
+        tt__error_save(&stopped);
+        TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there));
+        if (there) /* it may have been stopped after that */
+            continue;
+        tt__error_restore(&stopped);
+        return status;
+    }
+    return TT_OK;
+}
+
+/* Look whether one of the ranks has ended, ever more rarely, or is stopped. */
+static tt_status check_launched(exchange *x, int64_t *ended_due_ms, int64_t *pause_ms) {
+    enum { LONGEST_MS = 1600 };
+    TT__TRY(check_stopped(x));
+    if (tt__left_ms(*ended_due_ms))
+        return TT_OK;
+    *pause_ms = *pause_ms < LONGEST_MS ? 2 * *pause_ms : *pause_ms;
+    *ended_due_ms = tt__deadline_ms(*pause_ms);
+    return check_ended(x);
+}
+
+/* Wait for all keys, at most `ms`; meanwhile look how the other ranks are. */
+static tt_status wait_for_keys(exchange *x, int64_t ms) {
+    int64_t deadline_ms = tt__deadline_ms(ms), pause_ms = 200, ended_due_ms = tt__deadline_ms(pause_ms);
     tt__saved_error before;
     tt__error_save(&before);
-    for (int64_t slice = FIRST_MS;; slice = slice < LONGEST_MS ? 2 * slice : slice) {
-        int64_t left = tt__left_ms(deadline_ms);
-        tt_status status = tt_store_wait(x->store, x->keys, (size_t)x->world,
-                                         notes && slice < left ? slice
-                                         : left                ? left
-                                                               : 1);
-        if (status == TT_ERR_TIMEOUT && slice < left && notes && !(status = check_ended(x)))
+    for (;;) {
+        int64_t left = tt__left_ms(deadline_ms), slice = tt__left_ms(ended_due_ms);
+        if (slice > x->stopped.interval_ms)
+            slice = x->stopped.interval_ms;
+        bool looks = x->launched && slice < left;
+        tt_status status = tt_store_wait(x->store, x->keys, (size_t)x->world, looks ? slice + 1 : left ? left : 1);
+        if (status == TT_ERR_TIMEOUT && looks && !(status = check_launched(x, &ended_due_ms, &pause_ms)))
             continue;
         if (!status)
             tt__error_restore(&before);
@@ -107,7 +140,7 @@ static tt_status get_each(const exchange *x) {
     return TT_OK;
 }
 
-static tt_status get_values(const exchange *x) {
+static tt_status get_values(exchange *x) {
     int64_t start = tt__now_ms(), left = tt__left_ms(x->deadline_ms);
     tt_status status = wait_for_keys(x, left);
     if (status == TT_ERR_TIMEOUT)
@@ -151,7 +184,7 @@ static tt_status open_values(const exchange *x) {
     return TT_OK;
 }
 
-static tt_status exchange_begin(exchange *x, const char *prefix, const char *kind) {
+static tt_status exchange_begin(exchange *x, const char *prefix, const char *kind, int64_t heartbeat_ms) {
     x->names = calloc((size_t)x->world, sizeof *x->names);
     x->keys = calloc((size_t)x->world, sizeof *x->keys);
     x->values = calloc((size_t)x->world, sizeof *x->values);
@@ -161,6 +194,8 @@ static tt_status exchange_begin(exchange *x, const char *prefix, const char *kin
         texts_key_of(prefix, kind, r, x->names[r]);
         x->keys[r] = x->names[r];
     }
+    x->launched = is_launched(x);
+    TT__TRY(tt__stopped_begin(&x->stopped, x->world, heartbeat_ms));
     return tt__secret_load(&x->secret);
 }
 
@@ -170,14 +205,18 @@ static void exchange_end(exchange *x) {
     free(x->names);
     free(x->keys);
     free(x->values);
+    tt__stopped_end(&x->stopped);
     tt__secret_wipe(&x->secret);
 }
 
-tt_status tt__texts_exchange(tt_store *store, const char *prefix, const char *kind, int rank, int world,
-                             int64_t deadline_ms, size_t size, char *texts) {
-    exchange x = {
-        .store = store, .rank = rank, .world = world, .deadline_ms = deadline_ms, .size = size, .texts = texts};
-    tt_status status = exchange_begin(&x, prefix, kind);
+tt_status tt__texts_exchange(const tt__rendezvous *given, const char *kind, size_t size, char *texts) {
+    exchange x = {.store = given->store,
+                  .rank = given->rank,
+                  .world = given->world,
+                  .deadline_ms = given->deadline_ms,
+                  .size = size,
+                  .texts = texts};
+    tt_status status = exchange_begin(&x, given->prefix, kind, given->heartbeat_ms);
     if (!status)
         status = set_own(&x);
     if (!status)

@@ -1,14 +1,11 @@
 #include "comm/shared/process.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/proc_state.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 const char *tt__process_name(const tt__world *world, int r, char *text, size_t size) {
     int n = snprintf(text, size, "rank %d", r);
@@ -22,24 +19,10 @@ bool tt__process_ended(const tt__peer *peer) {
     return poll(fds, 2, 0) > 0;
 }
 
-/* Is the process in state T, "stopped by a signal"? A process under a debugger (t) does not count. */
-static bool is_stopped(pid_t pid) {
-    char path[40], text[256];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n < 0 ? 0 : n] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && name_end[2] == 'T';
-}
-
 /* Fail if rank r is stopped. This process may have been stopped itself: then times count from now on. */
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     tt__peer *peer = &world->peers[r];
-    if (!peer->pid || !is_stopped(peer->pid)) {
+    if (!peer->pid || tt__proc_state(peer->pid) != 'T') {
         peer->stopped_ms = 0;
         return TT_OK;
     }

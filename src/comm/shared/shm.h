@@ -53,8 +53,8 @@ typedef struct tt__area {
     _Alignas(128) _Atomic uint32_t state; /* TT__MEMBER, ... */
     /* id: another one shows that the group ended long ago and its place is taken */
     _Atomic uint32_t group;
-    uint32_t left_seq; /* calls made when it left or failed */
-    tt_status failure; /* if TT__FAILED */
+    uint32_t calls_made; /* by the program when it left or failed */
+    tt_status failure;   /* if TT__FAILED */
     char failure_text[760];
     tt__slot slots[2];
     _Alignas(4096) unsigned char stage_in[TT__STAGE_DEPTH][TT__STAGE_BYTES];

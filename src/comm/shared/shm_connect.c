@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/fork_fds.h"
 #include "comm/shared/process.h"
 #include "net/local_socket.h"
 
@@ -116,6 +117,7 @@ static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     struct ucred user = {0};
     socklen_t size = sizeof user;
     peer->socket = socket;
+    tt__fork_fd_drop(socket);
     tt_status status = tt__shm_map_peer(&peer->shm, fd, r);
     close(fd);
     TT__TRY(status);

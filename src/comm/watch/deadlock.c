@@ -7,14 +7,16 @@
  * on its way. A circle with a firm edge never ends. It must be seen twice, some time apart, since what is read of
  * several processes is not of one moment.
  *
- * A process whose threads use several groups may make the call in another thread: it publishes that, and its edges are
- * never firm. */
+ * The target's other threads go on. So an edge is firm only if it is the waiting thread that makes the calls on that
+ * group: the one that made the last. Each process publishes that for its groups. A group that was never used may be any
+ * thread's, where there are others than the one that waits; and a thread that waits for a work of a group that another
+ * uses leaves that one free. */
 #include "comm/watch/deadlock.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/threads.h"
 
-#include <dirent.h>
 #include <stdio.h>
 
 enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
@@ -23,6 +25,7 @@ enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 typedef struct edge {
     int from, to;
     uint32_t group, seq, record;
+    uint32_t thread; /* of `from`, that waits, as tt__waiting has it; 0 on other hosts, which are asked */
 } edge;
 
 typedef struct chain {
@@ -33,38 +36,31 @@ typedef struct chain {
 
 /* ---- one's own threads */
 
-static int threads_of_process(void) {
-    DIR *tasks = opendir("/proc/self/task");
-    int n = 0;
-    if (!tasks)
-        return 2; /* who knows */
-    while (readdir(tasks))
-        n++;
-    closedir(tasks);
-    n -= 2; /* "." and ".." */
-#ifdef __SANITIZE_THREAD__
-    n--; /* which has one of its own */
-#endif
-    return n;
+/* Which thread makes the calls on the group, by tt__thread_mark()? 0: any may. */
+static uint32_t user_of(const tt_group *group, bool alone) {
+    uintptr_t user = atomic_load_explicit(&group->native->user, memory_order_relaxed);
+    return user ? tt__thread_mark(user) : alone ? tt__thread_mark(tt__this_thread()) : 0;
 }
 
-/* Groups were used by one thread, and none is left for another to begin with. A thread that waits for what another
- * began leaves that one free. */
-bool tt__one_thread(const tt__world *world) {
-    uintptr_t user = 0;
+void tt__note_users(tt__world *world) {
     bool unused = false;
-    if (world->elsewhere)
-        return false;
-    for (const tt_group *group = world->groups; group; group = group->native->next_group) {
-        if (group->native->parent)
-            continue;
-        uintptr_t its = atomic_load_explicit(&group->native->user, memory_order_relaxed);
-        unused |= !its;
-        if (its && user && its != user)
-            return false;
-        user = its ? its : user;
-    }
-    return !unused || threads_of_process() - (world->threaded ? 1 : 0) <= 1;
+    for (const tt_group *group = world->groups; group; group = group->native->next_group)
+        unused |= !group->native->parent && !atomic_load_explicit(&group->native->user, memory_order_relaxed);
+    bool alone = unused && tt__program_threads() <= 1;
+    for (const tt_group *group = world->groups; group; group = group->native->next_group)
+        if (!group->native->parent)
+            tt__recorder_note_user(&tt__world_control(world)->recorder, group->id, user_of(group, alone));
+}
+
+/* Does rank `r` of this host wait in `thread`, and make the calls on the group there? */
+static bool is_stuck(const tt__world *world, int r, uint32_t thread, uint32_t group) {
+    return thread && tt__recorder_group_user(&world->peers[r].control->recorder, group) == thread;
+}
+
+bool tt__may_call(const tt__world *world, uint32_t group) {
+    tt__waiting waiting;
+    return !tt__recorder_waiting(&tt__world_control(world)->recorder, &waiting) ||
+           !is_stuck(world, world->rank, waiting.thread, group);
 }
 
 /* ---- edges */
@@ -77,10 +73,10 @@ static bool edge_from(const tt__world *world, int from, edge *out) {
         return world->messages &&
                tt__remote_waiting(world->messages, from, &out->group, &out->seq, &out->to, &out->record) && out->seq &&
                out->to >= 0 && out->to < world->size;
-    if (!tt__recorder_waiting(&control->recorder, &waiting) || !waiting.seq || waiting.several_threads ||
-        waiting.whom < 0 || waiting.whom >= world->size)
+    if (!tt__recorder_waiting(&control->recorder, &waiting) || !waiting.seq || !waiting.thread || waiting.whom < 0 ||
+        waiting.whom >= world->size)
         return false;
-    *out = (edge){from, waiting.whom, waiting.group, waiting.seq, waiting.record};
+    *out = (edge){from, waiting.whom, waiting.group, waiting.seq, waiting.record, waiting.thread};
     return true;
 }
 
@@ -91,21 +87,19 @@ static bool has_called(const tt__recorder *recorder, const edge *e) {
         uint32_t number = atomic_load_explicit(&recorder->records[i].number, memory_order_relaxed);
         if (!number || !tt__record_read(recorder, number, &record) || record.group != e->group)
             continue;
-        if ((record.seq && (int32_t)(record.seq - e->seq) >= 0) ||
-            atomic_load_explicit(&record.state, memory_order_relaxed) == TT__CALL_QUEUED)
+        if ((record.seq && (int32_t)(record.seq - e->seq) >= 0) || record.state == TT__CALL_QUEUED)
             return true;
     }
     return false;
 }
 
-static bool is_firm(tt__world *world, const edge *e) {
+/* `thread`: of the target, that waits. */
+static bool is_firm(tt__world *world, const edge *e, uint32_t thread) {
     const tt__control *control = world->peers[e->to].control;
-    char text[256];
-    uint32_t word;
     if (control)
-        return !has_called(&control->recorder, e);
+        return is_stuck(world, e->to, thread, e->group) && !has_called(&control->recorder, e);
     return !tt__link_check(world->messages, e->to) &&
-           !tt__ask_call(world->messages, e->to, e->group, e->seq, text, sizeof text, &word, ASK_MS);
+           tt__ask_not_called(world->messages, e->to, e->group, e->seq, ASK_MS);
 }
 
 static bool in_same_call(const edge *a, const edge *b) { return a->group == b->group && a->seq == b->seq; }
@@ -126,9 +120,10 @@ static bool follow_chain(tt__world *world, chain *c) {
     }
     bool firm = false;
     for (int i = 0; i < c->count; i++) {
-        if (in_same_call(&c->edges[i], &c->edges[place[c->edges[i].to]]))
+        const edge *next = &c->edges[place[c->edges[i].to]];
+        if (in_same_call(&c->edges[i], next))
             continue;
-        if (!is_firm(world, &c->edges[i]))
+        if (!is_firm(world, &c->edges[i], next->thread))
             return false;
         firm |= i >= c->circle;
     }
@@ -161,13 +156,14 @@ static void edge_call_text(tt__world *world, const edge *e, char *text, size_t s
 static size_t name_edge(tt__world *world, const edge *e, char *text, size_t size) {
     const tt__control *control = world->peers[e->from].control;
     const tt_group *mine = tt__find_group(world, e->group);
+    uint32_t number = mine ? tt__call_number(mine, e->seq) : e->seq;
     char call[256], ranks[160];
     if (mine)
         tt__group_list(mine, ranks, sizeof ranks);
     else
         snprintf(ranks, sizeof ranks, "%s", control ? tt__recorder_group_ranks(&control->recorder, e->group) : "?");
     edge_call_text(world, e, call, sizeof call); /* gives the lock back: `mine` may go */
-    int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, e->seq, ranks,
+    int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, number, ranks,
                      call);
     return (size_t)n < size ? (size_t)n : size;
 }

@@ -9,7 +9,10 @@
  * held; it is given back while other hosts are asked. */
 tt_status tt__check_deadlock(tt__world *world);
 
-/* Does only the calling thread seem to use this process's groups? */
-bool tt__one_thread(const tt__world *world);
+/* Publish which threads make the calls on this process's groups. To be called by a thread that waits. */
+void tt__note_users(tt__world *world);
+
+/* May another thread than the one that waits make this process's next call on the group? */
+bool tt__may_call(const tt__world *world, uint32_t group);
 
 #endif

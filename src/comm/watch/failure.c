@@ -1,8 +1,8 @@
 /* Detecting ranks that will never arrive.
  *
  * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
- * closes its sockets; where a child has inherited them, its pidfd shows the end. A stopped one is seen in /proc. Ranks
- * on other hosts are judged by their links (message.h). */
+ * closes its sockets, of which a forked child has no copy (base/fork_fds.h); its pidfd shows the end as well. A stopped
+ * one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
 #include "comm/watch/failure.h"
 
 #include "base/clock.h"
@@ -43,8 +43,8 @@ static const char *failure_meanwhile(const tt_work *work, char *text, size_t siz
     char call[256];
     tt__work_text(work, call, sizeof call);
     if (work->seq)
-        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank, work->seq,
-                 call);
+        snprintf(text, size, ", while rank %d waits for it in call %u, %s", work->group->native->world->rank,
+                 tt__work_number(work), call);
     else
         snprintf(text, size, ", while rank %d waits for it in %s", work->group->native->world->rank, call);
     return text;
@@ -106,14 +106,15 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     if (id != group->id) /* so long ago that the place has been taken */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
-    return fail_left_after(work, r, area->left_seq, area->failure_text, failure_meanwhile(work, text, sizeof text));
+    return fail_left_after(work, r, area->calls_made, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
-/* Check the link to a rank. Only its launcher knows how a rank ended that is gone. */
+/* Check the link to a rank. Only its launcher knows how a rank ended that is gone; or silent, where a process that was
+ * made without fork() holds its connections. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;
-    if (status == TT_ERR_PEER && tt__link_is_gone(world->messages, r)) {
+    if (status == TT_ERR_PEER && (tt__link_is_gone(world->messages, r) || tt__link_silent(world->messages, r))) {
         char why[512];
         snprintf(why, sizeof why, "%s", tt_last_error());
         if (*tt__agent_store_end_of(&world->agent_store, r, end, sizeof end))

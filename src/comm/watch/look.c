@@ -33,8 +33,14 @@ static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missi
                         work->call.op == TT_OP_SEND ? "receive" : "send anything for", call,
                         work->group->native->world->rank, (long long)work->call.timeout_ms);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
-                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms, work->seq,
-                    tt__group_text(work->group, name, sizeof name));
+                    work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms,
+                    tt__work_number(work), tt__group_text(tt__top_group(work->group), name, sizeof name));
+}
+
+static uint64_t begin_of(const tt_work *work) {
+    return work->record && tt__record_is(work->record, work->record_number)
+               ? atomic_load_explicit(&work->record->begin, memory_order_relaxed)
+               : tt__ticks();
 }
 
 /* Publish which rank this process waits for, for peers and observers. */
@@ -48,16 +54,16 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
     whom = work->group->ranks[whom];
     while (top->parent)
         top = top->parent;
-    bool several_threads = !tt__one_thread(world);
-    if (several_threads && world->hosts > 1)
+    tt__note_users(world);
+    if (world->elsewhere && world->hosts > 1)
         whom = TT_ANY_SOURCE; /* all that other hosts learn */
     tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
                                                .seq = top->seq,
                                                .whom = whom,
-                                               .since = top->record ? top->record->begin : tt__ticks(),
+                                               .since = begin_of(top),
                                                .record = top->record_number,
                                                .word = top->word,
-                                               .several_threads = several_threads});
+                                               .thread = world->elsewhere ? 0 : tt__thread_mark(tt__this_thread())});
     tt__recorder_log_wait(recorder);
     if (world->threaded)
         tt__announce_waiting(world->messages);

@@ -89,10 +89,10 @@ static tt_status fail_left(tt_group *group, uint32_t seq, const called *all, con
     group->native->leaving |= tt__rankset_has(leaving, group->rank);
     if (after)
         return tt__fail(TT_ERR_PEER, "rank %d failed: %s, and left before call %u of the others", group->ranks[first],
-                        after + strlen(TT__AFTER_FAILURE), seq);
+                        after + strlen(TT__AFTER_FAILURE), tt__call_number(group, seq));
     name_calls(group, all, text, sizeof text);
     return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s",
-                    tt__rankset_text(&job, ranks, sizeof ranks), seq, text);
+                    tt__rankset_text(&job, ranks, sizeof ranks), tt__call_number(group, seq), text);
 }
 
 static tt_status fail_mismatch(tt_group *group, uint32_t seq, const called *all) {
@@ -102,11 +102,11 @@ static tt_status fail_mismatch(tt_group *group, uint32_t seq, const called *all)
         return fail_left(group, seq, all, &leaving);
     name_calls(group, all, text, sizeof text);
     return tt__fail(TT_ERR_MISMATCH, "call %u of %s differs: %s. All ranks must make the same calls in the same order.",
-                    seq, tt__group_text(group, name, sizeof name), text);
+                    tt__call_number(group, seq), tt__group_text(group, name, sizeof name), text);
 }
 
-static tt_status fail_unnamed(uint32_t seq) {
-    return tt__fail(TT_ERR_MISMATCH, "call %u of the group differs between its ranks", seq);
+static tt_status fail_unnamed(const tt_group *group, uint32_t seq) {
+    return tt__fail(TT_ERR_MISMATCH, "call %u of the group differs between its ranks", tt__call_number(group, seq));
 }
 
 /* ---- words that were published in shared memory */
@@ -144,7 +144,7 @@ tt_status tt__fail_words(tt_work *work) {
         return tt__fail_differing(group->native->parent, work->parent->seq);
     called *all = calloc((size_t)group->size, sizeof *all);
     if (!all)
-        return fail_unnamed(work->seq);
+        return fail_unnamed(group, work->seq);
     mismatch_read_words(group, work->seq, all);
     tt_status status = fail_mismatch(group, work->seq, all);
     free(all);
@@ -199,7 +199,7 @@ tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
     uint32_t at = seq;
     called *all = calloc((size_t)group->size, sizeof *all);
     if (!all)
-        return fail_unnamed(seq);
+        return fail_unnamed(group, seq);
     int64_t deadline_ms = tt__deadline_ms(ASK_ALL_MS);
     world->asking++;
     group->native->asking = true;
@@ -312,7 +312,7 @@ static tt_status fail_message(tt_work *work, const tt__message *message) {
         return status;
     tt__work_text(work, call, sizeof call);
     return tt__fail(message->status, "the connection between rank %d and rank %d failed in call %u, %s",
-                    work->group->native->world->rank, message->peer, work->seq, call);
+                    work->group->native->world->rank, message->peer, tt__work_number(work), call);
 }
 
 tt_status tt__check_messages(tt_work *work) {

@@ -1,0 +1,22 @@
+#include "base/proc_state.h"
+
+#include "base/fd.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The name of the process may hold spaces and brackets: the last bracket ends it. */
+char tt__proc_state(pid_t pid) {
+    char path[40], text[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' ? name_end[2] : '\0';
+}

@@ -1,0 +1,38 @@
+/* Ranks that are stopped by a signal before they have left a card, so that nobody but their launcher knows their
+ * processes: it is asked for the state of all ranks, by the job's socket (net/job_socket.h), while this rank waits. */
+#ifndef TT_COMM_RENDEZVOUS_STOPPED_H
+#define TT_COMM_RENDEZVOUS_STOPPED_H
+
+#include <tutti/base.h>
+
+#include <sys/types.h>
+
+typedef struct tt__stopped_rank {
+    int64_t since_ms; /* as seen; 0: it runs, or has ended, or nothing is known */
+    bool now;         /* in the answer that comes */
+    pid_t pid;        /* 0: on another host */
+    char hostname[64];
+} tt__stopped_rank;
+
+typedef struct tt__stopped {
+    int world;
+    int64_t patience_ms;        /* how long a rank may be stopped */
+    int64_t interval_ms;        /* between questions */
+    int socket;                 /* to the launcher; -1: none */
+    bool asked;                 /* and not answered yet */
+    int64_t asked_ms, heard_ms; /* when; 0: never */
+    int node;                   /* this rank's, as the launcher says */
+    tt__stopped_rank *ranks;    /* (world) */
+} tt__stopped;
+
+/* Begin to watch the ranks of a job of `world`. TT_ERR_MEMORY. */
+tt_status tt__stopped_begin(tt__stopped *stopped, int world, int64_t heartbeat_ms);
+void tt__stopped_end(tt__stopped *stopped);
+
+/* Take what the launcher has answered, and ask it again if that is due; never waits. To be called every interval_ms. */
+void tt__stopped_look(tt__stopped *stopped);
+
+/* Has rank r been stopped for most of the heartbeat? Then TT_ERR_PEER, recorded. */
+tt_status tt__stopped_check(const tt__stopped *stopped, int r);
+
+#endif
