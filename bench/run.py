@@ -301,7 +301,8 @@ def tcp_sections(out, quick):
     }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size,
     [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
 
-    some = [size for size in sizes if size <= 1 << 22]
+    between = [] if quick else [24 << 10, 32 << 10, 48 << 10]  # where others send unasked, or not
+    some = sorted([size for size in sizes if size <= 1 << 22] + between)
     yield Section("send_recv_tcp", "send and recv over loopback TCP, half a round trip", "us", "less", {
         "tutti": lambda: tutti("send_recv", "--world", str(WORLD), "--sizes", ",".join(map(str, some)), *tcp),
         "PyTorch gloo": lambda: torch(WORLD, "torch_send_recv.py", *some),
