@@ -198,7 +198,7 @@ class Secrets(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.secret = pathlib.Path(self.folder.name) / "secret"
-        self.text = "a-secret-nobody-may-see-0123456789"
+        self.text = f"a-secret-nobody-may-see-{os.getpid():010}"
         self.secret.write_text(self.text)
         self.secret.chmod(0o600)
 
@@ -252,8 +252,9 @@ class Secrets(unittest.TestCase):
         for node in (0, 1):
             forged = '{"what":"signal","signal":2,"node":%d}' % node
             stranger.set(f"tutti/nodes/news/{stranger.add('tutti/nodes/news', 1)}", forged)
-            stranger.set(f"tutti/nodes/news/{node}/1", forged)
             beats = [stranger.get(f"tutti/nodes/beat/{node}")]
+            known = int(beats[0].split(b"\0")[0].split()[1])
+            stranger.set(f"tutti/nodes/news/{node}/{known + 1}", forged)
             stranger.set(f"tutti/nodes/beat/{node}", "1000000 1")
             while len(beats) < 5:  # it goes on, and the other one reads it
                 beats += [beat for beat in [stranger.get(f"tutti/nodes/beat/{node}")] if beat != beats[-1]]
