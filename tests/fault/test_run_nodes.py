@@ -3,6 +3,7 @@
 rank, and lose nobody unnoticed."""
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import struct
@@ -232,7 +233,7 @@ class Secrets(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.secret = pathlib.Path(self.folder.name) / "secret"
-        self.text = "a-secret-nobody-may-see-0123456789"
+        self.text = f"a-secret-nobody-may-see-{secrets.token_hex(8)}"
         self.secret.write_text(self.text)
         self.secret.chmod(0o600)
 
