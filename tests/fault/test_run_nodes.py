@@ -3,6 +3,7 @@
 rank, and lose nobody unnoticed."""
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -198,25 +199,28 @@ class Secrets(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.secret = pathlib.Path(self.folder.name) / "secret"
-        self.text = f"a-secret-nobody-may-see-{os.getpid():010}"
+        self.text = f"a-secret-nobody-may-see-{secrets.token_hex(8)}"
         self.secret.write_text(self.text)
         self.secret.chmod(0o600)
 
     def tearDown(self):
         self.folder.cleanup()
 
+    def is_in(self, path):
+        try:
+            return self.text in path.read_text(errors="replace")
+        except OSError:
+            return False
+
     def test_it_is_handed_down_and_nowhere_to_be_seen(self):
         job = Job(f'[ {SECRET} = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
                   flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        for name in ("cmdline", "environ"):
-            for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}"):
-                try:
-                    self.assertNotIn(self.text, path.read_text(errors="replace"), path)
-                except OSError:
-                    pass
+        seen = [path for name in ("cmdline", "environ") for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}")
+                if self.is_in(path)]
         job.nodes[0].send_signal(signal.SIGINT)
+        self.assertEqual(seen, [])
         for _, out, err in job.end().values():
             self.assertNotIn(self.text, out + err)
             self.assertNotIn("has no secret", err)
