@@ -8,8 +8,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
-  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_hosts
-              all_reduce_hosts_1gbit step startup store
+  --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
+              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit step startup store
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -34,6 +34,7 @@ import launch  # noqa: E402
 TUTTI = ROOT / "build" / "bin" / "tutti"
 PYTHON = "/usr/bin/python3"  # Debian's, for Debian's PyTorch
 WORLD = 2
+GMAC = "GMAC alone"
 
 
 class Missing(Exception):
@@ -105,6 +106,13 @@ def shm_limit(out, sizes):
     return run([compiled(out, "gcc", "shm_limit.c", "-O3", "-march=native"), *sizes])
 
 
+def gmac_limit(out, sizes):
+    """What a rank's part of sealing an all_reduce between two takes OpenSSL alone, on one core: it seals as many bytes
+    as the buffer has, and checks as many."""
+    program = compiled(out, "gcc", "gmac_limit.c", "-O2", "-lcrypto")
+    return [dict(found, bytes=found["bytes"] // 2) for found in run([program, *(2 * size for size in sizes)])]
+
+
 def mlp_limit(out, world, steps):
     program = compiled(out, "gcc", "mlp_limit.c", "-O3", "-march=native", "-ldnnl", "-lm")
     return run([program, world, steps], dict(os.environ, OMP_NUM_THREADS="1"))
@@ -125,12 +133,12 @@ def mpi(out, world, sizes, flags=(), source="mpi_allreduce.c"):
     return run(["mpirun.openmpi", *(["--oversubscribe"] if crowded else []), *flags, "-n", world, program, *sizes], env)
 
 
-def between_hosts(rate, *words):
-    """`tutti bench` on two network name spaces of two ranks each, joined by links of this rate."""
+def between_hosts(rate, per_host, *words):
+    """`tutti bench` on two network name spaces of so many ranks each, joined by links of this rate."""
     lab = ROOT / "build" / "tests" / "support" / "netlab"
     if not lab.exists():
         raise Missing(f"{lab} was not built (cmake -DTT_TESTS=ON)")
-    command = [lab, "--hosts", "2", "--per-host", "2", *(["--rate", rate] if rate else []), "--", TUTTI, "bench",
+    command = [lab, "--hosts", "2", "--per-host", per_host, *(["--rate", rate] if rate else []), "--", TUTTI, "bench",
                *words]
     done = subprocess.run([str(word) for word in command], env=dict(os.environ, TT_SECRET=secrets.token_hex(16)),
                           capture_output=True,
@@ -155,11 +163,12 @@ def torch_startup():
 class Section:
     """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a
     contender gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told,
-    of rows that are sizes."""
+    of rows that are sizes; `remarks`: lines that are told of the section when it has been measured."""
 
-    def __init__(self, key, name, unit, better, contenders, ratios, rows, means=()):
+    def __init__(self, key, name, unit, better, contenders, ratios, rows, means=(), remarks=lambda section: []):
         self.key, self.name, self.unit, self.better = key, name, unit, better
         self.contenders, self.ratios, self.rows, self.means = contenders, ratios, rows, means
+        self.remarks = remarks
         self.values, self.notes, self.objects = {}, {}, []
 
     def measure(self, rounds):
@@ -209,6 +218,7 @@ class Section:
                 lines.append(f"geometric mean, {rows[0]} to {rows[-1]}: {ours} : {theirs} "
                              f"{statistics.geometric_mean(times):.2f} x; "
                              f"least {min(times):.2f} x, at {rows[times.index(min(times))]}")
+        lines += self.remarks(self)
         return [""] + lines if lines else []
 
 
@@ -291,7 +301,8 @@ def tcp_sections(out, quick):
     }, [("tutti", "PyTorch gloo"), ("tutti", "Open MPI")], by_size,
     [("tutti", "PyTorch gloo", 0), ("tutti", "Open MPI", 0)])
 
-    some = [size for size in sizes if size <= 1 << 22]
+    between = [] if quick else [24 << 10, 32 << 10, 48 << 10]  # where others send unasked, or not
+    some = sorted([size for size in sizes if size <= 1 << 22] + between)
     yield Section("send_recv_tcp", "send and recv over loopback TCP, half a round trip", "us", "less", {
         "tutti": lambda: tutti("send_recv", "--world", str(WORLD), "--sizes", ",".join(map(str, some)), *tcp),
         "PyTorch gloo": lambda: torch(WORLD, "torch_send_recv.py", *some),
@@ -304,9 +315,54 @@ def tcp_sections(out, quick):
         few = ",".join(str(size) for size in sizes if not rate or size <= most)
         yield Section("all_reduce_hosts" + ("_1gbit" if rate else ""), f"all_reduce f32, 2 hosts of 2 ranks {name}",
                       "us", "less", {
-            "tutti": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, "--buffers", "plain"),
-            "TCP alone": lambda rate=rate, few=few: between_hosts(rate, "all_reduce", "--sizes", few, *tcp),
+            "tutti": lambda rate=rate, few=few: between_hosts(rate, 2, "all_reduce", "--sizes", few, "--buffers",
+                                                              "plain"),
+            "TCP alone": lambda rate=rate, few=few: between_hosts(rate, 2, "all_reduce", "--sizes", few, *tcp),
         }, [("tutti", "TCP alone")], by_size, [("tutti", "TCP alone", 0)])
+
+
+def price_of_sealing(section):
+    """A line a size: what the sealed wire takes more than the plain one, beside the least it could."""
+    lines = []
+    for row in section.values:
+        sealed, plain, least = (section.median(row, name) for name in ("sealed", "plain", GMAC))
+        if sealed is None or plain is None:
+            continue
+        more = sealed - plain
+        line = f"{row}: sealing adds {number(more)} us, {100 * more / plain:.1f} %"
+        if least and size_of(row) >= 1 << 16:
+            line += f", {more / least:.2f} times what OpenSSL alone takes"
+        lines.append(line)
+    return lines
+
+
+def wire_sections(out, quick):
+    """The three wires side by side: over loopback, where the processor is all there is, and over a link."""
+    def by_wire(function, *words):
+        return {wire: lambda wire=wire: function(*words, "--wire", wire) for wire in ("sealed", "plain", "tls")}
+
+    def comma(sizes):
+        return ",".join(map(str, sizes))
+
+    def by_size(found):
+        return [(size_label(found["bytes"]), found["usec_median"])]
+
+    tcp = ("--buffers", "plain", "--transport", "tcp")
+    ratios = [("sealed", "plain"), ("sealed", "tls")]
+    sizes = [8, 1 << 20] if quick else [8, 1 << 16, 1 << 20, 1 << 22, 1 << 24]
+    yield Section("all_reduce_wire", f"all_reduce f32 over loopback TCP, {WORLD} ranks", "us", "less", {
+        **by_wire(tutti, "all_reduce", "--world", str(WORLD), "--sizes", comma(sizes), *tcp),
+        GMAC: lambda sizes=sizes: gmac_limit(out, sizes)}, ratios, by_size, remarks=price_of_sealing)
+
+    sizes = [8, 1 << 14] if quick else [8, 1 << 10, 1 << 14, 1 << 16, 1 << 20]
+    yield Section("send_recv_wire", "send and recv over loopback TCP, half a round trip", "us", "less",
+                  by_wire(tutti, "send_recv", "--world", str(WORLD), "--sizes", comma(sizes), *tcp), ratios, by_size,
+                  remarks=price_of_sealing)
+
+    sizes = [1 << 20] if quick else [1 << 16, 1 << 20, 1 << 24]
+    yield Section("all_reduce_wire_1gbit", "all_reduce f32, 2 hosts of a rank joined by 1 Gbit/s", "us", "less",
+                  by_wire(between_hosts, "1gbit", 1, "all_reduce", "--sizes", comma(sizes), "--buffers", "plain"),
+                  ratios, by_size, remarks=price_of_sealing)
 
 
 def sections(out, quick):
@@ -323,6 +379,7 @@ def sections(out, quick):
     return [
         *all_reduce_sections(out, quick),
         *tcp_sections(out, quick),
+        *wire_sections(out, quick),
         Section("step", "training step", "ms and MB", "less", {
             "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
             "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),

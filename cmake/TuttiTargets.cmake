@@ -110,7 +110,8 @@ function(tt_library name)
     target_link_libraries(${target} PRIVATE ${ARG_LINK})
     if(ARG_OURS)
       target_link_libraries(${target} PUBLIC ${ARG_OURS}${suffix})
-      set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN)
+      # In the build tree, too: CMake would end a path of its own with a colon, which stands for the current folder.
+      set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN BUILD_WITH_INSTALL_RPATH ON)
     endif()
     target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

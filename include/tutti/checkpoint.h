@@ -33,19 +33,51 @@ typedef struct tt_metadata {
 TT_API TT_NODISCARD tt_status tt_safetensors_save(const char *path, const tt_named_tensors *tensors,
                                                   const tt_metadata *metadata, int64_t n);
 
-/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. TT_ERR_IO
- * can't be read; TT_ERR_FORMAT, with the path, what was found and where (a bool that is neither 0 nor 1, too);
- * TT_ERR_UNSUPPORTED a dtype Tutti has no type for (names the tensor): unsigned ones but U8, complex ones, those of 8
- * bits or fewer that are no integers. */
-TT_API TT_NODISCARD tt_status tt_safetensors_load(tt_safetensors **out, const char *path);
+typedef struct tt_safetensors_load_args {
+    tt_safetensors **out; /* required: receives the file, the caller's to free */
+    const char *path;     /* required */
+    TT_OPTIONS;
+    bool skip_unsupported; /* read what can be read; tt_safetensors_skipped() names the rest */
+    char tt_end;           /* not an option: see base.h */
+} tt_safetensors_load_args;
 
-/* The same from `size` bytes in memory (borrowed during the call); `name` stands for the path in errors. */
-TT_API TT_NODISCARD tt_status tt_safetensors_parse(tt_safetensors **out, const void *data, size_t size,
-                                                   const char *name);
+/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. U16 becomes
+ * I32, U32 and U64 become I64. TT_ERR_IO can't be read; TT_ERR_FORMAT, with the path, what was found and where (a bool
+ * that is neither 0 nor 1, too); TT_ERR_UNSUPPORTED what Tutti has no tensor for (names it): a complex dtype, one of 8
+ * bits or fewer that is no integer, a U64 above I64's largest value, more than TT_MAX_DIMS dimensions. */
+TT_API TT_NODISCARD tt_status tt_safetensors_load_with(const tt_safetensors_load_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_safetensors_load(out_, ...) \
+    tt_safetensors_load_with(TT_ARGS(tt_safetensors_load_args, .out = (out_), .path = __VA_ARGS__))
+#endif
+#define TT_SAFETENSORS_LOAD_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_safetensors_parse_args {
+    tt_safetensors **out; /* required: as above */
+    const void *data;     /* required: of `size` bytes, borrowed during the call */
+    size_t size;          /* required */
+    const char *name;     /* required: stands for the path in errors; NULL = "safetensors" */
+    TT_OPTIONS;
+    bool skip_unsupported; /* as above */
+    char tt_end;           /* not an option: see base.h */
+} tt_safetensors_parse_args;
+
+/* The same from memory. */
+TT_API TT_NODISCARD tt_status tt_safetensors_parse_with(const tt_safetensors_parse_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_safetensors_parse(out_, data_, size_, ...) \
+    tt_safetensors_parse_with(                        \
+        TT_ARGS(tt_safetensors_parse_args, .out = (out_), .data = (data_), .size = (size_), .name = __VA_ARGS__))
+#endif
+#define TT_SAFETENSORS_PARSE_ARGS_INIT TT_ARGS_INIT
 
 /* Its tensors, sorted by name (NULL gives NULL), and a metadata value or NULL; all borrowed from `file`. */
 TT_API const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file);
 TT_API const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key);
+
+/* The names of tensors that were left out, sorted, and their number in *count (may be NULL); borrowed from `file`. None
+ * without .skip_unsupported; NULL gives NULL. */
+TT_API const char *const *tt_safetensors_skipped(const tt_safetensors *file, int64_t *count);
 
 /* NULL is allowed. */
 TT_API void tt_safetensors_free(tt_safetensors *file);

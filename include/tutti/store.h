@@ -41,7 +41,7 @@ typedef struct tt_store_server_new_args {
     int port;         /* required: 0 = any free one */
     TT_OPTIONS;
     tt_store_auth auth;
-    const char *secret;       /* the job secret; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    const char *secret;       /* the job secret; NULL = TT_SECRET, TT_SECRET_FILE or that of `tutti run`, "" = none */
     int64_t proof_timeout_ms; /* how long a new connection may take to prove; 0 = 10 s */
     /* bytes: values may take three quarters, unread replies and unfinished requests the rest; who goes beyond is closed
      * and logged. At least TT_STORE_MIN_MEMORY; 0 = an eighth of the machine's, or of what the process's cgroup allows,
@@ -88,7 +88,8 @@ typedef struct tt_tcp_store_args {
     bool no_wait_for_workers; /* with world_size: the server's side does not wait until all clients came */
     int64_t timeout_ms;       /* for connecting and for each call; 0 = 300000 (300 s), as PyTorch */
     tt_store_dialect dialect;
-    const char *secret; /* the job secret to prove; NULL = TT_SECRET or TT_SECRET_FILE of the environment, "" = none */
+    /* the job secret to prove; NULL = TT_SECRET, TT_SECRET_FILE or that of `tutti run`, "" = none */
+    const char *secret;
     bool torch_server;  /* the server is PyTorch's, which knows no proofs: prove nothing, encrypt nothing */
     tt_store_auth auth; /* with is_server: who may use it */
     char tt_end;        /* not an option: see base.h */

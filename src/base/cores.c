@@ -50,8 +50,8 @@ int tt__cores(void) {
     return cores;
 }
 
-static _Atomic int host_ranks = 1;
+static _Atomic int cpu_share;
 
-int tt__host_ranks(void) { return host_ranks; }
+int tt__cpu_share(void) { return cpu_share; }
 
-void tt__set_host_ranks(int ranks) { host_ranks = ranks < 1 ? 1 : ranks; }
+void tt__set_cpu_share(int cpus) { cpu_share = cpus; }

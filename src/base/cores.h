@@ -9,9 +9,9 @@
  * Thread-safe. */
 TT__EXPORT int tt__cores(void);
 
-/* Return how many ranks of this process's job run on its host, and so share its CPUs; 1 until comm sets it when it
- * joins. Thread-safe. */
-TT__EXPORT int tt__host_ranks(void);
-void tt__set_host_ranks(int ranks);
+/* Return how many of its CPUs are left to this process if it shares them fairly with the job's other ranks; 0 until
+ * comm sets it when it joins. Thread-safe. */
+TT__EXPORT int tt__cpu_share(void);
+void tt__set_cpu_share(int cpus);
 
 #endif

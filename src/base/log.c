@@ -18,6 +18,7 @@ static _Atomic int log_rank = -1;
 
 /* From which level on lines go to stderr; UNREAD until the first line. */
 static _Atomic int stderr_level = UNREAD;
+static _Atomic int stderr_fd = STDERR_FILENO;
 static const char *stderr_who = "tutti";
 static int stderr_default = SILENT;
 static bool stderr_timed; /* TT_LOG was given: each line says when it was written */
@@ -64,7 +65,7 @@ static void write_stderr(tt_log_level level, const char *text) {
         snprintf(name, sizeof name, "%s: ", level_names[level]);
     }
     int n = snprintf(line, sizeof line, "%s: %s%s%s%s\n", stderr_who, clock, rank, name, text);
-    if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
+    if (n > 0 && write(stderr_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
         return;
 }
 
@@ -97,6 +98,8 @@ void tt__log_to_stderr(const char *who, tt_log_level level) {
     stderr_default = (int)level;
     atomic_store_explicit(&stderr_level, UNREAD, memory_order_release);
 }
+
+void tt__log_to_descriptor(int fd) { stderr_fd = fd; }
 
 bool tt__log_wanted(tt_log_level level) { return log_write || (int)level >= stderr_threshold(); }
 

@@ -14,6 +14,9 @@ bool tt__log_wanted(tt_log_level level);
  * first line; `who` is kept. */
 void tt__log_to_stderr(const char *who, tt_log_level level);
 
+/* Write those lines to `fd` from now on; it must not wait for its reader. For launchers, whose stderr can stall. */
+void tt__log_to_descriptor(int fd);
+
 /* Find the level called `name` ("debug", "info", "warning"); false: none. */
 bool tt__log_level_named(const char *name, tt_log_level *level);
 

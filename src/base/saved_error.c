@@ -4,7 +4,8 @@
 
 void tt__error_save(tt__saved_error *saved) {
     saved->status = tt_last_status();
-    snprintf(saved->text, sizeof saved->text, "%s", tt_last_error());
+    if (saved->status) /* which is rare: saving nothing is cheap */
+        snprintf(saved->text, sizeof saved->text, "%s", tt_last_error());
     tt_clear_error();
 }
 

@@ -15,12 +15,19 @@
 
 #define TT__SAFETENSORS_METADATA "__metadata__"
 
+/* What becomes of an element type of the format when it is read. */
+typedef enum tt__safetensors_reading {
+    TT__SAFETENSORS_NOT, /* there is no type for it */
+    TT__SAFETENSORS_AS_IT_IS,
+    TT__SAFETENSORS_UNSIGNED /* integers without a sign: in a type with one that holds them all, U64 in I64 if it can */
+} tt__safetensors_reading;
+
 /* An element type of the format: F4 has 4 bits, F6 6. */
 typedef struct tt__safetensors_dtype {
     const char *name;
     unsigned bits;
-    bool supported; /* `dtype` is valid */
-    tt_dtype dtype;
+    tt__safetensors_reading reading;
+    tt_dtype dtype; /* of the tensor that is made */
 } tt__safetensors_dtype;
 
 /* Find a type of the format by its name; NULL if there is none. */
@@ -31,8 +38,8 @@ const char *tt__safetensors_dtype_name(tt_dtype dtype);
 
 struct tt_safetensors {
     json_t *header; /* owns the names and the metadata */
-    size_t count;
-    const char **names;
+    size_t count, skipped_count;
+    const char **names, **skipped;
     tt_tensor **tensors;
     tt_named_tensors list; /* of them, for the caller */
 };

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "checkpoint/safetensors.h"
@@ -247,16 +248,20 @@ static tt_status check_coverage(const source *src, entry *entries, size_t n, uin
     return TT_OK;
 }
 
+static bool is_supported(const entry *e) { return e->dtype->reading && e->ndim <= TT_MAX_DIMS; }
+
+#define OR_SKIP "; with .skip_unsupported the file is read without such tensors"
+
 static tt_status check_supported(const source *src, const entry *entries, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (!entries[i].dtype->supported)
+        if (!entries[i].dtype->reading)
             return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name,
                                "dtype %s is not supported (convert it to F32, F64, F16, BF16, I64, I32, I16, I8, U8 "
-                               "or BOOL)",
+                               "or BOOL" OR_SKIP ")",
                                entries[i].dtype->name);
-        if (entries[i].ndim > TT_MAX_DIMS)
-            return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name, "%zu dimensions, at most %d are supported",
-                               entries[i].ndim, TT_MAX_DIMS);
+        if (!is_supported(&entries[i]))
+            return fail_tensor(TT_ERR_UNSUPPORTED, src, entries[i].name,
+                               "%zu dimensions, at most %d are supported" OR_SKIP, entries[i].ndim, TT_MAX_DIMS);
     }
     return TT_OK;
 }
@@ -271,32 +276,80 @@ static tt_status check_bools(const source *src, const entry *e, const tt_tensor 
     return TT_OK;
 }
 
-/* Read a tensor, which the file owns, not the open scope. */
-static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e, tt_tensor **out) {
+/* Turn `count` unsigned integers of that type into signed ones that have room for them, in place: they lie at the end
+ * of the tensor's memory. Returns how many could be: all but for a U64 beyond I64. */
+static int64_t give_sign(const tt__safetensors_dtype *dtype, tt_tensor *x, int64_t count) {
+    unsigned char *to = tt_tensor_data(x);
+    size_t size = dtype->bits / 8, room = tt_dtype_size(dtype->dtype);
+    const unsigned char *from = to + (size_t)count * (room - size);
+    for (int64_t i = 0; i < count; i++, to += room, from += size) {
+        uint64_t value = 0;
+        memcpy(&value, from, size);
+        if (value > INT64_MAX)
+            return i;
+        memcpy(to, &value, room);
+    }
+    return count;
+}
+
+/* Read a tensor, which the file owns, not the open scope. A U64 that I64 can't hold: *beyond is its place, else -1. */
+static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e, tt_tensor **out, int64_t *beyond) {
+    uint64_t size = e->end - e->begin;
     tt_tensor *x = tt__tensor_new("tt_safetensors_load", e->shape, e->dtype->dtype);
+    *beyond = -1;
     if (!x || tt__tensor_adopt(x, "a safetensors file"))
         return tt__fail_prefix("%s: tensor \"%s\"", src->name, tt__safetensors_printable(e->name).text);
     *out = x;
-    TT__TRY(source_read(src, data_at + e->begin, tt_tensor_data(x), e->end - e->begin));
+    int64_t count = tt_tensor_numel(x);
+    char *end = (char *)tt_tensor_data(x) + (size_t)count * tt_dtype_size(e->dtype->dtype);
+    TT__TRY(source_read(src, data_at + e->begin, end - size, size));
+    if (e->dtype->reading == TT__SAFETENSORS_UNSIGNED) {
+        int64_t done = give_sign(e->dtype, x, count);
+        *beyond = done < count ? done : -1;
+    }
     return e->dtype->dtype == TT_BOOL ? check_bools(src, e, x) : TT_OK;
 }
 
-static tt_status read_tensors(tt_safetensors *file, const source *src, uint64_t data_at, entry *entries, size_t n) {
-    file->names = calloc(n ? n : 1, sizeof *file->names);
-    file->tensors = calloc(n ? n : 1, sizeof *file->tensors);
-    if (!file->names || !file->tensors)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", src->name, n);
-    file->count = n;
-    if (n > 0)
-        qsort(entries, n, sizeof *entries, by_name);
-    for (size_t i = 0; i < n; i++) {
-        file->names[i] = entries[i].name;
-        TT__TRY(read_tensor(src, data_at, &entries[i], &file->tensors[i]));
+static void skip_tensor(tt_safetensors *file, const entry *e) { file->skipped[file->skipped_count++] = e->name; }
+
+/* Read the next tensor of the list, or skip it. */
+static tt_status read_next(tt_safetensors *file, const source *src, uint64_t data_at, const entry *e, bool skip) {
+    int64_t beyond;
+    if (!is_supported(e)) {
+        skip_tensor(file, e);
+        return TT_OK;
     }
+    tt_tensor **x = &file->tensors[file->count];
+    file->names[file->count++] = e->name; /* what is made of it is freed with the file */
+    TT__TRY(read_tensor(src, data_at, e, x, &beyond));
+    if (beyond < 0)
+        return TT_OK;
+    if (!skip)
+        return fail_tensor(TT_ERR_UNSUPPORTED, src, e->name,
+                           "its U64 become I64, but element %lld is above 9223372036854775807" OR_SKIP,
+                           (long long)beyond);
+    tt__tensor_disown(*x);
+    *x = NULL;
+    file->count--;
+    skip_tensor(file, e);
     return TT_OK;
 }
 
-static tt_status read_entries(tt_safetensors *file, const source *src, uint64_t data_at) {
+static tt_status read_tensors(tt_safetensors *file, const source *src, uint64_t data_at, entry *entries, size_t n,
+                              bool skip) {
+    file->names = calloc(n ? n : 1, sizeof *file->names);
+    file->skipped = calloc(n ? n : 1, sizeof *file->skipped);
+    file->tensors = calloc(n ? n : 1, sizeof *file->tensors);
+    if (!file->names || !file->skipped || !file->tensors)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", src->name, n);
+    if (n > 0)
+        qsort(entries, n, sizeof *entries, by_name);
+    for (size_t i = 0; i < n; i++)
+        TT__TRY(read_next(file, src, data_at, &entries[i], skip));
+    return TT_OK;
+}
+
+static tt_status read_entries(tt_safetensors *file, const source *src, uint64_t data_at, bool skip) {
     size_t n = json_object_size(file->header);
     if (json_object_get(file->header, TT__SAFETENSORS_METADATA))
         n--;
@@ -307,15 +360,15 @@ static tt_status read_entries(tt_safetensors *file, const source *src, uint64_t 
     tt_status status = parse_entries(src, file->header, data_size, entries);
     if (!status)
         status = check_coverage(src, entries, n, data_size);
-    if (!status)
+    if (!status && !skip)
         status = check_supported(src, entries, n);
     if (!status)
-        status = read_tensors(file, src, data_at, entries, n);
+        status = read_tensors(file, src, data_at, entries, n, skip);
     free(entries);
     return status;
 }
 
-static tt_status read_source(tt_safetensors **out, const source *src) {
+static tt_status read_source(tt_safetensors **out, const source *src, bool skip) {
     tt_safetensors *file = calloc(1, sizeof *file);
     if (!file)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to read it", src->name);
@@ -326,7 +379,7 @@ static tt_status read_source(tt_safetensors **out, const source *src) {
     if (!status)
         status = check_metadata(src, file->header);
     if (!status)
-        status = read_entries(file, src, 8 + length);
+        status = read_entries(file, src, 8 + length, skip);
     if (status) {
         tt_safetensors_free(file);
         return status;
@@ -336,34 +389,41 @@ static tt_status read_source(tt_safetensors **out, const source *src) {
     return TT_OK;
 }
 
-tt_status tt_safetensors_parse(tt_safetensors **out, const void *data, size_t size, const char *name) {
-    if (!out)
+tt_status tt_safetensors_parse_with(const tt_safetensors_parse_args *given, size_t given_size) {
+    tt_safetensors_parse_args args;
+    TT__ARGS_COPY(args, given, given_size);
+    if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_safetensors_parse: `out` is NULL");
-    *out = NULL;
-    if (!data && size > 0)
+    *args.out = NULL;
+    if (!args.data && args.size > 0)
         return tt__fail(TT_ERR_INVALID, "tt_safetensors_parse: `data` is NULL");
-    source src = {.name = name ? name : "safetensors", .data = data ? data : "", .fd = -1, .size = size};
-    return read_source(out, &src);
+    const source src = {
+        .name = args.name ? args.name : "safetensors", .data = args.data ? args.data : "", .fd = -1, .size = args.size};
+    return read_source(args.out, &src, args.skip_unsupported);
 }
 
-tt_status tt_safetensors_load(tt_safetensors **out, const char *path) {
-    if (!out || !path)
-        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", out ? "path" : "out");
-    *out = NULL;
-    source src = {.name = path, .fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
-    if (src.fd < 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
+/* Read the open file of `src`. */
+static tt_status read_file(tt_safetensors **out, source *src, bool skip) {
     struct stat s;
-    tt_status status;
-    if (fstat(src.fd, &s) != 0)
-        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
-    else if (!S_ISREG(s.st_mode))
-        status = tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", path,
-                          S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
-    else {
-        src.size = (uint64_t)s.st_size;
-        status = read_source(out, &src);
-    }
+    if (fstat(src->fd, &s) != 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", src->name);
+    if (!S_ISREG(s.st_mode))
+        return tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", src->name,
+                        S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
+    src->size = (uint64_t)s.st_size;
+    return read_source(out, src, skip);
+}
+
+tt_status tt_safetensors_load_with(const tt_safetensors_load_args *given, size_t given_size) {
+    tt_safetensors_load_args args;
+    TT__ARGS_COPY(args, given, given_size);
+    if (!args.out || !args.path)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", args.out ? "path" : "out");
+    *args.out = NULL;
+    source src = {.name = args.path, .fd = tt__fd(open(args.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+    if (src.fd < 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", args.path);
+    tt_status status = read_file(args.out, &src, args.skip_unsupported);
     close(src.fd);
     return status;
 }

@@ -201,6 +201,11 @@ static const char *algorithm_of(const settings *s, const tt_group *group) {
     return tt__algorithm_name(record.algorithm);
 }
 
+/* Return the wire of the TCP links; "none": there are none, or another engine has them. */
+static const char *wire_of(const tt_group *group) {
+    return group->native && group->native->world->messages ? tt__messages_wire(group->native->world->messages) : "none";
+}
+
 static void collective_print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
     double median = usec[TT__BENCH_REPETITIONS / 2];
     const char *algorithm = algorithm_of(s, b->group);
@@ -208,10 +213,11 @@ static void collective_print(const settings *s, const tt__bench_buffers *b, size
         fprintf(stderr, "tutti bench %s: %s can't serve %zu bytes here; this is %s\n", s->call->name, s->algorithm,
                 bytes, algorithm);
     printf("{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
-           "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"algorithm\":\"%s\"",
+           "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"wire\":\"%s\","
+           "\"algorithm\":\"%s\"",
            s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
            s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
-           *s->transport ? s->transport : "auto", algorithm);
+           *s->transport ? s->transport : "auto", wire_of(b->group), algorithm);
     if (s->call->reduces)
         printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
     printf("%s}\n", s->async ? ",\"async\":true" : "");

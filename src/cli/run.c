@@ -11,7 +11,7 @@
 #include "elastic/job.h"
 #include "elastic/program.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secret_memory.h"
 #include "net/wire_choice.h"
 
 #include <tutti/store.h>
@@ -351,34 +351,60 @@ static tt_status run_write_trace(const tt__job *job, tt__snapshot *snapshot) {
     return status;
 }
 
-/* Pass a secret to the workers by the environment, which other users can't read. On several nodes the user must give
- * it: launchers can't each make the same one. */
+/* Read the secret that the user gave, or make one: "" = none. On several nodes the user must give it: launchers can't
+ * each make the same one. A job on one node that a rank of another job starts has a secret of its own. */
+static tt_status choose_secret(const tt__job *job, const tt__run_flags *flags, char text[TT__SECRET_MAX + 1]) {
+    if (flags->secret_file)
+        return tt__secret_read_file(flags->secret_file, text) ? tt__fail_prefix("--secret-file") : TT_OK;
+    if (job->nodes == 1)
+        unsetenv("TT_SECRET_FD");
+    TT__TRY(tt__secret_read(text));
+    return *text || job->nodes > 1 ? TT_OK : tt__secret_make(text);
+}
+
+/* Hand the secret down in memory that the ranks inherit, not in their environment, which their children, core dumps and
+ * logs get to see. TT_SECRET_FILE stays if it names that secret. */
+static tt_status hand_down(tt__job *job, const tt__run_flags *flags, const char *text) {
+    char *given = getenv("TT_SECRET"), number[16];
+    TT__TRY(tt__secret_memory_make(&job->secret_fd, text));
+    snprintf(number, sizeof number, "%d", job->secret_fd);
+    if (flags->secret_file || (given && *given))
+        unsetenv("TT_SECRET_FILE");
+    if (given)
+        explicit_bzero(given, strlen(given)); /* /proc/PID/environ shows it else */
+    unsetenv("TT_SECRET");
+    return setenv("TT_SECRET_FD", number, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_SECRET_FD") : TT_OK;
+}
+
 static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     char text[TT__SECRET_MAX + 1] = "";
-    tt__secret present = {0};
     tt__wire wire;
-    tt_status status = TT_OK;
-    if (flags->secret_file) {
-        status = tt__secret_read_file(flags->secret_file, text);
-        if (status)
-            tt__fail_prefix("--secret-file");
-    } else if (!(status = tt__secret_load(&present)) && !present.set && job->nodes == 1)
-        status = tt__secret_make(text);
-    if (!status && *text && setenv("TT_SECRET", text, 1))
-        status = tt__fail(TT_ERR_MEMORY, "no memory for the job's secret");
-    job->has_secret = *text || present.set;
-    present.set = job->has_secret;
-    if (!status)
-        status = tt__wire_check(&wire, &present);
-    if (!status && !job->has_secret && !job->node)
+    tt_status status = choose_secret(job, flags, text);
+    job->has_secret = !status && *text;
+    if (!status && *text)
+        status = hand_down(job, flags, text);
+    explicit_bzero(text, sizeof text);
+    TT__TRY(status);
+    TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
+    if (!job->has_secret && !job->node)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
             "nodes, keeps others out)",
             job->master_addr, job->master_port);
-    explicit_bzero(text, sizeof text);
-    tt__secret_wipe(&present);
-    return status;
+    return TT_OK;
+}
+
+/* As run_fail(), for what the other nodes can't know. */
+static int run_fail_everywhere(const tt__job *job, int exit_code) {
+    char problem[TT__ERROR_TEXT_SIZE];
+    snprintf(problem, sizeof problem, "%s", tt_last_error());
+    run_fail(exit_code);
+    if (job->nodes == 1)
+        return exit_code;
+    tt__cli_note("run", "telling the other nodes, for at most %d s", TT__TELL_MS / 1000);
+    tt__job_tell_problem(job, problem);
+    return exit_code;
 }
 
 /* Run the job, whose flags are checked. */
@@ -386,7 +412,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
     tt__program program;
     tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
     if (status)
-        return run_fail(status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+        return run_fail_everywhere(job, status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
     int cores = tt__cores();
@@ -398,7 +424,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         if (tt__atomic_check(flags->trace)) {
             tt__fail_prefix("--trace");
             tt__program_free(&program);
-            return run_fail(TT__EXIT_FAILED);
+            return run_fail_everywhere(job, TT__EXIT_FAILED);
         }
         job->trace = flags->trace;
         job->at_end = run_write_trace;
@@ -427,7 +453,7 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
 
 static int run_main(int argc, char **argv) {
     tt__run_flags flags;
-    tt__job job = {0};
+    tt__job job = {.secret_fd = -1};
     struct meeting_place place;
     int64_t notice_ms;
     fill_standard_streams();

@@ -18,6 +18,7 @@
 typedef struct tt__peer {
     int host;             /* number of its host: ranks with the same share memory with each other */
     bool local;           /* it shares memory with this process */
+    bool same_machine;    /* it runs on this process's machine, whether they share memory or not */
     tt__shm shm;          /* mapped, if local */
     tt__control *control; /* in shm; NULL if not local */
     int socket;           /* local: stays open: end of file says that the process is gone; -1: the rank itself */

@@ -2,6 +2,7 @@
 #include "elastic/job.h"
 
 #include "base/error.h"
+#include "net/secret.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,17 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
-tt_status tt__job_error_dir_make(tt__job *job) {
+/* The variable that chooses another, where the default does not do. */
+static const char *parent_folder(void) {
     const char *parent = getenv("TMPDIR");
-    if (!parent || !*parent)
-        parent = "/tmp";
-    int n = snprintf(job->error_dir, sizeof job->error_dir, "%s/tutti-XXXXXX", parent);
-    int errnum = n < 0 || (size_t)n >= sizeof job->error_dir ? ENAMETOOLONG : mkdtemp(job->error_dir) ? 0 : errno;
-    if (!errnum)
-        return TT_OK;
-    job->error_dir[0] = '\0';
+    return parent && *parent ? parent : "/tmp";
+}
+
+tt_status tt__job_error_dir_name(tt__job *job) {
+    uint64_t number;
+    TT__TRY(tt__random_bytes(&number, sizeof number));
+    int n = snprintf(job->error_dir, sizeof job->error_dir, "%s/tutti-%016llx", parent_folder(),
+                     (unsigned long long)number);
+    return n > 0 && (size_t)n < sizeof job->error_dir ? TT_OK : tt__job_error_dir_failed(ENAMETOOLONG);
+}
+
+tt_status tt__job_error_dir_failed(int errnum) {
     return tt__fail_errno(TT_ERR_IO, errnum,
-                          "can't make a directory for error files in %.200s (TMPDIR chooses another)", parent);
+                          "can't make a directory for error files in %.200s (TMPDIR chooses another)", parent_folder());
 }
 
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size) {

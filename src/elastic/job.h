@@ -3,7 +3,8 @@
  *
  *   launcher  the process that the user started. Serves the store, passes stderr through, decides who is stopped when,
  *             reports.
- *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them.
+ *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them. It makes and
+ *             removes the directory of error files, so that none is left wherever a SIGKILL hits the launcher.
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
@@ -42,8 +43,9 @@ typedef struct tt__job {
     const char *bind_addr;   /* node 0: the address to serve the store on */
     int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
-    size_t store_memory;  /* bytes; 0 = the store's default */
-    bool has_secret;      /* in its environment */
+    size_t store_memory; /* bytes; 0 = the store's default */
+    bool has_secret;
+    int secret_fd;        /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
     const char *role;     /* ROLE_NAME */
     const char *run_id;   /* TORCHELASTIC_RUN_ID */
     int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */
@@ -74,11 +76,18 @@ typedef struct tt__job {
  * TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
+/* Tell the launchers of the other nodes why this one can't run the job, so that they end; `job` is not run then. Blocks
+ * until they know it, at most TT__TELL_MS. */
+enum { TT__TELL_MS = 30000 };
+void tt__job_tell_problem(const tt__job *job, const char *problem);
+
 /* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 
-/* Make the directory for error files; remove it with its files, if it exists. */
-tt_status tt__job_error_dir_make(tt__job *job);
+/* Choose the name of the directory for error files, which the keeper makes and removes; remove it with its files, if
+ * it exists; fail because it can't be made. */
+tt_status tt__job_error_dir_name(tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
+tt_status tt__job_error_dir_failed(int errnum);
 
 #endif

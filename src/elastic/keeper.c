@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,10 +106,25 @@ static void signal_workers(const struct keeper *k, int sig) {
             send_signal(k->pids[rank], sig);
 }
 
-static void signal_strayed_workers(const struct keeper *k, int sig) {
+/* Tell a process outside the job's group what the terminal tells those in it. Who leads a group of its own passes on
+ * what ends it, as timeout(1) does, but not that the window has another size. */
+static void pass_signal(pid_t pid, int sig) {
+    pid_t group = getpgid(pid);
+    if (sig != SIGWINCH)
+        send_signal(pid, sig);
+    else if (group > 1)
+        kill(-group, sig);
+}
+
+/* Pass it to the workers, and to the processes below them, that the terminal did not reach. */
+static void signal_strays(const struct keeper *k, int sig) {
+    pid_t pids[1024];
+    size_t n = tt__strays(k->pids, (size_t)k->job->workers, k->job->group, pids, sizeof pids / sizeof *pids);
     for (int rank = 0; rank < k->job->workers; rank++)
         if (k->pids[rank] && getpgid(k->pids[rank]) != k->job->group)
-            send_signal(k->pids[rank], sig);
+            pass_signal(k->pids[rank], sig);
+    for (size_t i = 0; i < n; i++)
+        pass_signal(pids[i], sig);
 }
 
 static void signal_children(int sig) {
@@ -124,9 +140,19 @@ static size_t kill_all(struct keeper *k) {
     return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
 
+/* Leave once the launcher has read the error files, or has died. */
+static _Noreturn void keeper_leave(const struct keeper *k) {
+    tt__keeper_message ignored;
+    ssize_t n;
+    while ((n = recv(k->socket, &ignored, sizeof ignored, 0)) > 0 || (n < 0 && errno == EINTR))
+        ;
+    tt__job_error_dir_remove(k->job);
+    _exit(0);
+}
+
 static _Noreturn void keeper_finish(const struct keeper *k, size_t unkillable) {
     keeper_report(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
-    _exit(0);
+    keeper_leave(k);
 }
 
 static void keeper_execute(struct keeper *k, const tt__keeper_message *message) {
@@ -142,7 +168,7 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message) 
         signal_workers(k, message->value);
         break;
     case TT__KEEPER_PASS:
-        signal_strayed_workers(k, message->value);
+        signal_strays(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
         signal_children(message->value);
@@ -162,8 +188,7 @@ static void keeper_read(struct keeper *k) {
         keeper_execute(k, &message);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
         kill_all(k);
-        tt__job_error_dir_remove(k->job);
-        _exit(1);
+        keeper_leave(k);
     }
 }
 
@@ -235,6 +260,10 @@ static _Noreturn void keeper_main(struct keeper *k) {
     prctl(PR_SET_NAME, "tutti-keeper");
     if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || prctl(PR_SET_CHILD_SUBREAPER, 1))
         _exit(1);
+    if (mkdir(k->job->error_dir, 0700)) {
+        keeper_report(k, TT__KEEPER_NO_FOLDER, -1, errno, 0);
+        _exit(1);
+    }
     for (;;) {
         struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};
         poll(fds, 2, -1);

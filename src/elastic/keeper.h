@@ -10,7 +10,8 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
     TT__KEEPER_START,  /* start all workers; value = MASTER_PORT */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
-    TT__KEEPER_PASS,   /* the same to those that have left the job's process group, which a terminal's signal reached */
+    TT__KEEPER_PASS,   /* the same to workers, and what they started, that have left the job's process group, which a
+                          terminal's signal reached; SIGWINCH to their groups, and it wakes nobody */
     TT__KEEPER_SWEEP,  /* the same to all its children: what workers left behind */
     TT__KEEPER_KILL,   /* kill every descendant */
     /* To the launcher. */
@@ -18,7 +19,10 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_NOT_STARTED, /* worker `rank` can't be executed; value = errno */
     TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status */
     TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
-    TT__KEEPER_DONE         /* nothing is left but `value` processes that can't be killed; the keeper ends */
+    TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made, value = errno: the keeper ends */
+    /* nothing is left but `value` processes that can't be killed; the keeper removes job->error_dir when the launcher
+     * closes its end of the socket */
+    TT__KEEPER_DONE
 } tt__keeper_kind;
 
 typedef struct tt__keeper_message {

@@ -14,22 +14,28 @@
 #include "base/fd.h"
 #include "elastic/children.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
 
+/* Beside those that are open: for signals, the keeper, the log, the store and the job's socket; for a worker its
+ * stderr, the store and its recorder. */
+enum { OWN_DESCRIPTORS = 13, WORKER_DESCRIPTORS = 3, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
+
 /* Signals. */
 
-/* Receive SIGINT, SIGTERM, SIGHUP and SIGQUIT through a signalfd. Those that the parent made us ignore (nohup, a
- * shell's background) stay ignored. The job keeps the mask that workers are to get back. */
+/* Receive SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH through a signalfd. Those that the parent made us ignore
+ * (nohup, a shell's background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
@@ -58,6 +64,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     if (l->done) {
         tt__streams_print(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
         l->got_signal = l->got_signal ? l->got_signal : sig;
+        l->signal_ms = tt__now_ms();
         return;
     }
     if (l->got_signal) {
@@ -66,6 +73,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
         return;
     }
     l->got_signal = sig;
+    l->signal_ms = tt__now_ms();
     if (l->nodes)
         tt__nodes_announce_signal(l->nodes, sig);
     if (l->phase == TT__JOINING) {
@@ -85,10 +93,22 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     }
 }
 
+/* Pass the size of the terminal's window on to the workers', and tell the processes of our group, which have asked too
+ * early if the terminal told them, too; then those that have left it. */
+static void resize(launcher *l) {
+    if (!tt__streams_resize(&l->streams))
+        return;
+    kill(0, SIGWINCH);
+    tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGWINCH);
+}
+
 static void take_signals(launcher *l) {
     struct signalfd_siginfo info;
     while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        take_signal(l, &info);
+        if (info.ssi_signo == SIGWINCH)
+            resize(l);
+        else
+            take_signal(l, &info);
 }
 
 /* Messages of the keeper. */
@@ -155,6 +175,10 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
             tt__launcher_terminate(l, SIGTERM);
         else if (l->phase == TT__RUNNING)
             tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
+        break;
+    case TT__KEEPER_NO_FOLDER:
+        l->failure = tt__job_error_dir_failed(m->value);
+        l->done = true;
         break;
     case TT__KEEPER_DONE:
         l->done = true;
@@ -241,7 +265,7 @@ static void launcher_run(launcher *l) {
 /* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
 static void wait_for_nodes(launcher *l) {
     int signals = l->signals_taken;
-    if (!l->nodes || l->phase == TT__JOINING)
+    if (!l->nodes || l->phase == TT__JOINING || l->failure)
         return;
     l->deadline_ms = INT64_MAX;
     tt__launcher_announce_done(l);
@@ -276,7 +300,7 @@ static int launcher_conclude(launcher *l) {
 
 static void look_back(launcher *l) {
     tt__snapshot snapshot;
-    if (!l->job->at_end || l->phase == TT__JOINING)
+    if (!l->job->at_end || l->phase == TT__JOINING || l->failure)
         return;
     tt_status status = tt__watch_snapshot(l->watch, &snapshot);
     if (!status) {
@@ -290,12 +314,36 @@ static void look_back(launcher *l) {
 static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 5, sizeof *l->fds);
+    l->fds = calloc(n + 6, sizeof *l->fds);
     l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
     l->our_ends = calloc(n, sizeof *l->our_ends);
     if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d workers", l->job->workers);
     return TT_OK;
+}
+
+static int open_descriptors(void) {
+    int n = 0;
+    DIR *own = opendir("/proc/self/fd");
+    for (const struct dirent *entry; own && (entry = readdir(own));)
+        n += entry->d_name[0] != '.';
+    if (own)
+        closedir(own);
+    return own ? n - 1 : 3; /* `own` is among them */
+}
+
+/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
+ * need some. */
+static tt_status check_descriptors(const tt__job *job) {
+    struct rlimit limit;
+    int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
+    if (job->nodes > 1)
+        need += NODES_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)
+        return TT_OK;
+    return tt__fail(TT_ERR_SYSTEM,
+                    "launching %d worker%s takes %d descriptors at least, but this process may have %d (ulimit -n)",
+                    job->workers, job->workers == 1 ? "" : "s", need, (int)limit.rlim_cur);
 }
 
 /* Fork the keeper, before the store's thread exists. */
@@ -306,8 +354,7 @@ static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    /* Right before the keeper, who removes it should this process be killed. */
-    tt_status status = tt__job_error_dir_make(l->job);
+    tt_status status = tt__job_error_dir_name(l->job);
     if (!status)
         status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
     for (int rank = 0; rank < l->job->workers; rank++)
@@ -316,15 +363,18 @@ static tt_status start_keeper(launcher *l) {
 }
 
 static tt_status launcher_start(launcher *l) {
+    TT__TRY(check_descriptors(l->job));
     TT__TRY(launcher_allocate(l));
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    l->log = tt__streams_open_log(&l->streams);
+    if (l->log >= 0)
+        tt__log_to_descriptor(l->log);
     TT__TRY(tt__launcher_watch(l));
     if (l->job->node == 0) {
-        TT__TRY(tt_store_server_new(&l->server, l->job->bind_addr, l->job->master_port, .auth = l->job->store_auth,
-                                    .max_memory = l->job->store_memory));
+        TT__TRY(tt__launcher_serve_store(l->job, &l->server));
         l->job->master_port = tt_store_server_port(l->server);
         tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
     }
@@ -335,22 +385,33 @@ static tt_status launcher_start(launcher *l) {
     return TT_OK;
 }
 
+/* Write what is left. Who reads our stderr, but takes nothing for the grace period, which a signal has begun, does not
+ * keep us. */
+static void flush_streams(launcher *l) {
+    int64_t left = l->job->grace_ms - (l->got_signal ? tt__now_ms() - l->signal_ms : 0);
+    if (l->log >= 0) {
+        tt__log_to_descriptor(STDERR_FILENO);
+        close(l->log);
+    }
+    tt__streams_flush(&l->streams, left < FLUSH_MIN_MS ? FLUSH_MIN_MS : left);
+}
+
 static void launcher_finish(launcher *l) {
     if (l->keeper.socket >= 0)
-        close(l->keeper.socket); /* a keeper that has not ended ends now */
-    if (l->keeper.pid)
-        waitpid(l->keeper.pid, NULL, 0);
+        close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
     tt__launcher_leave(l);
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    tt__job_error_dir_remove(l->job);
+    if (l->keeper.pid)
+        waitpid(l->keeper.pid, NULL, 0);
+    tt__job_error_dir_remove(l->job); /* if the keeper was killed */
     /* Only writing is left: who asks us to end now means that. */
     if (l->signals >= 0) {
         sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
         close(l->signals);
     }
-    tt__streams_flush(&l->streams);
+    flush_streams(l);
     tt__streams_close(&l->streams);
     for (int rank = 0; l->workers && rank < l->job->workers; rank++)
         free(l->workers[rank].message);
@@ -362,7 +423,8 @@ static void launcher_finish(launcher *l) {
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
     tt__ticks_init();
-    launcher l = {.job = job, .signals = -1, .deadline_ms = INT64_MAX, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
+    launcher l = {
+        .job = job, .signals = -1, .log = -1, .deadline_ms = INT64_MAX, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
     tt_status status = launcher_start(&l);
     if (!status) {
         launcher_run(&l);

@@ -24,6 +24,7 @@ typedef enum tt__launcher_phase {
 typedef struct tt__launcher_state {
     tt__job *job;
     tt__streams streams;
+    int log; /* where this process's log goes, for `streams`; -1 = to stderr */
     tt__keeper keeper;
     tt_store_server *server; /* on node 0 */
     tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */
@@ -37,7 +38,8 @@ typedef struct tt__launcher_state {
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
     int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
-    int got_signal;      /* the first that came, 0 = none */
+    int got_signal;      /* the first that came, 0 = none, */
+    int64_t signal_ms;   /* and when */
     int signals_taken;   /* how many */
     bool done;           /* nothing of the job is left here */
     bool keeper_lost;
@@ -72,6 +74,9 @@ void tt__launcher_terminate(tt__launcher_state *l, int sig);
 void tt__launcher_kill(tt__launcher_state *l);
 
 /* ---- launcher_nodes.c */
+
+/* Serve the store, on node 0. */
+tt_status tt__launcher_serve_store(const tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
 void tt__launcher_take_node_events(tt__launcher_state *l);

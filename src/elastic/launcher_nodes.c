@@ -1,6 +1,7 @@
 #include "elastic/launcher.h"
 
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "elastic/children.h"
 #include "store/signed.h"
 
@@ -73,20 +74,37 @@ tt_status tt__launcher_watch(launcher *l) {
 
 /* ---- to the other nodes */
 
+static tt__nodes_member member_of(const tt__job *job) {
+    return (tt__nodes_member){.node = job->node,
+                              .nodes = job->nodes,
+                              .host = job->node ? job->master_addr : job->bind_addr,
+                              .port = job->master_port,
+                              .run_id = job->run_id,
+                              .workers = job->workers,
+                              .wants_trace = job->at_end != NULL,
+                              .has_secret = job->has_secret,
+                              .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
+                              .join_ms = job->join_ms,
+                              .heartbeat_ms = job->heartbeat_ms};
+}
+
 tt_status tt__launcher_join(launcher *l) {
-    const tt__job *job = l->job;
-    return tt__nodes_start(&l->nodes,
-                           &(tt__nodes_member){.node = job->node,
-                                               .nodes = job->nodes,
-                                               .host = job->node ? job->master_addr : job->bind_addr,
-                                               .port = job->master_port,
-                                               .run_id = job->run_id,
-                                               .workers = job->workers,
-                                               .wants_trace = job->at_end != NULL,
-                                               .has_secret = job->has_secret,
-                                               .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
-                                               .join_ms = job->join_ms,
-                                               .heartbeat_ms = job->heartbeat_ms});
+    tt__nodes_member member = member_of(l->job);
+    return tt__nodes_start(&l->nodes, &member);
+}
+
+tt_status tt__launcher_serve_store(const tt__job *job, tt_store_server **server) {
+    return tt_store_server_new(server, job->bind_addr, job->master_port, .auth = job->store_auth,
+                               .max_memory = job->store_memory);
+}
+
+void tt__job_tell_problem(const tt__job *job, const char *problem) {
+    tt_store_server *server = NULL;
+    tt__nodes_member member = member_of(job);
+    member.problem = problem;
+    if (job->node || !tt__launcher_serve_store(job, &server))
+        tt__nodes_tell_problem(&member, TT__TELL_MS);
+    tt_store_server_free(server);
 }
 
 static void put_note(launcher *l, const char *key, const char *text) {
@@ -173,7 +191,8 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         take_joined(l);
         return false;
     case TT__NODES_FAILED:
-        l->failure = tt__fail(TT_ERR_PEER, "%s", event->text ? event->text : "the other nodes can't be joined");
+        l->failure =
+            tt__fail(TT_ERR_PEER, "%s", event->text ? tt__make_plain(event->text) : "the other nodes can't be joined");
         l->done = true;
         return false;
     case TT__NODES_WAITS:

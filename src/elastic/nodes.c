@@ -1,4 +1,4 @@
-#include "elastic/nodes_own.h"
+#include "elastic/nodes_talk.h"
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -117,24 +117,12 @@ void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
         order_post(nodes, &order);
 }
 
-/* Make a JSON string of a program's bytes, which need not be UTF-8. */
-static json_t *any_string(const char *text) {
-    json_t *string = json_string(text ? text : "");
-    char *clean = string ? NULL : strdup(text);
-    for (char *c = clean; c && *c; c++)
-        if (*c & 0x80)
-            *c = '?';
-    if (clean)
-        string = json_string(clean);
-    free(clean);
-    return string ? string : json_string("");
-}
-
 void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *w, const char *tail) {
-    order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank",
-                                     rank, "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
-                                     w->sent_signal, "secondary", (int)w->secondary, "message", any_string(w->message),
-                                     "tail", any_string(tail), "when", (json_int_t)w->when.realtime_ns));
+    order_post_news(nodes,
+                    json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:I}", "what", "ended", "rank", rank,
+                              "pid", (int)w->pid, "status", w->status, "exec_errno", w->exec_errno, "told",
+                              w->sent_signal, "secondary", (int)w->secondary, "message", tt__talk_json(w->message),
+                              "tail", tt__talk_json(tail), "when", (json_int_t)w->when.realtime_ns));
 }
 
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {

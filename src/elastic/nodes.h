@@ -4,12 +4,13 @@
  * exchange events, and a descriptor becomes readable when there are some.
  *
  *   tutti/nodes/claim/K   1: node K is taken
- *   tutti/nodes/card/K    its description
+ *   tutti/nodes/card/K    its description, or why it can't take part
  *   tutti/nodes/beat/K    "BEATS NEWS": a number that grows as long as launcher K lives, and how many events it has
  *                         announced
  *   tutti/nodes/news/K/I  the I-th of them, from 1 on
  *   tutti/nodes/look/I/K  what the ranks of node K call, asked for by a reader on another node
  *   tutti/nodes/final/K   their last calls
+ *   tutti/nodes/left      how many have read all that they need; node 0, which serves the store, waits for them
  *
  * All but the claims are signed with the job secret (store/signed.h); the context of what launcher K writes after its
  * card is a nonce from that card, so that nothing recorded in an earlier job is taken. What is not signed is refused,
@@ -37,6 +38,7 @@ typedef struct tt__nodes_member {
     bool demands_it;  /* and does not go on with a node that has none */
     int64_t join_ms;  /* how long to wait for the others */
     int64_t heartbeat_ms;
+    const char *problem; /* why no worker can be started here; NULL = none */
 } tt__nodes_member;
 
 typedef enum tt__nodes_kind {
@@ -62,6 +64,11 @@ typedef struct tt__nodes_event {
 
 /* Start the thread, which joins. Node 0's server runs already. */
 tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member);
+
+/* Tell the others, instead of joining them, why no worker can be started here: member->problem. They end with an error
+ * that says so. Blocks until node 0 is told, or, on node 0, whose server runs already, until all are; at most
+ * timeout_ms or join_ms. What fails is not told. */
+void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms);
 
 /* End the thread, at most a heartbeat from now. NULL is allowed. */
 void tt__nodes_free(tt__nodes *nodes);

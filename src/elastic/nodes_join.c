@@ -25,12 +25,13 @@ static tt_status make_nonce(char text[33]) {
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
     gethostname(hostname, sizeof hostname - 1);
-    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s}", "version", tt_version(), "run_id", m->run_id,
+    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(), "run_id", m->run_id,
                      "nodes", m->nodes, "workers", m->workers, "trace", (int)m->wants_trace, "has_secret",
-                     (int)m->has_secret, "demands_it", (int)m->demands_it, "hostname", hostname, "nonce", nonce);
+                     (int)m->has_secret, "demands_it", (int)m->demands_it, "hostname", hostname, "nonce", nonce,
+                     "problem", tt__talk_json(m->problem));
 }
 
-static tt_status put_card(tt__talk *t) {
+tt_status tt__talk_put_card(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     char *nonce = t->nodes->of[m->node].nonce, key[TT__NODES_KEY];
     int64_t claims;
@@ -64,7 +65,7 @@ bool tt__talk_connect(tt__talk *t) {
     }
     if (!status) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
-        status = put_card(t);
+        status = tt__talk_put_card(t);
     }
     if (status == TT_ERR_TIMEOUT)
         tt__fail_prefix("node 0 did not come within %lld s", (long long)m->join_ms / 1000);
@@ -86,7 +87,8 @@ static tt_status check_secret(const tt__nodes_member *own, int k, const tt__node
                     lacks ? k : own->node, lacks ? own->node : k);
 }
 
-static tt_status check_card(const tt__nodes_member *m, int k, const char *version, const tt__nodes_member *other) {
+static tt_status check_card(const tt__nodes_member *m, int k, const char *version, const char *hostname,
+                            const tt__nodes_member *other) {
     if (strcmp(version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", k, version, tt_version());
     if (strcmp(other->run_id, m->run_id) != 0)
@@ -97,7 +99,10 @@ static tt_status check_card(const tt__nodes_member *m, int k, const char *versio
                         other->nodes, m->nodes);
     if (other->workers < 1)
         return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", k, other->workers);
-    return check_secret(m, k, other);
+    TT__TRY(check_secret(m, k, other));
+    if (*other->problem)
+        return tt__fail(TT_ERR_PEER, "node %d (%.60s) can't start its ranks: %.1000s", k, hostname, other->problem);
+    return TT_OK;
 }
 
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
@@ -108,10 +113,10 @@ static tt_status take_card(tt__talk *t, int k, const char *key, const char *text
     int trace = 0, has_secret = 0, demands_it = 0;
     json_t *card = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!card ||
-        json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s}", "version", &version, "run_id", &other.run_id,
-                    "nodes", &other.nodes, "workers", &other.workers, "trace", &trace, "has_secret", &has_secret,
-                    "demands_it", &demands_it, "hostname", &hostname, "nonce", &nonce))
+    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version", &version, "run_id",
+                             &other.run_id, "nodes", &other.nodes, "workers", &other.workers, "trace", &trace,
+                             "has_secret", &has_secret, "demands_it", &demands_it, "hostname", &hostname, "nonce",
+                             &nonce, "problem", &other.problem))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", k, text);
     if (!is_signed && (status || has_secret)) {
         tt__talk_refuse(t, k, key);
@@ -121,7 +126,7 @@ static tt_status take_card(tt__talk *t, int k, const char *key, const char *text
     if (!status) {
         other.has_secret = has_secret;
         other.demands_it = demands_it;
-        status = check_card(&t->nodes->member, k, version, &other);
+        status = check_card(&t->nodes->member, k, version, hostname, &other);
     }
     if (!status) {
         snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
@@ -179,8 +184,10 @@ void tt__talk_read_cards(tt__talk *t) {
             return;
         if (there && !tt__talk_check(t, tt_store_get(t->store, key, &value))) {
             bool is_signed = !tt__signed_open(&value, &t->secret, key, "");
-            if (take_card(t, k, key, value.data, is_signed))
+            if (take_card(t, k, key, value.data, is_signed)) {
                 tt__talk_fail(t, tt_last_error());
+                tt_ignore(tt_store_add(t->store, "tutti/nodes/left", 1, NULL)); /* see nodes_problem.c */
+            }
             tt_store_value_free(&value);
         }
         all = all && t->nodes->of[k].here;

@@ -93,3 +93,15 @@ tt_status tt__talk_beat(tt__talk *t) {
     int n = snprintf(numbers, sizeof numbers, "%lld %lld", (long long)++t->beats, (long long)t->news);
     return tt__talk_put(t, key, numbers, (size_t)n);
 }
+
+json_t *tt__talk_json(const char *text) {
+    json_t *string = json_string(text ? text : "");
+    char *clean = string ? NULL : strdup(text);
+    for (char *c = clean; c && *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    if (clean)
+        string = json_string(clean);
+    free(clean);
+    return string ? string : json_string("");
+}

@@ -1,10 +1,12 @@
-/* The state of the thread that communicates with the other launchers, and how it uses the store. For nodes_thread.c and
- * nodes_join.c. */
+/* The state of the thread that communicates with the other launchers, and how it uses the store. For nodes_thread.c,
+ * nodes_join.c and nodes_problem.c. */
 #ifndef TT_ELASTIC_NODES_TALK_H
 #define TT_ELASTIC_NODES_TALK_H
 
 #include "elastic/nodes_own.h"
 #include "net/secret.h"
+
+#include <jansson.h>
 
 typedef struct tt__talk {
     tt__nodes *nodes;
@@ -53,7 +55,13 @@ bool tt__talk_get(tt__talk *t, int k, const char *key, tt_store_value *value);
 /* Log, now and then, that something under node k's name is refused. */
 void tt__talk_refuse(tt__talk *t, int k, const char *key);
 
+/* Make a JSON string of a program's bytes, which need not be UTF-8; NULL is "". */
+json_t *tt__talk_json(const char *text);
+
 /* ---- joining, nodes_join.c */
+
+/* Claim this launcher's number and put its card, with its first beat. */
+tt_status tt__talk_put_card(tt__talk *t);
 
 /* Connect and put the card. Tries for a short while, so that the launcher can end this; false: not yet, or never. */
 bool tt__talk_connect(tt__talk *t);

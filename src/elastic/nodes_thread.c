@@ -327,7 +327,7 @@ void *tt__nodes_thread(void *arg) {
     if (tt__secret_load(&t.secret))
         tt__talk_fail(&t, tt_last_error());
     while (!thread_stopped(&t)) {
-        if (t.shown)
+        if (t.shown && !t.over) /* node 0's store may go from then on */
             talk_step(&t);
         sleep_a_beat(&t);
     }

@@ -81,12 +81,16 @@ static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     return text;
 }
 
-/* Print every line of `text` after `indent`. */
+/* Print every line of `text` after `indent`, as a terminal shows it in the end: a progress bar returns to the beginning
+ * of its line to write it anew. */
 static void say_lines(tt__streams *streams, const char *indent, const char *text) {
     while (*text) {
-        size_t n = strcspn(text, "\n");
-        int shown = n && text[n - 1] == '\r' ? (int)n - 1 : (int)n;
-        tt__streams_print(streams, "%s%.*s", indent, shown, text);
+        size_t n = strcspn(text, "\n"), end = n, begin;
+        while (end && text[end - 1] == '\r')
+            end--;
+        for (begin = end; begin && text[begin - 1] != '\r';)
+            begin--;
+        tt__streams_print(streams, "%s%.*s", indent, (int)(end - begin), text + begin);
         text += n + (text[n] == '\n');
     }
 }

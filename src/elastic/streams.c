@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "elastic/pty.h"
 #include "elastic/terminal.h"
 
 #include <errno.h>
@@ -17,26 +18,54 @@
 
 enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536, SAID_SIZE = 3072 };
 
+static bool open_ends(int out_fd, int ends[2]) {
+    if (tt__pty_open(out_fd, ends))
+        return true;
+    if (pipe2(ends, O_CLOEXEC))
+        return false;
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    return true;
+}
+
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
-    *streams = (tt__streams){.out_fd = out_fd, .of = calloc((size_t)n, sizeof *streams->of)};
-    if (!streams->of)
+    *streams = (tt__streams){.n = n, .out_fd = out_fd, .of = calloc((size_t)n + 1, sizeof *streams->of)};
+    streams->outlet = tt__outlet_open(out_fd);
+    if (!streams->of) {
+        tt__streams_close(streams);
         return tt__fail(TT_ERR_MEMORY, "no memory for the output of %d workers", n);
-    for (; streams->n < n; streams->n++) {
-        int ends[2];
-        if (pipe2(ends, O_CLOEXEC) == 0) {
-            fcntl(ends[0], F_SETFL, O_NONBLOCK);
-            streams->of[streams->n].fd = ends[0];
-            write_ends[streams->n] = ends[1];
+    }
+    for (int i = 0; i <= n; i++)
+        streams->of[i].fd = -1;
+    for (int i = 0, ends[2]; i < n; i++) {
+        if (open_ends(out_fd, ends)) {
+            streams->of[i].fd = ends[0];
+            write_ends[i] = ends[1];
             continue;
         }
         int errnum = errno;
-        for (int i = 0; i < streams->n; i++)
+        while (i--)
             close(write_ends[i]);
         tt__streams_close(streams);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
                               n);
     }
     return TT_OK;
+}
+
+int tt__streams_open_log(tt__streams *streams) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return -1;
+    streams->of[streams->n].fd = ends[0];
+    return ends[1];
+}
+
+bool tt__streams_resize(tt__streams *streams) {
+    bool changed = false;
+    for (int i = 0; i < streams->n; i++)
+        if (streams->of[i].fd >= 0)
+            changed = tt__pty_resize(streams->of[i].fd, streams->out_fd) || changed;
+    return changed;
 }
 
 static void end_stream(tt__stream *s) {
@@ -46,9 +75,10 @@ static void end_stream(tt__stream *s) {
 }
 
 void tt__streams_close(tt__streams *streams) {
-    for (int i = 0; i < streams->n; i++)
+    for (int i = 0; streams->of && i <= streams->n; i++)
         end_stream(&streams->of[i]);
     tt__merge_free(&streams->merge);
+    tt__outlet_close(&streams->outlet);
     free(streams->of);
     free(streams->out);
     *streams = (tt__streams){0};
@@ -179,11 +209,10 @@ static bool read_some(tt__streams *streams, tt__stream *s) {
     return false;
 }
 
-/* Write what fits. A pipe that poll(2) calls writable takes PIPE_BUF bytes without blocking. stderr itself must not be
- * made non-blocking: other processes share it. */
+/* Write what fits: no more than PIPE_BUF bytes, which a pipe that poll(2) calls writable takes in any case. */
 static bool write_some(tt__streams *streams) {
     size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
-    ssize_t wrote = write(streams->out_fd, streams->out, n);
+    ssize_t wrote = tt__outlet_write(&streams->outlet, streams->out, n);
     if (wrote < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (wrote < 0) {
@@ -197,7 +226,7 @@ static bool write_some(tt__streams *streams) {
 }
 
 static bool is_writable(const tt__streams *streams, int timeout_ms) {
-    struct pollfd fd = {.fd = streams->out_fd, .events = POLLOUT};
+    struct pollfd fd = {.fd = streams->outlet.fd, .events = POLLOUT};
     return poll(&fd, 1, timeout_ms) > 0;
 }
 
@@ -208,8 +237,8 @@ int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeou
         *timeout_ms = *timeout_ms < 0 || left < *timeout_ms ? left : *timeout_ms;
     }
     if (streams->out_used)
-        fds[n++] = (struct pollfd){.fd = streams->out_fd, .events = POLLOUT};
-    for (int rank = 0; rank < streams->n; rank++) {
+        fds[n++] = (struct pollfd){.fd = streams->outlet.fd, .events = POLLOUT};
+    for (int rank = 0; rank <= streams->n; rank++) {
         const tt__stream *s = &streams->of[rank];
         if (s->fd >= 0 && streams->out_used < OUT_HIGH)
             fds[n++] = (struct pollfd){.fd = s->fd, .events = POLLIN};
@@ -221,7 +250,7 @@ int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeou
 }
 
 void tt__streams_serve(tt__streams *streams) {
-    for (int rank = 0; rank < streams->n; rank++) {
+    for (int rank = 0; rank <= streams->n; rank++) {
         tt__stream *s = &streams->of[rank];
         if (streams->out_used < OUT_HIGH)
             read_some(streams, s);
@@ -290,11 +319,18 @@ void tt__streams_show(tt__streams *streams, const char *text) {
     streams->status = n > 0;
 }
 
-void tt__streams_flush(tt__streams *streams) {
+void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
+    if (streams->of)
+        tt__streams_drain(streams, streams->n);
     queue_merged(streams);
-    while (streams->out_used)
-        if (!write_some(streams))
-            is_writable(streams, 1000);
+    for (int64_t deadline = tt__deadline_ms(stall_ms); streams->out_used && tt__left_ms(deadline);) {
+        if (!is_writable(streams, tt__left_ms(deadline)))
+            continue;
+        if (write_some(streams))
+            deadline = tt__deadline_ms(stall_ms);
+        else
+            poll(NULL, 0, 1);
+    }
 }
 
 /* Return the start of the last `lines` lines of text (n bytes). */

@@ -1,14 +1,15 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
- * Every worker writes into a pipe of its own. Whole lines go to the launcher's stderr in one piece, so that ranks don't
- * mix inside a line; text that has no line end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines
- * of tt_report() are held for as long at most, and merged where several ranks write the same (merge.h). Nothing here
- * waits for the reader of our stderr: while it does not read, the pipes fill and the workers wait, but the launcher
- * goes on. */
+ * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one (pty.h).
+ * Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line
+ * end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for as long at
+ * most, and merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while
+ * it does not read, the pipes fill and the workers wait, but the launcher goes on. */
 #ifndef TT_ELASTIC_STREAMS_H
 #define TT_ELASTIC_STREAMS_H
 
 #include "elastic/merge.h"
+#include "elastic/outlet.h"
 
 #include <tutti/base.h>
 
@@ -28,10 +29,11 @@ typedef struct tt__stream {
 
 typedef struct tt__streams {
     int n;
-    tt__stream *of;   /* by rank */
+    tt__stream *of;   /* (n + 1) by rank; the last is the launcher's own log */
     tt__merge merge;  /* lines that others may say as well, */
     int64_t merge_ms; /* held since */
-    int out_fd;
+    int out_fd;       /* what is passed on to, */
+    tt__outlet outlet;
     char *out; /* not yet written */
     size_t out_used, out_size;
     bool broken;   /* nobody reads any more: discard */
@@ -43,14 +45,21 @@ typedef struct tt__streams {
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends);
 void tt__streams_close(tt__streams *streams);
 
-/* Fill in at most n+1 entries for poll(2), return how many; *timeout_ms is lowered to when tt__streams_serve() must be
+/* Open a pipe for the launcher's own log, whose lines pass through as the workers' do; threads may write to the end
+ * that is returned, the caller's to close, and never wait there. -1: errno says why. */
+int tt__streams_open_log(tt__streams *streams);
+
+/* Give the workers' terminals the size of ours. False: nothing changes. */
+bool tt__streams_resize(tt__streams *streams);
+
+/* Fill in at most n+2 entries for poll(2), return how many; *timeout_ms is lowered to when tt__streams_serve() must be
  * called at the latest. */
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms);
 
 /* Read, pass on and flush what can be without waiting. */
 void tt__streams_serve(tt__streams *streams);
 
-/* Take all that `rank` has written up to now, whether or not it can be passed on yet. */
+/* Take all that `rank` (`n`: the log) has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
 /* Queue a line of the launcher's own, wrapped on a terminal; failures are coloured there. */
@@ -61,8 +70,8 @@ void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(
  * remove it. Nothing happens while a line is unfinished. */
 void tt__streams_show(tt__streams *streams, const char *text);
 
-/* Write out everything, waiting for the reader. */
-void tt__streams_flush(tt__streams *streams);
+/* Write out everything, the log included, but give up on a reader that has taken nothing for stall_ms. */
+void tt__streams_flush(tt__streams *streams, int64_t stall_ms);
 
 /* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
  * Returns `text`. */

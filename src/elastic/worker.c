@@ -69,6 +69,8 @@ int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
         return ESRCH;
     if (set_environment(job, i) || set_streams(job->first_rank + i, stderr_end))
         return errno;
+    if (job->secret_fd >= 0 && fcntl(job->secret_fd, F_SETFD, 0))
+        return errno;
     sigprocmask(SIG_SETMASK, &job->worker_mask, NULL);
     execvp(job->file, job->argv); /* with a slash in it no search, but a script without "#!" goes to sh */
     return errno;

@@ -13,12 +13,13 @@
 
 enum {
     RECORD = TT__SEAL_HEAD + TT__SEAL_PIECE + TT__SEAL_TAG,
-    AHEAD = 4096,               /* read behind a large record */
-    FIRST = 16 << 10,           /* read while the next record's size is not known */
+    BATCH = 5,                  /* records sent together: they fit in a second-level cache */
+    AHEAD = 256,                /* read behind a large record: the next one's size, and what is small before it */
+    FIRST = 8 << 10,            /* read while the next record's size is not known */
     ROOM = RECORD + FIRST,      /* of the buffer of what has come */
     SMALL = 1024,               /* a record ends before a large piece if it has no more than this, */
-    LARGE = TT__SEAL_PIECE / 4, /* so that large pieces are received where they belong */
-    PARTS = 8
+    LARGE = TT__SEAL_PIECE / 8, /* so that large pieces are received where they belong */
+    PARTS = 8                   /* of the caller's pieces in a record */
 };
 
 /* One direction. */
@@ -26,6 +27,7 @@ typedef struct direction {
     EVP_CIPHER_CTX *context;
     uint8_t *key; /* in memory that is not dumped */
     uint64_t number, rekey_every;
+    bool begun; /* the next record: OpenSSL has its nonce */
 } direction;
 
 struct tt__seal {
@@ -34,13 +36,18 @@ struct tt__seal {
     size_t page_size;
     bool broken, held;
 
-    uint8_t *unsent; /* (RECORD): of a record that was taken, but not wholly sent */
+    uint8_t *unsent; /* (BATCH, RECORD): of records that were taken, but not wholly sent */
     size_t unsent_at, unsent_end;
 
     uint8_t *came; /* (ROOM) */
     size_t at, end;
     size_t checked; /* bytes from `at` on that were checked, before a tag */
     bool drained;   /* the last read brought less than it could */
+    bool borrows;   /* memory given to reads is left to this stream until they move something */
+    /* The first record's bytes from `direct_from` on lie not in `came`, but in the same place of this memory of the
+     * caller's; NULL: all are in `came`. */
+    uint8_t *direct;
+    size_t direct_from;
 };
 
 /* ---- keys */
@@ -80,7 +87,7 @@ static bool make_key_page(tt__seal *seal) {
 tt_status tt__seal_new(tt__seal **out, const tt__seal_keys *keys) {
     tt__seal *seal = *out = calloc(1, sizeof *seal);
     if (seal) {
-        seal->unsent = malloc(RECORD);
+        seal->unsent = malloc(BATCH * (size_t)RECORD);
         seal->came = malloc(ROOM);
     }
     tt_status status = TT_OK;
@@ -114,10 +121,29 @@ void tt__seal_rekey_every(tt__seal *seal, uint64_t records) { seal->out.rekey_ev
 
 /* ---- tags */
 
-/* Compute the tag of the next record, which consists of `parts`. */
-static bool tag_record(direction *d, const struct iovec *parts, int n, uint8_t tag[TT__SEAL_TAG]) {
-    uint8_t nonce[12] = {0}, none[16];
+/* Feed the parts of a record to OpenSSL; small ones in one call, each of which has its price. */
+static bool feed_parts(EVP_CIPHER_CTX *context, const struct iovec *parts, int n) {
+    uint8_t small[TT__SEAL_HEAD + SMALL];
+    size_t total = 0, at = 0;
     int size;
+    for (int i = 0; i < n; i++)
+        total += parts[i].iov_len;
+    if (n > 1 && total <= sizeof small) {
+        for (int i = 0; i < n; at += parts[i++].iov_len)
+            memcpy(small + at, parts[i].iov_base, parts[i].iov_len);
+        return EVP_EncryptUpdate(context, NULL, &size, small, (int)total) == 1;
+    }
+    bool good = true;
+    for (int i = 0; good && i < n; i++)
+        good = EVP_EncryptUpdate(context, NULL, &size, parts[i].iov_base, (int)parts[i].iov_len) == 1;
+    return good;
+}
+
+/* Give OpenSSL the next record's nonce, before that is needed if there is time. */
+static bool begin_record(direction *d) {
+    uint8_t nonce[12] = {0};
+    if (d->begun)
+        return true;
     if (d->number && d->number % d->rekey_every == 0 && !next_key(d))
         return false;
     if (d->number == UINT64_MAX)
@@ -125,10 +151,16 @@ static bool tag_record(direction *d, const struct iovec *parts, int n, uint8_t t
     for (int i = 0; i < 8; i++)
         nonce[4 + i] = (uint8_t)(d->number >> 8 * i);
     d->number++;
-    bool good = EVP_EncryptInit_ex(d->context, NULL, NULL, NULL, nonce) == 1;
-    for (int i = 0; good && i < n; i++)
-        good = EVP_EncryptUpdate(d->context, NULL, &size, parts[i].iov_base, (int)parts[i].iov_len) == 1;
-    return good && EVP_EncryptFinal_ex(d->context, none, &size) == 1 &&
+    return d->begun = EVP_EncryptInit_ex(d->context, NULL, NULL, NULL, nonce) == 1;
+}
+
+/* Compute the tag of the next record, which consists of `parts`. */
+static bool tag_record(direction *d, const struct iovec *parts, int n, uint8_t tag[TT__SEAL_TAG]) {
+    uint8_t none[16];
+    int size;
+    bool begun = begin_record(d);
+    d->begun = false;
+    return begun && feed_parts(d->context, parts, n) && EVP_EncryptFinal_ex(d->context, none, &size) == 1 &&
            EVP_CIPHER_CTX_ctrl(d->context, EVP_CTRL_AEAD_GET_TAG, TT__SEAL_TAG, tag) == 1;
 }
 
@@ -140,8 +172,10 @@ static tt__io fail_broken(tt__seal *seal) {
 
 static bool record_is_good(tt__seal *seal, const void *head, const void *bytes, size_t size, const uint8_t *tag) {
     uint8_t own[TT__SEAL_TAG];
-    const struct iovec parts[2] = {{(void *)(uintptr_t)head, TT__SEAL_HEAD}, {(void *)(uintptr_t)bytes, size}};
-    return tag_record(&seal->in, parts, 2, own) && !CRYPTO_memcmp(own, tag, sizeof own);
+    bool whole = bytes == (const uint8_t *)head + TT__SEAL_HEAD; /* one part */
+    const struct iovec parts[2] = {{(void *)(uintptr_t)head, TT__SEAL_HEAD + (whole ? size : 0)},
+                                   {(void *)(uintptr_t)bytes, size}};
+    return tag_record(&seal->in, parts, whole ? 1 : 2, own) && !CRYPTO_memcmp(own, tag, sizeof own);
 }
 
 /* ---- writing */
@@ -176,7 +210,7 @@ tt__io tt__seal_flush(tt__seal *seal, int fd) {
 
 bool tt__seal_unsent(const tt__seal *seal) { return seal->unsent_at < seal->unsent_end; }
 
-/* Keep what is left of a record after its first `sent` bytes. */
+/* Keep what is left of records after their first `sent` bytes. */
 static void keep_rest(tt__seal *seal, const struct iovec *parts, int n, size_t sent) {
     seal->unsent_at = seal->unsent_end = 0;
     for (int i = 0; i < n; i++) {
@@ -194,7 +228,7 @@ typedef struct cursor {
     size_t skip; /* of the first */
 } cursor;
 
-/* Take the next record's parts; returns how many. */
+/* Take the next record's parts; returns how many, 0 at the end. */
 static int take_parts(cursor *c, struct iovec *parts, size_t *size) {
     int n = 0;
     *size = 0;
@@ -216,36 +250,56 @@ static int take_parts(cursor *c, struct iovec *parts, size_t *size) {
     return n;
 }
 
-/* Seal and send one record; what the socket does not take is kept. */
-static tt__io seal_write_record(tt__seal *seal, int fd, struct iovec *parts, int n, size_t size) {
-    uint8_t head[TT__SEAL_HEAD], tag[TT__SEAL_TAG];
-    size_t sent;
-    for (int i = 0; i < TT__SEAL_HEAD; i++)
-        head[i] = (uint8_t)(size >> 8 * i);
-    parts[0] = (struct iovec){head, sizeof head};
-    if (!tag_record(&seal->out, parts, n + 1, tag)) {
-        tt__fail(TT_ERR_SYSTEM, "OpenSSL can't seal what is to be sent");
-        return TT__IO_FAILED;
+/* Records that are sent together. */
+typedef struct batch {
+    struct iovec parts[BATCH * (PARTS + 2)];
+    int n, records;
+    size_t size, bytes; /* of the records; of the pieces in them */
+    uint8_t heads[BATCH][TT__SEAL_HEAD], tags[BATCH][TT__SEAL_TAG];
+} batch;
+
+/* Seal what may be sent together of the rest of the pieces. */
+static bool fill_batch(tt__seal *seal, batch *b, cursor *c) {
+    size_t size;
+    b->n = b->records = 0;
+    b->size = b->bytes = 0;
+    for (int count; b->records < BATCH && (count = take_parts(c, b->parts + b->n + 1, &size)) > 0; b->records++) {
+        uint8_t *head = b->heads[b->records], *tag = b->tags[b->records];
+        struct iovec *parts = b->parts + b->n;
+        for (int i = 0; i < TT__SEAL_HEAD; i++)
+            head[i] = (uint8_t)(size >> 8 * i);
+        parts[0] = (struct iovec){head, TT__SEAL_HEAD};
+        if (!tag_record(&seal->out, parts, count + 1, tag))
+            return false;
+        parts[count + 1] = (struct iovec){tag, TT__SEAL_TAG};
+        b->n += count + 2;
+        b->size += TT__SEAL_HEAD + size + TT__SEAL_TAG;
+        b->bytes += size;
     }
-    parts[n + 1] = (struct iovec){tag, sizeof tag};
-    tt__io io = send_parts(fd, parts, n + 2, &sent);
-    if (io != TT__IO_FAILED && sent < TT__SEAL_HEAD + size + TT__SEAL_TAG)
-        keep_rest(seal, parts, n + 2, sent);
-    return io;
+    return true;
 }
 
 tt__io tt__seal_write(tt__seal *seal, int fd, const struct iovec *pieces, int n, size_t *put) {
-    struct iovec parts[PARTS + 2];
+    batch b;
     cursor c = {pieces, n, 0};
-    size_t size;
-    int count;
+    size_t sent;
     *put = 0;
     tt__io io = tt__seal_flush(seal, fd);
-    while (io == TT__IO_DONE && !tt__seal_unsent(seal) && (count = take_parts(&c, parts + 1, &size)) > 0) {
-        io = seal_write_record(seal, fd, parts, count, size);
+    while (io == TT__IO_DONE && !tt__seal_unsent(seal)) {
+        if (!fill_batch(seal, &b, &c)) {
+            tt__fail(TT_ERR_SYSTEM, "OpenSSL can't seal what is to be sent");
+            return TT__IO_FAILED;
+        }
+        if (!b.records)
+            break;
+        io = send_parts(fd, b.parts, b.n, &sent);
+        if (io != TT__IO_FAILED && sent < b.size)
+            keep_rest(seal, b.parts, b.n, sent);
         if (io != TT__IO_FAILED)
-            *put += size;
+            *put += b.bytes;
     }
+    if (*put)
+        (void)begin_record(&seal->out); /* while the peer works; what fails here fails again when it is needed */
     return io == TT__IO_FAILED ? io : *put ? TT__IO_DONE : io;
 }
 
@@ -272,8 +326,10 @@ static tt__io receive_parts(tt__seal *seal, int fd, struct iovec *parts, int n, 
     }
     if (came == 0)
         return TT__IO_END;
-    if (tt__net_would_block(errno))
+    if (tt__net_would_block(errno)) {
+        (void)begin_record(&seal->in); /* as in tt__seal_write() */
         return TT__IO_WANT_READ;
+    }
     tt__fail_errno(TT_ERR_NET, errno, "reading from the connection");
     return TT__IO_FAILED;
 }
@@ -290,23 +346,38 @@ static size_t record_size(const uint8_t *head) {
     return head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
 }
 
-/* Receive the rest of a record of `size` bytes straight to `data`. If not all is there yet, what came goes to the
- * buffer, and *got is 0. */
+void tt__seal_borrow(tt__seal *seal) { seal->borrows = true; }
+
+void tt__seal_let_go(tt__seal *seal) {
+    if (!seal->direct)
+        return;
+    size_t have = seal->end - TT__SEAL_HEAD, size = record_size(seal->came);
+    have = have < size ? have : size;
+    memcpy(seal->came + TT__SEAL_HEAD + seal->direct_from, seal->direct + seal->direct_from, have - seal->direct_from);
+    seal->direct = NULL;
+}
+
+/* Receive the rest of a record of `size` bytes straight to `data`, and behind it to the buffer, as if all of the record
+ * lay there. *got is 0 while not all has come. */
 static tt__io read_direct(tt__seal *seal, int fd, uint8_t *data, size_t size, size_t *got) {
     uint8_t *bytes = seal->came + TT__SEAL_HEAD, *tag = bytes + size;
     size_t n;
-    move_to_front(seal);
-    size_t have = seal->end - TT__SEAL_HEAD;
-    struct iovec parts[2] = {{data + have, size - have}, {tag, TT__SEAL_TAG + AHEAD}};
+    if (!seal->direct) {
+        move_to_front(seal);
+        seal->direct = data;
+        seal->direct_from = seal->end - TT__SEAL_HEAD;
+    }
+    size_t have = seal->end - TT__SEAL_HEAD, of_bytes = have < size ? have : size, of_tag = have - of_bytes;
+    struct iovec parts[2] = {{data + of_bytes, size - of_bytes}, {tag + of_tag, TT__SEAL_TAG - of_tag + AHEAD}};
     tt__io io = receive_parts(seal, fd, parts, 2, &n);
-    if (io != TT__IO_DONE)
-        return io;
     seal->end += n;
     if (seal->end < TT__SEAL_HEAD + size + TT__SEAL_TAG) {
-        memcpy(bytes + have, data + have, n < size - have ? n : size - have);
-        return TT__IO_DONE;
+        if (!seal->borrows)
+            tt__seal_let_go(seal);
+        return io;
     }
-    memcpy(data, bytes, have);
+    seal->direct = NULL;
+    memcpy(data, bytes, seal->direct_from);
     if (!record_is_good(seal, seal->came, data, size, tag))
         return fail_broken(seal);
     seal->at = TT__SEAL_HEAD + size + TT__SEAL_TAG;
@@ -345,9 +416,10 @@ static tt__io seal_read_step(tt__seal *seal, int fd, void *data, size_t room, si
     size_t size = record_size(record), whole = TT__SEAL_HEAD + size + TT__SEAL_TAG;
     if (!size || size > TT__SEAL_PIECE)
         return fail_broken(seal);
-    if (have < whole)
-        return size >= LARGE && size <= room && have < TT__SEAL_HEAD + size ? read_direct(seal, fd, data, size, got)
-                                                                            : read_more(seal, fd, whole);
+    if (have < whole) {
+        bool direct = seal->direct || (size >= LARGE && size <= room && have < TT__SEAL_HEAD + size);
+        return direct ? read_direct(seal, fd, data, size, got) : read_more(seal, fd, whole);
+    }
     if (!record_is_good(seal, record, record + TT__SEAL_HEAD, size, record + TT__SEAL_HEAD + size))
         return fail_broken(seal);
     seal->at += TT__SEAL_HEAD;
@@ -360,6 +432,8 @@ tt__io tt__seal_read(tt__seal *seal, int fd, void *data, size_t size, size_t *go
     *got = 0;
     if (seal->broken)
         return fail_broken(seal);
+    if (seal->direct && (seal->direct != data || size < record_size(seal->came)))
+        tt__seal_let_go(seal);
     while (io == TT__IO_DONE && size && !*got) {
         if (seal->checked)
             *got = take_checked(seal, data, size);

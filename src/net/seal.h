@@ -34,6 +34,8 @@ void tt__seal_rekey_every(tt__seal *seal, uint64_t records);
 tt__io tt__seal_read(tt__seal *seal, int fd, void *data, size_t size, size_t *got);
 tt__io tt__seal_write(tt__seal *seal, int fd, const struct iovec *pieces, int n, size_t *put);
 tt__io tt__seal_flush(tt__seal *seal, int fd);
+void tt__seal_borrow(tt__seal *seal);
+void tt__seal_let_go(tt__seal *seal);
 bool tt__seal_unsent(const tt__seal *seal);
 bool tt__seal_pending(const tt__seal *seal);
 void tt__seal_hold(tt__seal *seal, bool on);

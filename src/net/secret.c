@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "net/secret_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,22 +114,26 @@ tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]) {
     return TT_OK;
 }
 
-tt_status tt__secret_load(tt__secret *secret) {
-    const char *text = getenv("TT_SECRET"), *path = getenv("TT_SECRET_FILE");
-    char from_file[TT__SECRET_MAX + 1];
-    *secret = (tt__secret){0};
-    if (text && *text) {
-        TT__TRY(check_size("TT_SECRET", strlen(text)));
-        tt__secret_from(secret, text, strlen(text));
-    } else if (path && *path) {
-        tt_status status = tt__secret_read_file(path, from_file);
-        if (status) {
-            tt__fail_prefix("TT_SECRET_FILE");
-            return status;
-        }
-        tt__secret_from(secret, from_file, strlen(from_file));
-        explicit_bzero(from_file, sizeof from_file);
+tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]) {
+    const char *given = getenv("TT_SECRET"), *path = getenv("TT_SECRET_FILE"), *memory = getenv("TT_SECRET_FD");
+    *text = '\0';
+    if (given && *given) {
+        TT__TRY(check_size("TT_SECRET", strlen(given)));
+        memcpy(text, given, strlen(given) + 1);
+        return TT_OK;
     }
+    if (path && *path)
+        return tt__secret_read_file(path, text) ? tt__fail_prefix("TT_SECRET_FILE") : TT_OK;
+    return memory && *memory ? tt__secret_memory_read(memory, text) : TT_OK;
+}
+
+tt_status tt__secret_load(tt__secret *secret) {
+    char text[TT__SECRET_MAX + 1];
+    *secret = (tt__secret){0};
+    TT__TRY(tt__secret_read(text));
+    if (*text)
+        tt__secret_from(secret, text, strlen(text));
+    explicit_bzero(text, sizeof text);
     return TT_OK;
 }
 

@@ -3,8 +3,8 @@
  * (seal.h), and, where asked for, those of encryption (stream.h).
  *
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
- * it; a line break at its end does not count). `tutti run` makes one for each job, 64 hexadecimal digits, and passes it
- * to its workers as TT_SECRET. */
+ * it; a line break at its end does not count). Both are set by hand. `tutti run` makes a secret for each job, 64
+ * hexadecimal digits, and hands it, or the one that it was given, to its ranks in TT_SECRET_FD (secret_memory.h). */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
@@ -24,7 +24,7 @@ typedef struct tt__secret {
 } tt__secret;
 
 /* Load it from the environment; TT_OK with set = false where there is none. Errors: TT_ERR_INVALID too short or too
- * long; TT_ERR_IO the file can't be read, or others may read it. */
+ * long; TT_ERR_IO the file can't be read, or others may read it, or what `tutti run` handed over is gone. */
 tt_status tt__secret_load(tt__secret *secret);
 
 /* Use the one given by the program: NULL = that of the environment, "" = none, else text. */
@@ -36,8 +36,9 @@ void tt__secret_from(tt__secret *secret, const void *bytes, size_t size);
 /* Overwrite it. */
 void tt__secret_wipe(tt__secret *secret);
 
-/* For launchers: read the text of a secret file, checked as above; make a new secret as text. Both are
- * NUL-terminated, without a line break. */
+/* For launchers: read the text of the environment's secret ("" = none), or of a secret file, checked as above; make a
+ * new secret as text. All are NUL-terminated, without a line break. */
+tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 

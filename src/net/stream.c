@@ -61,6 +61,16 @@ tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got)
     return TT__IO_FAILED;
 }
 
+void tt__stream_borrow(tt__stream *stream) {
+    if (stream->seal)
+        tt__seal_borrow(stream->seal);
+}
+
+void tt__stream_let_go(tt__stream *stream) {
+    if (stream->seal)
+        tt__seal_let_go(stream->seal);
+}
+
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put) {
     *put = 0;
     if (stream->ssl)

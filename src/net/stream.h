@@ -56,6 +56,12 @@ tt__io tt__stream_begin(tt__stream *stream);
 /* Read up to `size` bytes; *got > 0 if done. */
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got);
 
+/* From now on the memory given to a read that moved nothing is left to the stream: a sealed one has perhaps put bytes
+ * there that are not checked yet. The next read is to be given the same memory, unless tt__stream_let_go() has taken it
+ * back. Without this, bytes of records that arrive in parts are copied twice more. */
+void tt__stream_borrow(tt__stream *stream);
+void tt__stream_let_go(tt__stream *stream);
+
 /* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. What an encrypted stream has taken may
  * still be on its way: call tt__stream_flush() until nothing is unsent. */
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put);

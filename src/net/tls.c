@@ -23,7 +23,8 @@ struct tt__tls {
 /* ---- OpenSSL's view of a socket: its own raises SIGPIPE, and would be asked twice for each record of 16 KiB
  *
  * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits
- * here. OpenSSL reads ahead as much. Only TLS's handshake writes straight to the socket. */
+ * here. OpenSSL reads ahead as much. Only TLS's handshake writes straight to the socket, and reads one record at a
+ * time: strangers who never finish theirs get no large buffer. */
 
 enum {
     RECORD = 16 * 1024, /* the most that a record holds, */
@@ -221,7 +222,6 @@ static tt_status tls_set_up(tt__tls *tls, const tt__secret *secret) {
     SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION);
     SSL_CTX_set_mode(tls->context, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(tls->context, 1);
-    SSL_CTX_set_default_read_buffer_len(tls->context, BURST_SIZE);
     /* Our protocols have ends of their own, so an end without TLS's goodbye is an end like any other. */
     SSL_CTX_set_options(tls->context, SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
@@ -341,6 +341,8 @@ tt__io tt__tls_begin(void *ssl) {
     if (io == TT__IO_FAILED && errnum == ECONNRESET)
         return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
     ssl_wire(ssl)->collects = io == TT__IO_DONE;
+    if (io == TT__IO_DONE) /* for the next buffer: an empty one is released */
+        SSL_set_default_read_buffer_len(ssl, BURST_SIZE);
     return io;
 }
 

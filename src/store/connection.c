@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-enum { IDLE_BUFFER = 4096, NEW_BYTES = 2048, TLS_BYTES = 64 * 1024, DROPPED_MAX = 16 << 20 };
+enum { IDLE_BUFFER = 4096, NEW_BYTES = 2048, TLS_BYTES = 80 * 1024, DROPPED_MAX = 16 << 20 };
 
 typedef enum state { NEW, TLS, HANDSHAKE, SERVED, DISMISSED } state;
 

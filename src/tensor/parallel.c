@@ -71,8 +71,8 @@ static int default_threads(void) {
         atomic_store_explicit(&cores, tt__cores(), memory_order_relaxed);
         atomic_store_explicit(&environment, said, memory_order_release);
     }
-    int share = atomic_load_explicit(&cores, memory_order_relaxed) / tt__host_ranks();
-    return said ? said : share > 1 ? share : 1;
+    int share = tt__cpu_share();
+    return said ? said : share ? share : atomic_load_explicit(&cores, memory_order_relaxed);
 }
 
 int tt_get_num_threads(void) {

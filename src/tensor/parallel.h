@@ -1,8 +1,8 @@
 /* Loops shared among threads: oneDNN's own (OpenMP), so that the two never fight for the CPUs.
  *
- * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, divided by the ranks of its
- * host (comm sets base/cores.h). A process that forks has no threads of OpenMP in the child, where one more product
- * would wait for them forever: children compute on one thread. */
+ * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, shared with the ranks of
+ * its host that may use them, too (comm sets base/cores.h). A process that forks has no threads of OpenMP in the child,
+ * where one more product would wait for them forever: children compute on one thread. */
 #ifndef TT_TENSOR_PARALLEL_H
 #define TT_TENSOR_PARALLEL_H
 

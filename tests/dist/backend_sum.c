@@ -1,5 +1,6 @@
 /* Joins with the back end that argv[1] names, from nothing but the environment; sums and tells. */
 #include <tutti/comm.h>
+#include <tutti/tensor.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@ int main(int argc, char **argv) {
     if (tt_all_reduce(group, &sum, 1, TT_F32, TT_SUM) || tt_group_split(&odd, group, tt_get_rank(group) % 2, 0) ||
         tt_barrier(odd))
         goto out;
-    printf("rank %d of %d: %s, sum %g, %d alike\n", tt_get_rank(group), tt_get_world_size(group), tt_get_backend(group),
-           (double)sum, tt_get_world_size(odd));
+    printf("rank %d of %d: %s, sum %g, %d alike, %d threads\n", tt_get_rank(group), tt_get_world_size(group),
+           tt_get_backend(group), (double)sum, tt_get_world_size(odd), tt_get_num_threads());
     rc = EXIT_SUCCESS;
 out:
     if (rc)

@@ -12,8 +12,9 @@ def bench(*flags):
                           timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
+steps = "2" if "TT_SANITIZED" in os.environ else "20"
 for world in (1, 2):
-    done = bench("--model", "mlp", "--world", str(world), "--steps", "20")
+    done = bench("--model", "mlp", "--world", str(world), "--steps", steps)
     if done.returncode != 0 or len(done.stdout.splitlines()) != 1:
         sys.exit(f"FAILED: exit code {done.returncode}: {done.stdout}{done.stderr}")
     result = json.loads(done.stdout)

@@ -5,11 +5,14 @@ import os
 import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
+from fcntl import ioctl
 
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
 import terminal  # noqa: E402
@@ -99,6 +102,29 @@ class Help(unittest.TestCase):
                                 r"\(local rank 0, pid .* after the start\)$")
 
 
+class Terminals(unittest.TestCase):
+    def test_stderr_of_ranks_is_a_terminal_where_the_launchers_is(self):
+        script = 'test -t 2 && stty size <&2; printf "\\033[32mgreen\\033[0m\\n" >&2'
+        text = on_terminal("run", "--standalone", "--nproc-per-node=2", "sh", "-c", script, columns=93)
+        self.assertEqual(text.count("24 93\n"), 2, text)
+        self.assertEqual(text.count("\033[32mgreen\033[0m\n"), 2, text)
+        self.assertIn("none", tutti("run", "--standalone", "sh", "-c", "test -t 2 || echo none").stdout)
+
+    def test_ranks_hear_of_a_new_size(self):
+        """Also those that the terminal does not tell; and whoever asked when ours was still the old one."""
+        script = 'trap \'case $(stty size <&2) in "30 61") echo new; exit 0;; esac\' WINCH; echo up; ' \
+                 'while :; do sleep 0.05; done'
+        for wrapper in ([], ["sh", "-c", 'timeout 600 "$@"; exit $?', "sh"]):
+            pid, fd = pty.fork()
+            if pid == 0:
+                os.execve(TUTTI, [TUTTI, "run", "--standalone", *wrapper, "sh", "-c", script], PLAIN)
+            text = terminal.read_until(fd, b"up\r\n", DEADLINE)
+            ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 61, 0, 0))
+            text += terminal.read_until(fd, b"new\r\n", DEADLINE)
+            terminal.read_rest(fd)
+            self.assertEqual(os.waitpid(pid, 0)[1], 0, text)
+
+
 class Signals(unittest.TestCase):
     SCRIPT = 'trap "echo >$0.got; exit 0" INT HUP; echo >$0.up; while :; do sleep 0.05; done'
 
@@ -118,8 +144,10 @@ class Signals(unittest.TestCase):
             return os.path.exists(name + ".got")
 
     def test_who_left_the_process_group_hears_an_interrupt(self):
-        for wrapper in ([], ["setsid"], ["timeout", "600"]):
-            self.assertTrue(self.run_until(wrapper, lambda fd: os.write(fd, b"\3")), wrapper)
+        """timeout(1) passes nothing on until it knows its child's pid, which may be up by then: that is tried again."""
+        for wrapper in ([], ["setsid"], ["timeout", "600"], ["sh", "-c", 'timeout 600 "$@"; exit $?', "sh"]):
+            heard = any(self.run_until(wrapper, lambda fd: os.write(fd, b"\3")) for _ in range(3))
+            self.assertTrue(heard, wrapper)
 
     def test_the_end_of_the_terminal_reaches_the_workers(self):
         self.assertTrue(self.run_until([], os.close))

@@ -31,10 +31,18 @@ echo "$out" | grep -q '"dtype":"bf16".*"op":"max"}$' || fail "max of bf16: $out"
 
 # An algorithm is forced; where it can't serve, as one on messages among ranks that share memory, a line says so.
 out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport tcp --algorithm ring --iterations 5 2>&1)
-echo "$out" | grep -q '"transport":"tcp","algorithm":"ring"' || fail "ring: $out"
+echo "$out" | grep -q '"transport":"tcp","wire":"plain","algorithm":"ring"' || fail "ring: $out"
 echo "$out" | grep -q "can't serve" && fail "ring did serve: $out"
 out=$("$TUTTI" bench all_reduce --world 2 --sizes 1K --transport shm --algorithm ring --iterations 5 2>&1)
 echo "$out" | grep -q "^tutti bench all_reduce: ring can't serve 1024 bytes here; this is " ||
     fail "ring on shared memory: $out"
+
+# The wire that was measured is named.
+for wire in sealed tls; do
+    out=$("$TUTTI" bench send_recv --sizes 8 --transport tcp --wire $wire --iterations 5)
+    echo "$out" | grep -q "\"wire\":\"$wire\"" || fail "$wire: $out"
+done
+out=$("$TUTTI" bench all_reduce --sizes 8 --iterations 5)
+echo "$out" | grep -q '"wire":"none"' || fail "no wire: $out"
 
 "$TUTTI" bench all_reduce --help | grep -q -- --no-pin || fail "help"

@@ -410,6 +410,26 @@ static void too_many_ranks_for_the_limit_is_one_error(void **state) {
     process_free(p);
 }
 
+/* It works, or says what it lacks: nothing waits for descriptors, or aborts. */
+static void any_limit_on_descriptors_is_fine(void **state) {
+    (void)state;
+    char script[160];
+    if (getenv("TT_SANITIZED")) /* who needs some, too */
+        skip();
+    for (int limit = 8; limit <= 32; limit++) {
+        snprintf(script, sizeof script,
+                 "ulimit -n %d; exec \"$0\" run --standalone --nproc-per-node=2 \"$0\" bench startup", limit);
+        process *p = process_run((const char *const[]){"sh", "-c", script, tutti(), NULL},
+                                 (const char *const[]){"TUTTI_BENCH_RANK=1", "OMP_NUM_THREADS=1", NULL});
+        if (p->code) {
+            assert_int_equal(p->code, 1);
+            assert_contains(p->text[1], "ulimit -n");
+            assert_int_equal(count_of(p->text[1], "\n"), 1);
+        }
+        process_free(p);
+    }
+}
+
 static void all_of_stderr_comes_through(void **state) {
     (void)state;
     process *p =
@@ -494,6 +514,7 @@ int main(void) {
         cmocka_unit_test(all_of_stderr_comes_through),
         cmocka_unit_test(standard_streams_may_be_closed),
         cmocka_unit_test(too_many_ranks_for_the_limit_is_one_error),
+        cmocka_unit_test(any_limit_on_descriptors_is_fine),
         cmocka_unit_test(the_store_says_how_a_worker_ended),
         cmocka_unit_test(env_report_shows_both_ranks),
     };

@@ -17,7 +17,12 @@ enum {
     HEARTBEAT_MS = 2500, /* where silence is what is tested */
     SLACK_MS = 1000,
     MAX_BYTES = 100000,
-    CALM_BYTES = 1000
+    CALM_BYTES = 1000,
+    /* a bit of every eighth byte: two handshake messages each way take 100 bytes, two sealed records some 100 more */
+    FLIP_STEP = 8,
+    FLIP_END = 208,
+    FLIP_GAMES = 26, /* at a time: first those of the handshake, where the called rank waits out its time */
+    FLIP_TIMEOUT_MS = 2500
 };
 
 /* What a rank tells the test, in shared memory. */
@@ -172,7 +177,7 @@ static void late_bytes(void **state) {
 /* ---- what is broken is named */
 
 static void broken_is_named(relay_how how, long fallback, int64_t limit_ms) {
-    long cases = storm_number("TT_STORM_CASES", fallback);
+    long cases = storm_cases(fallback);
     for (long i = 0; i < cases; i++) {
         uint64_t state = storm_case(i + 1000 * (long)how);
         int64_t amount = (int64_t)storm_below(&state, i % 2 ? 200000 : 300);
@@ -207,7 +212,7 @@ static void stalled_streams(void **state) {
 static void wrong_bits(void **state) {
     (void)state;
     static const char *const wires[] = {NULL, "sealed", "tls", "sealed"};
-    long cases = storm_number("TT_STORM_CASES", 4);
+    long cases = storm_cases(4);
     for (long i = 0; i < cases; i++) {
         uint64_t random = storm_case(i + 5000);
         scene scene = new_scene(i);
@@ -229,10 +234,86 @@ static void wrong_bits(void **state) {
     }
 }
 
+/* ---- a wrong bit of the handshake and of the first sealed records, at each place */
+
+static int sum_until_it_fails(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    testimony *mine = &scene->told[rank];
+    tt_group *group = NULL;
+    CHECK(!setenv("TT_TRANSPORT", "tcp", 1) && !setenv("TT_WIRE", "sealed", 1));
+    CHECK(!setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1));
+    inject_relay(scene->relay_port, tt_store_port(store), rank);
+    tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
+                                             .timeout_ms = scene->timeout_ms, .heartbeat_ms = scene->heartbeat_ms);
+    for (int i = 0; !status && i < 1000; i++) {
+        float x = 1;
+        status = tt_all_reduce(group, &x, 1, TT_F32, TT_SUM);
+        mine->wrong += !status && x != (float)world;
+    }
+    mine->status = status;
+    snprintf(mine->text, sizeof mine->text, "%s", status ? tt_last_error() : "");
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* Both ranks fail, name each other unless their time was over, and had no wrong sum before. */
+static bool flip_was_noticed(const scene *scene) {
+    bool noticed = true;
+    for (int r = 0; r < 2; r++) {
+        const testimony *told = &scene->told[r];
+        bool named = told->status == TT_ERR_TIMEOUT || strstr(told->text, r ? "rank 0" : "rank 1");
+        noticed = noticed && told->status && named && !told->wrong;
+    }
+    return noticed;
+}
+
+static pid_t start_flip_game(relay_how how, int64_t at) {
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid)
+        return pid;
+    relay relay;
+    ranks ranks;
+    scene scene = new_scene(0);
+    scene.timeout_ms = FLIP_TIMEOUT_MS;
+    relay_start(&relay);
+    relay_tell(&relay, -1, how, at);
+    scene.relay_port = relay.port;
+    start_ranks(&ranks, 2, sum_until_it_fails, &scene);
+    int64_t began = tt__now_ms();
+    bool ended_well = !count_bad_ranks(&ranks);
+    bool in_time = tt__now_ms() - began < 2 * FLIP_TIMEOUT_MS + SLACK_MS + leeway_ms();
+    bool right = ended_well && in_time && flip_was_noticed(&scene);
+    relay_stop(&relay);
+    for (int r = 0; r < 2 && !right; r++)
+        fprintf(stderr, "byte %d of what rank 1 %s: rank %d: %s, %d wrong sums: %s\n", (int)at,
+                how == RELAY_FLIP_SAID ? "says" : "hears", r, tt_status_name(scene.told[r].status), scene.told[r].wrong,
+                scene.told[r].text);
+    _exit(right ? 0 : 1);
+}
+
+static void each_wrong_bit_is_noticed(void **state) {
+    (void)state;
+    enum { GAMES = 2 * FLIP_END / FLIP_STEP };
+    pid_t games[GAMES];
+    int bad = 0;
+    for (int first = 0; first < GAMES; first += FLIP_GAMES) {
+        for (int i = first; i < first + FLIP_GAMES; i++)
+            games[i] = start_flip_game(i % 2 ? RELAY_FLIP_SAID : RELAY_FLIP_HEARD, (int64_t)(i / 2) * FLIP_STEP);
+        for (int i = first; i < first + FLIP_GAMES; i++) {
+            int status = 0;
+            assert_int_equal(waitpid(games[i], &status, 0), games[i]);
+            bad += status != 0;
+        }
+    }
+    assert_int_equal(bad, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_bytes),    cmocka_unit_test(late_bytes), cmocka_unit_test(torn_streams),
-        cmocka_unit_test(stalled_streams), cmocka_unit_test(wrong_bits),
+        cmocka_unit_test(stalled_streams), cmocka_unit_test(wrong_bits), cmocka_unit_test(each_wrong_bit_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

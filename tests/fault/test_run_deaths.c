@@ -3,11 +3,19 @@
 #include "support/process.h"
 
 #include <pty.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 /* Leave session and parent: a double fork into a session of its own. */
 #define DAEMONISE "(setsid sh -c 'trap \"\" TERM HUP INT; echo daemon; sleep 1000 & wait' &) ; "
 
 static char errors_go_here[64];
+
+/* From so many unread bytes on a writer waits soon. */
+enum { FILLED_PIPE = 56 * 1024, FILLED_TERMINAL = 3 * 1024 };
 
 /* Error files go to a folder of the test's own, so that what is left of them is seen. */
 static process *start_job(const char *grace, const char *script) {
@@ -49,6 +57,70 @@ static void whole_process_group_killed(void **state) {
     kill(-p->pid, SIGKILL);
     process_finish(p);
     end_job(p);
+}
+
+/* Start a job whose launcher is traced; false: that is not allowed here. */
+static bool start_traced(process *p, const char *folder) {
+    int out[2], status;
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    p->pid = fork();
+    if (p->pid == 0) {
+        dup2(out[1], 1);
+        setenv("TMPDIR", folder, 1);
+        setenv("OMP_NUM_THREADS", "1", 1);
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+            _exit(77);
+        execl(tutti(), "tutti", "run", "--standalone", "sleep", "1000", NULL);
+        _exit(127);
+    }
+    assert_true(p->pid > 0);
+    close(out[1]);
+    p->fds[0] = out[0];
+    p->fds[1] = -1;
+    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    return WIFSTOPPED(status) &&
+           ptrace(PTRACE_SETOPTIONS, p->pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) == 0;
+}
+
+/* Let the tracee go on to its next beginning or end of a system call; false: it has ended. */
+static bool next_stop(const process *p, struct __ptrace_syscall_info *info) {
+    for (int status, sig = 0;; sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status)) {
+        assert_int_equal(ptrace(PTRACE_SYSCALL, p->pid, NULL, (void *)(intptr_t)sig), 0);
+        assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+        if (!WIFSTOPPED(status))
+            return false;
+        if (WSTOPSIG(status) == (SIGTRAP | 0x80))
+            return ptrace(PTRACE_GET_SYSCALL_INFO, p->pid, (void *)sizeof *info, info) > 0;
+    }
+}
+
+/* From where it becomes a subreaper, right before it makes anything, the launcher is killed after its first system
+ * call, its second, and so on. */
+static void launcher_killed_in_its_first_moments(void **state) {
+    (void)state;
+    enum { CALLS = 40 };
+    char folder[64];
+    temporary_folder(folder);
+    for (int calls = 0; calls < CALLS; calls++) {
+        process *p = calloc(1, sizeof *p);
+        struct __ptrace_syscall_info info = {0};
+        assert_non_null(p);
+        if (!start_traced(p, folder)) {
+            kill(p->pid, SIGKILL);
+            process_free(p);
+            remove_folder(folder);
+            skip();
+        }
+        while (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.entry.nr != SYS_prctl ||
+               info.entry.args[0] != PR_SET_CHILD_SUBREAPER)
+            assert_true(next_stop(p, &info));
+        for (int i = 0; i <= 2 * calls; i++)
+            assert_true(next_stop(p, &info));
+        kill(p->pid, SIGKILL);
+        process_finish(p);
+        process_free(p);
+    }
+    assert_int_equal(remove_folder(folder), 0);
 }
 
 static void keeper_killed(void **state) {
@@ -122,6 +194,87 @@ static void who_ignores_sigterm_is_killed(void **state) {
     process_finish(p);
     assert_int_equal(p->code, 143);
     end_job(p);
+}
+
+/* Wait until so many bytes are there to be read. */
+static void wait_until_filled(int fd, int bytes) {
+    int64_t deadline = process_now_ms() + PATIENCE_MS;
+    for (int there = 0; there < bytes; poll(NULL, 0, 5)) {
+        assert_int_equal(ioctl(fd, FIONREAD, &there), 0);
+        assert_true(process_now_ms() < deadline);
+    }
+}
+
+/* Stop reading stderr: `p` ends when stdout does. Returns its descriptor, to be kept open. */
+static int leave_stderr_unread(process *p) {
+    int unread = p->fds[1];
+    p->fds[1] = -1;
+    return unread;
+}
+
+/* Rank 0 writes more than anybody takes; then rank 1 ends, which the launcher's own log says. */
+static void a_stalled_reader_does_not_outlive_a_signal(void **state) {
+    (void)state;
+    static const char script[] = "test $RANK = 1 || exec tr '\\0' x </dev/zero >&2; echo $$.; exec sleep 1000";
+    process *p =
+        process_start((const char *const[]){tutti(), "run", "--standalone", "--log-level=debug", "--nproc-per-node=2",
+                                            "--grace-period=0.5", "sh", "-c", script, NULL},
+                      NULL, -1);
+    int unread = leave_stderr_unread(p);
+    process_expect(p, 0, ".\n", 1);
+    wait_until_filled(unread, FILLED_PIPE);
+    kill((pid_t)atoi(p->text[0]), SIGUSR1);
+    while (kill((pid_t)atoi(p->text[0]), 0) == 0)
+        poll(NULL, 0, 5);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    close(unread);
+    process_free(p);
+}
+
+static void a_stalled_reader_does_not_outlive_the_ranks(void **state) {
+    (void)state;
+    process *p = process_start((const char *const[]){tutti(), "run", "--standalone", "--grace-period=0.1", "sh", "-c",
+                                                     "head -c 150000 /dev/zero | tr '\\0' x >&2", NULL},
+                               NULL, -1);
+    int unread = leave_stderr_unread(p);
+    process_finish(p);
+    assert_int_equal(p->code, 0);
+    close(unread);
+    process_free(p);
+}
+
+/* A terminal takes less at once than a pipe: a write that waits for its reader would keep signals from the launcher. */
+static void a_stalled_terminal_does_not_either(void **state) {
+    (void)state;
+    int terminal, end;
+    process *p = calloc(1, sizeof *p);
+    int out[2];
+    assert_non_null(p);
+    assert_int_equal(openpty(&terminal, &end, NULL, NULL, NULL), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    p->fds[0] = out[0];
+    p->fds[1] = -1;
+    p->pid = fork();
+    if (p->pid == 0) {
+        dup2(out[1], 1);
+        dup2(end, 2);
+        close(end);
+        close(terminal);
+        execl(tutti(), "tutti", "run", "--standalone", "--grace-period=0.5", "sh", "-c",
+              "exec tr '\\0' x </dev/zero >&2", NULL);
+        _exit(127);
+    }
+    assert_true(p->pid > 0);
+    close(end);
+    close(out[1]);
+    wait_until_filled(terminal, FILLED_TERMINAL);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    close(terminal);
+    process_free(p);
 }
 
 static void second_signal_kills_at_once(void **state) {
@@ -248,12 +401,16 @@ static void strangers_are_spared(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launcher_killed),
+        cmocka_unit_test(launcher_killed_in_its_first_moments),
         cmocka_unit_test(whole_process_group_killed),
         cmocka_unit_test(keeper_killed),
         cmocka_unit_test(keeper_frozen),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(ctrl_c_comes_once),
         cmocka_unit_test(who_ignores_sigterm_is_killed),
+        cmocka_unit_test(a_stalled_reader_does_not_outlive_a_signal),
+        cmocka_unit_test(a_stalled_reader_does_not_outlive_the_ranks),
+        cmocka_unit_test(a_stalled_terminal_does_not_either),
         cmocka_unit_test(second_signal_kills_at_once),
         cmocka_unit_test(ignored_signals_stay_ignored),
         cmocka_unit_test(survivors_are_stopped),

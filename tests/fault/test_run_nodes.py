@@ -3,9 +3,9 @@
 rank, and lose nobody unnoticed."""
 import os
 import pathlib
+import secrets
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -14,6 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 from patience import DEADLINE, STRICT, free_port  # noqa: E402
+from torch_client import TorchClient  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 
@@ -54,45 +55,13 @@ class Job:
         return results
 
 
-class TorchClient:
-    """Speaks PyTorch's dialect to a job's store, as any process on its machine may with --store-auth=local."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
-        self.socket.sendall(struct.pack("<BI", 0, 0x3C85F7CE))
-
-    @staticmethod
-    def string(value):
-        return struct.pack("<Q", len(value)) + value
-
-    def read(self, size):
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                raise ConnectionError("the store is gone")
-            data += more
-        return data
-
-    def number(self, size, form):
-        return struct.unpack(form, self.read(size))[0]
-
-    def set(self, key, value):
-        self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value.encode()))
-
-    def add(self, key, delta):
-        self.socket.sendall(b"\x04" + self.string(b"/" + key.encode()) + struct.pack("<q", delta))
-        return self.number(8, "<q")
-
-    def has(self, key):
-        self.socket.sendall(b"\x05" + struct.pack("<Q", 1) + self.string(b"/" + key.encode()))
-        return self.number(1, "<B") == 0
-
-    def get(self, key):
-        self.socket.sendall(b"\x03" + self.string(b"/" + key.encode()))
-        return self.read(self.number(8, "<Q"))
+def call_as_torch(job):
+    """Any process of this user's on its machine may use a job's store, with --store-auth=local."""
+    return TorchClient(socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE))
 
 
+# What a rank gets of the job secret.
+SECRET = '"$(cat /proc/self/fd/$TT_SECRET_FD)"'
 READY = "echo ready; "
 FOREVER = READY + "exec sleep 1000"
 
@@ -194,6 +163,25 @@ class Nodes(unittest.TestCase):
             for _, _, err in results.values():
                 self.assertRegex(err, f"{text}|node 0 ended before all nodes had come")
 
+    def test_a_program_missing_on_one_node_is_known_on_all(self):
+        """Nobody waits for the rendezvous timeout, and nothing is started."""
+        for missing in (1, 0):
+            job = Job("echo started", nodes=3, nproc=1, only=[n for n in range(3) if n != missing],
+                      flags=["--rdzv-conf=timeout=15"])
+            job.nodes[missing] = subprocess.Popen(
+                [TUTTI, "run", "--nnodes=3", f"--node-rank={missing}", f"--master-port={job.port}",
+                 "./no-such-program"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            results = job.end()
+            self.assertEqual(results[missing][0], 127)
+            self.assertIn("tutti run: ./no-such-program: there is no such file", results[missing][2])
+            told = rf"node {missing} \(.*\) can't start its ranks: ./no-such-program: there is no such file"
+            for node in {0, 1, 2} - {missing}:
+                code, out, err = results[node]
+                self.assertEqual((code, out), (1, ""), err)
+                late = "|node 0 ended before all nodes|node 0 did not come" if node and missing else ""
+                self.assertRegex(err, told + late)
+
     def test_two_launchers_with_one_number(self):
         job = Job(FOREVER, nodes=2, only=(0, 1))
         for node in (0, 1):
@@ -211,24 +199,28 @@ class Secrets(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.secret = pathlib.Path(self.folder.name) / "secret"
-        self.text = "a-secret-nobody-may-see-0123456789"
+        self.text = f"a-secret-nobody-may-see-{secrets.token_hex(8)}"
         self.secret.write_text(self.text)
         self.secret.chmod(0o600)
 
     def tearDown(self):
         self.folder.cleanup()
 
+    def is_in(self, path):
+        try:
+            return self.text in path.read_text(errors="replace")
+        except OSError:
+            return False
+
     def test_it_is_handed_down_and_nowhere_to_be_seen(self):
-        job = Job('[ "$TT_SECRET" = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
+        job = Job(f'[ {SECRET} = "' + self.text[:2] + '""' + self.text[2:] + '" ] || exit 9; ' + FOREVER,
                   flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                self.assertNotIn(self.text, path.read_text(errors="replace"), path)
-            except OSError:
-                pass
+        seen = [path for name in ("cmdline", "environ") for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}")
+                if self.is_in(path)]
         job.nodes[0].send_signal(signal.SIGINT)
+        self.assertEqual(seen, [])
         for _, out, err in job.end().values():
             self.assertNotIn(self.text, out + err)
             self.assertNotIn("has no secret", err)
@@ -260,12 +252,13 @@ class Secrets(unittest.TestCase):
         job = Job(READY + f"until [ -e {go} ]; do sleep 0.05; done", nproc=1, flags=[f"--secret-file={self.secret}"])
         for node in (0, 1):
             job.wait_for_line(node, "ready")
-        stranger = TorchClient(job.port)
+        stranger = call_as_torch(job)
         for node in (0, 1):
             forged = '{"what":"signal","signal":2,"node":%d}' % node
             stranger.set(f"tutti/nodes/news/{stranger.add('tutti/nodes/news', 1)}", forged)
-            stranger.set(f"tutti/nodes/news/{node}/1", forged)
             beats = [stranger.get(f"tutti/nodes/beat/{node}")]
+            known = int(beats[0].split(b"\0")[0].split()[1])
+            stranger.set(f"tutti/nodes/news/{node}/{known + 1}", forged)
             stranger.set(f"tutti/nodes/beat/{node}", "1000000 1")
             while len(beats) < 5:  # it goes on, and the other one reads it
                 beats += [beat for beat in [stranger.get(f"tutti/nodes/beat/{node}")] if beat != beats[-1]]
@@ -279,7 +272,7 @@ class Secrets(unittest.TestCase):
         stranger = None
         while not stranger:
             try:
-                stranger = TorchClient(job.port)
+                stranger = call_as_torch(job)
             except ConnectionRefusedError:
                 time.sleep(0.01)
         while not stranger.has("tutti/nodes/card/0"):
@@ -293,19 +286,27 @@ class Secrets(unittest.TestCase):
             self.assertEqual((code, out), (0, "started\n"), err)
             self.assertNotIn("forged", err)
 
+    def given_by_hand(self, **env):
+        """What a rank of a job on one node gets."""
+        say = f'echo {SECRET} "${{TT_SECRET-none}}" "${{TT_SECRET_FILE-none}}"'
+        done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
+                              capture_output=True, text=True, timeout=DEADLINE,
+                              env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")} | env)
+        first, second = done.stdout.splitlines()
+        self.assertEqual(first, second, done.stderr)
+        return first
+
     def test_one_node_makes_its_own(self):
-        say = 'echo "$TT_SECRET"'
-        seen = set()
-        for _ in range(2):
-            done = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", say],
-                                  capture_output=True, text=True, timeout=DEADLINE,
-                                  env={k: v for k, v in os.environ.items() if not k.startswith("TT_SECRET")})
-            lines = done.stdout.split()
-            self.assertEqual(len(lines), 2)
-            self.assertEqual(lines[0], lines[1])
-            self.assertRegex(lines[0], "^[0-9a-f]{64}$")
-            seen.add(lines[0])
-        self.assertEqual(len(seen), 2)
+        seen = {self.given_by_hand(), self.given_by_hand(), self.given_by_hand(TT_SECRET_FD="99")}
+        self.assertEqual(len(seen), 3)
+        for line in seen:
+            self.assertRegex(line, "^[0-9a-f]{64} none none$")
+
+    def test_what_is_given_by_hand_is_handed_down(self):
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text), f"{self.text} none none")
+        self.assertEqual(self.given_by_hand(TT_SECRET_FILE=str(self.secret)), f"{self.text} none {self.secret}")
+        self.assertEqual(self.given_by_hand(TT_SECRET=self.text, TT_SECRET_FILE="/of/another"),
+                         f"{self.text} none none")
 
     def test_a_file_that_others_can_read_is_refused(self):
         self.secret.chmod(0o644)

@@ -47,6 +47,9 @@ SETTINGS = [
      "TT_SECRET: expected a job secret of 16 to 1024 bytes, but it has 5. Make one with: openssl"),
     ({"TT_SECRET_FILE": "/nonexistent"},
      "TT_SECRET_FILE: secret file /nonexistent: there is no such file. Make it with"),
+    ({"TT_SECRET_FD": "x"}, 'TT_SECRET_FD: expected a number from 0 to [0-9]+, got "x"'),
+    ({"TT_SECRET_FD": "99"}, "TT_SECRET_FD=99: the job secret .* is not there: .* has closed the descriptor"),
+    ({"TT_SECRET_FD": "0"}, "TT_SECRET_FD=0: expected the sealed memory .* but the descriptor is another file"),
 ]
 # What a rank says of itself when it can reach the store.
 SETTINGS_MET = [
@@ -101,6 +104,24 @@ class Settings(unittest.TestCase):
                               ({"PET_MASTER_ADDR": "my host"}, '--master-addr: can\'t resolve "my host"')]:
             self.refused([TUTTI, "run", "true"], changes, text, code=2)
 
+    def test_a_program_that_closes_the_secret(self):
+        """As Python's subprocess does, unless it is told which descriptors to leave open."""
+        start = "import os, subprocess, sys; sys.exit(subprocess.call(sys.argv[2:], pass_fds=eval(sys.argv[1])))"
+        leave = '[int(os.environ["TT_SECRET_FD"])]'
+        alone = str(pathlib.Path(os.environ["TT_BUILD"]) / "examples" / "bare_ring_all_reduce")
+        job = [TUTTI, "run", "--standalone", "--nproc-per-node=2", sys.executable, "-c", start]
+        code, err = run([*job, "[]", alone], {})
+        self.assertEqual(code, 1, err)
+        self.assertRegex(err, "TT_SECRET_FD=[0-9]+: .* has closed the descriptor, as Python's subprocess does without "
+                              "pass_fds; leave that descriptor open, or start `tutti run` with TT_SECRET_FILE")
+        code, err = run([*job, leave, alone], {})
+        self.assertEqual(code, 0, err)
+        with tempfile.NamedTemporaryFile() as file:  # as the error says
+            file.write(SECRET.encode())
+            file.flush()
+            code, err = run([*job, "[]", alone], {"TT_SECRET_FILE": file.name})
+            self.assertEqual(code, 0, err)
+
     def test_of_secret_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "secret"
@@ -118,7 +139,7 @@ class Settings(unittest.TestCase):
                 path.write_text(SECRET + ending)
                 path.chmod(0o600)
                 code, err = run([TUTTI, "run", "--standalone", f"--secret-file={path}", "sh", "-c",
-                                 f'[ "$TT_SECRET" = {SECRET} ]'], {})
+                                 f'[ "$(cat /proc/self/fd/$TT_SECRET_FD)" = {SECRET} ]'], {})
                 self.assertEqual(code, 0, err)
             self.refused([TUTTI, "run", "--standalone", f"--secret-file={folder}", "true"], {}, "but it is a directory")
             self.refused([TUTTI, "run", "--standalone", f"--secret-file={folder}/none", "true"], {},

@@ -353,7 +353,7 @@ typedef struct place {
 } place;
 
 static long storm(const place *place, const netlab *lab, latencies all[FAULTS]) {
-    long cases = storm_number("TT_STORM_CASES", place->cases), bad = 0;
+    long cases = storm_cases(place->cases), bad = 0;
     for (long i = 0; i < cases; i++) {
         uint64_t state = storm_case(i);
         scene scene = {.hosts = place->hosts, .lab = lab, .moment = (moment)(i % MOMENTS)};

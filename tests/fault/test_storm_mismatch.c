@@ -244,7 +244,7 @@ static int64_t play_case(long number, enum hosts hosts) {
 static void storm(enum hosts hosts, long fallback) {
     if (!hosts_wanted(hosts))
         skip();
-    long cases = storm_number("TT_STORM_CASES", fallback), bad = 0;
+    long cases = storm_cases(fallback), bad = 0;
     int64_t slowest = 0;
     for (long i = 0; i < cases; i++) {
         if (storm_skips(i))

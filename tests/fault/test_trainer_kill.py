@@ -79,9 +79,11 @@ class Lines:
 
 def kill_rank(victim):
     with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([TUTTI, "data", "digits", "small", "--train", "1000", "--test", "100"], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL, timeout=DEADLINE)
         launcher = subprocess.Popen(
-            [TUTTI, "run", "--standalone", "--nproc-per-node=2", "--settle-period=30", TRAINER, "--epochs", "1000000",
-             "--save-every", "0"],
+            [TUTTI, "run", "--standalone", "--nproc-per-node=2", "--settle-period=30", TRAINER, "--data", "small",
+             "--epochs", "1000000", "--save-every", "0"],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         out, err = Lines(launcher.stdout), Lines(launcher.stderr)
         out.wait_for("Epoch 1,")  # it is training

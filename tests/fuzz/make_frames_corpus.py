@@ -17,7 +17,7 @@ CONVERSATIONS = {
             frame(EAGER, step=1, seq=2, size=4, body=b"wxyz"),
     "announce": frame(ANNOUNCE, id=7, size=70000) + frame(DATA, other=1, size=4096, body=bytes(4096)),
     "ready": frame(READY, seq=3, step=1, id=5, size=4) + frame(READY, id=6, other=2, size=4),
-    "early": frame(READY, step=0, id=5, size=16385) + frame(READY, step=0, id=6, size=16385) + frame(REFUSE, id=5) +
+    "early": frame(READY, step=0, id=5, size=65537) + frame(READY, step=0, id=6, size=65537) + frame(REFUSE, id=5) +
             frame(READY, group=2, id=7, size=70000),
     "refuse": frame(REFUSE, id=4, other=3, flags=1) + frame(REFUSE, id=4, other=4, flags=2) +
             frame(REFUSE, id=9, flags=3),
@@ -26,7 +26,7 @@ CONVERSATIONS = {
     "credit": frame(CREDIT, credit=64) + frame(GOODBYE) + frame(CREDIT, credit=1 << 30),
     "data": frame(DATA, other=1, size=4, body=b"abcd") +
             b"".join(frame(DATA, other=i, size=4, body=b"abcd") for i in range(1, 10)),
-    "large": frame(EAGER, size=20000) + bytes(100),
+    "large": frame(EAGER, size=70000) + bytes(100),
     "words": frame(EAGER, seq=2, step=5, word=2, size=4, body=b"abcd") +
             frame(READY, seq=3, step=7, word=9, id=1, size=8),
 }

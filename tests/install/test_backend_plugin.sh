@@ -1,14 +1,28 @@
 #!/bin/sh
 # The example back end, built out of the tree against an installed Tutti, as docs/backends.md tells its readers; and the
 # back ends that come with Tutti, found beside the installed library.
+# shellcheck disable=SC2154 # installed.sh sets work, prefix, libdir, static_libdir
 set -eu
-# shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
+# shellcheck disable=SC1091
 . "$TT_SOURCE/tests/install/installed.sh"
-cp -r "$TT_SOURCE/examples/backend_plugin" "$work/star"
-{
-    cmake -S "$work/star" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
-    cmake --build "$work/build"
-} >"$work/log" 2>&1 || { cat "$work/log"; fail "building the example"; }
+export LD_LIBRARY_PATH="$prefix/lib"
+unset TT_BACKEND_PATH
+
+# The page's commands, as they stand but for where things lie.
+mkdir "$work/tree"
+ln -s "$TT_SOURCE/examples" "$TT_BUILD" "$work/tree"
+[ -e "$work/tree/build" ] || ln -s "$TT_BUILD" "$work/tree/build"
+engine=$(find "$prefix" -name libtutti-backend-gloo.so)
+shorter='s|^build.*/libmine.so -|CONFORMANCE_ONLY=broadcast & 2|' # the whole suite is a test of its own
+[ -n "$engine" ] || shorter='\|/libmine.so|d'
+awk '/^```/ { inside = !inside; plain = $0 == "```"; next } inside && plain' "$TT_SOURCE/docs/backends.md" |
+    sed "$shorter; s|/usr/local|$prefix|; s|^tutti |$prefix/bin/&|; s|/path/to/libmine.so|$engine|" >"$work/commands"
+[ "$(grep -c -e cmake -e 'tutti run' -e 'conformance/conformance build-star' "$work/commands")" -eq 4 ] ||
+    { cat "$work/commands"; fail "other commands on the page"; }
+(cd "$work/tree" && sh -eux "$work/commands" </dev/null) >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "the page's commands"; }
+echo "ok: the page's commands"
+mv "$work/tree/build-star" "$work/build"
 ! ldd "$work/build/libtutti-backend-star.so" | grep -q libtutti || fail "the back end is linked with Tutti"
 
 # mean NAME BACKEND: three ranks average 0, 1, 2.
@@ -20,8 +34,6 @@ mean() {
     done
     echo "ok: $2"
 }
-export LD_LIBRARY_PATH="$prefix/lib"
-unset TT_BACKEND_PATH
 mean star "$work/build/libtutti-backend-star.so"
 grep -q "^rank 0: back end star has no all_gather" "$work/out" || fail "all_gather was not refused by name"
 TT_BACKEND_PATH=$work/build mean star star

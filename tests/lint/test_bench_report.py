@@ -51,6 +51,17 @@ class Report(unittest.TestCase):
         self.assertIn("third: FAILED: exit code 3", s.table())
         self.assertIn("| 8 B | 1 | - | - | - |", s.table())
 
+    def test_price_of_sealing(self):
+        by_size = (lambda found: [(run.size_label(found["bytes"]), found["usec"])])
+        s = run.Section("wire", "sizes", "us", "less", {
+            "sealed": lambda: [{"bytes": 8, "usec": 5}, {"bytes": 1 << 20, "usec": 30}],
+            "plain": lambda: [{"bytes": 8, "usec": 4}, {"bytes": 1 << 20, "usec": 20}],
+            run.GMAC: lambda: [{"bytes": 1 << 20, "usec": 8}],
+        }, [("sealed", "plain")], by_size, remarks=run.price_of_sealing)
+        s.measure(1)
+        self.assertEqual(s.table()[-3:], ["", "8 B: sealing adds 1 us, 25.0 %",
+                                          "1 MiB: sealing adds 10 us, 50.0 %, 1.25 times what OpenSSL alone takes"])
+
     def test_charts(self):
         for key in ("all_reduce", "step"):
             s = section(key, ours=values(1), theirs=values(0.001))

@@ -164,6 +164,8 @@ static int stand_between(tt_store *store, testimony *told) {
             put(&m, r, m.real[r].data, m.real[r].size);
         hidden = true;
     }
+    for (int r = 0; r < WORLD; r++)
+        tt_store_value_free(&m.real[r]);
     return 0;
 }
 

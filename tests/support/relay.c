@@ -19,9 +19,9 @@ enum { PAIRS = 256, CALLERS = 64, PIECE = 64 << 10 };
 
 typedef struct direction {
     unsigned char piece[PIECE];
-    size_t begin, end; /* what of it is still to be written */
-    int64_t due_ms;
-    bool ended; /* the reading side is at its end */
+    size_t begin, end;      /* what of it is still to be written */
+    int64_t due_ms, passed; /* bytes before this piece */
+    bool ended;             /* the reading side is at its end */
 } direction;
 
 typedef struct pair {
@@ -94,6 +94,13 @@ static void take_order(state *s) {
         _exit(0);
 }
 
+static void flip_at(const relay_order *order, direction *way, bool said) {
+    int64_t at = order->amount - way->passed;
+    if (order->how == (said ? RELAY_FLIP_SAID : RELAY_FLIP_HEARD) && at >= 0 && at < (int64_t)way->end)
+        way->piece[at] ^= 16;
+    way->passed += (int64_t)way->end;
+}
+
 /* A piece was read: what is to happen to it? False: the pair is gone. */
 static bool treat(state *s, pair *p, direction *way) {
     relay_order *order = &s->orders[p->caller];
@@ -139,6 +146,7 @@ static bool read_piece(state *s, pair *p, int i) {
         shutdown(p->fds[!i], SHUT_WR);
         return !p->way[!i].ended;
     }
+    flip_at(&s->orders[p->caller], way, i == 0);
     return treat(s, p, way);
 }
 

@@ -22,7 +22,10 @@ typedef enum relay_how {
     RELAY_DELAY,   /* every piece `amount` ms later */
     RELAY_STALL,   /* after `amount` more bytes nothing moves any more; the connections stay open */
     RELAY_TEAR,    /* after `amount` more bytes both ends are reset */
-    RELAY_FLIP     /* after `amount` more bytes one bit is wrong, once */
+    RELAY_FLIP,    /* after `amount` more bytes one bit is wrong, once */
+    /* in each connection one bit is wrong: in the byte `amount` (from 0) of what the caller says, or hears */
+    RELAY_FLIP_SAID,
+    RELAY_FLIP_HEARD
 } relay_how;
 
 typedef struct relay_order {

@@ -16,6 +16,11 @@ static inline long storm_number(const char *name, long fallback) {
     return text && *text ? strtol(text, NULL, 10) : fallback;
 }
 
+/* How many cases: `few`, and under a sanitizer, where each takes several times as long, half of them. */
+static inline long storm_cases(long few) {
+    return storm_number("TT_STORM_CASES", getenv("TT_SANITIZED") ? (few + 1) / 2 : few);
+}
+
 static inline uint64_t storm_draw(uint64_t *state) {
     uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -1,8 +1,10 @@
 """Programs on a terminal of their own."""
 import os
 import pty
+import select
 import struct
 import termios
+import time
 from fcntl import ioctl
 
 
@@ -15,6 +17,16 @@ def read_rest(fd):
     except OSError:
         pass
     os.close(fd)
+    return seen
+
+
+def read_until(fd, what, seconds):
+    """What is written to a terminal until `what` has come."""
+    seen, end = b"", time.monotonic() + seconds
+    while what not in seen:
+        if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+            raise AssertionError(f"{what} did not come: {seen}")
+        seen += os.read(fd, 65536)
     return seen
 
 

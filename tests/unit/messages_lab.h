@@ -1,5 +1,5 @@
-/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, and rings;
- * or apart, for a test that joins them itself. */
+/* Several ranks of the message engine in one process, over sockets, sockets that take few bytes at a time, rings, and
+ * sealed sockets, whose records arrive in parts; or apart, for a test that joins them itself. */
 #ifndef TESTS_UNIT_MESSAGES_LAB_H
 #define TESTS_UNIT_MESSAGES_LAB_H
 
@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "comm/message/links.h"
+#include "net/seal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 
 enum { NODES = 4, ARENA = 8 << 20 };
 
-typedef enum kind { SOCKETS, TINY, RINGS, APART } kind;
+typedef enum kind { SOCKETS, TINY, RINGS, SEALED, APART } kind;
 
 typedef struct node {
     struct lab *lab;
@@ -72,10 +73,15 @@ static inline bool call_text(void *world, uint32_t group, uint32_t seq, char *te
 static inline void join_by_sockets(lab *lab, int a, int b) {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    for (int i = 0; i < 2 && lab->kind == TINY; i++)
-        assert_int_equal(setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &(int){2048}, sizeof(int)), 0);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, (tt__stream){.fd = ends[0]}, "socket"), TT_OK);
-    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, (tt__stream){.fd = ends[1]}, "socket"), TT_OK);
+    tt__stream streams[2] = {{.fd = ends[0]}, {.fd = ends[1]}};
+    for (int i = 0; i < 2 && lab->kind != SOCKETS; i++)
+        assert_int_equal(
+            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &(int){lab->kind == TINY ? 2048 : 30000}, sizeof(int)), 0);
+    for (int i = 0; i < 2 && lab->kind == SEALED; i++)
+        assert_int_equal(tt__seal_new(&streams[i].seal, &(tt__seal_keys){{(uint8_t)(1 + i)}, {(uint8_t)(2 - i)}}),
+                         TT_OK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[a].messages, b, streams[0], "socket"), TT_OK);
+    assert_int_equal(tt__link_add_tcp(lab->nodes[b].messages, a, streams[1], "socket"), TT_OK);
 }
 
 static inline lab *lab_open(kind kind, int n) {
@@ -106,7 +112,7 @@ static inline lab *lab_open(kind kind, int n) {
         }
         assert_int_equal(tt__messages_new(&node->messages, &config), TT_OK);
     }
-    for (int a = 0; a < n && (kind == SOCKETS || kind == TINY); a++)
+    for (int a = 0; a < n && kind != RINGS && kind != APART; a++)
         for (int b = a + 1; b < n; b++)
             join_by_sockets(lab, a, b);
     return lab;

@@ -1,6 +1,7 @@
 /* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for.
  * Its keys against the RFCs' vectors; where the secret comes from. */
 #include "net/handshake.h"
+#include "net/secret_memory.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -270,6 +272,7 @@ static void secrets_come_from_the_environment(void **state) {
     snprintf(path, sizeof path, "/tmp/test_handshake.%d", (int)getpid());
     unsetenv("TT_SECRET");
     unsetenv("TT_SECRET_FILE");
+    unsetenv("TT_SECRET_FD");
     assert_int_equal(tt__secret_load(&secret), TT_OK);
     assert_false(secret.set);
     setenv("TT_SECRET", "short", 1);
@@ -298,6 +301,69 @@ static void secrets_come_from_the_environment(void **state) {
     assert_false(secret.set);
 }
 
+/* Load the secret from descriptor `fd`. */
+static void expect_of(int fd, tt_status expected, const char *part) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", fd);
+    setenv("TT_SECRET_FD", number, 1);
+    expect(expected, part);
+    unsetenv("TT_SECRET_FD");
+}
+
+/* Make a memfd with this content and these seals. */
+static int sealed_file(const char *content, size_t size, int seals) {
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, content, size), (ssize_t)size);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static void secrets_are_inherited_in_memory(void **state) {
+    (void)state;
+    enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+    char number[16], text[8];
+    int fd = -1, ends[2];
+    tt__secret secret;
+    assert_int_equal(tt__secret_memory_make(&fd, job_secret), TT_OK);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC); /* until a rank is started */
+    assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+    assert_int_equal(ftruncate(fd, 0), -1);
+    snprintf(number, sizeof number, "%d", fd);
+    setenv("TT_SECRET_FD", number, 1);
+    for (int i = 0; i < 2; i++) { /* whatever was read before */
+        assert_int_equal(tt__secret_load(&secret), TT_OK);
+        assert_memory_equal(&secret, &ours, sizeof secret);
+        assert_true(read(fd, text, sizeof text) >= 0);
+    }
+    setenv("TT_SECRET", "set by hand, it counts", 1);
+    assert_int_equal(tt__secret_load(&secret), TT_OK);
+    assert_memory_not_equal(&secret, &ours, sizeof secret);
+    unsetenv("TT_SECRET");
+    close(fd);
+    expect(TT_ERR_IO, "has closed the descriptor");
+    expect_of(-1, TT_ERR_INVALID, "TT_SECRET_FD: expected a number");
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    expect_of(ends[0], TT_ERR_IO, "is another file");
+    close(ends[0]);
+    close(ends[1]);
+    static const struct {
+        const char *content;
+        size_t size;
+        int seals;
+        const char *part;
+    } cases[] = {{job_secret, sizeof job_secret - 1, SEALS & ~F_SEAL_WRITE, "is another file"},
+                 {job_secret, sizeof job_secret - 1, SEALS & ~F_SEAL_SEAL, "is another file"},
+                 {job_secret, 15, SEALS, "16 to 1024 bytes of text, the job secret, but"},
+                 {job_secret, 0, SEALS, "(0 bytes)"},
+                 {"0123456789abcdef\0x", 18, SEALS, "(18 bytes)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fd = sealed_file(cases[i].content, cases[i].size, cases[i].seals);
+        expect_of(fd, TT_ERR_IO, cases[i].part);
+        close(fd);
+    }
+}
+
 static void secrets_are_made(void **state) {
     (void)state;
     char a[TT__SECRET_MADE_SIZE], b[TT__SECRET_MADE_SIZE];
@@ -319,6 +385,7 @@ int main(void) {
         cmocka_unit_test(every_changed_bit_is_noticed),
         cmocka_unit_test(strangers),
         cmocka_unit_test(secrets_come_from_the_environment),
+        cmocka_unit_test(secrets_are_inherited_in_memory),
         cmocka_unit_test(secrets_are_made),
     };
     return cmocka_run_group_tests(tests, derive, NULL);

@@ -1,9 +1,12 @@
 /* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The
  * launcher's parts are in the command only, so they are compiled into this test. */
 #include "elastic/merge.c"
+#include "elastic/outlet.c"
+#include "elastic/pty.c"
 #include "elastic/report.c"
 #include "elastic/streams.c"
 #include "elastic/terminal.c"
+#include "support/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +68,7 @@ static void ranks_do_not_mix_inside_a_line(void **state) {
     tt__streams_serve(&f->streams);
     assert_string_equal(came_out(f), "next");
     tt__streams_print(&f->streams, "a line of our own %d", 7);
-    tt__streams_flush(&f->streams);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
     assert_string_equal(came_out(f), "\na line of our own 7\n");
 }
 
@@ -119,7 +122,7 @@ static const char *report_of(fixture *f, const char *const messages[4], int firs
     for (int i = 0; i < 4; i++)
         workers[i] = (tt__worker){.ended = true, .status = 1 << 8, .message = (char *)(uintptr_t)messages[i]};
     tt__report_others(&f->streams, &job, workers, first);
-    tt__streams_flush(&f->streams);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
     return came_out(f);
 }
 
@@ -171,7 +174,7 @@ static void lines_of_our_own_come_after_those_that_are_held(void **state) {
     tt__streams_serve(&f->streams);
     tt__streams_drain(&f->streams, 0);
     tt__streams_print(&f->streams, "ours");
-    tt__streams_flush(&f->streams);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
     assert_string_equal(came_out(f), "tutti: rank 0: held\nhalf a line\nours\n");
 }
 
@@ -257,7 +260,7 @@ static void the_tail_is_the_last_lines(void **state) {
         snprintf(line, sizeof line, "line %d\n", i);
         put(f, 0, line);
         tt__streams_drain(&f->streams, 0);
-        tt__streams_flush(&f->streams);
+        tt__streams_flush(&f->streams, PATIENCE_MS);
         came_out(f);
     }
     put(f, 0, "unfinished");
@@ -274,7 +277,7 @@ static void a_closed_stderr_is_no_disaster(void **state) {
     put(f, 0, "lost\n");
     tt__streams_serve(&f->streams);
     tt__streams_print(&f->streams, "lost, too");
-    tt__streams_flush(&f->streams);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
     assert_true(f->streams.broken);
     f->out = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
@@ -359,11 +362,23 @@ static void reports_stand_any_words_and_times(void **state) {
     tt__first first = {.hostname = "\033[31mhost", .worker = &workers[0], .tail = ""};
     assert_int_equal(tt__first_failure(workers, 2), 0);
     tt__report_first(&f->streams, &(tt__job){.workers = 2}, &first, &started);
-    tt__streams_flush(&f->streams);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
     char text[4096] = "";
     assert_true(read(f->out, text, sizeof text - 1) > 0);
     assert_non_null(strstr(text, "all is well\n"));
     assert_null(strpbrk(text, "\033\a\r"));
+}
+
+static void reports_show_a_progress_bar_as_it_was_last(void **state) {
+    fixture *f = *state;
+    tt__worker worker = {.ended = true, .status = 1 << 8};
+    tt__moment started = {0};
+    tt__first first = {.worker = &worker, .tail = "  0%\r 50%\r100%\nplain\r\n\r\n\rkilled at 7%"};
+    tt__report_first(&f->streams, &(tt__job){.workers = 1}, &first, &started);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
+    const char *lines = strstr(came_out(f), "stderr:\n");
+    assert_non_null(lines);
+    assert_string_equal(lines, "stderr:\n    | 100%\n    | plain\n    | \n    | killed at 7%\n");
 }
 
 int main(void) {
@@ -386,6 +401,7 @@ int main(void) {
         cmocka_unit_test(the_first_failure_is_the_cause),
         cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
         cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reports_show_a_progress_bar_as_it_was_last, set_up, tear_down),
         cmocka_unit_test(error_files_of_every_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

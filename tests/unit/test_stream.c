@@ -424,6 +424,8 @@ static size_t read_wire(const unsigned char *data, size_t size, size_t piece, ui
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     assert_int_equal(tt__seal_new(&seal, &keys_there), TT_OK);
     tt__seal_rekey_every(seal, rekey_every);
+    if (rekey_every % 2)
+        tt__seal_borrow(seal); /* parts of records then wait in `received` */
     for (bool closed = false;;) {
         if (fed < size) {
             ssize_t n = send(fds[0], data + fed, size - fed, MSG_DONTWAIT | MSG_NOSIGNAL);

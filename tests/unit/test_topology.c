@@ -5,7 +5,9 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "comm/shared/placement.h"
 #include "comm/shared/topology.h"
 
 static void synthetic(tt__topology *topology, const char *machine) {
@@ -21,6 +23,42 @@ static void place_ranks(const tt__topology *topology, int n, int stride, tt__pla
         mask[r * stride / 64] |= UINT64_C(1) << (r * stride % 64);
         places[r] = tt__topology_place(topology, mask);
     }
+}
+
+/* Fill the mask with the CPUs first..last. */
+static const uint64_t *mask_of(uint64_t *mask, int first, int last) {
+    memset(mask, 0, TT__CPU_MASK_WORDS * sizeof *mask);
+    for (int cpu = first; cpu <= last; cpu++)
+        mask[cpu / 64] |= UINT64_C(1) << cpu % 64;
+    return mask;
+}
+
+static void ranks_share_the_cpus_that_they_may_use(void **state) {
+    (void)state;
+    uint64_t space[4][TT__CPU_MASK_WORDS];
+    const uint64_t *masks[4];
+    for (int r = 0; r < 4; r++) /* nobody is tied to a CPU */
+        masks[r] = mask_of(space[r], 0, 127);
+    assert_int_equal(tt__cpu_share_of(masks, 4, 2, 0, 128), 32);
+    assert_int_equal(tt__cpu_share_of(masks, 3, 0, 0, 128), 42);
+    assert_int_equal(tt__cpu_share_of(masks, 1, 0, 3, 128), 32);
+    assert_int_equal(tt__cpu_share_of(masks, 4, 2, 0, 8), 2); /* a cgroup's limit holds for all of them */
+    assert_int_equal(tt__cpu_share_of(masks, 4, 2, 0, 1), 1);
+    for (int r = 0; r < 4; r++) /* srun --cpus-per-task=4 */
+        masks[r] = mask_of(space[r], 4 * r, 4 * r + 3);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(tt__cpu_share_of(masks, 4, r, 0, 4), 4);
+    for (int r = 0; r < 4; r++) /* mpirun --bind-to socket: three ranks on the first, one on the second */
+        masks[r] = mask_of(space[r], r < 3 ? 0 : 8, r < 3 ? 7 : 15);
+    assert_int_equal(tt__cpu_share_of(masks, 4, 0, 0, 8), 2);
+    assert_int_equal(tt__cpu_share_of(masks, 4, 3, 0, 8), 8);
+    for (int r = 0; r < 3; r++) /* three thirds are one */
+        masks[r] = mask_of(space[r], 0, 2);
+    assert_int_equal(tt__cpu_share_of(masks, 3, 1, 0, 3), 1);
+    assert_int_equal(tt__cpu_share_of(masks, 4, 1, 4, 3), 1);
+    masks[0] = mask_of(space[0], 1, 0); /* CPUs beyond those that masks have */
+    masks[1] = masks[0];
+    assert_int_equal(tt__cpu_share_of(masks, 2, 0, 0, 64), 32);
 }
 
 static void nodes_and_caches_are_numbered(void **state) {
@@ -148,6 +186,7 @@ static void this_machine_is_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_share_the_cpus_that_they_may_use),
         cmocka_unit_test(nodes_and_caches_are_numbered),
         cmocka_unit_test(a_machine_without_l3_has_l2),
         cmocka_unit_test(a_rank_of_several_places_is_nowhere),

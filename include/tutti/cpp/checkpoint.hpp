@@ -18,19 +18,31 @@ class safetensors {
     const tt_named_tensors *tensors() const { return check(tt_safetensors_tensors(get())); }
     /* NULL: there is no such key. */
     const char *metadata(const std::string &key) const { return tt_safetensors_metadata(get(), key.c_str()); }
+    /* Names of what was left out; none unless that was asked for. */
+    std::vector<std::string> skipped() const {
+        std::int64_t count = 0;
+        const char *const *names = tt_safetensors_skipped(get(), &count);
+        return std::vector<std::string>(names, names + count);
+    }
 
   private:
     detail::handle<tt_safetensors, tt_safetensors_free> file_;
 };
 
-inline safetensors safetensors_load(const std::string &path) {
+/* skip_unsupported: leave out what there is no tensor for. */
+inline safetensors safetensors_load(const std::string &path, bool skip_unsupported = false) {
     tt_safetensors *file = nullptr;
-    check(tt_safetensors_load(&file, path.c_str()));
+    tt_safetensors_load_args a = TT_SAFETENSORS_LOAD_ARGS_INIT;
+    a.out = &file, a.path = path.c_str(), a.skip_unsupported = skip_unsupported;
+    check(detail::call(tt_safetensors_load_with, a));
     return safetensors(file);
 }
-inline safetensors safetensors_parse(const void *data, std::size_t size, const std::string &name) {
+inline safetensors safetensors_parse(const void *data, std::size_t size, const std::string &name,
+                                     bool skip_unsupported = false) {
     tt_safetensors *file = nullptr;
-    check(tt_safetensors_parse(&file, data, size, name.c_str()));
+    tt_safetensors_parse_args a = TT_SAFETENSORS_PARSE_ARGS_INIT;
+    a.out = &file, a.data = data, a.size = size, a.name = name.c_str(), a.skip_unsupported = skip_unsupported;
+    check(detail::call(tt_safetensors_parse_with, a));
     return safetensors(file);
 }
 /* safetensors_save("w.safetensors", named_tensors{{"w", w}}, {{"note", "first"}}) */

@@ -4,11 +4,13 @@
 
 #include <stdlib.h>
 
-/* Two sizes of records, so that a steady exchange allocates nothing. */
-enum { SMALL = 464, FREE_MAX = 64 };
+/* Records have one of three sizes, and so many are kept, so that a steady exchange allocates nothing. */
+enum { SMALL = 464, MIDDLE = 8 << 10, FREE_MAX = 64, FREE_BYTES = TT__EAGER_WINDOW };
+
+static uint32_t room_for(uint64_t bytes) { return bytes <= SMALL ? SMALL : bytes <= MIDDLE ? MIDDLE : TT__EAGER_MAX; }
 
 tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_t bytes, uint32_t id) {
-    uint32_t room = id || bytes <= SMALL ? SMALL : TT__EAGER_MAX;
+    uint32_t room = room_for(id ? 0 : bytes);
     tt__arrival **at = &messages->free_arrivals;
     while (*at && (*at)->room != room)
         at = &(*at)->next;
@@ -16,6 +18,7 @@ tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_
     if (a) {
         *at = a->next;
         messages->free_arrival_count--;
+        messages->free_arrival_bytes -= room;
     } else if (!(a = malloc(sizeof *a + room))) {
         return NULL;
     }
@@ -30,13 +33,14 @@ tt__arrival *tt__arrival_new(tt__messages *messages, const tt__key *key, uint64_
 void tt__arrival_free(tt__messages *messages, tt__arrival *arrival) {
     if (!arrival)
         return;
-    if (messages->free_arrival_count == FREE_MAX) {
+    if (messages->free_arrival_count == FREE_MAX || messages->free_arrival_bytes + arrival->room > FREE_BYTES) {
         free(arrival);
         return;
     }
     arrival->next = messages->free_arrivals;
     messages->free_arrivals = arrival;
     messages->free_arrival_count++;
+    messages->free_arrival_bytes += arrival->room;
 }
 
 void tt__arrivals_free_all(tt__messages *messages) {

@@ -6,8 +6,10 @@
 
 #include <string.h>
 
-/* Bytes that one call reads at most, so that other links get their turn. */
-enum { READ_MAX = 8 << 20, DISCARD = TT__READ_AHEAD };
+enum {
+    READ_MAX = 8 << 20, /* bytes that one call reads at most, so that other links get their turn */
+    BEHIND = 4 << 10    /* bytes read behind a payload: the next header, and a small frame or some */
+};
 
 /* Read into `parts`. Returns the number of bytes, 0 if there were none or the link ended. */
 static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
@@ -39,13 +41,16 @@ static size_t read_payload(tt__link *link) {
             memcpy(link->into, link->in + link->in_at, n);
         link->in_at += n;
     } else if (!link->drained) {
-        size_t want = link->into || link->left_bytes < DISCARD ? link->left_bytes : DISCARD;
+        size_t want = link->into || link->left_bytes < TT__DISCARD ? link->left_bytes : TT__DISCARD;
+        size_t behind = link->transport.ops->reads_ahead ? BEHIND : 0;
         link->in_at = link->in_end = 0;
-        struct iovec parts[2] = {{link->into ? link->into : link->messages->discard, want}, {link->in, link->in_room}};
-        size_t got = read_parts(link, parts, link->transport.ops->reads_ahead ? 2 : 1);
+        struct iovec parts[2] = {{link->into ? link->into : link->messages->discard, want}, {link->in, behind}};
+        size_t got = read_parts(link, parts, behind ? 2 : 1);
+        if (!link->into && !link->ended)
+            tt__stream_let_go(&link->transport.stream); /* other links discard to the same memory */
         n = got < want ? got : want;
         link->in_end = got - n;
-        link->drained = got < want + (link->transport.ops->reads_ahead ? link->in_room : 0);
+        link->drained = got < want + behind;
     }
     if (link->into)
         link->into += n;

@@ -12,11 +12,11 @@ enum { MANY = 64 /* ranks, beyond which the links' buffers are smaller */ };
 
 tt__link *tt__link_new(tt__messages *messages, int peer, const tt__transport_ops *ops) {
     tt__link *link = calloc(1, sizeof *link);
-    size_t ahead = messages->config.size > MANY ? TT__READ_AHEAD / 4 : TT__READ_AHEAD;
+    size_t ahead = messages->config.size > MANY ? TT__READ_AHEAD / 2 : TT__READ_AHEAD;
     size_t room = !ops ? 0 : ops->reads_ahead ? ahead : sizeof(tt__frame);
     unsigned char *in = malloc(room ? room : 1);
     if (!messages->discard)
-        messages->discard = malloc(TT__READ_AHEAD);
+        messages->discard = malloc(TT__DISCARD);
     if (!link || !in || !messages->discard) {
         free(link);
         free(in);

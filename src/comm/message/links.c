@@ -81,6 +81,13 @@ bool tt__links_attach_rings(tt__messages *messages) {
     return true;
 }
 
+const char *tt__messages_wire(const tt__messages *messages) {
+    for (const tt__link *link = messages->active; link; link = link->next)
+        if (link->tcp)
+            return link->transport.stream.ssl ? "tls" : link->transport.stream.seal ? "sealed" : "plain";
+    return "none";
+}
+
 tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, const char *where) {
     tt_status status = tt__poller_open(messages);
     const tt__transport_ops *ops = stream.seal ? &tt__sealed_ops : stream.ssl ? &tt__tls_ops : &tt__tcp_ops;
@@ -91,6 +98,7 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
     }
     link->tcp = true;
     link->transport.stream = stream;
+    tt__stream_borrow(&link->transport.stream);
     link->count = &messages->tcp_links;
     messages->tcp_links++;
     link->received_ms = tt__now_ms();

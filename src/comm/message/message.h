@@ -33,7 +33,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TT__EAGER_MAX = 16 << 10, TT__EAGER_WINDOW = 1 << 20 };
+enum { TT__EAGER_MAX = 64 << 10, TT__EAGER_WINDOW = 1 << 20 };
 
 /* Which message this is. For collectives `seq` and `step` make it unique; a send or receive has seq 0 and its tag as
  * step. */
@@ -100,6 +100,9 @@ void tt__messages_leave(tt__messages *messages);
 
 /* Is there a thread, that is, are there TCP links? */
 bool tt__messages_threaded(const tt__messages *messages);
+
+/* Name how bytes travel over the TCP links: "plain", "sealed" or "tls"; "none" where there are none. */
+const char *tt__messages_wire(const tt__messages *messages);
 
 /* ---- news of ranks that a TCP link joins */
 

@@ -55,7 +55,7 @@ static void wait_for_end(const tt__link *link, int64_t deadline_ms) {
     struct pollfd end = {.fd = link->transport.stream.fd, .events = POLLIN};
     ssize_t n = 1;
     while (n && tt__left_ms(deadline_ms)) {
-        n = recv(end.fd, link->messages->discard, TT__READ_AHEAD, MSG_DONTWAIT);
+        n = recv(end.fd, link->messages->discard, TT__DISCARD, MSG_DONTWAIT);
         if (n < 0 && !tt__net_would_block(errno))
             return;
         if (n < 0)

@@ -235,6 +235,7 @@ static void cancel_receive(tt__messages *messages, tt__link *link, tt__message *
     }
     bool eager = link->receiving == message && link->frame.type == TT__FRAME_EAGER;
     if (link->receiving == message) {
+        tt__stream_let_go(&link->transport.stream);
         link->receiving = NULL;
         link->into = NULL;
     }

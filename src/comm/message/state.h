@@ -31,7 +31,8 @@
 #include "comm/message/transport/transport.h"
 
 enum {
-    TT__READ_AHEAD = 64 << 10, /* bytes read from a socket at a time */
+    TT__READ_AHEAD = 36 << 10, /* read where a header is expected: beyond that, copying costs more than reading again */
+    TT__DISCARD = 64 << 10,    /* bytes that nobody wants, read at a time */
     TT__ENDED_GROUPS = 1024    /* a power of two */
 };
 
@@ -126,7 +127,7 @@ struct tt__messages {
     uint32_t open;      /* messages that are not done */
     uint32_t completed; /* messages done so far */
     tt__arrival *free_arrivals;
-    uint32_t free_arrival_count;
+    uint32_t free_arrival_count, free_arrival_bytes;
     tt__question *questions;
     unsigned char *discard; /* where unwanted bytes go */
     /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that

@@ -26,8 +26,10 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
         peer->host = first < r ? world->peers[first].host : world->hosts++;
         snprintf(peer->hostname, sizeof peer->hostname, "%s", cards[r].hostname);
     }
-    for (int r = 0; r < world->size; r++)
+    for (int r = 0; r < world->size; r++) {
         world->peers[r].local = world->peers[r].host == world->peers[world->rank].host;
+        world->peers[r].same_machine = !strcmp(cards[r].host_id, cards[world->rank].host_id);
+    }
 }
 
 static tt_status check_hosts(const tt__world *world, const tt__card *cards) {

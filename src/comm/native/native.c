@@ -6,6 +6,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/fork_fds.h"
+#include "comm/shared/placement.h"
 
 #include <stdlib.h>
 
@@ -83,8 +84,21 @@ static tt_status agree_on_algorithms(tt__world *world, const tt__member *member)
     return world->size == 1 && member->algorithms ? tt__tuning_force(world, member->algorithms) : TT_OK;
 }
 
-/* Divide this host's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
-static void share_cpus(const tt__world *world) { tt__set_host_ranks(tt__world_local_ranks(world, world->size)); }
+/* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
+static void share_cpus(const tt__world *world) {
+    const uint64_t *masks[TT__MAX_HOST_RANKS];
+    int ranks = 0, me = 0, strangers = 0;
+    for (int r = 0; r < world->size; r++) {
+        const tt__peer *peer = &world->peers[r];
+        if (r == world->rank)
+            me = ranks;
+        if (peer->control && ranks < TT__MAX_HOST_RANKS)
+            masks[ranks++] = peer->control->cpu_mask;
+        else
+            strangers += peer->same_machine;
+    }
+    tt__set_cpu_share(tt__cpu_share_of(masks, ranks, me, strangers, tt__world_control(world)->cpu_quota));
+}
 
 /* Join the job: meet all ranks, and begin the first group. */
 static tt_status native_join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {

@@ -34,6 +34,27 @@ const uint8_t *tt__peer_order(tt_group *group, size_t bytes) {
     return group->native->order;
 }
 
+static bool may_use(const uint64_t *mask, int cpu) { return mask[cpu / 64] >> cpu % 64 & 1; }
+
+int tt__cpu_share_of(const uint64_t *const *masks, int ranks, int me, int strangers, uint32_t quota) {
+    double share = 0;
+    uint32_t own = 0;
+    for (int cpu = 0; cpu < 64 * TT__CPU_MASK_WORDS; cpu++) {
+        int users = strangers;
+        if (!may_use(masks[me], cpu))
+            continue;
+        for (int r = 0; r < ranks; r++)
+            users += may_use(masks[r], cpu);
+        share += 1.0 / users;
+        own++;
+    }
+    double limit = (double)quota / (ranks + strangers);
+    if (quota < own || !own)
+        share = own && share < limit ? share : limit;
+    int whole = (int)(share + 1e-6); /* three thirds are not quite one */
+    return whole < 1 ? 1 : whole;
+}
+
 bool tt__ranks_fit_cpus(const tt_group *group) {
     uint64_t all[TT__CPU_MASK_WORDS] = {0};
     uint32_t least_quota = UINT32_MAX, cpus = 0, ranks = 0;

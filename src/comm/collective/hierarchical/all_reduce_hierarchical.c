@@ -1,7 +1,7 @@
 /* hierarchical, for all_reduce: hosts reduce first, in shared memory, so that less goes between them.
  *
  * H hosts of L ranks, n bytes.
- *   n up to TT__EAGER_MAX  local reduce to one rank a host, all_reduce between those, local broadcast
+ *   n up to WHOLE_MAX      local reduce to one rank a host, all_reduce between those, local broadcast
  *   else                   local reduce_scatter, all_reduce of every rank's part with the same part on the other hosts,
  *                          local all_gather; what does not divide by L goes with the last part
  *   steps between hosts    those of the all_reduce among H
@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 
+enum { WHOLE_MAX = 16 << 10 };
 enum stage { BEGIN, REMAINDER, SCATTERED, REDUCED, GATHERED, WHOLE, LEADERS, SPREAD, END };
 
 typedef struct shape {
@@ -51,7 +52,7 @@ static tt_status hier_all_reduce_begin(tt_work *work) {
     const shape s = shape_of(work);
     if (!partial.as_is)
         tt__partial_leaf(&partial, s.data, s.data, s.count);
-    bool small = s.count * s.size <= TT__EAGER_MAX || !s.part;
+    bool small = s.count * s.size <= WHOLE_MAX || !s.part;
     work->stage = small ? WHOLE : s.part * (size_t)s.ranks < s.count ? REMAINDER : SCATTERED;
     return TT_OK;
 }
@@ -79,7 +80,7 @@ static tt__next hier_all_reduce_leg(tt_work *work) {
     case LEADERS:
         return reduce_leg(work, cross, TT_OP_ALL_REDUCE, &s, 0, s.count);
     default: /* SPREAD: of all, or of what did not divide */
-        even = s.count * s.size <= TT__EAGER_MAX || !s.part ? 0 : even;
+        even = s.count * s.size <= WHOLE_MAX || !s.part ? 0 : even;
         return tt__leg(work, local,
                        (tt_call){.op = TT_OP_BROADCAST,
                                  .count = s.count - even,

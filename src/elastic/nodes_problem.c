@@ -1,0 +1,38 @@
+/* A launcher that can't start its workers (the program is missing on its node) still tells the others why, so that they
+ * don't wait for it. */
+#include "elastic/nodes_talk.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+/* Wait, on node 0, until the others have read its card. */
+static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
+    int64_t others = t->nodes->member.nodes - 1, left = 0;
+    while (left < others && tt__left_ms(deadline)) {
+        TT__TRY(tt_store_add(t->store, "tutti/nodes/left", 0, &left));
+        if (left < others)
+            poll(NULL, 0, 20);
+    }
+    return TT_OK;
+}
+
+static tt_status tell_problem(tt__talk *t, int64_t deadline) {
+    const tt__nodes_member *m = &t->nodes->member;
+    TT__TRY(tt__secret_load(&t->secret));
+    TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
+    TT__TRY(tt__talk_put_card(t));
+    return m->node ? TT_OK : wait_until_all_know(t, deadline);
+}
+
+void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) {
+    tt__nodes nodes = {.member = *member, .of = calloc((size_t)member->nodes, sizeof *nodes.of)};
+    tt__talk t = {.nodes = &nodes};
+    if (nodes.of)
+        tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
+    tt_store_free(t.store);
+    tt__secret_wipe(&t.secret);
+    free(nodes.of);
+}
