@@ -8,7 +8,7 @@
 
 enum {
     READ_MAX = 8 << 20, /* bytes that one call reads at most, so that other links get their turn */
-    BEHIND = 4 << 10    /* bytes read behind a payload: the next header, and a small frame or some */
+    BEHIND = 4 << 10    /* bytes read behind a payload, or before a large one: the header, and some small frames */
 };
 
 /* Read into `parts`. Returns the number of bytes, 0 if there were none or the link ended. */
@@ -19,6 +19,16 @@ static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
     return n < 0 ? 0 : (size_t)n;
 }
 
+/* Has the peer been told to send large data? What is read ahead of them must be copied. */
+static bool expects_large(const tt__link *link) {
+    return link->arriving.first || (link->posted.first && link->posted.first->state == TT__MESSAGE_READY);
+}
+
+/* Return how many bytes to read where a header is expected. */
+static size_t header_room(const tt__link *link) {
+    return !link->transport.ops->reads_ahead ? sizeof(tt__frame) : expects_large(link) ? BEHIND : link->in_room;
+}
+
 static size_t read_header_bytes(tt__link *link) {
     size_t have = link->in_end - link->in_at;
     if (link->in_at) {
@@ -26,7 +36,7 @@ static size_t read_header_bytes(tt__link *link) {
         link->in_at = 0;
         link->in_end = have;
     }
-    size_t want = link->transport.ops->reads_ahead ? link->in_room - have : sizeof(tt__frame) - have;
+    size_t want = header_room(link) - have;
     size_t n = read_parts(link, &(struct iovec){link->in + have, want}, 1);
     link->in_end += n;
     link->drained = n < want;
