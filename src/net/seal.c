@@ -13,13 +13,13 @@
 
 enum {
     RECORD = TT__SEAL_HEAD + TT__SEAL_PIECE + TT__SEAL_TAG,
-    BATCH = 5,                  /* records sent together: they fit in a second-level cache */
-    AHEAD = 256,                /* read behind a large record: the next one's size, and what is small before it */
-    FIRST = 8 << 10,            /* read while the next record's size is not known */
-    ROOM = RECORD + FIRST,      /* of the buffer of what has come */
-    SMALL = 1024,               /* a record ends before a large piece if it has no more than this, */
-    LARGE = TT__SEAL_PIECE / 8, /* so that large pieces are received where they belong */
-    PARTS = 8                   /* of the caller's pieces in a record */
+    BATCH = 3,             /* records sent together: they fit in a second-level cache */
+    AHEAD = 256,           /* read behind a large record: the next one's size, and what is small before it */
+    FIRST = 8 << 10,       /* read while the next record's size is not known */
+    ROOM = RECORD + FIRST, /* of the buffer of what has come */
+    SMALL = 1024,          /* a record ends before a large piece if it has no more than this, */
+    LARGE = 8 << 10,       /* so that large pieces are received where they belong */
+    PARTS = 8              /* of the caller's pieces in a record */
 };
 
 /* One direction. */

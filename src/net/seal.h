@@ -14,7 +14,7 @@
 #include "net/mac.h"
 #include "net/stream.h"
 
-enum { TT__SEAL_PIECE = 64 << 10, TT__SEAL_TAG = 16, TT__SEAL_HEAD = 4, TT__SEAL_RECORDS = 1 << 20 };
+enum { TT__SEAL_PIECE = 128 << 10, TT__SEAL_TAG = 16, TT__SEAL_HEAD = 4, TT__SEAL_RECORDS = 1 << 20 };
 
 /* Keys of the two directions. To be wiped by whoever has them. */
 typedef struct tt__seal_keys {

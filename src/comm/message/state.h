@@ -32,7 +32,7 @@
 
 enum {
     TT__READ_AHEAD = 36 << 10, /* read where a header is expected: beyond that, copying costs more than reading again */
-    TT__DISCARD = 64 << 10,    /* bytes that nobody wants, read at a time */
+    TT__DISCARD = 128 << 10,   /* bytes that nobody wants, read at a time */
     TT__ENDED_GROUPS = 1024    /* a power of two */
 };
 
