@@ -81,12 +81,7 @@ bool tt__links_attach_rings(tt__messages *messages) {
     return true;
 }
 
-const char *tt__messages_wire(const tt__messages *messages) {
-    for (const tt__link *link = messages->active; link; link = link->next)
-        if (link->tcp)
-            return link->transport.stream.ssl ? "tls" : link->transport.stream.seal ? "sealed" : "plain";
-    return "none";
-}
+const char *tt__messages_wire(const tt__messages *messages) { return messages->wire ? messages->wire : "none"; }
 
 tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, const char *where) {
     tt_status status = tt__poller_open(messages);
@@ -96,6 +91,7 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
         tt__stream_close(&stream);
         return tt_last_status();
     }
+    messages->wire = stream.ssl ? "tls" : stream.seal ? "sealed" : "plain";
     link->tcp = true;
     link->transport.stream = stream;
     tt__stream_borrow(&link->transport.stream);

@@ -130,6 +130,7 @@ struct tt__messages {
     uint32_t free_arrival_count, free_arrival_bytes;
     tt__question *questions;
     unsigned char *discard; /* where unwanted bytes go */
+    const char *wire;       /* of the TCP links; NULL: there were none */
     /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that
      * was overwritten are kept as if the group were still to come. */
     uint32_t ended_groups[TT__ENDED_GROUPS];
