@@ -193,9 +193,8 @@ TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
 
 /* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else
  * the CPUs this process may use; those that other ranks of its group on the same host may use, too, are divided among
- * them. Our own kernels give the
- * same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as OpenMP's threads don't survive a fork
- * (TT_ERR_STATE for more). PyTorch: torch.set_num_threads. Thread-safe. */
+ * them. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as
+ * OpenMP's threads don't survive a fork (TT_ERR_STATE for more). PyTorch: torch.set_num_threads. Thread-safe. */
 TT_API TT_NODISCARD tt_status tt_set_num_threads(int threads);
 
 /* How many threads an operator may use now. PyTorch: torch.get_num_threads. Thread-safe. */

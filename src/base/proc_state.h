@@ -4,6 +4,14 @@
 
 #include <sys/types.h>
 
+typedef struct tt__proc {
+    pid_t pid, parent, group;
+    char state; /* see tt__proc_state() */
+} tt__proc;
+
+/* Look at a process; all 0: there is none, or it can't be seen. */
+tt__proc tt__proc_look(pid_t pid);
+
 /* Return the state of a process's main thread: 'R', 'S', 'T' stopped by a signal, 't' held by a debugger, 'Z' ended;
  * 0: there is none, or it can't be seen. */
 char tt__proc_state(pid_t pid);

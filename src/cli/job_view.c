@@ -1,7 +1,7 @@
 #include "cli/job_view.h"
 
 #include "base/error.h"
-#include "elastic/children.h"
+#include "base/proc_state.h"
 #include "elastic/report.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static tt__view_state view_state_of(const tt__view_rank *rank, bool here) {
         return rank->rank.stopped ? TT__VIEW_STOPPED : TT__VIEW_RUNS;
     /* What the launcher started may be a script around the rank. */
     int64_t pid = rank->recorder ? rank->recorder->pid : rank->rank.pid;
-    char state = tt__process_state(pid);
+    char state = pid == (pid_t)pid ? tt__proc_state((pid_t)pid) : 0; /* a recorder may hold anything */
     if (state == 'T' || state == 't')
         return TT__VIEW_STOPPED;
     return state && state != 'Z' && state != 'X' ? TT__VIEW_RUNS : TT__VIEW_GONE;

@@ -1,46 +1,15 @@
 #include "elastic/children.h"
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/proc_state.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* What /proc says of a process. */
-typedef struct process_stat {
-    pid_t pid, parent, group; /* 0: it is gone */
-    char state;
-} process_stat;
-
-/* The name in /proc/PID/stat may hold spaces and parentheses: what follows the last ')' counts. */
-static process_stat read_stat(const char *pid) {
-    char path[64], text[512];
-    process_stat found = {.pid = (pid_t)atoi(pid)};
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n < 0 ? 0 : n] = '\0';
-    const char *rest = strrchr(text, ')');
-    if (!rest || sscanf(rest + 1, " %c %d %d", &found.state, &found.parent, &found.group) != 3)
-        return (process_stat){0};
-    return found;
-}
-
-char tt__process_state(int64_t pid) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)pid);
-    return read_stat(text).state;
-}
 
 static bool is_pid(const struct dirent *entry) { return entry->d_name[0] >= '1' && entry->d_name[0] <= '9'; }
 
@@ -51,7 +20,7 @@ size_t tt__children(pid_t *pids, size_t max) {
     if (!proc)
         return 0;
     for (const struct dirent *entry; n < max && (entry = readdir(proc));)
-        if (is_pid(entry) && read_stat(entry->d_name).parent == self)
+        if (is_pid(entry) && tt__proc_look(atoi(entry->d_name)).parent == self)
             pids[n++] = (pid_t)atoi(entry->d_name);
     closedir(proc);
     return n;
@@ -65,27 +34,27 @@ static int is_among(pid_t pid, const pid_t *pids, size_t n) {
 }
 
 /* List all processes, allocated; *n of them. */
-static process_stat *all_processes(size_t *n) {
-    process_stat *all = NULL;
+static tt__proc *all_processes(size_t *n) {
+    tt__proc *all = NULL;
     DIR *proc = opendir("/proc");
     *n = 0;
     for (const struct dirent *entry; proc && (entry = readdir(proc));) {
         if (!is_pid(entry))
             continue;
         if (*n % 256 == 0) {
-            process_stat *more = realloc(all, (*n + 256) * sizeof *all);
+            tt__proc *more = realloc(all, (*n + 256) * sizeof *all);
             if (!more)
                 break;
             all = more;
         }
-        all[(*n)++] = read_stat(entry->d_name);
+        all[(*n)++] = tt__proc_look(atoi(entry->d_name));
     }
     if (proc)
         closedir(proc);
     return all;
 }
 
-static const process_stat *find_process(const process_stat *all, size_t n, pid_t pid) {
+static const tt__proc *find_process(const tt__proc *all, size_t n, pid_t pid) {
     for (size_t i = 0; i < n; i++)
         if (all[i].pid == pid)
             return &all[i];
@@ -93,8 +62,8 @@ static const process_stat *find_process(const process_stat *all, size_t n, pid_t
 }
 
 /* Do all processes from the parent of `p` up to one of the roots belong to the group? */
-static bool left_the_group(const process_stat *p, const process_stat *all, size_t n, const pid_t *roots,
-                           size_t root_count, pid_t group) {
+static bool left_the_group(const tt__proc *p, const tt__proc *all, size_t n, const pid_t *roots, size_t root_count,
+                           pid_t group) {
     if (!p->pid || p->group == group)
         return false;
     for (size_t depth = 0; depth < n && (p = find_process(all, n, p->parent)) && p->group == group; depth++)
@@ -105,7 +74,7 @@ static bool left_the_group(const process_stat *p, const process_stat *all, size_
 
 size_t tt__strays(const pid_t *roots, size_t root_count, pid_t group, pid_t *pids, size_t max) {
     size_t n, found = 0;
-    process_stat *all = all_processes(&n);
+    tt__proc *all = all_processes(&n);
     for (size_t i = 0; i < n && found < max; i++)
         if (left_the_group(&all[i], all, n, roots, root_count, group))
             pids[found++] = all[i].pid;

@@ -22,7 +22,4 @@ typedef void (*tt__reaped_fn)(void *user, pid_t pid, int wait_status);
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms);
 
-/* Return the state of a process of this host: 'R', 'S', 'T' stopped, 'Z' zombie, ...; 0: there is none. */
-char tt__process_state(int64_t pid);
-
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/plain_text.h"
-#include "elastic/children.h"
+#include "base/proc_state.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void launcher_describe_job(void *user, tt__job_info *info) {
 static void describe_local(void *user, int i, tt__job_rank *rank) {
     const launcher *l = user;
     const tt__worker *w = &l->workers[i];
-    char state = w->pid && !w->ended ? tt__process_state(w->pid) : 0;
+    char state = w->pid && !w->ended ? tt__proc_state(w->pid) : 0;
     *rank = (tt__job_rank){.rank = l->job->first_rank + i,
                            .node = l->job->node,
                            .pid = w->pid,
