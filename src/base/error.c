@@ -41,10 +41,14 @@ const char *tt_last_error(void) { return last.text; }
 
 unsigned tt__error_clearings(void) { return last.clearings; }
 
-void tt_clear_error(void) {
-    last.clearings++;
+void tt__error_drop(void) {
     last.status = TT_OK;
     last.text[0] = '\0';
+}
+
+void tt_clear_error(void) {
+    last.clearings++;
+    tt__error_drop();
 }
 
 /* Record an error. Its text is formatted apart first, as arguments may point into the last error's. */

@@ -6,12 +6,12 @@ void tt__error_save(tt__saved_error *saved) {
     saved->status = tt_last_status();
     if (saved->status) /* which is rare: saving nothing is cheap */
         snprintf(saved->text, sizeof saved->text, "%s", tt_last_error());
-    tt_clear_error();
+    tt__error_drop();
 }
 
 void tt__error_restore(const tt__saved_error *saved) {
     if (saved->status)
         tt__fail(saved->status, "%s", saved->text);
     else
-        tt_clear_error();
+        tt__error_drop();
 }

@@ -132,8 +132,11 @@ static void gather_from_any(tt_group *group, int rank, int world) {
 static void the_last_sends(tt_group *group, int rank, int world) {
     int32_t value = rank, source = -2;
     if (rank == 0) {
+        CHECK(tt_fail(TT_ERR_IO, "an error of the program's own") == TT_ERR_IO);
         CHECK_OK(tt_recv(group, &value, 1, TT_I32, TT_ANY_SOURCE, .source = &source));
         CHECK(source == world - 1 && value == world - 1);
+        CHECK(tt_last_status() == TT_ERR_IO); /* that some have left is none */
+        CHECK_TEXT("an error of the program's own");
         CHECK(tt_recv(group, &value, 1, TT_I32, TT_ANY_SOURCE) == TT_ERR_PEER);
         CHECK_TEXT("left the group");
     } else if (rank == world - 1) {

@@ -1,7 +1,7 @@
 #include "comm/watch/look.h"
 
 #include "base/clock.h"
-#include "base/error.h"
+#include "base/saved_error.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/watch/deadlock.h"
@@ -99,7 +99,7 @@ static tt__verdict has_failed(const tt_group *group) {
 }
 
 /* Look for errors, then at readiness again: a rank that did its part and then left is no error. */
-tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
+static tt__verdict look_for_errors(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
         return has_failed(group);
@@ -124,4 +124,13 @@ tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
     if (!status)
         status = check_deadline(work, first, &missing, now);
     return status ? TT__LOOK_FAILS : TT__LOOK_FINE;
+}
+
+tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
+    tt__saved_error before;
+    tt__error_save(&before);
+    tt__verdict verdict = look_for_errors(waiter, culprit);
+    if (verdict == TT__LOOK_FINE) /* what was recorded on the way, of a rank that has left as it may, is none */
+        tt__error_restore(&before);
+    return verdict;
 }
