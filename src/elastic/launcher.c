@@ -26,9 +26,10 @@
 
 typedef tt__launcher_state launcher;
 
-/* Beside those that are open: for signals, the keeper, the log, the store and the job's socket; for a worker its
- * stderr, the store and its recorder. */
-enum { OWN_DESCRIPTORS = 13, WORKER_DESCRIPTORS = 3, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
+/* Beside those that are open: for signals, the keeper, the log, the store and a client of it, the secret, the job's
+ * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
+ * job's socket. */
+enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
 
 /* Signals. */
 

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16 };
+enum { TIMEOUT_MS = 10000, FIRST_BYTE_OF_TLS = 0x16, MANY_DESCRIPTORS = 1 << 16, MIN_STAY_MS = 500 };
 
 /* Return how many peers may be pending: they may take half of the descriptors. */
 static size_t pending_limit(void) {
@@ -98,6 +98,7 @@ void tt__admission_add(tt__admission *admission, tt__pending_peer *peer, size_t 
     if (!peer->pending) {
         peer->pending = true;
         peer->deadline_ms = tt__deadline_ms(admission->timeout_ms);
+        peer->movable_ms = tt__deadline_ms(MIN_STAY_MS);
         tt__list_append(&admission->pending, &peer->node);
         admission->pending_count++;
     }
@@ -107,6 +108,7 @@ void tt__admission_add(tt__admission *admission, tt__pending_peer *peer, size_t 
 
 void tt__admission_keep(tt__admission *admission, tt__pending_peer *peer) {
     peer->silent = true;
+    peer->movable_ms = tt__deadline_ms(MIN_STAY_MS);
     tt__list_append(&admission->silent, &peer->node);
 }
 
@@ -126,8 +128,11 @@ static tt__pending_peer *first_peer(const tt__list_node *peers) {
 }
 
 tt__pending_peer *tt__admission_oldest(const tt__admission *admission) {
-    tt__pending_peer *pending = first_peer(&admission->pending);
-    return pending ? pending : first_peer(&admission->silent);
+    tt__pending_peer *pending = first_peer(&admission->pending), *silent = first_peer(&admission->silent);
+    int64_t now_ms = tt__now_ms();
+    if (pending && pending->movable_ms <= now_ms)
+        return pending;
+    return silent && silent->movable_ms <= now_ms ? silent : NULL;
 }
 
 bool tt__admission_crowded(const tt__admission *admission) {

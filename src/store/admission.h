@@ -39,7 +39,8 @@ typedef struct tt__pending_peer {
     bool pending, silent; /* in which list it stands */
     tt__peer_place place;
     int64_t deadline_ms;
-    size_t bytes; /* of memory, while it is pending */
+    int64_t movable_ms; /* from then on it may have to make room */
+    size_t bytes;       /* of memory, while it is pending */
 } tt__pending_peer;
 
 /* auth, timeout_ms: as given; secret: as in tt_store_server_new_args; max_bytes: of memory for pending peers. Errors:
@@ -79,7 +80,8 @@ void tt__admission_remove(tt__admission *admission, tt__pending_peer *peer);
 bool tt__admission_crowded(const tt__admission *admission);
 /* Return a peer to be refused, because its time is over or too many are pending; NULL if there is none. */
 tt__pending_peer *tt__admission_expired(tt__admission *admission);
-/* Return the peer that has been pending longest, or else been silent longest; NULL if there is none. */
+/* Return the peer to make room: the one that has been pending longest, or else been silent longest; NULL if none has
+ * had the time to say something. (Clients that come together would otherwise push out each other, again and again.) */
 tt__pending_peer *tt__admission_oldest(const tt__admission *admission);
 /* Return when the next peer expires or suppressed log lines are due; -1: never. */
 int64_t tt__admission_next_ms(const tt__admission *admission);
