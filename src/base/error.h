@@ -34,7 +34,7 @@ TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *fo
 
 /* Have no last error, as before whatever was recorded. Unlike tt_clear_error(), which the program calls, it settles
  * nothing that was kept. */
-TT__EXPORT void tt__error_drop(void);
+void tt__error_drop(void);
 
 /* Return how often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
 TT__EXPORT unsigned tt__error_clearings(void);

@@ -14,6 +14,28 @@ typedef struct tt__begun {
 
 enum { TT__BEGUN = 64 };
 
+/* What the all_reduces of one size from one line of the program have in common, and what follows from it. */
+typedef struct tt__fast_site {
+    const char *file;
+    int line;
+    tt_dtype dtype;
+    tt_reduce_op op;
+    bool in_place;
+    int64_t count;
+    uint64_t signature;
+    tt__record_form form;
+    tt__reduce_pair pair; /* of two ranks: their kernels */
+} tt__fast_site;
+
+enum { TT__FAST_SITES = 16 };
+
+/* What all_reduce_fast.c has at hand. */
+typedef struct tt__fast {
+    tt__recorder *recorder;
+    tt__area *own, *other;               /* other: of two ranks; else NULL */
+    tt__fast_site sites[TT__FAST_SITES]; /* hashed; a count of 0: none yet */
+} tt__fast;
+
 typedef struct tt__native {
     tt__world *world;
     tt_group *next_group;    /* of the process */
@@ -56,9 +78,7 @@ typedef struct tt__native {
     bool leaving;               /* this rank left while others made calls: the failure is its own */
     bool announced;             /* this process has announced that it left or failed */
 
-    /* all_reduce_fast.c's kernels for two ranks, and the calls they are for; 0: none yet */
-    tt__reduce_pair pair;
-    uint32_t pair_kind;
+    tt__fast fast;
 } tt__native;
 
 /* Return the group that `group` is part of, itself if it is no inner one. */

@@ -105,7 +105,7 @@ static place take_place(tt_store *store, int rank, int world) {
     CHECK((p.plain = malloc(ROOM)) != NULL);
     CHECK_OK(tt_barrier(p.group));
     p.group->native->spin = true;
-    p.group->all_reduce_fast = tt__all_reduce_fast;
+    tt__all_reduce_fast_begin(p.group);
     return p;
 }
 

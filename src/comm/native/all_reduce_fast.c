@@ -1,13 +1,13 @@
 /* all_reduce without a work: a synchronous call on a group that shares memory, whose ranks have a CPU each and no
  * works, is published, reduced and done in one function, made of the same inline pieces as the driver's way
- * (shared/arrival.h, shared/spin.h, call_record.h) and of the same reductions (shared_algorithms.h), so a peer can't
- * tell. When something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from
+ * (shared/arrival.h, shared/spin.h, recorder.h) and of the same reductions (shared_algorithms.h), so a peer can't tell.
+ * When something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from
  * where it is.
  *
  * Every small all_reduce pays for what is done here. So the clock is read for the record alone, nothing is locked or
  * fenced, the record is written while the peers' words are on their way, and all is one function once it is compiled,
- * which keeps the call in registers: only the rare ways out of it get a copy. For two ranks, the commonest case, the
- * kernel was looked up before. */
+ * which keeps the call in registers: only the rare ways out of it get a copy. What the calls from one line of the
+ * program have in common was worked out at the first of them. */
 #include "comm/native/native.h"
 
 #include "base/dtype.h"
@@ -34,29 +34,60 @@ static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
 /* A call between its publication and its end. */
 typedef struct fast_call {
     tt_group *group;
-    tt__area *other; /* of two ranks: the other's, so that a look at it is one load; else NULL */
+    tt__area *own, *other; /* other: of two ranks, so that a look at it is one load; else NULL */
     const tt_all_reduce_args *args;
+    const tt__fast_site *site;
     size_t bytes;
     uint64_t word;
     uint32_t number; /* of its record */
     tt__record_slot *record;
 } fast_call;
 
+/* ---- what is known of a line's calls */
+
+/* One line in a loop may reduce tensors of several sizes. */
+static inline tt__fast_site *site_of(tt__native *native, const tt_all_reduce_args *args) {
+    uint64_t count = (uint64_t)args->count;
+    return &native->fast.sites[((unsigned)args->line + (count ^ count >> 8)) % TT__FAST_SITES];
+}
+
+static inline bool is_known(const tt__fast_site *site, const tt_all_reduce_args *args, bool in_place) {
+    return site->count == args->count && site->file == args->file && site->line == args->line &&
+           site->dtype == args->dtype && site->op == args->op && site->in_place == in_place;
+}
+
+/* Work it out for a call's line. False: not a call for here. */
+static __attribute__((noinline, cold)) bool learn(const tt_all_reduce_args *args, bool in_place) {
+    tt_group *group = args->group;
+    if (!tt__dtype_size(args->dtype) || !is_plain_reduction(args->dtype, args->op) || args->count <= 0 ||
+        (uint64_t)args->count >= MOST_COUNT || (!args->line && args->file))
+        return false;
+    tt__record call = {.group = group->id,
+                       .op = TT_OP_ALL_REDUCE,
+                       .dtype = (uint8_t)args->dtype,
+                       .reduce_op = (uint8_t)args->op,
+                       .flags = in_place ? TT__RECORD_SYMMETRIC : 0,
+                       .count = (uint64_t)args->count};
+    *site_of(group->native, args) = (tt__fast_site){
+        .file = args->file,
+        .line = args->line,
+        .dtype = args->dtype,
+        .op = args->op,
+        .in_place = in_place,
+        .count = args->count,
+        .signature = tt__signature_bits(tt__signature_kind(TT_OP_ALL_REDUCE, args->dtype, args->op, 0), args->count),
+        .form = tt__record_form_of(group->native->fast.recorder, args->file, args->line, call),
+        .pair = tt__is_half(args->dtype) ? (tt__reduce_pair){0} : tt__reduce_pair_find(args->dtype, args->op)};
+    return true;
+}
+
 /* Who finds the words different before this is done looks again: tt__call_text(). */
 static inline void record_call(fast_call *c) {
-    const tt_all_reduce_args *args = c->args;
     tt__native *native = c->group->native;
     uint32_t seq = (uint32_t)c->word;
     atomic_store_explicit(&native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
-    c->record = tt__record_begin_call(c->group, args->file, args->line,
-                                      (tt__record){.seq = seq,
-                                                   .op = TT_OP_ALL_REDUCE,
-                                                   .dtype = (uint8_t)args->dtype,
-                                                   .reduce_op = (uint8_t)args->op,
-                                                   .flags = c->word & TT__SYMMETRIC_BIT ? TT__RECORD_SYMMETRIC : 0,
-                                                   .count = (uint64_t)args->count});
-    c->number = atomic_load_explicit(&c->record->number, memory_order_relaxed);
-    tt__slot_of(c->group, c->group->rank, seq)->record = c->number;
+    c->record = tt__record_begin_form(native->fast.recorder, &c->site->form, seq, &c->number);
+    c->own->slots[seq & 1].record = c->number;
     tt__record_ready(c->record, TT__CALL_BEGUN);
 }
 
@@ -84,18 +115,7 @@ static inline void wake_sleepers(const fast_call *c) {
 
 /* ---- reducing */
 
-static inline bool is_pair(const fast_call *c) { return c->other && !tt__is_half(c->args->dtype); }
-
-/* Two ranks' kernel. A group mostly makes the same kind of calls. */
-static inline const tt__reduce_pair *kernel_of(const fast_call *c) {
-    tt__native *native = c->group->native;
-    uint32_t kind = 1 + ((uint32_t)c->args->dtype << 8 | (uint32_t)c->args->op);
-    if (native->pair_kind != kind) {
-        native->pair = tt__reduce_pair_find(c->args->dtype, c->args->op);
-        native->pair_kind = kind;
-    }
-    return &native->pair;
-}
+static inline bool is_pair(const fast_call *c) { return c->other && c->site->pair.one; }
 
 static inline void reduce_payloads(const fast_call *c) {
     const tt_group *group = c->group;
@@ -106,7 +126,7 @@ static inline void reduce_payloads(const fast_call *c) {
     }
     void *mine = c->args->buf, *theirs = tt__slot_payload(&c->other->slots[c->word & 1], c->bytes);
     void *first = group->rank ? theirs : mine, *second = group->rank ? mine : theirs;
-    kernel_of(c)->one(mine, first, second, c->args->count, 0.5, 0.5);
+    c->site->pair.one(mine, first, second, c->args->count, 0.5, 0.5);
 }
 
 static inline void reduce_own_slice(const fast_call *c) {
@@ -122,7 +142,7 @@ static inline void reduce_own_slice(const fast_call *c) {
     unsigned char *first = (group->rank ? theirs : mine) + slice.at * size;
     unsigned char *second = (group->rank ? mine : theirs) + slice.at * size;
     if (slice.n)
-        kernel_of(c)->two(first, second, first, second, slice.n, 0.5, 0.5);
+        c->site->pair.two(first, second, first, second, slice.n, 0.5, 0.5);
 }
 
 /* ---- the two ways */
@@ -133,20 +153,18 @@ static __attribute__((noinline, cold)) tt_status go_on(fast_call c, const tt__al
     return tt__native_go_on(c.group, &call, c.record, c.word, algorithm, step);
 }
 
-static inline tt_status run_inline(const fast_call *c) {
-    if (!all_agree(c))
-        return go_on(*c, NULL, 0);
+static inline tt_status finish_inline(const fast_call *c) {
+    tt__claim_slot(&c->own->slots[(c->word + 1) & 1], c->bytes);
     reduce_payloads(c);
     tt__record_done(c->record, c->number, TT__CALL_DONE, false);
     return TT_OK;
 }
 
-static inline tt_status run_in_place(const fast_call *c) {
-    if (!all_agree(c))
-        return go_on(*c, NULL, 0);
+static inline tt_status finish_in_place(const fast_call *c) {
     uint32_t step = ++c->group->native->step;
+    tt__claim_slot(&c->own->slots[(c->word + 1) & 1], 0);
     reduce_own_slice(c);
-    tt__area_finish(c->group->native->areas[c->group->rank], step);
+    tt__area_finish(c->own, step);
     wake_sleepers(c);
     if (!all_finish(c, step))
         return go_on(*c, &tt__all_reduce_symmetric, step);
@@ -154,24 +172,34 @@ static inline tt_status run_in_place(const fast_call *c) {
     return TT_OK;
 }
 
-bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
+static bool all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
     tt_group *group = args->group;
-    fast_call c = {.group = group, .args = args, .bytes = args->count * tt__dtype_size(args->dtype)};
-    if (args->work || (!args->line && args->file) || !args->buf || !c.bytes || (uint64_t)args->count >= MOST_COUNT ||
-        !is_plain_reduction(args->dtype, args->op) || ((uintptr_t)args->stream | (unsigned)args->device) ||
-        tt__group_has_ended(group) || atomic_load_explicit(&group->alone, memory_order_relaxed) ||
+    tt__native *native = group->native;
+    fast_call c = {.group = group, .args = args, .bytes = (size_t)args->count * tt__dtype_size(args->dtype)};
+    if (args->work || !args->buf || ((uintptr_t)args->stream | (unsigned)args->device) || tt__group_has_ended(group) ||
+        atomic_load_explicit(&group->alone, memory_order_relaxed) ||
         atomic_load_explicit(&group->works, memory_order_acquire))
         return false;
-    uint64_t signature =
-        tt__signature_bits(tt__signature_kind(TT_OP_ALL_REDUCE, args->dtype, args->op, 0), args->count);
-    bool in_place = !tt__rides(group, c.bytes) && tt__in_heap(group->native->world, args->buf, c.bytes);
-    if (!in_place && c.bytes > TT__INLINE_MAX)
+    bool in_place = !tt__rides(group, c.bytes) && tt__in_heap(native->world, args->buf, c.bytes);
+    c.site = site_of(native, args);
+    if ((!in_place && c.bytes > TT__INLINE_MAX) || (!is_known(c.site, args, in_place) && !learn(args, in_place)))
         return false;
-    c.word = tt__arrive(group, signature, args->buf, in_place ? 0 : c.bytes, in_place ? args->buf : NULL);
-    if (group->size == 2)
-        c.other = group->native->areas[!group->rank];
+    c.own = native->fast.own;
+    c.other = native->fast.other;
+    c.word = tt__arrive(group, c.site->signature, args->buf, in_place ? 0 : c.bytes, in_place ? args->buf : NULL);
     wake_sleepers(&c);
     record_call(&c);
-    *status = in_place ? run_in_place(&c) : run_inline(&c);
+    if (!all_agree(&c))
+        *status = go_on(c, NULL, 0);
+    else
+        *status = in_place ? finish_in_place(&c) : finish_inline(&c);
     return true;
+}
+
+void tt__all_reduce_fast_begin(tt_group *group) {
+    tt__native *native = group->native;
+    group->all_reduce_fast = all_reduce_fast;
+    native->fast = (tt__fast){.recorder = &tt__world_control(native->world)->recorder,
+                              .own = native->areas[group->rank],
+                              .other = group->size == 2 ? native->areas[!group->rank] : NULL};
 }

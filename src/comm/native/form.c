@@ -83,7 +83,7 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     find_areas(group, offsets);
     group->native->spin = tt__ranks_fit_cpus(group);
     if (group->native->spin && group->native->shared && !(world->tuning && world->tuning->on_shared_memory))
-        group->all_reduce_fast = tt__all_reduce_fast;
+        tt__all_reduce_fast_begin(group);
     tt_status status = tt__make_inner_groups(group);
     atomic_store_explicit(&group->native->areas[group->rank]->group, id, memory_order_release);
     tt__world_lock(world);

@@ -27,9 +27,10 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
 tt_status tt__native_alloc(tt_group *group, const tt_call *call, void **out);
 tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
 
-/* ---- all_reduce_fast.c: see tt_group */
+/* ---- all_reduce_fast.c */
 
-bool tt__all_reduce_fast(const tt_all_reduce_args *args, tt_status *status);
+/* Use it from now on, in a group whose ranks share memory and have a CPU each: see tt_group. */
+void tt__all_reduce_fast_begin(tt_group *group);
 
 /* ---- submit.c */
 

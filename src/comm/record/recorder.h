@@ -206,41 +206,67 @@ static inline uint32_t tt__record_kind_of(const tt__record *record) {
 
 static inline uint64_t tt__rotated(uint64_t bits, int by) { return bits << by | bits >> (64 - by); }
 
-/* Mix what is written once of a record: its number, call, place and beginning. */
-static inline uint64_t tt__record_check(const tt__record *record) {
+/* Mix what is written once of a record: its call and place, the same in all calls from one line; its number and
+ * beginning. */
+static inline uint64_t tt__record_form_check(const tt__record *record) {
     uint64_t kind = (uint64_t)tt__record_kind_of(record) << 32 | record->group;
     uint64_t place = (uint64_t)(uint32_t)record->root << 32 | (uint32_t)record->line;
     uint64_t rest = (uint64_t)(uint32_t)record->tag << 32 | record->file;
-    return (record->number * UINT64_C(0x9e3779b97f4a7c15)) ^ kind ^ tt__rotated(place, 11) ^ tt__rotated(rest, 23) ^
-           tt__rotated(record->count, 37) ^ tt__rotated(record->begin, 49);
+    return kind ^ tt__rotated(place, 11) ^ tt__rotated(rest, 23) ^ tt__rotated(record->count, 37);
 }
+static inline uint64_t tt__record_check_of(uint64_t form, uint32_t number, uint64_t begin) {
+    return form ^ (number * UINT64_C(0x9e3779b97f4a7c15)) ^ tt__rotated(begin, 49);
+}
+static inline uint64_t tt__record_check(const tt__record *record) {
+    return tt__record_check_of(tt__record_form_check(record), record->number, record->begin);
+}
+
+/* What all calls from one line have in common, worked out once: seq and number, and times, are not set. */
+typedef struct tt__record_form {
+    tt__record call;
+    uint64_t check; /* tt__record_form_check() */
+} tt__record_form;
 
 #define TT__RECORD_SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_relaxed)
 
-/* Begin the record of `call`, of which seq, group, op, dtype, reduce_op, flags, root, count and tag are given; number,
- * time, file and line are set here. Then tt__record_ready(). Threads that use different groups may call it at once. */
-static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line, tt__record call) {
-    call.number = tt__record_number(recorder);
-    call.file = tt__record_file(recorder, file);
-    call.line = line;
-    call.begin = tt__ticks();
-    tt__record_slot *slot = &recorder->records[(call.number - 1) % TT__RECORDS];
+/* Begin the record of a call of this form, as number `seq` of its group; *number: its own. Then tt__record_ready().
+ * Threads that use different groups may call it at once. */
+static inline tt__record_slot *tt__record_begin_form(tt__recorder *recorder, const tt__record_form *form, uint32_t seq,
+                                                     uint32_t *number) {
+    *number = tt__record_number(recorder);
+    uint64_t begin = tt__ticks();
+    tt__record_slot *slot = &recorder->records[(*number - 1) % TT__RECORDS];
     TT__RECORD_SET(slot, state, TT__CALL_NONE);
-    TT__RECORD_SET(slot, number, call.number);
+    TT__RECORD_SET(slot, number, *number);
     atomic_thread_fence(memory_order_release);
-    TT__RECORD_SET(slot, seq, call.seq);
-    TT__RECORD_SET(slot, group, call.group);
-    TT__RECORD_SET(slot, kind, tt__record_kind_of(&call));
-    TT__RECORD_SET(slot, root, call.root);
-    TT__RECORD_SET(slot, line, call.line);
-    TT__RECORD_SET(slot, count, call.count);
-    TT__RECORD_SET(slot, begin, call.begin);
+    TT__RECORD_SET(slot, seq, seq);
+    TT__RECORD_SET(slot, group, form->call.group);
+    TT__RECORD_SET(slot, kind, tt__record_kind_of(&form->call));
+    TT__RECORD_SET(slot, root, form->call.root);
+    TT__RECORD_SET(slot, line, form->call.line);
+    TT__RECORD_SET(slot, count, form->call.count);
+    TT__RECORD_SET(slot, begin, begin);
     TT__RECORD_SET(slot, end, 0);
     TT__RECORD_SET(slot, algorithm, 0);
-    TT__RECORD_SET(slot, file, call.file);
-    TT__RECORD_SET(slot, tag, call.tag);
-    TT__RECORD_SET(slot, check, tt__record_check(&call));
+    TT__RECORD_SET(slot, file, form->call.file);
+    TT__RECORD_SET(slot, tag, form->call.tag);
+    TT__RECORD_SET(slot, check, tt__record_check_of(form->check, *number, begin));
     return slot;
+}
+
+/* Return the form of `call`, of which group, op, dtype, reduce_op, flags, root, count and tag are given, from `file`,
+ * which must stay as long as the process, and `line`. */
+static inline tt__record_form tt__record_form_of(tt__recorder *recorder, const char *file, int line, tt__record call) {
+    call.file = tt__record_file(recorder, file);
+    call.line = line;
+    return (tt__record_form){.call = call, .check = tt__record_form_check(&call)};
+}
+
+/* The same for a call that is made but once; seq is given, too. */
+static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line, tt__record call) {
+    uint32_t number;
+    tt__record_form form = tt__record_form_of(recorder, file, line, call);
+    return tt__record_begin_form(recorder, &form, call.seq, &number);
 }
 
 /* Publish a record that was just begun: readers may take it. `state`: QUEUED or BEGUN. */

@@ -2,10 +2,10 @@
 #ifndef TT_COMM_REDUCE_SLICE_H
 #define TT_COMM_REDUCE_SLICE_H
 
+#include "base/cache_line.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-
-enum { TT__CACHE_LINE = 64 };
 
 /* Elements at..at+n-1. */
 typedef struct tt__slice {

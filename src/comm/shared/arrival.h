@@ -8,6 +8,7 @@
 #ifndef TT_COMM_SHARED_ARRIVAL_H
 #define TT_COMM_SHARED_ARRIVAL_H
 
+#include "base/cache_line.h"
 #include "comm/native_group.h"
 #include "comm/record/signature.h"
 
@@ -37,6 +38,8 @@ static inline void tt__area_finish(tt__area *own, uint32_t step) {
 
 /* ---- publishing */
 
+enum { TT__CLAIMED_MAX = 128 };
+
 /* Return where a payload of so many bytes lies in a slot. */
 static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
     return bytes <= sizeof slot->near ? slot->near : slot->far;
@@ -57,6 +60,7 @@ static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const voi
     }
     if (bytes) {
         unsigned char *to = tt__slot_payload(slot, bytes);
+        tt__claim_line(slot);
         __asm__("" : "+r"(bytes)); /* a compiler that knows the bound makes a slow string instruction of the copy */
         memcpy(to, payload, bytes);
     }
@@ -66,6 +70,15 @@ static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const voi
 
 /* Return the part of a word that works keep, and that travels with messages. */
 static inline uint32_t tt__word_signature(uint64_t word) { return (uint32_t)(word >> 32) & ~1U; }
+
+/* Claim what the next call of so many bytes will write. The word's own line is left for the last moment if the payload
+ * is longer: peers look at it, and would take it back before the word is there. */
+static inline void tt__claim_slot(const tt__slot *slot, size_t bytes) {
+    if (bytes <= TT__CLAIMED_MAX)
+        tt__claim_line(slot);
+    for (size_t at = 0; bytes > TT__NEAR_MAX && at < bytes; at += TT__CACHE_LINE)
+        tt__claim_line(slot->far + at);
+}
 
 /* Publish the work's call. Doesn't wait. */
 void tt__publish(tt_work *work, const tt__offer *offer);
