@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Overlap of communication and computing: an asynchronous all-reduce of 16 MiB between two "hosts" (network name
 spaces) with a link of 1 Gbit/s, while both ranks compute. Prints one JSON object a line; over_longer is the time of
-both at once over the longer of the two alone.
+both at once over the longer of the two alone, over_bound over what the CPUs allow: see tests/fault/overlap.c.
 
 usage: bench/overlap.py [BUILD_FOLDER] [--rate 1gbit] [--bytes N] [--repetitions N]     needs root (or unprivileged user
 name spaces)
