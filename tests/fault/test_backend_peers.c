@@ -100,6 +100,7 @@ static int killed(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join(store, rank, world, arg);
     static float x[COUNT];
     CHECK_OK(tt_barrier(group));
+    wait_for_all(store, world); /* who dies in the barrier ends it */
     if (rank == 1)
         raise(SIGKILL);
     double begin = now();
@@ -114,6 +115,7 @@ static int killed_sender(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = join(store, rank, world, arg);
     float x;
     CHECK_OK(tt_barrier(group));
+    wait_for_all(store, world);
     if (rank == 1)
         raise(SIGKILL);
     double begin = now();
@@ -140,6 +142,7 @@ static int killed_midway(tt_store *store, int rank, int world, void *arg) {
     pthread_t thread;
     tt_status status = TT_OK;
     CHECK_OK(tt_barrier(group));
+    wait_for_all(store, world);
     double begin = now();
     CHECK(rank != 1 || !pthread_create(&thread, NULL, die_soon, NULL));
     while (!status)
@@ -155,6 +158,7 @@ static int stopped(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_init_process_group(&group, .backend = arg, .store = store, .rank = rank, .world_size = world,
                                    .timeout_ms = 20000, .heartbeat_ms = 800));
     CHECK_OK(tt_barrier(group));
+    wait_for_all(store, world);
     if (rank == 1)
         raise(SIGSTOP);
     CHECK((rank ? tt_all_reduce(group, &x, 1, TT_F32, TT_SUM) : tt_recv(group, &x, 1, TT_F32, 1)) == TT_ERR_PEER);
@@ -342,14 +346,10 @@ static void a_monitored_barrier_names_who_is_missing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_that_differ_are_named),
-        cmocka_unit_test(errors_number_the_programs_calls),
-        cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(a_stopped_rank_is_named),
-        cmocka_unit_test(a_missing_rank_is_named),
-        cmocka_unit_test(works_end_with_their_group),
-        cmocka_unit_test(an_abort_ends_the_wait),
-        cmocka_unit_test(a_monitored_barrier_names_who_is_missing),
+        cmocka_unit_test(calls_that_differ_are_named), cmocka_unit_test(errors_number_the_programs_calls),
+        cmocka_unit_test(a_killed_rank_is_named),      cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(a_missing_rank_is_named),     cmocka_unit_test(works_end_with_their_group),
+        cmocka_unit_test(an_abort_ends_the_wait),      cmocka_unit_test(a_monitored_barrier_names_who_is_missing),
     };
     bool any = false;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)

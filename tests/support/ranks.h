@@ -36,6 +36,17 @@
 #define CHECK_OK(call) CHECK((call) == TT_OK)
 #define CHECK_TEXT(text) CHECK(strstr(tt_last_error(), text))
 
+/* Wait until all ranks have come here, by the store, so that nothing of the group is under way any more. Once in the
+ * life of a store. */
+static inline void wait_for_all(tt_store *store, int world) {
+    const char *all = "all have come";
+    int64_t count;
+    CHECK_OK(tt_store_add(store, "ranks that have come", 1, &count));
+    if (count == world)
+        CHECK_OK(tt_store_set(store, all, "", 0));
+    CHECK_OK(tt_store_wait(store, &all, 1, PATIENCE_MS));
+}
+
 /* Let this process be a rank by its environment. The ranks meet at `port`; 0: where `store` is served. */
 static inline void be_rank_by_environment(tt_store *store, int rank, int world, int port) {
     char rank_text[12], world_text[12], port_text[12];
