@@ -251,8 +251,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     if (made && engine)
         tt__plugin_of(made)->engine = engine;
     if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
-        status =
-            tt_barrier_with(TT_ARGS(tt_barrier_args, group, .timeout_ms = timeout_ms, .file = "tt_new_group"));
+        status = tt_barrier_with(TT_ARGS(tt_barrier_args, group, .timeout_ms = timeout_ms, .file = "tt_new_group"));
     if (status && made) {
         plugin_release(made);
         made = NULL;
