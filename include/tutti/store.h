@@ -73,8 +73,8 @@ TT_API void tt_store_server_free(tt_store_server *server);
 typedef enum tt_store_dialect {
     TT_STORE_TORCH_2,
     TT_STORE_TORCH_1_13,
-    /* 2.x's; 1.13's, whose servers end a connection that begins as 2.x's do, if one answers then. Of clients that prove
-     * nothing: with a secret it is 2.x's. */
+    /* Found out: 2.x's, or 1.13's if the server ends a connection that begins in 2.x's and answers in 1.13's. With a
+     * secret to prove it is 2.x's. */
     TT_STORE_TORCH_ANY
 } tt_store_dialect;
 

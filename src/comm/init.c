@@ -190,7 +190,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
     tt_store_free(own);
     if (!status && own)
-        status = tt_barrier(*full.out); /* now the address is free for the next group */
+        /* Then the address is free for the next group. */
+        status = tt_barrier_with(TT_ARGS(tt_barrier_args, *full.out, .file = "tt_init_process_group"));
     if (status == TT_ERR_PEER)
         tt__error_file_write(tt_last_error(), true);
     if (status) {

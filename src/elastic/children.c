@@ -61,7 +61,7 @@ static const tt__proc *find_process(const tt__proc *all, size_t n, pid_t pid) {
     return NULL;
 }
 
-/* Do all processes from the parent of `p` up to one of the roots belong to the group? */
+/* Has `p` left the group, while all processes from its parent up to one of the roots belong to it? */
 static bool left_the_group(const tt__proc *p, const tt__proc *all, size_t n, const pid_t *roots, size_t root_count,
                            pid_t group) {
     if (!p->pid || p->group == group)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The variable that chooses another, where the default does not do. */
+/* Return where temporary files go: TMPDIR, else /tmp. */
 static const char *parent_folder(void) {
     const char *parent = getenv("TMPDIR");
     return parent && *parent ? parent : "/tmp";

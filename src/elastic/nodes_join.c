@@ -186,7 +186,7 @@ void tt__talk_read_cards(tt__talk *t) {
             bool is_signed = !tt__signed_open(&value, &t->secret, key, "");
             if (take_card(t, k, key, value.data, is_signed)) {
                 tt__talk_fail(t, tt_last_error());
-                tt_ignore(tt_store_add(t->store, "tutti/nodes/left", 1, NULL)); /* see nodes_problem.c */
+                tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL)); /* see nodes_problem.c */
             }
             tt_store_value_free(&value);
         }

@@ -12,7 +12,7 @@
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
     int64_t others = t->nodes->member.nodes - 1, left = 0;
     while (left < others && tt__left_ms(deadline)) {
-        TT__TRY(tt_store_add(t->store, "tutti/nodes/left", 0, &left));
+        TT__TRY(tt_store_add(t->store, TT__NODES_LEFT, 0, &left));
         if (left < others)
             poll(NULL, 0, 20);
     }

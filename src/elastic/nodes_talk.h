@@ -40,6 +40,9 @@ void tt__talk_lose(tt__talk *t, int node, const char *text);
 /* Check a call to the store. If it failed, node 0, which serves it, is gone or can't be reached. */
 tt_status tt__talk_check(tt__talk *t, tt_status status);
 
+/* Key of the count of those that have read all that they need. */
+#define TT__NODES_LEFT "tutti/nodes/left"
+
 /* "tutti/nodes/WHAT/NODE". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int node);
 

@@ -243,7 +243,7 @@ static void wait_for_leavers(tt__talk *t) {
     for (int k = 1; k < t->nodes->member.nodes; k++)
         expected += !t->nodes->of[k].lost;
     while (!t->cut && !thread_stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
-        if (!tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/left", 0, &left)) && left < expected)
+        if (!tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 0, &left)) && left < expected)
             poll(NULL, 0, 20);
     }
 }
@@ -262,7 +262,7 @@ static void check_over(tt__talk *t) {
     if (t->nodes->member.node == 0)
         wait_for_leavers(t);
     else if (!t->cut)
-        tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/left", 1, NULL));
+        tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
     t->over = true;
     tt__nodes_post(t->nodes, event);
 }

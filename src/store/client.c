@@ -217,7 +217,7 @@ static bool open_older(tt__store_client *client, const char *host, int port, con
     if (!tt__net_connect(&fd, host, port, limit_ms) && !begin_service(client, fd, access, limit_ms) &&
         !ask_older(client, limit_ms)) {
         tt__error_restore(&before);
-        tt__log(TT_LOG_INFO, "the store at %s speaks the dialect of PyTorch 1.13", host);
+        tt__log(TT_LOG_INFO, "the store at %s:%d speaks the dialect of PyTorch 1.13", host, port);
         return true;
     }
     tt__store_client_close(client);

@@ -181,7 +181,7 @@ static tt_status check_server_args(const tt_store_server_new_args *args) {
     if (args->port < 0 || args->port > 65535)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a port from 0 to 65535, got %d", args->port);
     if (args->auth < TT_STORE_AUTH_LOCAL || args->auth > TT_STORE_AUTH_NONE)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: no such authentication: %d", (int)args->auth);
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected one of tt_store_auth, got %d", (int)args->auth);
     if (args->max_memory && args->max_memory < TT_STORE_MIN_MEMORY)
         return tt__fail(TT_ERR_INVALID, "tt_store_server_new: expected a max_memory of at least %zu bytes, got %zu",
                         TT_STORE_MIN_MEMORY, args->max_memory);

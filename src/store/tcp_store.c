@@ -420,7 +420,7 @@ static tt_status check_tcp_args(const tt_tcp_store_args *args) {
                         args->timeout_ms);
     if (args->dialect != TT_STORE_TORCH_2 && args->dialect != TT_STORE_TORCH_1_13 &&
         args->dialect != TT_STORE_TORCH_ANY)
-        return tt__fail(TT_ERR_INVALID, "tt_tcp_store: no such dialect: %d", (int)args->dialect);
+        return tt__fail(TT_ERR_INVALID, "tt_tcp_store: expected one of tt_store_dialect, got %d", (int)args->dialect);
     return TT_OK;
 }
 

@@ -79,6 +79,14 @@ class Help(unittest.TestCase):
             self.assertNotIn("\033", text)
             self.assertIn("-h, --help", text) if command not in (["bench"], ["data"]) else None
 
+    def test_manual_pages_name_every_flag(self):
+        for command in self.COMMANDS:
+            page = "-".join(["tutti", *(word for word in command[:1] if word != "completion")]) + ".1"
+            with open(os.path.join(os.environ["TT_SOURCE"], "docs", "man", page), encoding="utf-8") as file:
+                named = set(re.findall(r"--[a-z-]+", file.read().replace("\\-", "-")))
+            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", tutti(*command, "--help").stdout))
+            self.assertEqual(flags - named - {"--help"}, set(), page)
+
     def test_columns_of_a_pipe(self):
         lines = tutti("run", "--help", COLUMNS="60").stdout.split("\n")
         self.assertLessEqual(max(len(line) for line in lines if not line.startswith("  tutti run")), 60)

@@ -158,16 +158,6 @@ static void play(player *p) {
         make(p, p->group, &last);
 }
 
-/* Wait until all ranks have made their groups: whoever went on could else end the calls of those that have not. */
-static void wait_for_all(tt_store *store, int world) {
-    const char *all = "all have made their groups";
-    int64_t count;
-    CHECK_OK(tt_store_add(store, "groups made", 1, &count));
-    if (count == world)
-        CHECK_OK(tt_store_set(store, all, "", 0));
-    CHECK_OK(tt_store_wait(store, &all, 1, PATIENCE_MS));
-}
-
 static int body(tt_store *store, int rank, int world, void *arg) {
     player p = {.scene = arg, .rank = rank};
     int ranks[CALLS_WORLD];
@@ -176,7 +166,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     for (int r = 0; r < world; r++)
         ranks[r] = r;
     CHECK_OK(tt_new_group(&p.twin, p.group, ranks, (size_t)world));
-    wait_for_all(store, world);
+    wait_for_all(store, world); /* whoever went on could else end the calls of those that have made no groups yet */
     CHECK((p.send = malloc(drawn_bytes(world, MAX_BYTES))) && (p.recv = malloc(drawn_bytes(world, MAX_BYTES))));
     play(&p);
     tt_destroy_process_group(p.twin);

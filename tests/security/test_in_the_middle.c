@@ -1,6 +1,6 @@
 /* Somebody who may write the job's store, but has not its secret, puts addresses of its own in the place of the ranks',
  * so that they call it; it passes their proofs on, and changes what they send afterwards. Once the ranks must have met
- * it puts the right addresses back. Before texts in the store and frames were signed, one rank's sum was 1001. */
+ * it puts the right addresses back. Where neither texts nor frames are signed, one rank's sum is 1001. */
 #include "support/hosts.h"
 #include "support/patience.h"
 #include "support/ranks.h"

@@ -36,6 +36,28 @@
 #define CHECK_OK(call) CHECK((call) == TT_OK)
 #define CHECK_TEXT(text) CHECK(strstr(tt_last_error(), text))
 
+/* Wait until all ranks have come here, by the store, so that nothing of the group is under way any more. Once in the
+ * life of a store. */
+static inline void wait_for_all(tt_store *store, int world) {
+    const char *all = "all have come";
+    int64_t count;
+    CHECK_OK(tt_store_add(store, "ranks that have come", 1, &count));
+    if (count == world)
+        CHECK_OK(tt_store_set(store, all, "", 0));
+    CHECK_OK(tt_store_wait(store, &all, 1, PATIENCE_MS));
+}
+
+/* Let this process be a rank by its environment. The ranks meet at `port`; 0: where `store` is served. */
+static inline void be_rank_by_environment(tt_store *store, int rank, int world, int port) {
+    char rank_text[12], world_text[12], port_text[12];
+    snprintf(rank_text, sizeof rank_text, "%d", rank);
+    snprintf(world_text, sizeof world_text, "%d", world);
+    snprintf(port_text, sizeof port_text, "%d", port ? port : tt_store_port(store));
+    CHECK(!setenv("RANK", rank_text, 1) && !setenv("WORLD_SIZE", world_text, 1));
+    CHECK(!setenv("MASTER_ADDR", "127.0.0.1", 1) && !setenv("MASTER_PORT", port_text, 1));
+    CHECK(!(port ? unsetenv("TORCHELASTIC_USE_AGENT_STORE") : setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1)));
+}
+
 /* Is a world of this size tried? Under a sanitizer three are: alone, no power of two, and one. It sees nothing new in
  * the others, which take ten times the time there. */
 static inline bool world_is_tried(int world) {

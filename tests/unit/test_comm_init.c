@@ -271,16 +271,9 @@ static void forged_texts_are_refused(void **state) {
     unsetenv("TT_SECRET");
 }
 
-/* Ranks that meet by the environment alone; `store` only tells them the address where it is served already. */
+/* Ranks that meet by the environment alone. */
 static int env_body(tt_store *store, int rank, int world, void *arg) {
-    const int *port = arg;
-    char rank_text[12], world_text[12], port_text[12];
-    snprintf(rank_text, sizeof rank_text, "%d", rank);
-    snprintf(world_text, sizeof world_text, "%d", world);
-    snprintf(port_text, sizeof port_text, "%d", *port ? *port : tt_store_port(store));
-    set_environment(rank_text, world_text, "127.0.0.1", port_text);
-    if (!*port)
-        CHECK(!setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1));
+    be_rank_by_environment(store, rank, world, *(const int *)arg);
     for (int round = 0; round < 20; round++) {
         tt_group *group = NULL, *second = NULL;
         int32_t x = rank + 1;
@@ -304,6 +297,24 @@ static void groups_follow_each_other(void **state) {
     with_ranks(2, env_body, &agent);
     with_ranks(3, env_body, &agent);
     with_ranks(3, env_body, &own);
+}
+
+/* What the library calls to leave the store that it connected to is not counted. */
+static int first_call_body(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    float x = 1;
+    (void)arg;
+    be_rank_by_environment(store, rank, world, 0);
+    CHECK_OK(tt_init_process_group(&group, .timeout_ms = PATIENCE_MS));
+    CHECK((rank ? tt_barrier(group) : tt_all_reduce(group, &x, 1, TT_F32, TT_SUM)) == TT_ERR_MISMATCH);
+    CHECK_TEXT("call 1 of the group differs: rank 1 called barrier() at test_comm_init.c:");
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void the_programs_first_call_is_number_1(void **state) {
+    (void)state;
+    with_ranks(2, first_call_body, NULL);
 }
 
 static int tcp_body(tt_store *store, int rank, int world, void *arg) {
@@ -469,6 +480,7 @@ int main(void) {
         cmocka_unit_test(who_gives_up_along_with_others_names_the_missing),
         cmocka_unit_test(forged_texts_are_refused),
         cmocka_unit_test(groups_follow_each_other),
+        cmocka_unit_test(the_programs_first_call_is_number_1),
         cmocka_unit_test(tcp_addresses_work),
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),

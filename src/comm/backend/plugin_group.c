@@ -130,7 +130,7 @@ static tt_status let_store_go(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (!plugin->place || !plugin->place->own || !plugin->table->new_group)
         return TT_OK;
-    tt_status status = tt_barrier(group);
+    tt_status status = tt_barrier_with(TT_ARGS(tt_barrier_args, group, .file = "tt_init_process_group"));
     leave_place(plugin->place);
     plugin->place = NULL;
     return status;
@@ -251,7 +251,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     if (made && engine)
         tt__plugin_of(made)->engine = engine;
     if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
-        status = tt_barrier(group, .timeout_ms = timeout_ms);
+        status = tt_barrier_with(TT_ARGS(tt_barrier_args, group, .timeout_ms = timeout_ms, .file = "tt_new_group"));
     if (status && made) {
         plugin_release(made);
         made = NULL;

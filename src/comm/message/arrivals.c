@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* Records have one of three sizes, and so many are kept, so that a steady exchange allocates nothing. */
+/* Records have one of three sizes. Up to FREE_MAX of them, FREE_BYTES in all, are kept, so that a steady exchange
+ * allocates nothing. */
 enum { SMALL = 464, MIDDLE = 8 << 10, FREE_MAX = 64, FREE_BYTES = TT__EAGER_WINDOW };
 
 static uint32_t room_for(uint64_t bytes) { return bytes <= SMALL ? SMALL : bytes <= MIDDLE ? MIDDLE : TT__EAGER_MAX; }

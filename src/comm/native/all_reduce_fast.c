@@ -24,8 +24,7 @@ enum {
 
 static const uint64_t MOST_COUNT = UINT64_C(1) << 40;
 
-/* The commonest reductions; what else there is, is checked and told by the ordinary way, and so are calls that the
- * library makes for itself, which have no line. */
+/* Is this one of the commonest reductions? The others take the ordinary way. */
 static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
     bool is_float = dtype == TT_F32 || dtype == TT_F64;
     return op == TT_SUM || op == TT_MIN || op == TT_MAX || (op == TT_AVG && is_float);
@@ -56,7 +55,8 @@ static inline bool is_known(const tt__fast_site *site, const tt_all_reduce_args 
            site->dtype == args->dtype && site->op == args->op && site->in_place == in_place;
 }
 
-/* Work it out for a call's line. False: not a call for here. */
+/* Work it out for a call's line. False: the call takes the ordinary way, which checks it, and which calls that the
+ * library makes for itself take, too: they have no line. */
 static __attribute__((noinline, cold)) bool learn(const tt_all_reduce_args *args, bool in_place) {
     tt_group *group = args->group;
     if (!tt__dtype_size(args->dtype) || !is_plain_reduction(args->dtype, args->op) || args->count <= 0 ||

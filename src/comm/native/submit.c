@@ -9,7 +9,8 @@
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
-/* Calls that the library makes for itself have the name of what for instead of a file, and no line. */
+/* Is this not a call of the program's own? Those that the library makes for itself name their purpose instead of a
+ * file, and have no line. */
 static bool is_hidden(const tt_work *work) {
     return work->group->native->goes_on || (work->call.file && !work->call.line);
 }

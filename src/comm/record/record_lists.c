@@ -48,19 +48,18 @@ void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__li
     tt__record_put_list(recorder, &list);
 }
 
-#define GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
-
 bool tt__record_read_list(const tt__recorder *recorder, uint32_t number, tt__record_list *copy) {
     const tt__list_slot *slot = lists_place_of(recorder, number);
     uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire);
     if (!number || before != number)
         return false;
-    *copy = (tt__record_list){number, GET(slot, first), GET(slot, n), GET(slot, total), {0}};
+    *copy = (tt__record_list){
+        number, TT__RECORD_GET(slot, first), TT__RECORD_GET(slot, n), TT__RECORD_GET(slot, total), {0}};
     for (uint32_t i = 0; i < count_kept(copy); i++)
-        copy->values[i] = GET(slot, values[i]);
-    uint64_t check = GET(slot, check);
+        copy->values[i] = TT__RECORD_GET(slot, values[i]);
+    uint64_t check = TT__RECORD_GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return GET(slot, number) == number && copy->first <= copy->n && check == check_of_list(copy);
+    return TT__RECORD_GET(slot, number) == number && copy->first <= copy->n && check == check_of_list(copy);
 }
 
 /* "3, 4, 3"; of what isn't kept or has no room "...". */

@@ -117,33 +117,31 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
 
 /* ---- reading */
 
-#define GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
-
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy) {
     const tt__record_slot *slot = &recorder->records[(number - 1) % TT__RECORDS];
     uint16_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-    uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire), kind = GET(slot, kind);
+    uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire), kind = TT__RECORD_GET(slot, kind);
     if (state == TT__CALL_NONE || before != number)
         return false;
     *copy = (tt__record){.number = number,
-                         .seq = GET(slot, seq),
-                         .group = GET(slot, group),
+                         .seq = TT__RECORD_GET(slot, seq),
+                         .group = TT__RECORD_GET(slot, group),
                          .op = (uint8_t)kind,
                          .dtype = (uint8_t)(kind >> 8),
                          .reduce_op = (uint8_t)(kind >> 16),
                          .flags = (uint8_t)(kind >> 24),
-                         .root = GET(slot, root),
-                         .line = GET(slot, line),
-                         .count = GET(slot, count),
-                         .begin = GET(slot, begin),
-                         .end = GET(slot, end),
-                         .algorithm = GET(slot, algorithm),
-                         .file = GET(slot, file),
+                         .root = TT__RECORD_GET(slot, root),
+                         .line = TT__RECORD_GET(slot, line),
+                         .count = TT__RECORD_GET(slot, count),
+                         .begin = TT__RECORD_GET(slot, begin),
+                         .end = TT__RECORD_GET(slot, end),
+                         .algorithm = TT__RECORD_GET(slot, algorithm),
+                         .file = TT__RECORD_GET(slot, file),
                          .state = state,
-                         .tag = GET(slot, tag)};
-    uint64_t check = GET(slot, check);
+                         .tag = TT__RECORD_GET(slot, tag)};
+    uint64_t check = TT__RECORD_GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return GET(slot, number) == number && check == tt__record_check(copy);
+    return TT__RECORD_GET(slot, number) == number && check == tt__record_check(copy);
 }
 
 void tt__record_put(tt__recorder *recorder, const tt__record *record) {

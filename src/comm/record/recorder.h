@@ -228,6 +228,7 @@ typedef struct tt__record_form {
 } tt__record_form;
 
 #define TT__RECORD_SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_relaxed)
+#define TT__RECORD_GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
 
 /* Begin the record of a call of this form, as number `seq` of its group; *number: its own. Then tt__record_ready().
  * Threads that use different groups may call it at once. */

@@ -59,8 +59,7 @@ typedef struct tt__rendezvous {
     const char *prefix; /* of the keys */
     int rank, world;
     int64_t deadline_ms;
-    int64_t
-        heartbeat_ms; /* a rank that is stopped meanwhile is named within this time, if the job's launcher sees it */
+    int64_t heartbeat_ms; /* within which a rank that is stopped is named, if the job's launcher sees it */
 } tt__rendezvous;
 
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, signed if the job has a secret

@@ -93,7 +93,7 @@ static bool has_called(const tt__recorder *recorder, const edge *e) {
     return false;
 }
 
-/* `thread`: of the target, that waits. */
+/* Will the target never make the call? `thread`: its thread that waits. */
 static bool is_firm(tt__world *world, const edge *e, uint32_t thread) {
     const tt__control *control = world->peers[e->to].control;
     if (control)

@@ -109,8 +109,8 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     return fail_left_after(work, r, area->calls_made, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
-/* Check the link to a rank. Only its launcher knows how a rank ended that is gone; or silent, where a process that was
- * made without fork() holds its connections. */
+/* Check the link to a rank. If the rank is gone, only its launcher knows how it ended; also if it is silent, as a
+ * process that was made without fork() may still hold its connections. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;

@@ -130,7 +130,7 @@ tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt__saved_error before;
     tt__error_save(&before);
     tt__verdict verdict = look_for_errors(waiter, culprit);
-    if (verdict == TT__LOOK_FINE) /* what was recorded on the way, of a rank that has left as it may, is none */
+    if (verdict == TT__LOOK_FINE) /* the way there may have recorded that a rank has left, which it may */
         tt__error_restore(&before);
     return verdict;
 }
