@@ -89,7 +89,7 @@ const tt__flag tt__run_flags_table[] = {
      .value = "FILE",
      .what =
          "the job's secret is in FILE, 16 bytes or more (default: TT_SECRET, TT_SECRET_FILE, or a new one for each job "
-         "on one node, handed to the ranks in their environment)",
+         "on one node, handed to the ranks in sealed memory)",
      .offer = TT__OFFER_FILES},
     {.name = "store-auth",
      .id = FIELD(store_auth),
