@@ -110,7 +110,7 @@ static bool is_planted(const struct stat *found, const struct stat *around) {
 
 /* Refuse to replace another user's file where the kernel lets its owner alone do that, which it would say at the
  * end; and where root would give what it writes to a stranger. */
-static tt_status check_owner(const tt__atomic_file *file, const char *folder, const struct stat *old) {
+static tt_status check_replaceable(const tt__atomic_file *file, const char *folder, const struct stat *old) {
     struct stat around;
     if (stat(folder, &around) || !(around.st_mode & S_ISVTX) || old->st_uid == geteuid())
         return TT_OK;
@@ -205,7 +205,7 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", file->path);
     } else if (old && (stat(file->path, &found) || found.st_ino != old->st_ino || found.st_dev != old->st_dev)) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file that has a name", file->path);
-    } else if (!(status = old ? check_owner(file, directory, old) : TT_OK)) {
+    } else if (!(status = old ? check_replaceable(file, directory, old) : TT_OK)) {
         remove_stale(directory, name);
         status = create_temporary(file, old);
     }

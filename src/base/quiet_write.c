@@ -10,7 +10,7 @@
 static int signal_of(int errnum) { return errnum == EPIPE ? SIGPIPE : errnum == EFBIG ? SIGXFSZ : 0; }
 
 /* Take back what the failed write() has sent this thread. */
-static void take_signal(int sig) {
+static void take_back_signal(int sig) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, sig);
@@ -28,7 +28,7 @@ ssize_t tt__quiet_write(int fd, const void *bytes, size_t size) {
     ssize_t n = write(fd, bytes, size);
     int errnum = errno, sig = n < 0 ? signal_of(errnum) : 0;
     if (sig && !sigismember(&pending, sig)) /* else the program holds one back itself */
-        take_signal(sig);
+        take_back_signal(sig);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = errnum;
     return n;
