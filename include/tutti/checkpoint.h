@@ -2,9 +2,9 @@
  *
  * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A
  * kill at any moment leaves the old or the new file whole; the next save to the same path removes temporaries whose
- * writer is gone. A symbolic link stays: what it leads to is replaced (not through another user's in a directory such
- * as /tmp: TT_ERR_IO). The new file has the old one's mode. A character device such as /dev/null is written to; a
- * directory, a FIFO or a socket is refused (TT_ERR_INVALID).
+ * writer is gone. A symbolic link stays: what it leads to is replaced. The new file has the old one's mode. Another
+ * user's link or file in a directory such as /tmp is refused (TT_ERR_IO). A character device such as /dev/null is
+ * written to; a directory, a FIFO or a socket is refused (TT_ERR_INVALID).
  *
  * Threads. Any thread may call these functions, several at a time, as long as no other one uses a call's module or
  * optimizer, or writes to its tensors. Several threads may read one tt_safetensors. Whoever saves to one path at the

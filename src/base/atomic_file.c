@@ -102,9 +102,30 @@ static const char *kind_text(mode_t mode) {
                             : "of an unknown kind";
 }
 
-/* Read a symbolic link's text to `to` (PATH_MAX); *is_link: there is one. One of another user's in a directory that all
- * may write to, such as /tmp, is refused: it could lead root anywhere. The kernel's protected_symlinks, which would see
- * to that, may be off, and doesn't look where readlink() does. */
+/* Did a stranger put `found` into the directory `around`, because all may write to it, as to /tmp? */
+static bool is_planted(const struct stat *found, const struct stat *around) {
+    return (around->st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH) && found->st_uid != geteuid() &&
+           found->st_uid != around->st_uid;
+}
+
+/* Refuse to replace another user's file where the kernel lets its owner alone do that, which it would say at the
+ * end; and where root would give what it writes to a stranger. */
+static tt_status check_replaceable(const tt__atomic_file *file, const char *folder, const struct stat *old) {
+    struct stat around;
+    if (stat(folder, &around) || !(around.st_mode & S_ISVTX) || old->st_uid == geteuid())
+        return TT_OK;
+    bool may_replace = geteuid() == 0 || around.st_uid == geteuid();
+    return may_replace && !is_planted(old, &around)
+               ? TT_OK
+               : tt__fail(TT_ERR_IO,
+                          "%s: another user's file, in a directory where only its owner may replace it (sticky); "
+                          "choose another path",
+                          file->path);
+}
+
+/* Read a symbolic link's text to `to` (PATH_MAX); *is_link: there is one. A planted one is refused: it could lead root
+ * anywhere. The kernel's protected_symlinks, which would see to that, may be off, and doesn't look where readlink()
+ * does. */
 static tt_status read_link(const char *path, const char *folder, char *to, bool *is_link) {
     struct stat link, around;
     *is_link = false;
@@ -120,8 +141,7 @@ static tt_status read_link(const char *path, const char *folder, char *to, bool 
         return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't find what it leads to", path);
     if (!S_ISLNK(link.st_mode))
         return TT_OK;
-    if ((around.st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH) && link.st_uid != geteuid() &&
-        link.st_uid != around.st_uid)
+    if (is_planted(&link, &around))
         return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that all may write to", path);
     to[n] = '\0';
     *is_link = true;
@@ -185,7 +205,7 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", file->path);
     } else if (old && (stat(file->path, &found) || found.st_ino != old->st_ino || found.st_dev != old->st_dev)) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file that has a name", file->path);
-    } else {
+    } else if (!(status = old ? check_replaceable(file, directory, old) : TT_OK)) {
         remove_stale(directory, name);
         status = create_temporary(file, old);
     }

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/quiet_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +152,7 @@ void tt__error_file_write(const char *message, bool secondary) {
     int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (fd < 0)
         return;
-    if (lseek(fd, 0, SEEK_END) == 0 && write(fd, json, (size_t)n) != n)
+    if (lseek(fd, 0, SEEK_END) == 0 && tt__quiet_write(fd, json, (size_t)n) != n)
         tt__log(TT_LOG_WARNING, "could not write %s: %s", path, strerror(errno));
     close(fd);
 }

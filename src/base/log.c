@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include "base/plain_text.h"
+#include "base/quiet_write.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -65,7 +66,7 @@ static void write_stderr(tt_log_level level, const char *text) {
         snprintf(name, sizeof name, "%s: ", level_names[level]);
     }
     int n = snprintf(line, sizeof line, "%s: %s%s%s%s\n", stderr_who, clock, rank, name, text);
-    if (n > 0 && write(stderr_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
+    if (n > 0 && tt__quiet_write(stderr_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
         return;
 }
 

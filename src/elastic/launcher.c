@@ -370,6 +370,7 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
     l->log = tt__streams_open_log(&l->streams);
     if (l->log >= 0)
         tt__log_to_descriptor(l->log);

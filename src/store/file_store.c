@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/quarantine.h"
+#include "base/quiet_write.h"
 #include "base/saved_error.h"
 #include "store/call_lock.h"
 #include "store/local_store.h"
@@ -209,7 +210,7 @@ static tt_status catch_up(file_store *f, bool *torn) {
 static tt_status append_record(file_store *f, const tt__bytes *record) {
     off_t end = lseek(f->fd, 0, SEEK_END);
     for (size_t done = 0; end >= 0 && done < record->size;) {
-        ssize_t n = write(f->fd, record->data + done, record->size - done);
+        ssize_t n = tt__quiet_write(f->fd, record->data + done, record->size - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {

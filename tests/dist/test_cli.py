@@ -197,6 +197,21 @@ class Memory(unittest.TestCase):
         self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", done.stderr)
 
 
+class FileSize(unittest.TestCase):
+    def test_a_full_log_does_not_end_the_job(self):
+        """The launcher's stderr is a file that may not grow (ulimit -f): what the ranks write there is lost."""
+        limit = 1 << 16
+        write = (f"import os, resource, signal; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+                 "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); "
+                 "os.execv(os.environ['TUTTI'], ['tutti', 'run', '--standalone', 'sh', '-c', "
+                 f"'head -c {4 * limit} /dev/zero | tr \\\\0 x >&2; echo worked'])")
+        with tempfile.TemporaryFile() as log:
+            done = subprocess.run([sys.executable, "-c", write], stdout=subprocess.PIPE, stderr=log, text=True,
+                                  timeout=DEADLINE, env=PLAIN)
+            self.assertEqual((done.returncode, done.stdout), (0, "worked\n"))
+            self.assertEqual(log.seek(0, os.SEEK_END), limit)
+
+
 class Colours(unittest.TestCase):
     def test_who_gets_colours(self):
         self.assertIn("\033[1musage:\033[0m", on_terminal("--help"))

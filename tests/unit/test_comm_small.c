@@ -143,6 +143,30 @@ static int one_after_another(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* Calls that say neither where they stand, as from another language, nor have elements, as the very first: some ranks
+ * give no buffer. Counts that can't be are refused by all. */
+static int no_elements(tt_store *store, int rank, int world, void *arg) {
+    static const int64_t wrong[] = {-1, INT64_MIN, INT64_MAX, (int64_t)1 << 62};
+    (void)arg;
+    place p = take_place(store, rank, world);
+    tt_all_reduce_args args = {.group = p.group, .buf = rank % 2 ? NULL : p.plain, .dtype = TT_F32, .op = TT_SUM};
+    CHECK_OK(tt_all_reduce_with(&args, sizeof args));
+    args.buf = p.plain;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        args.count = wrong[i];
+        CHECK(tt_all_reduce_with(&args, sizeof args) == TT_ERR_INVALID);
+    }
+    reduce_once(&p, TT_F32, TT_SUM, 8, PLAIN, 0);
+    leave(&p);
+    return 0;
+}
+
+static void test_no_elements(void **state) {
+    (void)state;
+    with_ranks(2, no_elements, NULL);
+    with_ranks(3, no_elements, NULL);
+}
+
 static void test_every_kind(void **state) {
     (void)state;
     for (int world = 1; world <= 8; world++)
@@ -158,6 +182,7 @@ static void test_one_after_another(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_kind), cmocka_unit_test(test_one_after_another)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_kind), cmocka_unit_test(test_one_after_another),
+                                       cmocka_unit_test(test_no_elements)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

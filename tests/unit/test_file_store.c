@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -345,6 +346,31 @@ static void bad_addresses(void **state) {
           "/nonexistent/x");
 }
 
+/* The kernel would end the process by a signal (ulimit -f). */
+static void a_full_file_is_an_error(void **state) {
+    (void)state;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (!pid) {
+        static char large[3000];
+        tt_store *store = open_store(0, true);
+        signal(SIGXFSZ, SIG_DFL);
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){4000, 4000});
+        set(store, "small", "1");
+        set(store, "small", "2");
+        assert_int_equal(tt_store_set(store, "large", large, sizeof large), TT_OK);
+        assert_int_equal(tt_store_set(store, "larger", large, sizeof large), TT_ERR_IO);
+        assert_non_null(strstr(tt_last_error(), "File too large"));
+        set(store, "small", "3"); /* nothing is left of what did not fit */
+        holds(store, "small", "3");
+        tt_store_free(store);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 #define ON_FILE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void) {
@@ -355,6 +381,7 @@ int main(void) {
         ON_FILE(a_torn_record_is_cut_off),
         ON_FILE(other_files_are_left_alone),
         ON_FILE(links_are_not_followed),
+        ON_FILE(a_full_file_is_an_error),
         ON_FILE(a_held_lock_ends_in_a_timeout),
         ON_FILE(processes_share_it),
         ON_FILE(an_earlier_jobs_keys_are_forgotten),

@@ -10,9 +10,11 @@
 #include "base/log.h"
 
 #include <regex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,6 +145,42 @@ static void test_quotes_are_plain(void **state) {
     assert_non_null(strstr(stderr_of("warning", log_quote), "it said \"red, 2J caf\xc3\xa9\t.\"\n"));
 }
 
+static void log_to_nobody(void) {
+    int ends[2];
+    signal(SIGPIPE, SIG_DFL);
+    if (pipe(ends) || dup2(ends[1], STDERR_FILENO) < 0 || close(ends[0]))
+        _exit(1);
+    log_all();
+}
+
+static void log_to_a_full_file(void) {
+    FILE *file = tmpfile();
+    signal(SIGXFSZ, SIG_DFL);
+    if (!file || setrlimit(RLIMIT_FSIZE, &(struct rlimit){16, 16}) || dup2(fileno(file), STDERR_FILENO) < 0)
+        _exit(1);
+    log_all();
+    log_all();
+}
+
+/* The kernel sends a signal with such an error, which is no reason to end. One that was on its way before stays. */
+static void log_with_a_signal_on_its_way(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    raise(SIGPIPE);
+    log_to_nobody();
+    if (sigpending(&set) || !sigismember(&set, SIGPIPE))
+        _exit(1);
+}
+
+static void test_lines_that_cannot_be_written(void **state) {
+    (void)state;
+    stderr_of("debug", log_to_nobody);
+    stderr_of("debug", log_to_a_full_file);
+    stderr_of("debug", log_with_a_signal_on_its_way);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_unless_asked),
@@ -152,6 +190,7 @@ int main(void) {
         cmocka_unit_test(test_quotes_are_plain),
         cmocka_unit_test(test_long_lines_are_cut),
         cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_lines_that_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* checkpoint: safetensors, read and written, and files that appear whole or not at all. */
-#include <dirent.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,14 +25,16 @@ static int make_folder(void **state) {
     return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
 }
 
+static int remove_entry(const char *path, const struct stat *s, int flag, struct FTW *level) {
+    (void)s;
+    (void)flag;
+    (void)level;
+    return remove(path);
+}
+
 static int remove_folder(void **state) {
     (void)state;
-    DIR *d = opendir(".");
-    for (struct dirent *e; (e = readdir(d));)
-        if (e->d_name[0] != '.')
-            remove(e->d_name);
-    closedir(d);
-    return chdir("/") == 0 ? rmdir(folder) : -1;
+    return chdir("/") == 0 ? nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS) : -1;
 }
 
 /* A whole file's bytes; the caller's to free. */
@@ -526,6 +528,33 @@ static void links_of_others_are_not_followed(void **state) {
     }
 }
 
+/* In such a directory only its owner replaces a file; root could, and would give what it writes to that owner. */
+static void files_of_others_are_refused_at_once(void **state) {
+    enum { STRANGER = 61234 };
+    (void)state;
+    if (geteuid()) {
+        print_message("not root: files of other users can't be made\n");
+        return;
+    }
+    assert_true(!mkdir("shared", 0777) && !chmod("shared", 01777) && !chmod(".", 0711));
+    assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
+    assert_int_equal(write_file("shared/roots", "text"), TT_OK);
+    assert_int_equal(chmod("shared/roots", 0666), 0);
+    assert_int_equal(chown("shared/theirs", STRANGER, STRANGER), 0);
+    assert_int_equal(write_file("shared/theirs", "secret"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "shared/theirs: another user's file"));
+    assert_int_equal(write_file("shared/roots", "again"), TT_OK);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(setresuid(STRANGER, STRANGER, STRANGER) || tt_checkpoint_can_save("shared/roots") != TT_ERR_IO ||
+              !strstr(tt_last_error(), "another user's file") || tt_checkpoint_can_save("shared/theirs"));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(chown("shared", STRANGER, STRANGER), 0); /* it is this user's directory: */
+    assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
+}
+
 static void a_path_is_checked_without_being_written(void **state) {
     (void)state;
     assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
@@ -554,6 +583,7 @@ int main(void) {
         cmocka_unit_test(a_dead_writers_temporary_goes),
         cmocka_unit_test(targets_stay_what_they_are),
         cmocka_unit_test(links_of_others_are_not_followed),
+        cmocka_unit_test(files_of_others_are_refused_at_once),
         cmocka_unit_test(a_path_is_checked_without_being_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

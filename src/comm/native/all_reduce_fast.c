@@ -182,7 +182,8 @@ static bool all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
         return false;
     bool in_place = !tt__rides(group, c.bytes) && tt__in_heap(native->world, args->buf, c.bytes);
     c.site = site_of(native, args);
-    if ((!in_place && c.bytes > TT__INLINE_MAX) || (!is_known(c.site, args, in_place) && !learn(args, in_place)))
+    bool inline_size = c.bytes - 1 < TT__INLINE_MAX; /* no bytes: as a site of which nothing is known */
+    if ((!in_place && !inline_size) || (!is_known(c.site, args, in_place) && !learn(args, in_place)))
         return false;
     c.own = native->fast.own;
     c.other = native->fast.other;
