@@ -35,3 +35,11 @@ char *tt__make_plain(char *text) {
     *out = '\0';
     return text;
 }
+
+char *tt__make_plain_name(char *name) {
+    tt__make_plain(name);
+    for (char *at = name; *at; at++)
+        if (*at == '\n' || *at == '\t')
+            *at = ' ';
+    return name;
+}

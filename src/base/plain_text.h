@@ -6,4 +6,7 @@
  * tabs. Returns `text`. */
 char *tt__make_plain(char *text);
 
+/* The same for a name, which stands in a line: its line ends and tabs become spaces. */
+char *tt__make_plain_name(char *name);
+
 #endif

@@ -48,7 +48,7 @@ static bool bool_checked(const bool *written) {
 
 static void text_checked(char *text, size_t size) {
     text[size - 1] = '\0';
-    tt__make_plain(text);
+    tt__make_plain_name(text);
 }
 
 /* Bring what another process says of a rank to what it can be. */

@@ -85,7 +85,8 @@ tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__
     *why = admission->auth == TT_STORE_AUTH_REQUIRED ? "it speaks PyTorch's dialect, which proves nothing"
            : peer->place == TT__PEER_ELSEWHERE
                ? "it speaks PyTorch's dialect, which proves nothing, and comes from another machine"
-               : "it speaks PyTorch's dialect, which proves nothing, and belongs to another user of this machine";
+               : "it speaks PyTorch's dialect, which proves nothing, and belongs to another user of this machine, or "
+                 "to nobody any more";
     if (!tt__admission_trusts(admission, peer))
         return TT__ADMIT_NOT;
     warn_once(admission, peer, address);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/plain_text.h"
 
 #include <regex.h>
 #include <signal.h>
@@ -145,6 +146,12 @@ static void test_quotes_are_plain(void **state) {
     assert_non_null(strstr(stderr_of("warning", log_quote), "it said \"red, 2J caf\xc3\xa9\t.\"\n"));
 }
 
+static void test_names_stay_in_their_line(void **state) {
+    (void)state;
+    char name[] = "train\n0  4711 running\t\033[2Jfine";
+    assert_string_equal(tt__make_plain_name(name), "train 0  4711 running fine");
+}
+
 static void log_to_nobody(void) {
     int ends[2];
     signal(SIGPIPE, SIG_DFL);
@@ -188,6 +195,7 @@ int main(void) {
         cmocka_unit_test(test_the_program_gets_all),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_quotes_are_plain),
+        cmocka_unit_test(test_names_stay_in_their_line),
         cmocka_unit_test(test_long_lines_are_cut),
         cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_lines_that_cannot_be_written),

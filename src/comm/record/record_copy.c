@@ -7,7 +7,7 @@
 static void name_copy(char *to, const char *from, size_t size) {
     memcpy(to, from, size);
     to[size - 1] = '\0';
-    tt__make_plain(to);
+    tt__make_plain_name(to);
 }
 
 static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {

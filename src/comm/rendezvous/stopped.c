@@ -49,7 +49,7 @@ static void stopped_note_rank(tt__stopped *stopped, const tt__job_rank *told) {
     rank->pid = told->node == stopped->node ? (pid_t)told->pid : 0;
     rank->now = is_stopped && (!rank->pid || tt__proc_state(rank->pid) == 'T');
     snprintf(rank->hostname, sizeof rank->hostname, "%.*s", (int)sizeof told->hostname - 1, told->hostname);
-    tt__make_plain(rank->hostname);
+    tt__make_plain_name(rank->hostname);
 }
 
 /* All ranks of an answer are known. This process may have been stopped itself: then times count from now on. */
