@@ -310,6 +310,7 @@ static void pieces_and_interruptions_are_no_failures(void **state) {
 }
 
 int main(void) {
+    storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_host),
         cmocka_unit_test(over_tcp),
