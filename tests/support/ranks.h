@@ -99,6 +99,7 @@ static inline void start_ranks(ranks *ranks, int world, rank_body body, void *ar
             close(ends[1]);
             run_rank(body, r, world, arg, ends[0]);
         }
+        setpgid(ranks->pid[r], ranks->pid[r]); /* before it can get a signal: an orphaned group ignores SIGTTIN */
         close(ends[0]);
         ranks->to_child[r] = ends[1];
     }
