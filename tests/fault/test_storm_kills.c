@@ -243,7 +243,10 @@ static bool judged(const scene *scene, int r) {
     if (!told->status)
         return scene->moment == EXIT;
     bool about_joining = scene->moment == START && (told->status == TT_ERR_TIMEOUT || told->status == TT_ERR_NET);
-    return (told->status == (scene->fault == ABORT ? TT_ERR_ABORTED : TT_ERR_PEER) || about_joining) &&
+    /* Who still joins hears of an abort from those who gave up because of it. */
+    tt_status right = scene->fault == ABORT && told->under_way ? TT_ERR_ABORTED : TT_ERR_PEER;
+    about_joining |= scene->fault == ABORT && told->status == TT_ERR_ABORTED;
+    return (told->status == right || about_joining) &&
            (names_right(scene, r, told->text) || (about_joining && nobody_can_be_named(told->text))) &&
            took_ms <= limit_ms(scene);
 }
