@@ -1,6 +1,6 @@
-/* fails_by_itself RANK CALLS HOW: ranks reduce; after so many calls that rank fails by itself, reports and frees, as any
- * program does, while the others go on until they learn of it. HOW: 0 a bad label, 1 a full disk, 2 a negative count,
- * 3 an error of the program's own. */
+/* fails_by_itself RANK CALLS HOW: ranks reduce; after so many calls that rank fails by itself, reports and frees, as
+ * any program does, while the others go on until they learn of it. HOW: 0 a bad label, 1 a full disk, 2 a negative
+ * count, 3 an error of the program's own. */
 #include <tutti/tutti.h>
 
 #include <stdlib.h>

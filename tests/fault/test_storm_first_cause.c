@@ -1,5 +1,5 @@
-/* A storm of first causes: of three ranks one fails by itself after some calls, reports and frees. The launcher's report
- * must name it first, with its own message, whichever of the three ended first. */
+/* A storm of first causes: of three ranks one fails by itself after some calls, reports and frees. The launcher's
+ * report must name it first, with its own message, whichever of the three ended first. */
 #include "support/process.h"
 #include "support/storm.h"
 

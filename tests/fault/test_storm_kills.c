@@ -1,6 +1,6 @@
-/* A storm of deaths: a rank is killed or stopped by some signal, aborts the group or leaves it too early, or a host is cut off, at a
- * random moment. Every survivor's call must end with an error that names who it was: after a freeze or a cut within
- * the heartbeat, else within a moment. Nothing may be left: no process, listening socket or file.
+/* A storm of deaths: a rank is killed or stopped by some signal, aborts the group or leaves it too early, or a host is
+ * cut off, at a random moment. Every survivor's call must end with an error that names who it was: after a freeze or a
+ * cut within the heartbeat, else within a moment. Nothing may be left: no process, listening socket or file.
  *
  * Each case prints nothing; a storm prints how long it took survivors to learn of it. */
 #include "support/calls.h"

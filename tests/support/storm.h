@@ -1,5 +1,5 @@
-/* For tests that draw their cases: a generator, and how much of it. Each run draws a seed of its own, which it prints. A
- * case that fails prints its number; TT_STORM_SEED and TT_STORM_ONLY=NUMBER repeat it alone.
+/* For tests that draw their cases: a generator, and how much of it. Each run draws a seed of its own, which it prints.
+ * A case that fails prints its number; TT_STORM_SEED and TT_STORM_ONLY=NUMBER repeat it alone.
  *
  *   TT_STORM_CASES=N  how many cases, instead of the few that gate
  *   TT_STORM_SEED=N   this seed */

@@ -310,7 +310,7 @@ static tt_status serve_ready(joining *j) {
 
 /* Fail if the peer was through with joining, and its group has failed since: whoever failed it is to blame for the
  * peer's leave. */
-static tt_status check_news(const tt__link *link) {
+static tt_status joining_check_news(const tt__link *link) {
     const tt__received_news *last = link->news;
     if (!last || !link->ended || last->body.news == TT__NEWS_LEFT)
         return TT_OK;
@@ -323,7 +323,7 @@ static tt_status check_links(const joining *j, int64_t now) {
     char who[TT__RANK_TEXT_SIZE];
     tt__beats_send(messages, now);
     for (const tt__link *link = messages->active; link; link = link->next) {
-        TT__TRY(check_news(link));
+        TT__TRY(joining_check_news(link));
         if (link->broken || (link->ended && link->status == TT_ERR_PEER))
             return tt__fail(TT_ERR_PEER, "%s hung up while joining", tt__rank_text(messages, link->peer, NULL, who));
         TT__TRY(tt__link_check(messages, link->peer));
