@@ -254,7 +254,8 @@ tt_status tt__atomic_check(const char *path) {
 tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size) {
     const char *from = data;
     struct rlimit most; /* the kernel would kill the process */
-    if (file->temporary && !getrlimit(RLIMIT_FSIZE, &most) && size > most.rlim_cur - file->size)
+    if (file->temporary && !getrlimit(RLIMIT_FSIZE, &most) &&
+        (file->size > most.rlim_cur || size > most.rlim_cur - file->size))
         return tt__fail(TT_ERR_IO, "%s: writing failed: the limit on a file's size (ulimit -f) is %llu bytes",
                         file->path, (unsigned long long)most.rlim_cur);
     while (size > 0) {

@@ -1,5 +1,6 @@
 #include "base/threads.h"
 
+#include "base/error.h"
 #include "base/proc_state.h"
 
 #include <dirent.h>
@@ -7,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- threads of the library */
@@ -35,21 +37,25 @@ static void *thread_run(void *arg) {
     return result;
 }
 
-int tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg) {
+tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what) {
     sigset_t all, before;
     start *given = malloc(sizeof *given);
     if (!given)
-        return ENOMEM;
+        return tt__fail(TT_ERR_MEMORY, "no memory for %s", what);
     *given = (start){.run = run, .arg = arg};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int errnum = pthread_create(thread, NULL, thread_run, given);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (errnum)
-        free(given);
-    else
+    if (!errnum) {
         threads_count(1); /* rather too late than too early: see tt__program_has_ended() */
-    return errnum;
+        return TT_OK;
+    }
+    free(given);
+    return tt__fail(TT_ERR_SYSTEM,
+                    "can't start %s: %s (ulimit -u limits a user's processes and threads, ulimit -v the memory that "
+                    "stacks may take)",
+                    what, strerror(errnum));
 }
 
 /* ---- threads of the program */

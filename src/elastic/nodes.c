@@ -17,9 +17,10 @@
 /* ---- life */
 
 static tt_status start_thread(tt__nodes *nodes) {
-    int error = tt__thread_create(&nodes->thread, tt__nodes_thread, nodes);
-    nodes->started = !error;
-    return error ? tt__fail_errno(TT_ERR_SYSTEM, error, "can't start a thread") : TT_OK;
+    tt_status status =
+        tt__thread_create(&nodes->thread, tt__nodes_thread, nodes, "the thread that talks to other nodes");
+    nodes->started = !status;
+    return status;
 }
 
 tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {

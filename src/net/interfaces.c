@@ -1,5 +1,6 @@
 #include "net/interfaces.h"
 
+#include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -47,6 +48,7 @@ size_t tt__interfaces(tt__interface *list, size_t max) {
         if (is_usable(a))
             fill_interface(&list[n++], a);
     freeifaddrs(all);
+    errno = 0;
     return n;
 }
 

@@ -18,7 +18,7 @@ typedef struct tt__interface {
 } tt__interface;
 
 /* List all addresses, IPv4 and IPv6, except those valid on one link only (fe80::). Returns how many were written, at
- * most `max`; 0 also where the system can't say. */
+ * most `max`; 0 with errno where the system can't say, 0 with errno = 0 where there is none. */
 size_t tt__interfaces(tt__interface *list, size_t max);
 
 /* Does the name pass a list like TT_SOCKET_IFNAME's: "eth,=ib0,^docker"? Parts are separated by commas: a prefix of

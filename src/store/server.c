@@ -165,8 +165,7 @@ static tt_status start_server(tt_store_server *server, const tt_store_server_new
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
-    int errnum = tt__thread_create(&server->thread, server_thread, server);
-    return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "store server: starting its thread") : TT_OK;
+    return tt__thread_create(&server->thread, server_thread, server, "the store's thread");
 }
 
 static void server_dispose(tt_store_server *server) {

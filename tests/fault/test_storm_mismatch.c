@@ -276,6 +276,7 @@ static void over_both(void **state) {
 }
 
 int main(void) {
+    storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_shared_memory),
         cmocka_unit_test(over_tcp),

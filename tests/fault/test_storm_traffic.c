@@ -362,6 +362,7 @@ static void on_hosts_alone(void **state) {
 }
 
 int main(void) {
+    storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_host),
         cmocka_unit_test(over_tcp),

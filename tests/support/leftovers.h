@@ -4,6 +4,8 @@
 
 #include "support/ranks.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 
 /* How many names in a folder hold `text`. */
@@ -27,6 +29,28 @@ static inline int count_shared_mappings(void) {
         n += strstr(line, "memfd:tutti") != NULL;
     fclose(maps);
     return n;
+}
+
+typedef struct holdings {
+    int descriptors, mappings, threads;
+} holdings;
+
+static inline holdings look_at_holdings(void) {
+    return (holdings){count_names("/proc/self/fd", ""), count_shared_mappings(), count_names("/proc/self/task", "")};
+}
+
+/* Write into `text` what there is more of than `before`; "" if nothing. A thread that was waited for may still be seen
+ * for a moment. */
+static inline void compare_holdings(const holdings *before, char *text, size_t size) {
+    holdings after = look_at_holdings();
+    for (int64_t until = tt__deadline_ms(PATIENCE_MS); after.threads > before->threads && tt__left_ms(until);)
+        after = look_at_holdings();
+    *text = '\0';
+    if (after.descriptors != before->descriptors || after.mappings != before->mappings ||
+        after.threads != before->threads)
+        snprintf(text, size, "left behind: descriptors %d -> %d, mappings %d -> %d, threads %d -> %d",
+                 before->descriptors, after.descriptors, before->mappings, after.mappings, before->threads,
+                 after.threads);
 }
 
 #endif

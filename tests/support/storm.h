@@ -1,19 +1,36 @@
-/* For tests that draw their cases: a generator, and how much of it. A case that fails prints its number; TT_STORM_SEED
- * and TT_STORM_ONLY=NUMBER repeat it alone.
+/* For tests that draw their cases: a generator, and how much of it. Each run draws a seed of its own, which it prints.
+ * A case that fails prints its number; TT_STORM_SEED and TT_STORM_ONLY=NUMBER repeat it alone.
  *
  *   TT_STORM_CASES=N  how many cases, instead of the few that gate
- *   TT_STORM_SEED=N   other ones */
+ *   TT_STORM_SEED=N   this seed */
 #ifndef TESTS_SUPPORT_STORM_H
 #define TESTS_SUPPORT_STORM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 static inline long storm_number(const char *name, long fallback) {
     const char *text = getenv(name);
     return text && *text ? strtol(text, NULL, 10) : fallback;
+}
+
+/* Begin main(): draw the seed, which forked ranks share. */
+static inline void storm_begin(void) {
+    const char *given = getenv("TT_STORM_SEED");
+    uint32_t seed = 1;
+    char text[16];
+    if (!given || !*given) {
+        if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+            seed = 1;
+        snprintf(text, sizeof text, "%u", seed >> 1);
+        setenv("TT_STORM_SEED", text, 1);
+    }
+    printf("TT_STORM_SEED=%s\n", getenv("TT_STORM_SEED"));
+    fflush(stdout);
 }
 
 /* How many cases: `few`, and under a sanitizer, where each takes several times as long, half of them. */

@@ -297,6 +297,28 @@ static void who_freezes_meanwhile_is_named(void **state) {
     unmake(NODES);
 }
 
+/* Rank 0 is through and rank 1 waits for rank 2, when rank 0's group is aborted by another, and rank 0 leaves. */
+static void who_aborted_meanwhile_is_named(void **state) {
+    (void)state;
+    const char *why = "rank 7 aborted the group: because";
+    make(3);
+    nodes[0].without = 2;
+    begin(0);
+    begin(1);
+    pthread_join(nodes[0].thread, NULL);
+    assert_int_equal(nodes[0].status, TT_OK);
+    pthread_mutex_lock(&nodes[0].lock);
+    tt__news_send(nodes[0].messages, 0, (const int[]){0, 1}, 2, TT__NEWS_ABORTED, TT_ERR_ABORTED, 0, why);
+    pthread_mutex_unlock(&nodes[0].lock);
+    tt__messages_close(nodes[0].messages, false);
+    assert_int_equal(tt__messages_new(&nodes[0].messages, &(tt__messages_config){.size = 3, .lock = &nodes[0].lock}),
+                     TT_OK);
+    pthread_join(nodes[1].thread, NULL);
+    assert_int_equal(nodes[1].status, TT_ERR_ABORTED);
+    assert_string_equal(nodes[1].error, why);
+    unmake(3);
+}
+
 /* Rank 1 has read another store, so it knows another number. */
 static void another_job_is_refused(void **state) {
     (void)state;
@@ -440,6 +462,7 @@ int main(void) {
         cmocka_unit_test(who_is_frozen_is_named_with_all_addresses),
         cmocka_unit_test(who_still_joins_is_not_silent),
         cmocka_unit_test(who_freezes_meanwhile_is_named),
+        cmocka_unit_test(who_aborted_meanwhile_is_named),
         cmocka_unit_test(another_job_is_refused),
         cmocka_unit_test(joined_by_tls),
         cmocka_unit_test(encrypted_messages_arrive_whole_through_small_sockets),

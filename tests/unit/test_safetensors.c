@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <tutti/checkpoint.h>
@@ -384,6 +385,23 @@ static void files_that_are_none(void **state) {
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
+/* The kernel would end the process. */
+static void a_limit_that_comes_while_writing_is_an_error(void **state) {
+    (void)state;
+    tt__atomic_file f;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(tt__atomic_open(&f, "limited"), TT_OK);
+    assert_int_equal(tt__atomic_write(&f, "some", 4), TT_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){2, before.rlim_max}), 0);
+    tt_status status = tt__atomic_write(&f, "more", 4);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "ulimit -f"));
+    tt__atomic_abort(&f);
+    assert_false(exists("limited"));
+}
+
 static void aborted_files_leave_the_old_one(void **state) {
     (void)state;
     tt__atomic_file f;
@@ -582,6 +600,7 @@ int main(void) {
         cmocka_unit_test(stale_temporaries_go),
         cmocka_unit_test(a_dead_writers_temporary_goes),
         cmocka_unit_test(targets_stay_what_they_are),
+        cmocka_unit_test(a_limit_that_comes_while_writing_is_an_error),
         cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(files_of_others_are_refused_at_once),
         cmocka_unit_test(a_path_is_checked_without_being_written),

@@ -88,11 +88,10 @@ static void *thread_main(void *arg) {
 
 tt_status tt__messages_thread_start(tt__messages *messages) {
     messages->has_thread = true;
-    int errnum = tt__thread_create(&messages->thread, thread_main, messages);
-    if (!errnum)
-        return TT_OK;
-    messages->has_thread = false;
-    return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the thread that serves the links");
+    tt_status status = tt__thread_create(&messages->thread, thread_main, messages, "the thread that serves the links");
+    if (status)
+        messages->has_thread = false;
+    return status;
 }
 
 void tt__messages_thread_stop(tt__messages *messages) {

@@ -7,6 +7,7 @@
 #include "net/net.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,9 @@ static size_t put_address(const tt__interface *interface, char *text, size_t siz
     return (size_t)snprintf(text, size, "%s%s", text[-1] == '/' ? "" : ",", name);
 }
 
-static tt_status fail_no_address(const char *filter) {
+static tt_status fail_no_address(const char *filter, int errnum) {
+    if (errnum)
+        return tt__fail_errno(TT_ERR_NET, errnum, "can't list this host's addresses");
     if (filter && *filter)
         return tt__fail(TT_ERR_NET,
                         "TT_SOCKET_IFNAME is \"%.100s\", but no interface that is up, loopback aside, has such a name",
@@ -39,8 +42,9 @@ static tt_status fail_no_address(const char *filter) {
 tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, bool only_local, char *text) {
     tt__interface list[TT__INTERFACES_MAX];
     const char *filter = getenv("TT_SOCKET_IFNAME");
-    size_t count = tt__interfaces(list, TT__INTERFACES_MAX),
-           n = (size_t)snprintf(text, TT__ADDRESSES_SIZE, "%d/", port), taken = 0;
+    size_t count = tt__interfaces(list, TT__INTERFACES_MAX), taken = 0;
+    int errnum = count ? 0 : errno;
+    size_t n = (size_t)snprintf(text, TT__ADDRESSES_SIZE, "%d/", port);
     for (int i = 0; i < TT__JOB_SIZE; i++)
         n += (size_t)snprintf(text + n, TT__ADDRESSES_SIZE - n, "%02x", nonce[i]);
     n += (size_t)snprintf(text + n, TT__ADDRESSES_SIZE - n, "/");
@@ -54,7 +58,7 @@ tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, boo
             n += length;
             taken += length > 0;
         }
-    return taken ? TT_OK : fail_no_address(filter);
+    return taken ? TT_OK : fail_no_address(filter, errnum);
 }
 
 /* ---- reading */

@@ -48,6 +48,7 @@ typedef struct joining {
     int target_count;
     tt__attempt *attempts;
     int accepted, strangers; /* attempts begun by others; how many of them may be strangers */
+    bool starved;            /* a caller was turned away because there was no descriptor for it */
     tt__refusals refusals;
     struct pollfd *fds;
     size_t room;
@@ -172,7 +173,7 @@ static bool drop_oldest_stranger(joining *j) {
 static tt_status fail_accept(const joining *j, int errnum) {
     if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
         return TT_OK;
-    return tt__fail_errno(TT_ERR_NET, errnum, "rank %d can't accept the calls of other ranks",
+    return tt__fail_errno(TT_ERR_SYSTEM, errnum, "rank %d can't accept the calls of other ranks",
                           j->messages->config.rank);
 }
 
@@ -181,8 +182,10 @@ static tt_status accept_peers(joining *j) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
         int fd = tt__fd(accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger(j))
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger(j)) {
+            j->starved = true;
             continue;
+        }
         if (fd < 0)
             return fail_accept(j, errno);
         tt__net_unmap(&from);
@@ -305,12 +308,22 @@ static tt_status serve_ready(joining *j) {
     return j->fds[0].revents ? accept_peers(j) : TT_OK;
 }
 
+/* Fail if the peer was through with joining, and its group has failed since: whoever failed it is to blame for the
+ * peer's leave. */
+static tt_status joining_check_news(const tt__link *link) {
+    const tt__received_news *last = link->news;
+    if (!last || !link->ended || last->body.news == TT__NEWS_LEFT)
+        return TT_OK;
+    return tt__fail((tt_status)last->body.status, "%s", last->text);
+}
+
 /* Send heartbeats, and check that the others' arrive. The end of a link ends joining. */
 static tt_status check_links(const joining *j, int64_t now) {
     tt__messages *messages = j->messages;
     char who[TT__RANK_TEXT_SIZE];
     tt__beats_send(messages, now);
     for (const tt__link *link = messages->active; link; link = link->next) {
+        TT__TRY(joining_check_news(link));
         if (link->broken || (link->ended && link->status == TT_ERR_PEER))
             return tt__fail(TT_ERR_PEER, "%s hung up while joining", tt__rank_text(messages, link->peer, NULL, who));
         TT__TRY(tt__link_check(messages, link->peer));
@@ -431,6 +444,8 @@ tt_status tt__messages_open(tt__messages *messages, const char *const *addresses
         status = plan_targets(&j, addresses);
     if (!status)
         status = join_all(&j, addresses);
+    if (status && j.starved) /* it may have been a rank */
+        status = fail_accept(&j, EMFILE);
     messages->unfinished = j.attempts;
     log_suppressed(&j);
     free(j.targets);
