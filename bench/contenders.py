@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -23,27 +22,34 @@ def objects(text):
 
 
 def run(command, env=None, seconds=600, partial=False):
-    """The objects a command prints. One that takes longer than `seconds` is ended with all that it started; `partial`:
-    what it printed until then counts."""
+    """The objects a command prints. One that takes longer than `seconds` is ended; `partial`: what it printed until
+    then counts."""
     words = [str(word) for word in command]
-    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          start_new_session=True) as process:
-        late = False
+    late = False
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             printed, said = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             late = True
-            process.terminate()  # launchers of ranks end those, too
-            try:
-                printed, said = process.communicate(timeout=5)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                printed, said = process.communicate()
+            printed, said = end(process)
+        except BaseException:
+            process.terminate()
+            raise
     if late and not (partial and objects(printed)):
         raise Failed(f"{' '.join(words)}: still running after {seconds} s")
     if process.returncode and not late:
         raise Failed(f"{' '.join(words)}: exit code {process.returncode}\n{said[-800:]}")
     return objects(printed)
+
+
+def end(process):
+    """What a process has printed when it has ended. It is asked to first: launchers end their ranks then."""
+    process.terminate()
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()
 
 
 def compiled(out, compiler, source, *words, name=None):

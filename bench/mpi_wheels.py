@@ -56,8 +56,8 @@ def program_of(out, name, may_fetch):
 
 
 def ways_of(folder, name, world):
-    """The launcher's words and the environment of each way to run this MPI on one host; which of them is fastest depends
-    on sizes."""
+    """The launcher's words and the environment of each way to run this MPI on one host; which of them is fastest
+    depends on sizes."""
     crowded = world > len(os.sched_getaffinity(0))
     if name == "Intel MPI":
         env = dict(os.environ, I_MPI_ROOT=str(folder), I_MPI_FABRICS="shm")
