@@ -7,7 +7,8 @@ WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 170, 44, 48
 # A contender has the same colour in every chart.
 COLOURS = {"tutti": "#d1495b", "tutti symmetric": "#d1495b", "tutti plain": "#edae49", "limit": "#4c956c",
-           "Open MPI": "#30638e", "TCP alone": "#30638e",
+           "Open MPI": "#30638e", "Open MPI 5": "#30638e", "MPICH 5": "#4c956c",
+           "Intel MPI": "#7768ae", "TCP alone": "#30638e",
            "sealed": "#d1495b", "plain": "#edae49", "tls": "#30638e", "GMAC alone": "#4c956c",
            "PyTorch": "#7768ae", "PyTorch gloo": "#7768ae"}
 INK = "#888"

@@ -4,12 +4,15 @@
 The contenders of a section run alternately, several rounds; each number is the median over the rounds. A peer that is
 not installed is named, with what installs it.
 
-usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--out DIR]
+usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] [--out DIR]
 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
               all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit step startup store
+              all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8, or all_reduce_mpi for these three
+  --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
+              measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
@@ -18,44 +21,25 @@ import json
 import os
 import pathlib
 import secrets
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 
 BENCH = pathlib.Path(__file__).resolve().parent
-PEERS = BENCH / "peers"
 ROOT = BENCH.parent
-sys.path[:0] = [str(BENCH), str(PEERS)]
+sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
 import chart  # noqa: E402
 import launch  # noqa: E402
+import mpi_wheels  # noqa: E402
+from contenders import PEERS, Failed, Missing, compiled, objects, run  # noqa: E402
 
 TUTTI = ROOT / "build" / "bin" / "tutti"
 PYTHON = "/usr/bin/python3"  # Debian's, for Debian's PyTorch
 WORLD = 2
 GMAC = "GMAC alone"
-
-
-class Missing(Exception):
-    """A peer can't run here; the text says why and what would help."""
-
-
-class Failed(Exception):
-    """A contender ran and ended badly."""
-
-
-# ---- contenders: each returns the JSON objects of one run ----
-
-def objects(text):
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-def run(command, env=None):
-    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise Failed(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-800:]}")
-    return objects(done.stdout)
+MPI_WORLDS = (2, 4, 8)
+GROUPS = {"all_reduce_mpi": [f"all_reduce_mpi_{world}" for world in MPI_WORLDS]}  # what --only also takes
 
 
 def tutti(*words):
@@ -90,16 +74,6 @@ def torch(world, script, *words):
     if code:
         raise Failed(f"{script}: exit code {code}")
     return objects(text)
-
-
-def compiled(out, compiler, source, *words):
-    """Builds a C peer once into `out`."""
-    program = out / pathlib.Path(source).stem
-    if not shutil.which(compiler):
-        raise Missing(f"there is no {compiler} (./dev setup --interop installs it)")
-    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in PEERS.glob("*.[ch]")):
-        subprocess.run([compiler, PEERS / source, "-o", program, *words], check=True)
-    return program
 
 
 def shm_limit(out, sizes):
@@ -284,6 +258,29 @@ def all_reduce_sections(out, quick):
             [(symmetric, "Open MPI", 0), (plain, "Open MPI", 0), (symmetric, gloo, 0)])
 
 
+def mpi_sections(out, quick, may_fetch):
+    """Beside the MPIs of today, which PyPI has."""
+    sizes = [8, 1 << 10, 1 << 16, 1 << 20] if quick else [8, *(1 << shift for shift in range(10, 28, 2))]
+    comma, cpus = ",".join(map(str, sizes)), len(os.sched_getaffinity(0))
+
+    def by_size(found):
+        return [(size_label(found["bytes"]), found["usec_median"])]
+
+    def ours(world, buffers):
+        return lambda: tutti("all_reduce", "--world", str(world), "--sizes", comma, "--buffers", buffers)
+
+    def theirs(world, name):
+        return lambda: mpi_wheels.all_reduce(out, name, world, sizes, may_fetch)
+
+    kinds = ("symmetric", "plain")
+    for world in MPI_WORLDS:
+        yield Section(f"all_reduce_mpi_{world}", f"all_reduce f32, {world} ranks on {cpus} CPUs", "us", "less", {
+            **{f"tutti {kind}": ours(world, kind) for kind in kinds},
+            **{name: theirs(world, name) for name in mpi_wheels.PACKAGES},
+        }, [(f"tutti {kind}", name) for kind in kinds for name in mpi_wheels.PACKAGES], by_size,
+            remarks=mpi_wheels.verdicts)
+
+
 def tcp_sections(out, quick):
     """Ranks joined by TCP: over loopback with shared memory switched off, beside the peers' TCP; and between two
     hosts."""
@@ -365,7 +362,7 @@ def wire_sections(out, quick):
                   ratios, by_size, remarks=price_of_sealing)
 
 
-def sections(out, quick):
+def sections(out, quick, may_fetch):
     steps = 50 if quick else 200
 
     def step_rows(found):
@@ -378,6 +375,7 @@ def sections(out, quick):
 
     return [
         *all_reduce_sections(out, quick),
+        *mpi_sections(out, quick, may_fetch),
         *tcp_sections(out, quick),
         *wire_sections(out, quick),
         Section("step", "training step", "ms and MB", "less", {
@@ -408,6 +406,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", default="")
+    parser.add_argument("--wheels", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "measured")
     args = parser.parse_args()
     if args.help:
@@ -417,7 +416,8 @@ def main():
     programs = ROOT / "build" / "peers"
     for folder in (out, programs):
         folder.mkdir(parents=True, exist_ok=True)
-    chosen = [s for s in sections(programs, args.quick) if not args.only or s.key in args.only.split(",")]
+    wanted = {key for name in args.only.split(",") for key in GROUPS.get(name, [name])}
+    chosen = [s for s in sections(programs, args.quick, args.wheels) if not args.only or s.key in wanted]
     if not chosen:
         print(f"bench: nothing is called \"{args.only}\"; ./dev bench --help lists the sections", file=sys.stderr)
         return 2
