@@ -1,0 +1,233 @@
+/* Files that appear whole or not at all, and replace only what they may. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <tutti/checkpoint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "support/own_folder.h"
+
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+/* The kernel would end the process. */
+static void a_limit_that_comes_while_writing_is_an_error(void **state) {
+    (void)state;
+    tt__atomic_file f;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(tt__atomic_open(&f, "limited"), TT_OK);
+    assert_int_equal(tt__atomic_write(&f, "some", 4), TT_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){2, before.rlim_max}), 0);
+    tt_status status = tt__atomic_write(&f, "more", 4);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "ulimit -f"));
+    tt__atomic_abort(&f);
+    assert_false(exists("limited"));
+}
+
+static void aborted_files_leave_the_old_one(void **state) {
+    (void)state;
+    tt__atomic_file f;
+    assert_int_equal(tt__atomic_open(&f, "target"), TT_OK);
+    assert_int_equal(tt__atomic_write(&f, "old", 3), TT_OK);
+    assert_int_equal(tt__atomic_commit(&f), TT_OK);
+    assert_int_equal(tt__atomic_open(&f, "target"), TT_OK);
+    assert_int_equal(tt__atomic_write(&f, "new", 3), TT_OK);
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "%s", f.temporary);
+    assert_true(exists(temporary));
+    tt__atomic_abort(&f);
+    tt__atomic_abort(&f);
+    assert_false(exists(temporary));
+    size_t size;
+    unsigned char *bytes = slurp("target", &size);
+    assert_int_equal(size, 3);
+    assert_memory_equal(bytes, "old", 3);
+    free(bytes);
+    assert_int_equal(tt__atomic_open(&f, "no/such/folder/x"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "no/such/folder/x"));
+    assert_int_equal(tt__atomic_open(&f, ""), TT_ERR_INVALID);
+    assert_int_equal(tt__atomic_open(&f, "folder/"), TT_ERR_INVALID);
+}
+
+/* Only what a dead writer of this very target left is removed. */
+static void stale_temporaries_go(void **state) {
+    (void)state;
+    static const char *const stale[] = {"t.tmp-1-0", "t.tmp-4194305-17"};
+    static const char *const others[] = {"u.tmp-4194305-0", "t.tmp-4194305", "t.tmp-1-2x", "t.tmp--1", "tt.tmp-9-9"};
+    for (size_t i = 0; i < sizeof stale / sizeof *stale; i++)
+        fclose(fopen(stale[i], "w"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        fclose(fopen(others[i], "w"));
+    tt__atomic_file living, next;
+    assert_int_equal(tt__atomic_open(&living, "t"), TT_OK);
+    for (size_t i = 0; i < sizeof stale / sizeof *stale; i++)
+        assert_false(exists(stale[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_true(exists(others[i]));
+    assert_int_equal(tt__atomic_open(&next, "t"), TT_OK); /* two writers at once: the later commit wins */
+    assert_true(exists(living.temporary));
+    assert_int_equal(tt__atomic_commit(&living), TT_OK);
+    assert_int_equal(tt__atomic_commit(&next), TT_OK);
+}
+
+static void a_dead_writers_temporary_goes(void **state) {
+    (void)state;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        tt__atomic_file f;
+        bool ok = tt__atomic_open(&f, "k") == TT_OK && tt__atomic_write(&f, "half", 4) == TT_OK &&
+                  write(ready[1], "1", 1) == 1;
+        for (;;)
+            ok ? (void)pause() : _exit(1);
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "k.tmp-%ld-0", (long)child);
+    tt__atomic_file f;
+    assert_int_equal(tt__atomic_open(&f, "k"), TT_OK);
+    assert_true(exists(temporary)); /* its writer lives */
+    assert_int_equal(tt__atomic_commit(&f), TT_OK);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(tt__atomic_open(&f, "k"), TT_OK);
+    assert_false(exists(temporary));
+    tt__atomic_abort(&f);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static mode_t mode_of(const char *path) {
+    struct stat s;
+    assert_int_equal(lstat(path, &s), 0);
+    return s.st_mode;
+}
+
+static tt_status write_file(const char *path, const char *text) {
+    tt__atomic_file f;
+    TT__TRY(tt__atomic_open(&f, path));
+    assert_int_equal(tt__atomic_write(&f, text, strlen(text)), TT_OK);
+    return tt__atomic_commit(&f);
+}
+
+static void targets_stay_what_they_are(void **state) {
+    (void)state;
+    size_t size;
+    assert_int_equal(write_file("private", "one"), TT_OK);
+    assert_int_equal(chmod("private", 0600), 0);
+    assert_int_equal(write_file("private", "two"), TT_OK);
+    assert_int_equal(mode_of("private") & 07777, 0600);
+    /* links, also where they lead to nothing yet */
+    assert_int_equal(mkdir("inner", 0755), 0);
+    assert_int_equal(symlink("file", "inner/link"), 0);
+    assert_int_equal(symlink("inner/link", "link"), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(write_file("link", "text"), TT_OK);
+        assert_true(S_ISLNK(mode_of("link")) && S_ISLNK(mode_of("inner/link")) && S_ISREG(mode_of("inner/file")));
+    }
+    free(slurp("link", &size));
+    assert_int_equal(size, 4);
+    assert_int_equal(symlink("circle", "circle"), 0);
+    assert_int_equal(write_file("circle", "text"), TT_ERR_IO);
+    /* a device: the link to it stays, and there is no temporary */
+    assert_int_equal(symlink("/dev/null", "null"), 0);
+    assert_int_equal(write_file("null", "gone"), TT_OK);
+    assert_true(S_ISLNK(mode_of("null")));
+    assert_int_equal(mkfifo("queue", 0600), 0);
+    assert_int_equal(write_file("queue", "text"), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "queue: expected a file, got a FIFO"));
+    assert_true(S_ISFIFO(mode_of("queue")));
+    assert_int_equal(write_file("inner", "text"), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "a directory"));
+    assert_true(!unlink("inner/file") && !unlink("inner/link") && !rmdir("inner")); /* nothing else is in it */
+}
+
+/* As in /tmp: another user's link could lead root anywhere, whether its target exists or not. */
+static void links_of_others_are_not_followed(void **state) {
+    enum { STRANGER = 61234 };
+    (void)state;
+    assert_int_equal(mkdir("open", 0777), 0);
+    assert_int_equal(chmod("open", 01777), 0);
+    assert_int_equal(symlink("../led", "open/own"), 0);
+    assert_int_equal(write_file("open/own", "text"), TT_OK);
+    if (geteuid() == 0) {
+        assert_int_equal(symlink("../led-astray", "open/link"), 0);
+        assert_int_equal(symlink("/dev/null", "open/null"), 0);
+        assert_int_equal(lchown("open/link", STRANGER, STRANGER), 0);
+        assert_int_equal(lchown("open/null", STRANGER, STRANGER), 0);
+        assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
+        assert_int_equal(write_file("open/null", "text"), TT_ERR_IO);
+        assert_false(exists("led-astray"));
+        assert_int_equal(chown("open", STRANGER, STRANGER), 0); /* it is this user's directory: */
+        assert_int_equal(write_file("open/link", "text"), TT_OK);
+        assert_true(exists("led-astray"));
+    } else {
+        print_message("not root: links of other users can't be made\n");
+    }
+}
+
+/* In such a directory only its owner replaces a file; root could, and would give what it writes to that owner. */
+static void files_of_others_are_refused_at_once(void **state) {
+    enum { STRANGER = 61234 };
+    (void)state;
+    if (geteuid()) {
+        print_message("not root: files of other users can't be made\n");
+        return;
+    }
+    assert_true(!mkdir("shared", 0777) && !chmod("shared", 01777) && !chmod(".", 0711));
+    assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
+    assert_int_equal(write_file("shared/roots", "text"), TT_OK);
+    assert_int_equal(chmod("shared/roots", 0666), 0);
+    assert_int_equal(chown("shared/theirs", STRANGER, STRANGER), 0);
+    assert_int_equal(write_file("shared/theirs", "secret"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "shared/theirs: another user's file"));
+    assert_int_equal(write_file("shared/roots", "again"), TT_OK);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(setresuid(STRANGER, STRANGER, STRANGER) || tt_checkpoint_can_save("shared/roots") != TT_ERR_IO ||
+              !strstr(tt_last_error(), "another user's file") || tt_checkpoint_can_save("shared/theirs"));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(chown("shared", STRANGER, STRANGER), 0); /* it is this user's directory: */
+    assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
+}
+
+static void a_path_is_checked_without_being_written(void **state) {
+    (void)state;
+    assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
+    assert_false(exists("new"));
+    assert_int_equal(tt_checkpoint_can_save("no/such/folder"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "no/such/folder"));
+    assert_int_equal(tt_checkpoint_can_save(NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_checkpoint_can_save("."), TT_ERR_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(aborted_files_leave_the_old_one),
+        cmocka_unit_test(stale_temporaries_go),
+        cmocka_unit_test(a_dead_writers_temporary_goes),
+        cmocka_unit_test(targets_stay_what_they_are),
+        cmocka_unit_test(a_limit_that_comes_while_writing_is_an_error),
+        cmocka_unit_test(links_of_others_are_not_followed),
+        cmocka_unit_test(files_of_others_are_refused_at_once),
+        cmocka_unit_test(a_path_is_checked_without_being_written),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
