@@ -99,6 +99,8 @@ tt_status tt__group_fail(tt_group *group) {
     char text[sizeof group->failure_text];
     if (group->failed)
         return group->failed;
+    if (group->native->parent && !group->native->parent->failed)
+        return tt__group_fail(group->native->parent); /* peers learn why before the works of this one end */
     tt__group_note_failure(group);
     if (is_about_another(status))
         snprintf(text, sizeof text, "%s", group->failure_text);
@@ -111,9 +113,7 @@ tt_status tt__group_fail(tt_group *group) {
     if (group->native->cross)
         tt__group_fail(group->native->cross);
     fail_works(group, status);
-    if (group->native->parent)
-        tt__group_fail(group->native->parent);
-    else if (status == TT_ERR_PEER && !group->native->leaving)
+    if (!group->native->parent && status == TT_ERR_PEER && !group->native->leaving)
         tt__error_file_write(group->failure_text, true);
     tt__world_wake(group->native->world);
     return status;
