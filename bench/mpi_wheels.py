@@ -63,8 +63,11 @@ def ways_of(folder, name, world):
         env = dict(os.environ, I_MPI_ROOT=str(folder), I_MPI_FABRICS="shm")
         ways = [([], env), ([], dict(env, I_MPI_PIN="0"))] if crowded else [([], env)]
     elif name == "MPICH 5":  # in its waits only a throttle gives the CPU to another rank
-        throttle = {"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "1"}
-        ways = [([], dict(os.environ, **throttle if crowded else {}))]
+        throttle = dict(os.environ, MPIR_CVAR_CH4_PROGRESS_THROTTLE="1",
+                        MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT="1")
+        larger = dict(throttle, MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT="10",
+                      MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM="release_gather")
+        ways = [([], throttle), ([], larger)] if crowded else [([], dict(os.environ))]
     else:
         env = dict(os.environ, OMPI_MCA_pml="ob1", OMPI_MCA_btl="sm,self")
         if os.geteuid() == 0:
