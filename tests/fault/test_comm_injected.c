@@ -97,25 +97,13 @@ static tt_status live(int port, const char *prefix, int rank, int world, int64_t
 
 /* ---- what is left behind */
 
-typedef struct traces {
-    int descriptors, mappings, threads;
-    long blocks;
-} traces;
-
-static traces look(void) {
-    return (traces){count_names("/proc/self/fd", ""), count_shared_mappings(), count_names("/proc/self/task", ""),
-                    inject_live_blocks()};
-}
-
-static void compare(const traces *before, const traces *after, long n, const char *struck) {
-    if (after->descriptors == before->descriptors && after->mappings == before->mappings &&
-        after->threads == before->threads && after->blocks == before->blocks)
+static void check_left(const holdings *before, long blocks, long n, const char *struck) {
+    char left[160];
+    compare_holdings(before, left, sizeof left);
+    if (!*left && inject_live_blocks() == blocks)
         return;
-    fprintf(stderr,
-            "call %ld (%s) failed, and left behind: descriptors %d -> %d, mappings %d -> %d, threads %d -> %d, blocks "
-            "%ld -> %ld\n",
-            n, struck ? struck : "none", before->descriptors, after->descriptors, before->mappings, after->mappings,
-            before->threads, after->threads, before->blocks, after->blocks);
+    fprintf(stderr, "call %ld (%s) failed: blocks %ld -> %ld %s\n", n, struck ? struck : "none", blocks,
+            inject_live_blocks(), left);
     CHECK(!"nothing is left behind");
 }
 
@@ -147,7 +135,8 @@ static tt_status round_of(tt_store *store, const scene *scene, int rank, long n,
     bool armed = n >= 0 && rank == scene->victim;
     snprintf(prefix, sizeof prefix, "round/%ld", n);
     tt_clear_error();
-    traces before = look();
+    holdings before = look_at_holdings();
+    long blocks = inject_live_blocks();
     int64_t start = tt__now_ms();
     inject_arm(armed ? scene->classes : 0, n);
     tt_status status = live(tt_store_port(store), prefix, rank, scene->world, n < 0 ? PATIENCE_MS : SHORT_MS, plain);
@@ -157,11 +146,7 @@ static tt_status round_of(tt_store *store, const scene *scene, int rank, long n,
     if (took > LIMIT_MS + leeway_ms())
         fprintf(stderr, "call %ld (%s): took %lld ms\n", n, *struck ? *struck : "none", (long long)took);
     CHECK(took <= LIMIT_MS + leeway_ms());
-    traces after = look();
-    /* A thread that was waited for may still be seen for a moment. */
-    for (int64_t until = tt__deadline_ms(PATIENCE_MS); after.threads > before.threads && tt__left_ms(until);)
-        after = look();
-    compare(&before, &after, n, *struck);
+    check_left(&before, blocks, n, *struck);
     return status;
 }
 

@@ -230,6 +230,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     have_a_stack();
     CHECK(rank != scene->victim || save(1) == TT_OK);
     tt_clear_error();
+    start_first_thread();
     holdings before = look_at_holdings();
     mine->status = live(scene, rank, tt_store_port(store));
     mine->returned_ns = tt__now_ns();
