@@ -64,6 +64,7 @@ typedef struct tt__native {
     uint32_t step;                           /* pieces of work planned so far, by all calls that were agreed on */
     /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
     bool only_agrees;
+    size_t inline_max;                 /* bytes of an all_reduce up to which each rank reduces all of them */
     bool spin;                         /* ranks and CPUs are such that a short busy wait pays */
     bool wake_pending;                 /* something was published, and its sleepers are not woken yet */
     uint8_t order[TT__MAX_HOST_RANKS]; /* tt__peer_order() */

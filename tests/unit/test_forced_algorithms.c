@@ -6,7 +6,7 @@
 #include <math.h>
 #include <sys/mman.h>
 
-enum { RANKS = 3, BIG = 70001, SMALL = 50, TINY = 2 };
+enum { RANKS = 3, BIG = 70001, MIDDLE = 20001, SMALL = 50, TINY = 2, ALL = BIG + MIDDLE + SMALL + TINY };
 
 /* The algorithm of the newest call of `op`; "" where none is written down, as by an all_reduce at once. */
 static const char *served_by(const tt_group *group, tt_op op) {
@@ -31,8 +31,8 @@ static void fill(float *x, int n, int rank) {
 typedef struct forced_case {
     const char *algorithms; /* of rank 0; the others pass something else */
     bool plain;
-    const char *big, *small, *tiny;       /* what is to serve; NULL: whatever */
-    float (*results)[BIG + SMALL + TINY]; /* (RANKS), shared */
+    const char *big, *middle, *small, *tiny; /* what is to serve; NULL: whatever */
+    float (*results)[ALL];                   /* (RANKS), shared */
 } forced_case;
 
 static void reduce(tt_group *group, float *x, int n, const char *expected) {
@@ -54,11 +54,14 @@ static int forced_body(tt_store *store, int rank, int world, void *arg) {
     float *buffer = what->plain ? own : x;
     reduce(group, buffer, BIG, what->big);
     memcpy(result, buffer, BIG * sizeof *x);
+    reduce(group, buffer, MIDDLE, what->middle);
+    memcpy(result + BIG, buffer, MIDDLE * sizeof *x);
     reduce(group, buffer, SMALL, what->small);
-    memcpy(result + BIG, buffer, SMALL * sizeof *x);
+    memcpy(result + BIG + MIDDLE, buffer, SMALL * sizeof *x);
     reduce(group, buffer, TINY, what->tiny);
-    memcpy(result + BIG + SMALL, buffer, TINY * sizeof *x);
+    memcpy(result + BIG + MIDDLE + SMALL, buffer, TINY * sizeof *x);
     reduce(group, rank ? own : x, SMALL, NULL); /* some in place: nothing may hang */
+    reduce(group, rank ? own : x, MIDDLE, NULL);
     tt_destroy_process_group(group);
     free(own);
     return 0;
@@ -66,11 +69,14 @@ static int forced_body(tt_store *store, int rank, int world, void *arg) {
 
 static void the_named_algorithm_serves(void **state) {
     (void)state;
-    size_t bytes = RANKS * sizeof(float[BIG + SMALL + TINY]);
+    size_t bytes = RANKS * sizeof(float[ALL]);
     forced_case cases[] = {
         {.algorithms = NULL},
-        {.algorithms = "all_reduce=staged", .big = "staged", .small = "staged", .tiny = "staged"},
-        {.algorithms = "all_reduce = staged, broadcast=chain", .plain = true, .big = "staged", .small = "staged"},
+        {.algorithms = NULL, .plain = true, .big = "staged", .middle = "carried"},
+        {.algorithms = "all_reduce=staged", .big = "staged", .middle = "staged", .small = "staged", .tiny = "staged"},
+        {.algorithms = "all_reduce = staged, broadcast=chain", .plain = true, .middle = "staged", .small = "staged"},
+        {.algorithms = "all_reduce=carried", .plain = true, .big = "staged", .middle = "carried", .small = "inline"},
+        {.algorithms = "all_reduce=carried", .big = "symmetric", .middle = "symmetric"},
         {.algorithms = "all_reduce=symmetric", .big = "symmetric", .small = "symmetric", .tiny = "symmetric"},
         {.algorithms = "all_reduce=symmetric", .plain = true, .big = "staged", .small = "inline", .tiny = "inline"},
         {.algorithms = "all_reduce=inline", .big = "symmetric", .small = "inline", .tiny = "inline"},
@@ -93,7 +99,7 @@ static int wrong_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(!group);
     CHECK_TEXT("rank 0");
     if (strlen(arg) < 1024)
-        CHECK_TEXT("inline, symmetric, staged");
+        CHECK_TEXT("inline, carried, symmetric, staged");
     else
         CHECK_TEXT("at most 1023 characters");
     return 0;

@@ -19,10 +19,13 @@ static tt_status submit_one(tt_group *group, tt_call *call, tt_work **work) {
  *   than TT__RIDE_MAX bytes           reduce_symmetric.c  2 synchronisations, no copy
  *   else up to TT__INLINE_MAX bytes   reduce_inline.c     1 synchronisation (2 where some are symmetric), every rank
  *                                     reduces all
- *   else                              reduce_staged.c     2 synchronisations a piece, overlapped
+ *   plain on all ranks, up to
+ *   TT__CARRIED_MAX bytes             reduce_carried.c    2 synchronisations (all_reduce)
+ *   else                              reduce_staged.c     3 synchronisations, 2 more a piece, overlapped
  *
- * Up to TT__INLINE_MAX bytes symmetric buffers go inline, too, where ranks share CPUs, since a synchronisation costs
- * more there than reducing everything everywhere. native/all_reduce_fast.c is a short way through the first two. */
+ * Where ranks share CPUs a synchronisation costs more than reducing everything everywhere: there symmetric buffers go
+ * inline, too, and plain ones up to tt__inline_max() bytes. native/all_reduce_fast.c is a short way through the first
+ * two. */
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     TT__CALL_ARGS(tt_all_reduce_args, a);
     tt_status status;

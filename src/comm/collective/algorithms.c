@@ -6,6 +6,7 @@
 
 const tt__algorithm *const tt__algorithms[] = {
     &tt__all_reduce_inline,
+    &tt__all_reduce_carried,
     &tt__all_reduce_symmetric,
     &tt__all_reduce_staged,
     &tt__reduce_inline,

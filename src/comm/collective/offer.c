@@ -30,15 +30,18 @@ static bool reads_in_place(const tt_work *work, size_t bytes) {
     const tt__algorithm *wanted = wanted_on_shared_memory(work);
     if (wanted && bytes <= TT__INLINE_MAX)
         return strcmp(wanted->name, "inline") != 0;
-    return !tt__rides(work->group, bytes) && work->group->native->spin;
+    return !tt__rides(work->group, bytes) && (bytes > TT__INLINE_MAX || work->group->native->spin);
 }
 
 static void offer_reduction(const tt_work *work, size_t bytes, tt__offer *offer) {
     const tt_group *group = work->group;
-    if (reads_in_place(work, bytes) && tt__in_heap(group->native->world, work->call.send, bytes))
-        *offer = (tt__offer){.symmetric = work->call.send, .extent = bytes};
-    else
-        offer_data(work->call.send, bytes, offer);
+    const tt_call *call = &work->call;
+    if (reads_in_place(work, bytes) && tt__in_heap(group->native->world, call->send, bytes))
+        *offer = (tt__offer){.symmetric = call->send, .extent = bytes};
+    else if (bytes <= tt__inline_max(group, call->op))
+        *offer = (tt__offer){.payload = call->send, .bytes = bytes};
+    else if (call->op == TT_OP_ALL_REDUCE && bytes <= TT__CARRIED_MAX)
+        tt__carried_give(group, group->native->seq + 1, call);
 }
 
 void tt__offer_of(const tt_work *work, tt__offer *offer, void *room) {

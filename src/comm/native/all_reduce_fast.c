@@ -124,7 +124,7 @@ static inline void reduce_payloads(const fast_call *c) {
         tt__reduce_arrived(group, (uint32_t)c->word, &call, call.recv);
         return;
     }
-    void *mine = c->args->buf, *theirs = tt__slot_payload(&c->other->slots[c->word & 1], c->bytes);
+    void *mine = c->args->buf, *theirs = tt__payload_in(c->other, (uint32_t)c->word, c->bytes);
     void *first = group->rank ? theirs : mine, *second = group->rank ? mine : theirs;
     c->site->pair.one(mine, first, second, c->args->count, 0.5, 0.5);
 }

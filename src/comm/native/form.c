@@ -71,6 +71,12 @@ static void add_to_world(tt_group *group) {
     }
 }
 
+/* Up to how many bytes does each rank reduce all elements of an all_reduce by itself? */
+static size_t inline_max_of(const tt_group *group) {
+    size_t others = group->size > 1 ? (size_t)group->size - 1 : 1, shared = TT__RIDE_MAX_SHARED / others;
+    return group->native->spin || shared < TT__INLINE_MAX ? TT__INLINE_MAX : shared;
+}
+
 void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets) {
     tt__world *world = group->native->world;
     group->id = id;
@@ -82,6 +88,7 @@ void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, 
     }
     find_areas(group, offsets);
     group->native->spin = tt__ranks_fit_cpus(group);
+    group->native->inline_max = inline_max_of(group);
     if (group->native->spin && group->native->shared && !(world->tuning && world->tuning->on_shared_memory))
         tt__all_reduce_fast_begin(group);
     tt_status status = tt__make_inner_groups(group);

@@ -40,9 +40,10 @@ static inline void tt__area_finish(tt__area *own, uint32_t step) {
 
 enum { TT__CLAIMED_MAX = 128 };
 
-/* Return where a payload of so many bytes lies in a slot. */
-static inline unsigned char *tt__slot_payload(tt__slot *slot, size_t bytes) {
-    return bytes <= sizeof slot->near ? slot->near : slot->far;
+/* Return where a payload of call `seq`, of so many bytes, lies in an area. */
+static inline unsigned char *tt__payload_in(tt__area *area, uint32_t seq, size_t bytes) {
+    tt__slot *slot = &area->slots[seq & 1];
+    return bytes <= sizeof slot->near ? slot->near : bytes <= sizeof slot->far ? slot->far : area->carried[seq & 1];
 }
 
 /* Publish call ++seq: its signature, `bytes` that travel with it, and where the buffer lies in this rank's memory if it
@@ -59,7 +60,7 @@ static inline uint64_t tt__arrive(tt_group *group, uint64_t signature, const voi
         slot->offset = (uint64_t)((const unsigned char *)symmetric - native->bases[group->rank]);
     }
     if (bytes) {
-        unsigned char *to = tt__slot_payload(slot, bytes);
+        unsigned char *to = tt__payload_in(native->areas[group->rank], seq, bytes);
         tt__claim_line(slot);
         __asm__("" : "+r"(bytes)); /* a compiler that knows the bound makes a slow string instruction of the copy */
         memcpy(to, payload, bytes);
@@ -76,7 +77,7 @@ static inline uint32_t tt__word_signature(uint64_t word) { return (uint32_t)(wor
 static inline void tt__claim_slot(const tt__slot *slot, size_t bytes) {
     if (bytes <= TT__CLAIMED_MAX)
         tt__claim_line(slot);
-    for (size_t at = 0; bytes > TT__NEAR_MAX && at < bytes; at += TT__CACHE_LINE)
+    for (size_t at = 0; bytes > TT__NEAR_MAX && bytes <= TT__INLINE_MAX && at < bytes; at += TT__CACHE_LINE)
         tt__claim_line(slot->far + at);
 }
 
@@ -120,11 +121,18 @@ bool tt__disagrees(const tt_group *group, uint32_t seq);
 /* Return rank r's payload of call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
  * next call. */
 static inline void *tt__payload(const tt_group *group, int r, uint32_t seq, size_t bytes) {
-    return tt__slot_payload(tt__slot_of(group, r, seq), bytes);
+    return tt__payload_in(group->native->areas[r], seq, bytes);
 }
 
 static inline bool tt__is_symmetric(const tt_group *group, int r, uint32_t seq) {
     return tt__word_of(group, r, seq) & TT__SYMMETRIC_BIT;
+}
+
+static inline bool tt__any_symmetric(const tt_group *group, uint32_t seq) {
+    for (int r = 0; r < group->size; r++)
+        if (tt__is_symmetric(group, r, seq))
+            return true;
+    return false;
 }
 
 static inline void *tt__symmetric(const tt_group *group, int r, uint32_t seq) {
@@ -144,12 +152,8 @@ uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 /* Publish that this rank has finished all up to `step`, and wake the others. */
 void tt__finish_step(tt_group *group, uint32_t step);
 
-static inline unsigned char *tt__stage_in(const tt_group *group, int r, size_t piece) {
-    return group->native->areas[r]->stage_in[piece % TT__STAGE_DEPTH];
-}
-
-static inline unsigned char *tt__stage_out(const tt_group *group, int r, size_t piece) {
-    return group->native->areas[r]->stage_out[piece % TT__STAGE_DEPTH];
+static inline unsigned char *tt__stage(const tt_group *group, int r, size_t piece) {
+    return group->native->areas[r]->stage[piece % TT__STAGE_DEPTH];
 }
 
 #endif

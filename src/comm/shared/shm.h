@@ -20,10 +20,13 @@
 
 enum {
     TT__MAX_HOST_RANKS = 64, /* ranks of a host, so of a group in shared memory */
-    TT__INLINE_MAX = 4096,   /* bytes that travel with the arrival word */
+    TT__INLINE_MAX = 4096,   /* bytes that travel with the arrival word, in its slot */
     TT__NEAR_MAX = 32,       /* those that do so in its own cache line */
-    /* bytes of all peers together up to which reading copies of them beats a second synchronisation */
+    /* bytes of all peers together up to which reading copies of them beats a second synchronisation: in general, and
+     * where ranks share CPUs */
     TT__RIDE_MAX = 1024,
+    TT__RIDE_MAX_SHARED = 128 << 10,
+    TT__CARRIED_MAX = 256 << 10, /* bytes of an all_reduce that travel with the arrival word, beside its slot */
     TT__STAGE_BYTES = 256 << 10, /* one piece of a staged buffer */
     TT__STAGE_DEPTH = 3,         /* pieces on their way at a time */
     TT__PAGE = 4096,
@@ -57,8 +60,8 @@ typedef struct tt__area {
     tt_status failure;   /* if TT__FAILED */
     char failure_text[760];
     tt__slot slots[2];
-    _Alignas(4096) unsigned char stage_in[TT__STAGE_DEPTH][TT__STAGE_BYTES];
-    unsigned char stage_out[TT__STAGE_DEPTH][TT__STAGE_BYTES / 2];
+    _Alignas(4096) unsigned char carried[2][TT__CARRIED_MAX]; /* payloads for which the slots have no room */
+    unsigned char stage[TT__STAGE_DEPTH][TT__STAGE_BYTES];
 } tt__area;
 
 #define TT__ANYONE UINT32_MAX
@@ -85,8 +88,8 @@ typedef struct tt__control {
 #define TT__ALIGN_UP(n, to) (((n) + ((size_t)(to)-1)) & ~((size_t)(to)-1))
 #define TT__HEAP_AT TT__ALIGN_UP(sizeof(tt__control), (size_t)2 << 20)
 #define TT__AREA_BYTES TT__ALIGN_UP(sizeof(tt__area), TT__PAGE)
-/* Bytes of an area that are always committed: all but the staging memory. */
-#define TT__AREA_COMMITTED offsetof(tt__area, stage_in)
+/* Bytes of an area that are always committed: all but the memory for large payloads. */
+#define TT__AREA_COMMITTED offsetof(tt__area, carried)
 
 /* A rank's memory, mapped here. */
 typedef struct tt__shm {

@@ -203,7 +203,7 @@ static size_t lane_bytes(const tt_work *work) {
 }
 
 static unsigned char *lane_of(const tt_work *work, int s, int d, uint32_t piece) {
-    return tt__stage_in(work->group, s, piece) + (is_same(work->call.op) ? 0 : (size_t)d * lane_bytes(work));
+    return tt__stage(work->group, s, piece) + (is_same(work->call.op) ? 0 : (size_t)d * lane_bytes(work));
 }
 
 /* Return the bytes of a piece of a block of `bytes`, and where it begins in the block. */

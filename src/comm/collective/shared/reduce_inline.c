@@ -13,20 +13,14 @@
 
 static size_t inline_bytes_of(const tt_work *work) { return work->call.count * tt_dtype_size(work->call.dtype); }
 
-static bool any_read_in_place(const tt_work *work) {
-    for (int r = 0; r < work->group->size; r++)
-        if (tt__is_symmetric(work->group, r, work->seq))
-            return true;
-    return false;
-}
-
 static bool inline_wants_result(const tt_work *work) {
     return work->call.op == TT_OP_ALL_REDUCE || work->call.root == work->group->rank;
 }
 
 /* Return where this rank keeps the result until nobody reads its buffer any more. */
 static void *result_room(const tt_work *work) {
-    return work->group->native->areas[work->group->rank]->slots[work->seq & 1].far;
+    size_t bytes = inline_bytes_of(work);
+    return tt__payload(work->group, work->group->rank, work->seq, bytes > TT__NEAR_MAX ? bytes : TT__INLINE_MAX);
 }
 
 void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result) {
@@ -49,14 +43,16 @@ static tt__next inline_next(tt_work *work) {
     }
     if (inline_wants_result(work) && inline_bytes_of(work))
         tt__reduce_arrived(work->group, work->seq, &work->call, in_place ? result_room(work) : work->call.recv);
-    if (!any_read_in_place(work))
+    if (!tt__any_symmetric(work->group, work->seq))
         return TT__NEXT_DONE;
     uint32_t step = tt__plan_steps(work->group, 1) + 1;
     tt__finish_step(work->group, step);
     return in_place ? tt__work_wait_steps(work, step) : TT__NEXT_DONE;
 }
 
-static bool inline_serves(const tt_work *work) { return inline_bytes_of(work) <= TT__INLINE_MAX && !work->symmetric; }
+static bool inline_serves(const tt_work *work) {
+    return inline_bytes_of(work) <= tt__inline_max(work->group, work->call.op) && !work->symmetric;
+}
 
 const tt__algorithm tt__all_reduce_inline = {
     .name = "inline", .op = TT_OP_ALL_REDUCE, .shared = true, .serves_words = inline_serves, .next = inline_next};

@@ -1,14 +1,16 @@
 /* Reduction of plain buffers through staging memory, in pieces of TT__STAGE_BYTES.
  *
  * For each piece c every rank
- *   A(c)  copies the other ranks' slices of its elements into its "in" area;
- *   B(c)  when all have done A(c), reduces its own slice over its buffer and the others' "in" areas, into its buffer
- *         and its "out" area;
- *   C(c)  when all have done B(c), copies the other ranks' slices from their "out" areas to where they belong.
- * Work on neighbouring pieces overlaps: A(c+1) B(c) C(c-1) are done between one wait and the next. Steps are numbered
- * A(0) = 1, A(c+1) = 2c+2, B(c) = 2c+3. Three areas of each kind are enough: A(c+3) overwrites what B(c) of all ranks
- * has read, which C(c) waited for; B(c+3) waits for A(c+3), which a rank does after its C(c). Per rank of N, with n
- * bytes: n (N-1)/N copied in, n read, 2n/N written, n (N-1)/N copied out, 2 synchronisations a piece.
+ *   A(c)  copies the other ranks' slices of its elements into its staging memory;
+ *   B(c)  when all have done A(c), reduces its own slice over its buffer and the others' staging memory, into its
+ *         buffer and into theirs, where the elements came from;
+ *   C(c)  when all have done B(c), copies the other ranks' slices from its staging memory to where they belong.
+ * So a cache line of staging memory goes to the rank that reduces it and comes back, and its owner may write it again
+ * without asking: with results in memory of their own each line would change hands twice as often.
+ *
+ * Work on neighbouring pieces overlaps: A(c+2) B(c) C(c-1) are done between one wait and the next. Steps are numbered
+ * A(0) = 1, A(c+1) = 2c+2, B(c) = 2c+3. Three pieces are enough: A(c+3) overwrites what C(c) has read. Per rank of N,
+ * with n bytes: n (N-1)/N copied in, n read, n written, n (N-1)/N copied out, 2 synchronisations a piece.
  *
  * Reading peers' memory by process_vm_readv() instead is slower: it moves 4 to 14 GB/s where these copies, in and out
  * together, move 20 to 40. */
@@ -40,11 +42,6 @@ static bool staged_wants_result(const tt_work *work, int r) {
     return work->call.op != TT_OP_REDUCE || work->call.root == r;
 }
 
-/* Does any other rank want the result? */
-static bool others_want_result(const tt_work *work) {
-    return work->group->size > 1 && (work->call.op != TT_OP_REDUCE || work->call.root != work->group->rank);
-}
-
 static void staged_copy_in(tt_work *work, const staged *s, size_t c) {
     tt_group *group = work->group;
     size_t size = tt_dtype_size(work->call.dtype);
@@ -52,7 +49,7 @@ static void staged_copy_in(tt_work *work, const staged *s, size_t c) {
         tt__slice slice = staged_slice_of(work, s, c, r);
         if (slice.n && (r != group->rank || !own_elements(work, s, c, slice)))
             tt__elements_gather(&work->call, c * s->per_piece + slice.at, slice.n,
-                                tt__stage_in(group, group->rank, c) + slice.at * size);
+                                tt__stage(group, group->rank, c) + slice.at * size);
     }
     tt__finish_step(group, step_a(s, c));
 }
@@ -60,33 +57,31 @@ static void staged_copy_in(tt_work *work, const staged *s, size_t c) {
 static void staged_reduce_slice(tt_work *work, const staged *s, size_t c) {
     tt_group *group = work->group;
     const tt_call *call = &work->call;
-    const void *src[TT__MAX_HOST_RANKS];
+    void *src[TT__MAX_HOST_RANKS], *dst[TT__MAX_HOST_RANKS];
     double factors[TT__MAX_HOST_RANKS];
-    void *dst[2];
     int dsts = 0;
     tt__slice slice = staged_slice_of(work, s, c, group->rank);
     void *own = own_elements(work, s, c, slice);
     for (int r = 0; r < group->size; r++) {
-        src[r] = tt__stage_in(group, r, c) + slice.at * tt_dtype_size(call->dtype);
+        src[r] = r == group->rank && own ? own : tt__stage(group, r, c) + slice.at * tt_dtype_size(call->dtype);
         factors[r] = tt__factor(group, r, work->seq);
+        if (staged_wants_result(work, r))
+            dst[dsts++] = src[r];
     }
-    if (own)
-        src[group->rank] = own;
-    if (own && staged_wants_result(work, group->rank))
-        dst[dsts++] = own;
-    if (!dsts || others_want_result(work))
-        dst[dsts++] = tt__stage_out(group, group->rank, c);
     if (slice.n)
-        tt__reduce_tree_scaled(dst, dsts, src, factors, group->size, slice.n, call->dtype, call->reduce_op);
+        tt__reduce_tree_scaled(dst, dsts, (const void *const *)src, factors, group->size, slice.n, call->dtype,
+                               call->reduce_op);
     tt__finish_step(group, step_b(s, c));
 }
 
 static void staged_copy_out(tt_work *work, const staged *s, size_t c) {
     const tt_group *group = work->group;
+    size_t size = tt_dtype_size(work->call.dtype);
     for (int r = 0; r < group->size && staged_wants_result(work, group->rank); r++) {
         tt__slice slice = staged_slice_of(work, s, c, r);
         if (slice.n && (r != group->rank || !own_elements(work, s, c, slice)))
-            tt__elements_scatter(&work->call, c * s->per_piece + slice.at, slice.n, tt__stage_out(group, r, c));
+            tt__elements_scatter(&work->call, c * s->per_piece + slice.at, slice.n,
+                                 tt__stage(group, group->rank, c) + slice.at * size);
     }
 }
 

@@ -12,17 +12,27 @@ static inline bool tt__rides(const tt_group *group, size_t bytes) {
     return bytes <= TT__NEAR_MAX || bytes * (size_t)(group->size - 1) <= TT__RIDE_MAX;
 }
 
+/* Return up to how many bytes each rank reduces all elements of a reduction by itself. */
+static inline size_t tt__inline_max(const tt_group *group, tt_op op) {
+    return op == TT_OP_ALL_REDUCE ? group->native->inline_max : TT__INLINE_MAX;
+}
+
 /* What these algorithms do with a reduction that all ranks have come to, as call `seq`: reduce what rode with the
  * words, or lies in symmetric memory, into `result` (call->count); reduce this rank's slice of all symmetric buffers
- * into all of them, or into the root's. */
+ * into all of them, or into the root's; reduce this rank's slice of all that was carried, and when all ranks have done
+ * so, collect the others'. Before the arrival: give the others what they are to reduce. */
 void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result);
 void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call);
+void tt__carried_give(const tt_group *group, uint32_t seq, const tt_call *call);
+void tt__carried_reduce(const tt_group *group, uint32_t seq, const tt_call *call);
+void tt__carried_collect(const tt_group *group, uint32_t seq, const tt_call *call);
 
 /* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
 void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
 void tt__coalesced_offer(const tt_work *work, tt__offer *offer, void *room);
 
-extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_symmetric, tt__all_reduce_staged;
+extern const tt__algorithm tt__all_reduce_inline, tt__all_reduce_carried, tt__all_reduce_symmetric,
+    tt__all_reduce_staged;
 extern const tt__algorithm tt__reduce_inline, tt__reduce_symmetric, tt__reduce_staged;
 extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__coalesced_staged;
 extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
