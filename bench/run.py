@@ -9,7 +9,7 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
-              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit step startup store
+              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap step startup store
               all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8, or all_reduce_mpi for these three
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
@@ -108,15 +108,18 @@ def mpi(out, world, sizes, flags=(), source="mpi_allreduce.c"):
 
 
 def between_hosts(rate, per_host, *words):
-    """`tutti bench` on two network name spaces of so many ranks each, joined by links of this rate."""
+    """`tutti bench` on two hosts of so many ranks each."""
+    return on_two_hosts(rate, per_host, [TUTTI, "bench", *words])
+
+
+def on_two_hosts(rate, per_host, program, **variables):
+    """A program on two network name spaces of so many ranks each, joined by links of this rate."""
     lab = ROOT / "build" / "tests" / "support" / "netlab"
     if not lab.exists():
         raise Missing(f"{lab} was not built (cmake -DTT_TESTS=ON)")
-    command = [lab, "--hosts", "2", "--per-host", per_host, *(["--rate", rate] if rate else []), "--", TUTTI, "bench",
-               *words]
-    done = subprocess.run([str(word) for word in command], env=dict(os.environ, TT_SECRET=secrets.token_hex(16)),
-                          capture_output=True,
-                          text=True, timeout=600)
+    command = [lab, "--hosts", "2", "--per-host", per_host, *(["--rate", rate] if rate else []), "--", *program]
+    env = dict(os.environ, TT_SECRET=secrets.token_hex(16), **variables)
+    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=600)
     if done.returncode == 77:
         raise Missing(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no network name spaces here")
     if done.returncode:
@@ -362,6 +365,29 @@ def wire_sections(out, quick):
                   ratios, by_size, remarks=price_of_sealing)
 
 
+def overlap_section(quick):
+    """An asynchronous all_reduce of 16 MiB over 1 Gbit/s while its ranks compute for a share of its time. No program
+    can be faster than the link, nor than computing and what reducing takes of the CPU."""
+    program = [ROOT / "build" / "tests" / "fault" / "overlap", 1 << 24, 3 if quick else 7]
+    latest = []
+
+    def measured():
+        latest[:] = on_two_hosts("1gbit", 1, program, TT_WIRE="plain")
+        return latest
+
+    def limit():
+        return [dict(found, both_ms=max(found["compute_ms"] + found["cpu_ms"], found["reduce_ms"]))
+                for found in latest]
+
+    def alone(which):
+        return lambda: [dict(found, both_ms=found[which]) for found in latest]
+
+    return Section("overlap", "all_reduce beside computing, 2 hosts joined by 1 Gbit/s", "ms", "less", {
+        "both at once": measured, "all_reduce alone": alone("reduce_ms"), "computing alone": alone("compute_ms"),
+        "CPU time of all_reduce": alone("cpu_ms"), "limit": limit,
+    }, [("both at once", "limit")], lambda found: [(f"computing for {found['share']:g} of its time", found["both_ms"])])
+
+
 def sections(out, quick, may_fetch):
     steps = 50 if quick else 200
 
@@ -378,6 +404,7 @@ def sections(out, quick, may_fetch):
         *mpi_sections(out, quick, may_fetch),
         *tcp_sections(out, quick),
         *wire_sections(out, quick),
+        overlap_section(quick),
         Section("step", "training step", "ms and MB", "less", {
             "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
             "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),

@@ -24,7 +24,7 @@ void tt__carried_give(const tt_group *group, uint32_t seq, const tt_call *call) 
     copy_others_slices(group, call, tt__payload(group, group->rank, seq, bytes), call->send);
 }
 
-void tt__carried_reduce(const tt_group *group, uint32_t seq, const tt_call *call) {
+static void carried_reduce(const tt_group *group, uint32_t seq, const tt_call *call) {
     void *at[TT__MAX_HOST_RANKS];
     double factors[TT__MAX_HOST_RANKS];
     size_t size = tt__dtype_size(call->dtype), bytes = call->count * size;
@@ -39,18 +39,18 @@ void tt__carried_reduce(const tt_group *group, uint32_t seq, const tt_call *call
                                call->reduce_op);
 }
 
-void tt__carried_collect(const tt_group *group, uint32_t seq, const tt_call *call) {
+static void carried_collect(const tt_group *group, uint32_t seq, const tt_call *call) {
     size_t bytes = call->count * tt__dtype_size(call->dtype);
     copy_others_slices(group, call, call->recv, tt__payload(group, group->rank, seq, bytes));
 }
 
 static tt__next carried_next(tt_work *work) {
     if (work->stage++) {
-        tt__carried_collect(work->group, work->seq, &work->call);
+        carried_collect(work->group, work->seq, &work->call);
         return TT__NEXT_DONE;
     }
     uint32_t step = tt__plan_steps(work->group, 1) + 1;
-    tt__carried_reduce(work->group, work->seq, &work->call);
+    carried_reduce(work->group, work->seq, &work->call);
     tt__finish_step(work->group, step);
     return tt__work_wait_steps(work, step);
 }

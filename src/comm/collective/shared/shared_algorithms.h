@@ -19,13 +19,12 @@ static inline size_t tt__inline_max(const tt_group *group, tt_op op) {
 
 /* What these algorithms do with a reduction that all ranks have come to, as call `seq`: reduce what rode with the
  * words, or lies in symmetric memory, into `result` (call->count); reduce this rank's slice of all symmetric buffers
- * into all of them, or into the root's; reduce this rank's slice of all that was carried, and when all ranks have done
- * so, collect the others'. Before the arrival: give the others what they are to reduce. */
+ * into all of them, or into the root's. */
 void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result);
 void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call);
+
+/* Before the arrival: give the others copies of what they are to reduce of a plain buffer. */
 void tt__carried_give(const tt_group *group, uint32_t seq, const tt_call *call);
-void tt__carried_reduce(const tt_group *group, uint32_t seq, const tt_call *call);
-void tt__carried_collect(const tt_group *group, uint32_t seq, const tt_call *call);
 
 /* tt__offer_of() of blocks_shared.c's operations, and of all_reduce_coalesced. */
 void tt__blocks_offer(const tt_work *work, tt__offer *offer, void *room);
