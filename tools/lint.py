@@ -90,7 +90,7 @@ COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"backend": "comm"}
+LAYER_OF_HEADER = {"backend": "comm", "functional": "autograd"}
 
 
 def allowed(layer):

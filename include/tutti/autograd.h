@@ -1,9 +1,10 @@
-/* tutti/autograd.h: operators with gradients, records, backward.
+/* tutti/autograd.h: records of what was computed, backward, operators of one's own.
  *
- * An operator one of whose inputs requires a gradient is recorded: a node, which knows the nodes and leaves its inputs
- * came from, and what its backward needs. A record lives as long as a result made with it, at most until the scope ends
- * in which it was recorded. tt_backward() walks the records from a result to the leaves; they are then spent, unless
- * they are retained. Records of one thread may be walked by another, one pass at a time for each record.
+ * An operator (functional.h) one of whose inputs requires a gradient is recorded: a node, which knows the nodes and
+ * leaves its inputs came from, and what its backward needs. A record lives as long as a result made with it, at most
+ * until the scope ends in which it was recorded. tt_backward() walks the records from a result to the leaves; they are
+ * then spent, unless they are retained. Records of one thread may be walked by another, one pass at a time for each
+ * record.
  *
  * Operators compute on the device and in the element type of their inputs, which must agree (TT_ERR_DTYPE,
  * TT_ERR_INVALID). Where backward needs a tensor that was overwritten after the call was recorded it fails
@@ -199,42 +200,6 @@ TT_API bool tt_node_wants(const tt_node *node, int input);
  * each input at most; one that wants none is left alone. Errors: TT_ERR_SHAPE, TT_ERR_DTYPE; TT_ERR_STATE called in
  * forward; TT_ERR_INVALID no such input; NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_node_give(tt_node *node, int input, tt_tensor *gradient);
-
-/* ---- operators; B batch, C channels, K outputs, V classes ---- */
-
-/* Element by element, with PyTorch's broadcasting. */
-TT_API tt_tensor *tt_add(tt_tensor *a, tt_tensor *b);
-TT_API tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b);
-TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
-
-/* x times a number. */
-TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
-
-/* Mean / sum of all elements, a scalar. */
-TT_API tt_tensor *tt_mean(tt_tensor *x);
-TT_API tt_tensor *tt_sum(tt_tensor *x);
-
-/* a (M,K) times b (K,N) -> (M,N). */
-TT_API tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b);
-
-/* x (B...,C), weight (K,C), bias (K) or NULL -> (B...,K) = x weight^T + bias. */
-TT_API tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias);
-
-/* max(x, 0). NaN stays NaN. */
-TT_API tt_tensor *tt_relu(tt_tensor *x);
-
-/* x - log sum exp x along dim (negative counts from the end). */
-TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
-
-/* log_prob (B,V), target i64 (B) in 0..V-1 -> mean of -log_prob[b][target[b]]. TT_ERR_INVALID names a target out of
- * range. */
-TT_API tt_tensor *tt_nll_loss(tt_tensor *log_prob, tt_tensor *target);
-
-/* logits (B,V), target i64 (B): nll_loss(log_softmax(logits, 1), target), in one step. */
-TT_API tt_tensor *tt_cross_entropy(tt_tensor *logits, tt_tensor *target);
-
-/* Mean of (input - target)^2 over all elements; shapes must be equal. */
-TT_API tt_tensor *tt_mse_loss(tt_tensor *input, tt_tensor *target);
 
 TT_END_DECLS
 #endif

@@ -8,6 +8,7 @@
 #define TUTTI_NN_H
 
 #include <tutti/autograd.h>
+#include <tutti/functional.h>
 
 TT_BEGIN_DECLS
 

@@ -7,6 +7,7 @@
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
 #include <tutti/data.h>
+#include <tutti/functional.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
 #include <tutti/parallel.h>

@@ -20,6 +20,7 @@
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
 #include <tutti/cpp/parallel.hpp>

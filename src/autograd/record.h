@@ -6,6 +6,8 @@
 #include "autograd/node.h"
 #include "tensor/ops.h"
 
+#include <tutti/functional.h>
+
 /* A tensor that backward needs, and its name in errors. `x` NULL: not needed this time, but it keeps its number. */
 typedef struct tt__to_save {
     const tt_tensor *x;

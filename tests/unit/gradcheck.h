@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <tutti/autograd.h>
+#include <tutti/functional.h>
 
 enum { GRADCHECK_INPUTS = 3 };
 

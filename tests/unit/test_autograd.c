@@ -10,6 +10,8 @@
 #include "autograd/engine.h"
 #include "tensor/tensor.h"
 
+#include <tutti/functional.h>
+
 static tt_tensor *leaf(float value) { return tt_requires_grad_(tt_full(TT_SHAPE(2), TT_F32, (double)value), true); }
 
 static float grad0(const tt_tensor *x) { return tt_tensor_f32(tt_grad(x))[0]; }

@@ -2,6 +2,7 @@
 #include "unit/data_cases.h"
 
 #include <tutti/autograd.h>
+#include <tutti/functional.h>
 
 /* ---- holding on to batches ---- */
 

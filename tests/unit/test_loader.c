@@ -5,6 +5,7 @@
 #include "unit/data_cases.h"
 
 #include <tutti/autograd.h>
+#include <tutti/functional.h>
 
 #include <unistd.h>
 

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <tutti/autograd.h>
+#include <tutti/functional.h>
 #include <unistd.h>
 
 #include "base/cores.h"

@@ -1,0 +1,42 @@
+/* tutti/cpp/functional.hpp: operators with gradients. */
+#ifndef TUTTI_CPP_FUNCTIONAL_HPP
+#define TUTTI_CPP_FUNCTIONAL_HPP
+
+#include <tutti/cpp/tensor.hpp>
+#include <tutti/functional.h>
+
+namespace tutti {
+
+inline tensor add(const tensor &a, const tensor &b) { return tensor(tt_add(a.get(), b.get())); }
+inline tensor sub(const tensor &a, const tensor &b) { return tensor(tt_sub(a.get(), b.get())); }
+inline tensor mul(const tensor &a, const tensor &b) { return tensor(tt_mul(a.get(), b.get())); }
+inline tensor scale(const tensor &x, double factor) { return tensor(tt_scale(x.get(), factor)); }
+inline tensor operator+(const tensor &a, const tensor &b) { return add(a, b); }
+inline tensor operator-(const tensor &a, const tensor &b) { return sub(a, b); }
+inline tensor operator*(const tensor &a, const tensor &b) { return mul(a, b); }
+inline tensor operator*(const tensor &x, double factor) { return scale(x, factor); }
+inline tensor operator*(double factor, const tensor &x) { return scale(x, factor); }
+inline tensor mean(const tensor &x) { return tensor(tt_mean(x.get())); }
+inline tensor sum(const tensor &x) { return tensor(tt_sum(x.get())); }
+inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
+inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
+inline tensor linear(const tensor &x, const tensor &weight) {
+    return tensor(tt_linear(x.get(), weight.get(), nullptr));
+}
+inline tensor linear(const tensor &x, const tensor &weight, const tensor &bias) {
+    return tensor(tt_linear(x.get(), weight.get(), bias.get()));
+}
+inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
+    return tensor(tt_nll_loss(log_prob.get(), target.get()));
+}
+inline tensor cross_entropy(const tensor &logits, const tensor &target) {
+    return tensor(tt_cross_entropy(logits.get(), target.get()));
+}
+inline tensor mse_loss(const tensor &input, const tensor &target) {
+    return tensor(tt_mse_loss(input.get(), target.get()));
+}
+
+} // namespace tutti
+
+#endif

@@ -1,0 +1,59 @@
+/* tutti/functional.h: operators with gradients. PyTorch: torch and torch.nn.functional.
+ *
+ * Each returns a new tensor, or NULL and an error that begins with its name; an input that is NULL gives NULL. Where an
+ * input requires a gradient the call is recorded (autograd.h). Inputs are floats of one dtype on one device
+ * (TT_ERR_DTYPE, TT_ERR_INVALID) unless said otherwise, of any layout. Views and copies are in tensor.h.
+ * B batch, C channels, K outputs, V classes. */
+#ifndef TUTTI_FUNCTIONAL_H
+#define TUTTI_FUNCTIONAL_H
+
+#include <tutti/tensor.h>
+
+TT_BEGIN_DECLS
+
+/* ---- element by element ---- */
+
+/* Element by element, with PyTorch's broadcasting. */
+TT_API tt_tensor *tt_add(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
+
+/* x times a number. */
+TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
+
+/* max(x, 0). NaN stays NaN. */
+TT_API tt_tensor *tt_relu(tt_tensor *x);
+
+/* ---- reductions ---- */
+
+/* Mean / sum of all elements, a scalar. */
+TT_API tt_tensor *tt_mean(tt_tensor *x);
+TT_API tt_tensor *tt_sum(tt_tensor *x);
+
+/* ---- products ---- */
+
+/* a (M,K) times b (K,N) -> (M,N). */
+TT_API tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b);
+
+/* x (B...,C), weight (K,C), bias (K) or NULL -> (B...,K) = x weight^T + bias. */
+TT_API tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias);
+
+/* ---- softmax ---- */
+
+/* x - log sum exp x along dim (negative counts from the end). */
+TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
+
+/* ---- losses ---- */
+
+/* log_prob (B,V), target i64 (B) in 0..V-1 -> mean of -log_prob[b][target[b]]. TT_ERR_INVALID names a target out of
+ * range. */
+TT_API tt_tensor *tt_nll_loss(tt_tensor *log_prob, tt_tensor *target);
+
+/* logits (B,V), target i64 (B): nll_loss(log_softmax(logits, 1), target), in one step. */
+TT_API tt_tensor *tt_cross_entropy(tt_tensor *logits, tt_tensor *target);
+
+/* Mean of (input - target)^2 over all elements; shapes must be equal. */
+TT_API tt_tensor *tt_mse_loss(tt_tensor *input, tt_tensor *target);
+
+TT_END_DECLS
+#endif
