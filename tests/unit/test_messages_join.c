@@ -319,6 +319,33 @@ static void who_aborted_meanwhile_is_named(void **state) {
     unmake(3);
 }
 
+/* Ranks 0 and 1 are through and rank 2 waits for rank 3, when rank 0's group is aborted by another: rank 0 stays for
+ * now, rank 1 leaves because of it. */
+static void who_aborted_is_named_before_who_left(void **state) {
+    (void)state;
+    const char *why = "rank 7 aborted the group: because";
+    make(NODES);
+    for (int r = 0; r < 3; r++) {
+        nodes[r].without = r < 2 ? 3 : -1;
+        begin(r);
+    }
+    for (int r = 0; r < 2; r++) {
+        pthread_join(nodes[r].thread, NULL);
+        assert_int_equal(nodes[r].status, TT_OK);
+    }
+    pthread_mutex_lock(&nodes[0].lock);
+    tt__news_send(nodes[0].messages, 0, (const int[]){2}, 1, TT__NEWS_ABORTED, TT_ERR_ABORTED, 0, why);
+    pthread_mutex_unlock(&nodes[0].lock);
+    tt__messages_close(nodes[1].messages, false);
+    assert_int_equal(
+        tt__messages_new(&nodes[1].messages, &(tt__messages_config){.rank = 1, .size = 4, .lock = &nodes[1].lock}),
+        TT_OK);
+    pthread_join(nodes[2].thread, NULL);
+    assert_int_equal(nodes[2].status, TT_ERR_ABORTED);
+    assert_string_equal(nodes[2].error, why);
+    unmake(NODES);
+}
+
 /* Rank 1 has read another store, so it knows another number. */
 static void another_job_is_refused(void **state) {
     (void)state;
@@ -463,6 +490,7 @@ int main(void) {
         cmocka_unit_test(who_still_joins_is_not_silent),
         cmocka_unit_test(who_freezes_meanwhile_is_named),
         cmocka_unit_test(who_aborted_meanwhile_is_named),
+        cmocka_unit_test(who_aborted_is_named_before_who_left),
         cmocka_unit_test(another_job_is_refused),
         cmocka_unit_test(joined_by_tls),
         cmocka_unit_test(encrypted_messages_arrive_whole_through_small_sockets),

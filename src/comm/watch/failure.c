@@ -222,6 +222,14 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
+/* Does any rank say that the group has failed? */
+static tt_status check_said(const tt_group *group) {
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank)
+            TT__TRY(tt__check_failed(group, r));
+    return TT_OK;
+}
+
 /* Check all ranks while joining. Ranks without a link to a lost one can't know of it and wait for it; ranks with a
  * link, or that share its memory, wait for those. So these check all ranks, which have the same numbers in the first
  * group as in the job. */
@@ -232,8 +240,9 @@ static tt_status check_joining(const tt_work *work, int64_t now) {
         if (!status || has_left(top, r))
             continue;
         tt__rankset set = still_waits_for(work);
+        tt_status said = check_said(top); /* why that one has gone, unless it was the first */
         if (tt__rankset_count(&set))
-            return status;
+            return said ? said : status;
     }
     return TT_OK;
 }

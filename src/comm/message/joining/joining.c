@@ -308,13 +308,13 @@ static tt_status serve_ready(joining *j) {
     return j->fds[0].revents ? accept_peers(j) : TT_OK;
 }
 
-/* Fail if the peer was through with joining, and its group has failed since: whoever failed it is to blame for the
- * peer's leave. */
-static tt_status joining_check_news(const tt__link *link) {
-    const tt__received_news *last = link->news;
-    if (!last || !link->ended || last->body.news == TT__NEWS_LEFT)
-        return TT_OK;
-    return tt__fail((tt_status)last->body.status, "%s", last->text);
+/* Fail if a peer was through with joining, and its group has failed since: whoever failed it is to blame for all that
+ * leave. */
+static tt_status joining_check_news(const tt__messages *messages) {
+    for (const tt__link *link = messages->active; link; link = link->next)
+        if (link->news && link->news->body.news != TT__NEWS_LEFT)
+            return tt__fail((tt_status)link->news->body.status, "%s", link->news->text);
+    return TT_OK;
 }
 
 /* Send heartbeats, and check that the others' arrive. The end of a link ends joining. */
@@ -322,8 +322,8 @@ static tt_status check_links(const joining *j, int64_t now) {
     tt__messages *messages = j->messages;
     char who[TT__RANK_TEXT_SIZE];
     tt__beats_send(messages, now);
+    TT__TRY(joining_check_news(messages));
     for (const tt__link *link = messages->active; link; link = link->next) {
-        TT__TRY(joining_check_news(link));
         if (link->broken || (link->ended && link->status == TT_ERR_PEER))
             return tt__fail(TT_ERR_PEER, "%s hung up while joining", tt__rank_text(messages, link->peer, NULL, who));
         TT__TRY(tt__link_check(messages, link->peer));
