@@ -89,6 +89,13 @@ static inline void crash_as_programs_do(void) {
         signal(crashes[i], SIG_DFL);
 }
 
+/* What a shell runs in the background ignores SIGINT and SIGQUIT, and under nohup SIGHUP. */
+static inline void heed_signals(void) {
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+}
+
 static inline void run_rank(rank_body body, int rank, int world, void *arg, int from_parent) {
     int port = 0;
     tt_store *store = NULL;
@@ -96,6 +103,7 @@ static inline void run_rank(rank_body body, int rank, int world, void *arg, int 
     alarm((unsigned)test_seconds() * 3 / 4);
     one_openmp_thread();
     crash_as_programs_do();
+    heed_signals();
     CHECK(read(from_parent, &port, sizeof port) == sizeof port);
     close(from_parent);
     CHECK_OK(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = PATIENCE_MS));
