@@ -193,6 +193,15 @@ static tt_status keep_mode(tt__atomic_file *file, const struct stat *old) {
                : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
 }
 
+/* Is it the file that this process's standard output or error goes to? What is printed would be lost with it. */
+static bool is_standard_stream(const struct stat *file) {
+    struct stat stream;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &stream) == 0 && stream.st_dev == file->st_dev && stream.st_ino == file->st_ino)
+            return true;
+    return false;
+}
+
 /* Open the temporary of a regular file, or of one that doesn't exist. */
 static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     const char *name;
@@ -237,6 +246,8 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
         return tt__fail_errno(TT_ERR_IO, errno, "%s", path);
     if (exists && !S_ISREG(old.st_mode) && !S_ISCHR(old.st_mode))
         return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, kind_text(old.st_mode));
+    if (exists && S_ISREG(old.st_mode) && is_standard_stream(&old))
+        return tt__fail(TT_ERR_INVALID, "%s: this process's own output goes to that file; choose another path", path);
     TT__TRY(follow_links(path, &file->path));
     tt_status status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
     if (status)

@@ -1,4 +1,5 @@
 /* Files that appear whole or not at all, and replace only what they may. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -208,6 +209,28 @@ static void files_of_others_are_refused_at_once(void **state) {
     assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
 }
 
+/* By its name, and as /dev/stdout. */
+static void the_programs_own_output_is_not_replaced(void **state) {
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        int output = open("output", O_WRONLY | O_CREAT, 0600);
+        if (output < 0 || dup2(output, STDOUT_FILENO) < 0 || write(STDOUT_FILENO, "printed", 7) != 7)
+            _exit(2);
+        _exit(write_file("/dev/stdout", "text") != TT_ERR_INVALID || !strstr(tt_last_error(), "own output") ||
+              write_file("output", "text") != TT_ERR_INVALID || write_file("other", "text"));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char text[8] = "";
+    int fd = open("output", O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, text, sizeof text), 7);
+    close(fd);
+    assert_string_equal(text, "printed");
+}
+
 static void a_path_is_checked_without_being_written(void **state) {
     (void)state;
     assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
@@ -227,6 +250,7 @@ int main(void) {
         cmocka_unit_test(a_limit_that_comes_while_writing_is_an_error),
         cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(files_of_others_are_refused_at_once),
+        cmocka_unit_test(the_programs_own_output_is_not_replaced),
         cmocka_unit_test(a_path_is_checked_without_being_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
