@@ -1,0 +1,165 @@
+/* Runs operators for parity.py, which compares them with PyTorch. A request on stdin is
+ *
+ *   NAME INPUTS BACKWARD [NUMBER=VALUE...]
+ *   DTYPE GRAD NDIM SIZE... ORDER...     for each input, then its elements, row-major
+ *   ...                                  with BACKWARD 1 the gradient of the first result, as an input
+ *
+ * where an input is permuted to ORDER after it is made, so that its memory isn't row-major; "-": no input (NULL). The
+ * answer is "error TEXT", or "ok RESULTS", for each result "DTYPE NDIM SIZE..." and its elements, and then the same for
+ * each input that has GRAD 1. */
+#include "parity_core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const parity_op ops[] = {PARITY_CORE};
+
+static void die(const char *what) {
+    fprintf(stderr, "parity: %s\n", what);
+    exit(2);
+}
+
+static const parity_op *find_op(const char *name) {
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (!strcmp(ops[i].name, name))
+            return &ops[i];
+    fprintf(stderr, "parity: no operator \"%s\"\n", name);
+    exit(2);
+}
+
+static tt_dtype dtype_of(const char *name) {
+    for (int d = 0; tt_dtype_size((tt_dtype)d); d++)
+        if (!strcmp(tt_dtype_name((tt_dtype)d), name))
+            return (tt_dtype)d;
+    die("expected an element type");
+    return TT_F32;
+}
+
+/* ---- reading */
+
+static int64_t read_int(void) {
+    int64_t value;
+    if (scanf("%" SCNd64, &value) != 1)
+        die("expected a number");
+    return value;
+}
+
+/* Permute x by exchanging two dimensions at a time. */
+static tt_tensor *permuted(tt_tensor *x, int ndim, int *order) {
+    int at[TT_MAX_DIMS];
+    for (int d = 0; d < ndim; d++)
+        at[d] = d;
+    for (int d = 0; d < ndim; d++) {
+        int from = d;
+        while (at[from] != order[d])
+            from++;
+        if (from == d)
+            continue;
+        x = tt_transpose(x, d, from);
+        int swap = at[d];
+        at[d] = at[from];
+        at[from] = swap;
+    }
+    return x;
+}
+
+/* Read an input; *leaf: what collects its gradient, if it is to. */
+static tt_tensor *read_input(tt_tensor **leaf) {
+    char dtype[16];
+    tt_shape shape = {0};
+    int order[TT_MAX_DIMS] = {0};
+    *leaf = NULL;
+    if (scanf("%15s", dtype) != 1)
+        die("expected an input");
+    if (!strcmp(dtype, "-"))
+        return NULL;
+    int64_t grad = read_int();
+    shape.ndim = (int)read_int();
+    if (shape.ndim < 0 || shape.ndim > TT_MAX_DIMS)
+        die("too many dimensions");
+    for (int d = 0; d < shape.ndim; d++)
+        shape.dim[d] = read_int();
+    for (int d = 0; d < shape.ndim; d++)
+        order[d] = (int)read_int();
+    if (getchar() != '\n')
+        die("expected a line's end");
+    tt_tensor *x = tt_empty(shape, dtype_of(dtype));
+    size_t bytes = x ? (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)) : 0;
+    if (!x || fread(tt_tensor_data(x), 1, bytes, stdin) != bytes)
+        die("expected elements");
+    if (grad)
+        *leaf = tt_requires_grad_(x, true);
+    return permuted(x, shape.ndim, order);
+}
+
+static void read_numbers(parity_call *call, char *rest) {
+    for (char *word = strtok(rest, " \n"); word; word = strtok(NULL, " \n")) {
+        char *equals = strchr(word, '=');
+        if (!equals || equals - word >= (int)sizeof call->number->name || call->numbers == PARITY_NUMBERS)
+            die("expected NAME=NUMBER");
+        memcpy(call->number[call->numbers].name, word, (size_t)(equals - word));
+        call->number[call->numbers++].value = strtod(equals + 1, NULL);
+    }
+}
+
+/* ---- answering */
+
+static void write_tensor(tt_tensor *x) {
+    tt_tensor *whole = tt_contiguous(x);
+    if (!whole) {
+        puts("none");
+        return;
+    }
+    printf("%s %d", tt_dtype_name(tt_tensor_dtype(x)), tt_tensor_dim(x));
+    for (int d = 0; d < tt_tensor_dim(x); d++)
+        printf(" %" PRId64, tt_tensor_size(x, d));
+    putchar('\n');
+    fwrite(tt_tensor_data(whole), tt_dtype_size(tt_tensor_dtype(x)), (size_t)tt_tensor_numel(x), stdout);
+}
+
+static void answer(const parity_call *call, tt_tensor *const *leaf, tt_status status) {
+    bool made = call->results > 0;
+    for (int i = 0; i < call->results; i++)
+        made &= call->result[i] != NULL;
+    if (status || !made) {
+        printf("error %s\n", tt_last_error());
+        tt_ignore(tt_item(NULL, &(double){0})); /* the scope's error is told */
+        return;
+    }
+    printf("ok %d\n", call->results);
+    for (int i = 0; i < call->results; i++)
+        write_tensor(call->result[i]);
+    for (int i = 0; i < call->inputs; i++)
+        if (leaf[i])
+            write_tensor(tt_grad(leaf[i]));
+}
+
+static void serve(const char *name, int inputs, bool backward, char *rest) {
+    TT_AUTO_SCOPE;
+    parity_call call = {.inputs = inputs};
+    tt_tensor *leaf[PARITY_INPUTS], *ignored, *gradient;
+    if (inputs < 0 || inputs > PARITY_INPUTS)
+        die("too many inputs");
+    read_numbers(&call, rest);
+    for (int i = 0; i < inputs; i++)
+        call.in[i] = read_input(&leaf[i]);
+    gradient = backward ? read_input(&ignored) : NULL;
+    find_op(name)->run(&call);
+    tt_status status = backward && call.result[0] ? tt_backward(call.result[0], .gradient = gradient) : TT_OK;
+    answer(&call, leaf, status);
+    fflush(stdout);
+}
+
+int main(void) {
+    char line[2048], name[48];
+    int inputs, backward, read;
+    while (fgets(line, sizeof line, stdin)) {
+        if (*line == '\n')
+            continue;
+        if (sscanf(line, "%47s %d %d%n", name, &inputs, &backward, &read) != 3)
+            die("expected NAME INPUTS BACKWARD");
+        serve(name, inputs, backward, line + read);
+    }
+    return 0;
+}

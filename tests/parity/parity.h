@@ -1,0 +1,52 @@
+/* One call of an operator, as parity.py asks for it: inputs, numbers by name, results. */
+#ifndef PARITY_H
+#define PARITY_H
+
+#include <tutti/autograd.h>
+#include <tutti/functional.h>
+
+#include <string.h>
+
+enum { PARITY_INPUTS = 8, PARITY_NUMBERS = 24, PARITY_RESULTS = 4 };
+
+typedef struct parity_call {
+    int inputs, numbers, results;
+    tt_tensor *in[PARITY_INPUTS];
+    struct {
+        char name[24];
+        double value;
+    } number[PARITY_NUMBERS];
+    tt_tensor *result[PARITY_RESULTS]; /* the first has the gradient; NULL after an error */
+} parity_call;
+
+typedef struct parity_op {
+    const char *name;
+    void (*run)(parity_call *call);
+} parity_op;
+
+/* A number of the call, or `otherwise`. */
+static inline double parity_number(const parity_call *call, const char *name, double otherwise) {
+    for (int i = 0; i < call->numbers; i++)
+        if (!strcmp(call->number[i].name, name))
+            return call->number[i].value;
+    return otherwise;
+}
+
+static inline int parity_int(const parity_call *call, const char *name, int otherwise) {
+    return (int)parity_number(call, name, otherwise);
+}
+
+/* The one result of a call. */
+static inline void parity_give(parity_call *call, tt_tensor *y) { call->result[call->results++] = y; }
+
+/* PARITY(add, tt_add(in[0], in[1])) defines parity_add(). */
+#define PARITY(name, expression)                \
+    static void parity_##name(parity_call *c) { \
+        tt_tensor **in = c->in;                 \
+        (void)in;                               \
+        parity_give(c, expression);             \
+    }
+#define NUMBER(name, otherwise) parity_number(c, name, otherwise)
+#define INT(name, otherwise) parity_int(c, name, otherwise)
+
+#endif

@@ -1,0 +1,201 @@
+"""Compares operators with PyTorch on random shapes: the program `parity` computes, PyTorch does the same in f64, which
+counts as right, and in f32, whose error is the measure.
+
+A result or gradient is close if its error is at most 1e-5 of the largest magnitude, or twice that of PyTorch's f32."""
+import random
+import struct
+import subprocess
+
+import torch
+
+NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8",
+         torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
+TYPES = {name: dtype for dtype, name in NAMES.items()}
+CLOSE, AS_TORCH = 1e-5, 2.0
+
+
+class Random(random.Random):
+    """Draws shapes with an inclination to what is special: empty, of one element, not in row-major order."""
+
+    def size(self, most=9, least=0):
+        return self.choices([least if least else self.choice([0, 1]), 1, self.randint(max(1, least), most)],
+                            [1, 3, 20])[0] if least < 2 else self.randint(least, most)
+
+    def shape(self, least=0, most=4, largest=9, smallest=0):
+        return [self.size(largest, smallest) for _ in range(self.randint(least, most))]
+
+    def floats(self, shape, low=-2.0, high=2.0):
+        generator = torch.Generator().manual_seed(self.getrandbits(60))
+        return torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low
+
+    def integers(self, shape, low, high):
+        """From low to high - 1."""
+        generator = torch.Generator().manual_seed(self.getrandbits(60))
+        return torch.randint(low, high, shape, generator=generator)
+
+    def broadcast_of(self, shape):
+        """A shape that spreads to this one."""
+        shape = [1 if self.random() < 0.3 else size for size in shape]
+        return shape[self.randint(0, len(shape)):] if self.random() < 0.3 else shape
+
+    def order(self, ndim):
+        """Of dimensions in memory: mostly row-major, sometimes channels last, sometimes any."""
+        draw = self.random()
+        if draw < 0.5 or ndim < 2:
+            return list(range(ndim))
+        if draw < 0.7 and ndim == 4:
+            return [0, 2, 3, 1]
+        order = list(range(ndim))
+        self.shuffle(order)
+        return order
+
+
+class Case:
+    """`inputs`: tensors (f64 or integers), None where one is left out; `run`: of the inputs, with PyTorch; `numbers`:
+    what parity.c is told; `wants`: which inputs get gradients (default: all floats)."""
+
+    def __init__(self, inputs, run, wants=None, **numbers):
+        self.inputs, self.run, self.numbers = inputs, run, numbers
+        floats = [x is not None and x.is_floating_point() for x in inputs]
+        self.wants = floats if wants is None else wants
+
+
+class Program:
+    def __init__(self, path):
+        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait()
+
+    def send(self, name, case, orders, gradient):
+        backward = gradient is not None
+        words = [name, len(case.inputs), int(backward), *(f"{key}={value:.17g}" for key, value in case.numbers.items())]
+        self.line(*words)
+        for x, order, wants in zip(case.inputs, orders, case.wants):
+            if x is None:
+                self.line("-")
+            else:
+                self.tensor(x, order, wants and backward)
+        if backward:
+            self.tensor(gradient, list(range(gradient.dim())), False)
+        self.process.stdin.flush()
+
+    def line(self, *words):
+        self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+
+    def tensor(self, x, order, grad):
+        """As it lies in memory, and how to permute that to x."""
+        x = x.float() if x.dtype == torch.float64 else x
+        stored = x.permute(order).contiguous()
+        back = [order.index(d) for d in range(len(order))]
+        self.line(NAMES[x.dtype], int(grad), x.dim(), *stored.shape, *back)
+        self.process.stdin.write(bytes(stored.numpy().tobytes()))
+
+    def read(self):
+        words = self.process.stdout.readline().decode().split()
+        if not words:
+            raise RuntimeError(f"the program ended: {self.process.wait()}")
+        if words[0] == "none":
+            return None
+        dtype, shape = TYPES[words[0]], list(map(int, words[2:]))
+        count = 1
+        for size in shape:
+            count *= size
+        data = bytearray(self.process.stdout.read(count * torch.empty(0, dtype=dtype).element_size()))
+        flat = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
+        return flat.reshape(shape)
+
+    def answer(self, case, orders, backward):
+        words = self.process.stdout.readline().decode().rstrip("\n").split(" ", 1)
+        if words[0] != "ok":
+            raise RuntimeError(words[-1] if words[0] == "error" else f"the program ended: {self.process.wait()}")
+        results = [self.read() for _ in range(int(words[1]))]
+        grads = []
+        for wants, order in zip(case.wants, orders):
+            grad = self.read() if wants and backward else None
+            grads.append(None if grad is None else grad.permute([order.index(d) for d in range(len(order))]))
+        return results, grads
+
+
+def evaluate(case, dtype, gradient, orders):
+    """Results and gradients by PyTorch, in this dtype, of inputs that lie in memory as ours do."""
+    def laid_out(x, order):
+        back = [order.index(d) for d in range(len(order))]
+        return x.permute(order).contiguous().permute(back)
+
+    leaves = [None if x is None else laid_out(x.float().to(dtype) if x.is_floating_point() else x, order).detach()
+              for x, order in zip(case.inputs, orders)]
+    for leaf, wants in zip(leaves, case.wants):
+        if wants and gradient is not False:
+            leaf.requires_grad_()
+    results = case.run(*leaves)
+    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    if gradient is None or gradient is False or not results[0].requires_grad:
+        return results, [None] * len(leaves)
+    results[0].backward(gradient.float().to(dtype))
+    return results, [leaf.grad if wants else None for leaf, wants in zip(leaves, case.wants)]
+
+
+class Difference:
+    """What a comparison found: the error as a share of the largest magnitude, and times PyTorch's own."""
+
+    def __init__(self, share=0.0, times=0.0, why=None):
+        self.share, self.times, self.why = share, times, why
+
+    def close(self):
+        return not self.why and (self.share <= CLOSE or self.times <= AS_TORCH)
+
+
+def compare(what, ours, right, torchs):
+    if ours is None:
+        return Difference() if right is None or not right.abs().max().item() else Difference(why=f"{what}: none")
+    if right is None:
+        right = torch.zeros_like(ours)
+        torchs = right
+    if list(ours.shape) != list(right.shape):
+        return Difference(why=f"{what}: shape {list(ours.shape)}, expected {list(right.shape)}")
+    if not right.is_floating_point():
+        same = ours.to(right.dtype).equal(right)
+        return Difference() if same else Difference(why=f"{what}: other integers")
+    ours, right, torchs = ours.double(), right.double(), torchs.double()
+    finite = right.isfinite()
+    odd = ~finite & ~((ours == right) | (ours.isnan() & right.isnan()))
+    if odd.any() or not ours[finite].isfinite().all():
+        return Difference(why=f"{what}: not finite where it should be, or otherwise")
+    if not finite.any():
+        return Difference()
+    error = (ours - right)[finite].abs().max().item()
+    own = (torchs - right)[finite].abs().max().item()
+    largest = right[finite].abs().max().item()
+    return Difference(error / largest if largest else error, error / own if own else (0 if not error else float("inf")))
+
+
+def run_case(program, name, case, choose):
+    """The worst Difference of the case."""
+    orders = [[] if x is None else choose.order(x.dim()) for x in case.inputs]
+    backward = any(case.wants)
+    gradient = None
+    if backward:
+        probe, _ = evaluate(case, torch.float64, False, orders)
+        gradient = choose.floats(list(probe[0].shape))
+        backward = probe[0].is_floating_point()
+        gradient = gradient if backward else None
+    right, right_grads = evaluate(case, torch.float64, gradient, orders)
+    torchs, torch_grads = evaluate(case, torch.float32, gradient, orders)
+    program.send(name, case, orders, gradient)
+    try:
+        ours, grads = program.answer(case, orders, backward)
+    except RuntimeError as error:
+        return Difference(why=str(error))
+    if len(ours) != len(right):
+        return Difference(why=f"{len(ours)} results, expected {len(right)}")
+    found = [compare(f"result {i}", *each) for i, each in enumerate(zip(ours, right, torchs))]
+    found += [compare(f"gradient {i}", *each) for i, each in enumerate(zip(grads, right_grads, torch_grads))
+              if case.wants[i] and backward]
+    return max(found, key=lambda d: (d.why is not None, not d.close(), d.share))
+
+
+def describe(case):
+    return ", ".join("none" if x is None else f"{NAMES[x.dtype]} {list(x.shape)}" for x in case.inputs) + \
+        "".join(f", {key} {value:g}" for key, value in case.numbers.items())

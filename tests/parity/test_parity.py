@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Every operator beside PyTorch, results and gradients, on random shapes: see parity.py. Skipped (77) without torch.
+
+usage: test_parity.py [--cases N] [--seed N] [--only NAME] [--table FILE]
+  --cases N     of each operator (default 12; docs/parity.md has 100)
+  --seed N      repeats a run; each draws its own and prints it
+  --table FILE  write the worst of each operator, as docs/parity.md has it
+"""
+import argparse
+import os
+import pathlib
+import random
+import sys
+
+try:
+    import torch
+except ImportError as error:
+    print("skipped: cannot import torch:", error)
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cases_core  # noqa: E402
+import parity  # noqa: E402
+
+FAMILIES = [("Sums, products, losses and views", cases_core.CASES)]
+
+
+def worst_of(program, name, draw, cases, seed):
+    """The worst Difference of an operator's cases; those that are not close are told."""
+    worst = parity.Difference()
+    for number in range(cases):
+        choose = parity.Random(f"{seed} {name} {number}")
+        drawn = draw(choose)
+        found = parity.run_case(program, name, drawn, choose)
+        if not found.close():
+            print(f"{name}, case {number}: {parity.describe(drawn)}: " +
+                  (found.why or f"error {found.share:.2g} of the largest, {found.times:.3g} times PyTorch's"))
+        worst = max(worst, found, key=lambda d: (not d.close(), d.share))
+    return worst
+
+
+def table_lines(rows, cases, seed):
+    yield f"""# Parity with PyTorch
+
+Made by `tests/parity/test_parity.py --cases {cases} --seed {seed} --table docs/parity.md`: {cases} random
+shapes of each operator (empty, of one element, permuted, channels last, broadcast), f32, beside PyTorch
+{torch.__version__.split('+')[0]}. *Error* is the largest difference of a result or gradient from PyTorch's in f64, as
+a share of the largest magnitude; beside it how many times PyTorch's own f32 error that is.
+"""
+    for title, found in rows:
+        yield f"## {title}\n"
+        yield "| operator | worst error | times PyTorch's |\n| --- | ---: | ---: |"
+        for name, worst in found:
+            times = "-" if worst.times in (0, float("inf")) else f"{worst.times:.2g}"
+            yield f"| {name} | {worst.share:.1e} | {times} |"
+        yield ""
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=True)
+    parser.add_argument("--cases", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--only")
+    parser.add_argument("--table")
+    args = parser.parse_args()
+    print(f"--seed {args.seed}", flush=True)
+    torch.set_num_threads(1)
+    program = parity.Program(os.path.join(os.environ["TT_PROGRAMS"], "parity"))
+    rows = [(title, [(name, worst_of(program, name, draw, args.cases, args.seed)) for name, draw in cases.items()
+                     if args.only in (None, name)]) for title, cases in FAMILIES]
+    ended = program.close()
+    if args.table:
+        pathlib.Path(args.table).write_text("\n".join(table_lines(rows, args.cases, args.seed)))
+    bad = [name for _, found in rows for name, worst in found if not worst.close()]
+    print(f"{sum(len(found) for _, found in rows)} operators, {args.cases} cases each: " +
+          (f"not close: {', '.join(bad)}" if bad else "all close"))
+    return 1 if bad or ended else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
