@@ -135,6 +135,38 @@ TT_API void tt_no_grad_cleanup(const bool *before);
     __attribute__((cleanup(tt_no_grad_cleanup), unused)) const bool tt_enable_grad_ = tt_enable_grad_begin()
 #endif
 
+/* ---- anomaly mode ---- */
+
+/* Look for NaN in every gradient that a backward pass of this process makes, and note where operators are called: the
+ * pass ends at the first NaN with TT_ERR_NAN, which names the operator whose backward made it, its input, and the call
+ * (`addr2line -e PROGRAM` turns its addresses into lines). Slow. Calls that were recorded before have no place.
+ * PyTorch: torch.autograd.set_detect_anomaly. Thread-safe. */
+TT_API void tt_set_detect_anomaly(bool on);
+
+/* Is it on? PyTorch: torch.is_anomaly_enabled. Thread-safe. */
+TT_API bool tt_is_anomaly_enabled(void);
+
+/* ---- recomputation: memory for time ---- */
+
+/* Compute something from the inputs of tt_recompute(): NULL and an error on failure. It is called a second time in
+ * backward, and must do the same then. */
+typedef tt_tensor *(*tt_segment)(void *arg, tt_tensor *const *in);
+
+/* What `forward` makes of n inputs, with a record that holds these alone: backward runs it again, recorded, with the
+ * thread's default generator as it was. Gradients are those of the plain call, bit for bit. `arg` is borrowed for as
+ * long as the record lives. Parameters that `forward` uses get their gradients if any input requires one; those that
+ * are listed as inputs are seen by tt_reachable_leaves(), too. tt_module_recompute() (nn.h) does it for a module.
+ * PyTorch: torch.utils.checkpoint.checkpoint.
+ *   tt_tensor *y = tt_recompute(block, &settings, x, weight);
+ * Errors: TT_ERR_INVALID no function or inputs; what `forward` records. In backward: TT_ERR_STATE an input was
+ * overwritten since, or `forward` gave another shape. */
+TT_API tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in, int64_t n);
+#ifndef __cplusplus
+#define tt_recompute(forward, arg, ...)                               \
+    tt_recompute_with((forward), (arg), (tt_tensor *[]){__VA_ARGS__}, \
+                      (int64_t)(sizeof((tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)))
+#endif
+
 /* ---- operators of one's own ---- */
 
 /* A recorded call of one, while its forward or backward runs. */

@@ -111,7 +111,8 @@ TT_BEGIN_DECLS
     X(ERR_UNSUPPORTED, "not supported here")                                             \
     X(ERR_SYSTEM, "the operating system refused")                                        \
     X(ERR_ABORTED, "the group was aborted")                                              \
-    X(ERR_AUTH, "a peer did not prove that it belongs to the job")
+    X(ERR_AUTH, "a peer did not prove that it belongs to the job")                       \
+    X(ERR_NAN, "a result is not a number")
 
 typedef enum tt_status {
 #define TT_STATUS_ENUM(name, text) TT_##name,

@@ -183,6 +183,11 @@ TT_API TT_NODISCARD tt_status tt_module_register_buffer_with(const tt_module_reg
 /* Run it on one tensor. NULL module or x gives NULL. TT_ERR_INVALID a module that takes or gives another number. */
 TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
 
+/* The same, but its record holds x alone: backward runs the module again (tt_recompute(), autograd.h). The module must
+ * live until then. What its forward changes, such as running statistics, changes twice.
+ * PyTorch: torch.utils.checkpoint.checkpoint(module, x). */
+TT_API tt_tensor *tt_module_recompute(tt_module *module, tt_tensor *x);
+
 /* Run it on `input_count` tensors, for `output_count`.
  *   tt_tensor *out[2];
  *   tt_module_forward_many(lstm, TT_TENSORS(x, h, c), out, 2)

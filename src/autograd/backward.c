@@ -9,6 +9,7 @@
  *
  * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */
+#include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "autograd/grad.h"
 #include "autograd/leaf.h"
@@ -102,6 +103,17 @@ static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {
                     edge->device->name);
 }
 
+/* In anomaly mode: is a gradient that the node gives free of NaN? */
+static tt_status check_numbers(const tt_node *node, int i, const tt_tensor *x) {
+    int64_t at = tt_is_anomaly_enabled() ? tt__find_nan("tt_backward", x) : -1;
+    bool came_with_one = false;
+    if (at < 0)
+        return TT_OK;
+    for (int k = 0; k < node->outputs; k++)
+        came_with_one |= tt__grad_of(node, k) && tt__find_nan("tt_backward", tt__grad_of(node, k)) >= 0;
+    return tt__anomaly_fail(node, i, x, at, came_with_one);
+}
+
 /* Take a gradient: what this backward made leaves its scope and becomes the slot's; anything else gets one more
  * reference. */
 static tt_tensor *take_gradient(tt_tensor *x) {
@@ -148,6 +160,7 @@ tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x) {
     if (!tt__grad_wanted(node, i))
         return TT_OK;
     TT__TRY(check_given(node, i, x));
+    TT__TRY(check_numbers(node, i, x));
     const tt__edge *edge = &node->edge[i];
     if (edge->leaf)
         return add_to_leaf(tt__leaf_of(edge->leaf), x);

@@ -1,5 +1,6 @@
 #include "autograd/node.h"
 
+#include "autograd/anomaly.h"
 #include "base/error.h"
 #include "tensor/pool.h"
 
@@ -69,6 +70,7 @@ static void free_all(tt_node *dead) {
         tt__scope_remove(&node->entry, TT__ENTRY_RECORD);
         drop_saved(node);
         drop_edges(node, &dead);
+        tt__pool_free(node->site);
         tt__pool_free(node);
     }
 }
@@ -138,6 +140,7 @@ tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, i
     node->history.release = result_lets_go;
     node->refs = 1;
     node->op = op;
+    node->site = tt__anomaly_note();
     node->number = next_number();
     node->inputs = n;
     node->outputs = outputs;

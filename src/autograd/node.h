@@ -31,6 +31,9 @@ typedef struct tt__edge {
     int64_t stride[TT_MAX_DIMS];
 } tt__edge;
 
+/* Where a call was made: anomaly.h. */
+typedef struct tt__call_site tt__call_site;
+
 typedef struct tt__saved_tensor {
     tt_tensor *tensor; /* without history; NULL: none */
     uint32_t version;
@@ -47,8 +50,9 @@ struct tt_node {
     tt__edge *edge;         /* (inputs) */
     tt__saved_tensor *save; /* (saved_room) */
     void *state;
-    const void *arg; /* of a user's function, in forward */
-    tt_node *next;   /* among those about to go */
+    tt__call_site *site; /* in anomaly mode; else NULL */
+    const void *arg;     /* of a user's function, in forward */
+    tt_node *next;       /* among those about to go */
 };
 
 /* ---- recording */

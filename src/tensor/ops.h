@@ -56,6 +56,9 @@ tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int 
  * `name`. */
 tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high);
 
+/* Find the first NaN of x, floats, in row-major order; -1: there is none, or no memory to look. Slow. */
+int64_t tt__find_nan(const char *who, const tt_tensor *x);
+
 /* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
 
 tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);

@@ -83,6 +83,7 @@ class module {
 
     tensor operator()(const tensor &x) const { return forward(x); }
     tensor forward(const tensor &x) const { return tensor::made_of(tt_module_forward(get(), x.get()), x.get()); }
+    tensor recompute(const tensor &x) const { return tensor::made_of(tt_module_recompute(get(), x.get()), x.get()); }
 
     /* Several tensors to several: forward_many({x, h, c}, 2). */
     std::vector<tensor> forward_many(const tensor_list &inputs, std::int64_t output_count) const {

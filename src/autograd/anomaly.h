@@ -1,0 +1,15 @@
+/* Anomaly mode: where recorded calls were made, and what is said of gradients that are not numbers. */
+#ifndef TT_AUTOGRAD_ANOMALY_H
+#define TT_AUTOGRAD_ANOMALY_H
+
+#include "autograd/node.h"
+
+/* Note where the call that is being recorded was made; NULL when the mode is off, or without memory. Freed by
+ * tt__pool_free(). */
+tt__call_site *tt__anomaly_note(void);
+
+/* Fail with TT_ERR_NAN, because element `at` of what the node's backward gives input `i` is NaN: the text names the
+ * call and where it was made. came_with_one: a gradient of its results had NaN already. */
+tt_status tt__anomaly_fail(const tt_node *node, int i, const tt_tensor *x, int64_t at, bool came_with_one);
+
+#endif

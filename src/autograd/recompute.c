@@ -1,0 +1,130 @@
+/* A segment whose record is forgotten after its forward, and made again by running it again in backward: activations
+ * for time (Chen et al., "Training deep nets with sublinear memory cost", 2016).
+ *
+ * The record of the whole segment is one node. Its inputs that other operators made are saved; in backward they stand
+ * as leaves of a pass inside the pass. Inputs that are leaves themselves, parameters, collect their gradients in that
+ * inner pass; the node's edges to them tell the outer pass, and who asks what it reaches, that they are used here. */
+#include "autograd/grad.h"
+#include "autograd/record.h"
+#include "base/args.h"
+#include "base/error.h"
+#include "tensor/generator.h"
+#include "tensor/pool.h"
+
+#include <limits.h>
+
+static const char who[] = "tt_recompute";
+
+typedef struct segment {
+    tt_segment forward;
+    void *arg;
+    tt_generator draws; /* the thread's default generator, as it was when the forward ran */
+} segment;
+
+static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->is_leaf; }
+
+/* Run it with the generator as it was, which then goes on as if nothing had been drawn. */
+static tt_tensor *run_again(const segment *s, tt_tensor *const *in) {
+    tt_generator *generator = tt_default_generator(), now = *generator;
+    *generator = s->draws;
+    tt_tensor *y = s->forward(s->arg, in);
+    *generator = now;
+    return y;
+}
+
+/* Put together what the segment is run on: leaves as they are, copies of the others' data that are leaves now. */
+static tt_status inputs_again(tt_node *node, tt_tensor **in) {
+    for (int i = 0; i < node->inputs; i++) {
+        tt_tensor *saved = tt__saved(node, i);
+        if (node->edge[i].leaf || !node->save[i].tensor) {
+            in[i] = node->edge[i].leaf;
+            continue;
+        }
+        if (!saved || !(in[i] = tt__tensor_alias(who, saved, saved->shape, saved->stride, 0)))
+            return tt_last_status();
+        if (node->edge[i].wants && !tt_requires_grad_(in[i], true))
+            return tt_last_status();
+    }
+    return TT_OK;
+}
+
+/* Give what the inner pass left at the inputs. */
+static tt_status give_inputs(tt_node *node, tt_tensor *const *in) {
+    for (int i = 0; i < node->inputs; i++) {
+        tt_tensor *g = node->edge[i].leaf || !in[i] ? NULL : tt_grad(in[i]);
+        if (g && tt__grad_wanted(node, i))
+            TT__TRY(tt__grad_give(node, i, g));
+    }
+    return TT_OK;
+}
+
+static tt_status walk_again(tt_node *node, tt_tensor **in) {
+    const segment *s = tt__state(node);
+    tt_tensor *g = tt__grad_of(node, 0);
+    TT__TRY(inputs_again(node, in));
+    bool before = tt_enable_grad_begin();
+    tt_tensor *y = run_again(s, in);
+    tt_no_grad_end(before);
+    if (!y)
+        return tt__tensor_first_error(who);
+    if (!tt__shape_equal(&y->shape, &g->shape))
+        return tt__fail(TT_ERR_STATE, "%s: the segment gave %s when it was run again, and before the shape of %s", who,
+                        TT__DESCRIBE(y), TT__DESCRIBE(g));
+    if (!tt_requires_grad(y))
+        return TT_OK;
+    TT__TRY(tt_backward(y, .gradient = g));
+    return give_inputs(node, in);
+}
+
+static tt_status recompute_backward(tt_node *node) {
+    tt_tensor **in = tt__pool_alloc((size_t)(node->inputs + 1) * sizeof *in);
+    if (!in)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %d inputs", who, node->inputs);
+    for (int i = 0; i < node->inputs; i++)
+        in[i] = NULL;
+    tt_status status = walk_again(node, in);
+    tt__pool_free(in);
+    return status;
+}
+
+static const tt__operator recompute_op = {.name = who, .backward = recompute_backward};
+
+/* Record y as made by the segment. Every input has its number among what is saved; of leaves nothing is. */
+static tt_tensor *record_segment(tt_tensor *y, int n, tt_tensor *const *in, const segment *s) {
+    tt_node *node = tt__node_new(&recompute_op, n, in, 1, n, s, sizeof *s);
+    tt_status status = node ? TT_OK : tt_last_status();
+    for (int i = 0; i < n && !status; i++)
+        status = tt__node_save(node, is_leaf(in[i]) && in[i]->requires_grad ? NULL : in[i], "an input");
+    if (!status)
+        tt__node_made(node, 0, y);
+    tt__node_unref(node);
+    return status ? tt__abandon(y) : y;
+}
+
+/* Run the segment without a record, in a scope of its own: only the result stays. */
+static tt_tensor *run_unrecorded(const segment *s, tt_tensor *const *in) {
+    bool before = tt_no_grad_begin();
+    int scope = tt_scope_begin();
+    tt_tensor *made = s->forward(s->arg, in), *y = NULL;
+    tt_tensor *kept = made ? tt__tensor_detached(who, made) : NULL;
+    tt_scope_end(scope);
+    if (kept)
+        y = tt__tensor_alias(who, kept, kept->shape, kept->stride, 0);
+    tt__tensor_unref(kept);
+    tt_no_grad_end(before);
+    return y;
+}
+
+tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in, int64_t n) {
+    if (!forward || n < 0 || n > INT_MAX || (n && !in))
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: expected a function and its inputs, got %s and %lld inputs%s", who,
+                               forward ? "one" : "NULL", (long long)n, n && !in ? " at NULL" : "");
+    for (int64_t i = 0; i < n; i++)
+        if (!in[i] || !tt__tensor_check(who, in[i]))
+            return NULL;
+    segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator()};
+    tt_tensor *y = run_unrecorded(&s, in);
+    if (!y || !tt__wants_grad((int)n, in) || !tt__is_float(y->dtype))
+        return y;
+    return record_segment(y, (int)n, in, &s);
+}
