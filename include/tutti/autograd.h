@@ -148,9 +148,9 @@ TT_API bool tt_is_anomaly_enabled(void);
 
 /* ---- recomputation: memory for time ---- */
 
-/* Compute something from the inputs of tt_recompute(): NULL and an error on failure. It is called a second time in
+/* Compute something from the n inputs of tt_recompute(): NULL and an error on failure. It is called a second time in
  * backward, and must do the same then. */
-typedef tt_tensor *(*tt_segment)(void *arg, tt_tensor *const *in);
+typedef tt_tensor *(*tt_segment)(void *arg, tt_tensor *const *in, int64_t n);
 
 /* What `forward` makes of n inputs, with a record that holds these alone: backward runs it again, recorded, with the
  * thread's default generator as it was. Gradients are those of the plain call, bit for bit. `arg` is borrowed for as

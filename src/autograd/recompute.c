@@ -24,10 +24,10 @@ typedef struct segment {
 static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->is_leaf; }
 
 /* Run it with the generator as it was, which then goes on as if nothing had been drawn. */
-static tt_tensor *run_again(const segment *s, tt_tensor *const *in) {
+static tt_tensor *run_again(const segment *s, tt_tensor *const *in, int n) {
     tt_generator *generator = tt_default_generator(), now = *generator;
     *generator = s->draws;
-    tt_tensor *y = s->forward(s->arg, in);
+    tt_tensor *y = s->forward(s->arg, in, n);
     *generator = now;
     return y;
 }
@@ -63,7 +63,7 @@ static tt_status walk_again(tt_node *node, tt_tensor **in) {
     tt_tensor *g = tt__grad_of(node, 0);
     TT__TRY(inputs_again(node, in));
     bool before = tt_enable_grad_begin();
-    tt_tensor *y = run_again(s, in);
+    tt_tensor *y = run_again(s, in, node->inputs);
     tt_no_grad_end(before);
     if (!y)
         return tt__tensor_first_error(who);
@@ -102,10 +102,10 @@ static tt_tensor *record_segment(tt_tensor *y, int n, tt_tensor *const *in, cons
 }
 
 /* Run the segment without a record, in a scope of its own: only the result stays. */
-static tt_tensor *run_unrecorded(const segment *s, tt_tensor *const *in) {
+static tt_tensor *run_unrecorded(const segment *s, tt_tensor *const *in, int64_t n) {
     bool before = tt_no_grad_begin();
     int scope = tt_scope_begin();
-    tt_tensor *made = s->forward(s->arg, in), *y = NULL;
+    tt_tensor *made = s->forward(s->arg, in, n), *y = NULL;
     tt_tensor *kept = made ? tt__tensor_detached(who, made) : NULL;
     tt_scope_end(scope);
     if (kept)
@@ -123,7 +123,7 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
         if (!in[i] || !tt__tensor_check(who, in[i]))
             return NULL;
     segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator()};
-    tt_tensor *y = run_unrecorded(&s, in);
+    tt_tensor *y = run_unrecorded(&s, in, n);
     if (!y || !tt__wants_grad((int)n, in) || !tt__is_float(y->dtype))
         return y;
     return record_segment(y, (int)n, in, &s);

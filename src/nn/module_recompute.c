@@ -4,7 +4,10 @@
 
 #include <tutti/autograd.h>
 
-static tt_tensor *run_module(void *module, tt_tensor *const *in) { return tt_module_forward(module, in[0]); }
+static tt_tensor *run_module(void *module, tt_tensor *const *in, int64_t n) {
+    (void)n;
+    return tt_module_forward(module, in[0]);
+}
 
 tt_tensor *tt_module_recompute(tt_module *module, tt_tensor *x) {
     const tt_named_tensors *parameters = module && x ? tt_module_parameters(module) : NULL;

@@ -101,7 +101,7 @@ WRONG = {
         ("--dtype x", '--dtype: not understood: "x"'),
         ("--op y", '--op: not understood: "y"'),
         ("--transport pigeon", '--transport: not understood: "pigeon"'),
-        ("--algorithm none", '--algorithm: all_reduce has no "none"; expected one of inline, symmetric, '),
+        ("--algorithm none", '--algorithm: all_reduce has no "none"; expected one of inline, carried, symmetric, '),
     ],
     "bench step": [
         ("--frobnicate", "unknown flag --frobnicate"),

@@ -27,8 +27,8 @@ static tt_tensor *leaf(tt_shape shape, uint64_t seed) { return tt_requires_grad_
 static int runs;
 
 /* Noise from the default generator between two products. in: x, weight. */
-static tt_tensor *noisy(void *arg, tt_tensor *const *in) {
-    (void)arg;
+static tt_tensor *noisy(void *arg, tt_tensor *const *in, int64_t n) {
+    (void)arg, (void)n;
     runs++;
     tt_tensor *h = tt_relu(tt_matmul(in[0], in[1]));
     return tt_matmul(tt_mul(h, tt_rand(tt_tensor_shape(h), NULL)), in[1]);
@@ -45,7 +45,7 @@ static outcome run(bool again) {
     tt_tensor *x = leaf(S(5, 4), 1), *w = leaf(S(4, 4), 2);
     tt_manual_seed(3);
     tt_tensor *h = tt_scale(x, 2), *in[] = {h, w};
-    tt_tensor *y = again ? tt_recompute(noisy, NULL, h, w) : noisy(NULL, in);
+    tt_tensor *y = again ? tt_recompute(noisy, NULL, h, w) : noisy(NULL, in, 2);
     found.y = tt_clone(tt_detach(y));
     tt_rand(S(3), NULL); /* other draws between forward and backward */
     assert_int_equal(tt_backward(tt_sum(tt_mul(y, y))), TT_OK);
@@ -123,12 +123,13 @@ static void nothing_is_recorded_without_need(void **state) {
 
 /* ---- misuse */
 
-static tt_tensor *fails(void *arg, tt_tensor *const *in) {
-    (void)arg;
+static tt_tensor *fails(void *arg, tt_tensor *const *in, int64_t n) {
+    (void)arg, (void)n;
     return tt_matmul(in[0], in[0]);
 }
 
-static tt_tensor *changes_shape(void *arg, tt_tensor *const *in) {
+static tt_tensor *changes_shape(void *arg, tt_tensor *const *in, int64_t n) {
+    (void)n;
     int *calls = arg;
     return ++*calls == 1 ? tt_relu(in[0]) : tt_sum(in[0]);
 }

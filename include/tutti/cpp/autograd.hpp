@@ -80,6 +80,27 @@ inline std::vector<tensor> reachable_leaves(const tensor &y) {
     return detail::lent(leaves.data(), n);
 }
 
+/* ---- anomaly mode, recomputation */
+
+inline void set_detect_anomaly(bool on) { tt_set_detect_anomaly(on); }
+inline bool is_anomaly_enabled() { return tt_is_anomaly_enabled(); }
+
+/* What `forward` makes of the inputs (tensor(const std::vector<tensor> &)), run again in backward: it is borrowed until
+ * then. */
+template <class Forward, class... Tensors> tensor recompute(Forward &forward, const Tensors &...in) {
+    tt_segment run = [](void *arg, tt_tensor *const *inputs, std::int64_t n) {
+        tt_tensor *y = nullptr;
+        tt_status status = detail::guarded([&] {
+            detail::in_scope_of_c inside;
+            y = tensor((*static_cast<Forward *>(arg))(detail::lent(inputs, n))).hand_over();
+        });
+        return status ? nullptr : y;
+    };
+    tt_tensor *raw[] = {in.get()...}, *y = nullptr;
+    detail::then_rethrow([&] { y = tt_recompute_with(run, &forward, raw, sizeof...(in)); });
+    return tensor(y);
+}
+
 /* ---- operators of one's own */
 
 /* A recorded call of one, while its forward or backward runs. */

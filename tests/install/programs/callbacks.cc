@@ -125,6 +125,28 @@ static void operators() {
     EXPECT(thrown_by([&] { tutti::apply(fails{0, 0}, nullptr); }).status() != TT_OK);
 }
 
+/* A segment that is run again in backward, and one that throws. */
+static void recomputation() {
+    int runs = 0;
+    tensor x = tutti::full(tutti::shape(2), 3), w = tutti::full(tutti::shape(2), 5);
+    x.requires_grad_(), w.requires_grad_();
+    auto segment = [&](const std::vector<tensor> &in) {
+        runs++;
+        return in[0] * in[1] * in[1];
+    };
+    tensor y = tutti::recompute(segment, x, w);
+    EXPECT(runs == 1 && y.data<float>()[0] == 75 && tutti::reachable_leaves(y).size() == 2);
+    tutti::sum(y).backward();
+    EXPECT(runs == 2 && x.grad().data<float>()[0] == 25 && w.grad().data<float>()[1] == 30);
+    auto throws = [](const std::vector<tensor> &in) -> tensor {
+        if (in.size() == 1)
+            throw torn{7};
+        return in[0] * in[1];
+    };
+    EXPECT(torn_page([&] { tutti::recompute(throws, x); }) == 7);
+    EXPECT(!tutti::is_anomaly_enabled());
+}
+
 /* ---- modules */
 
 struct residual : tutti::module_class<residual> {
@@ -382,6 +404,7 @@ static void old_exceptions_are_forgotten() {
 int main() {
     return main_of([](tutti::group &world) {
         operators();
+        recomputation();
         modules();
         forward_hooks();
         grad_hooks();
