@@ -26,6 +26,7 @@ typedef struct tt_sgd_args {
     double dampening;
     double weight_decay; /* >= 0 */
     bool nesterov;       /* needs momentum > 0 and no dampening */
+    bool maximize;       /* climb: step along the gradient instead of against it. In every optimizer */
     char tt_end;         /* not an option: see base.h */
 } tt_sgd_args;
 
@@ -41,6 +42,7 @@ typedef struct tt_adam_args {
     double eps;          /* >= 0; 0 = 1e-8, likewise */
     double weight_decay; /* >= 0; added to the gradient */
     bool amsgrad;
+    bool maximize;
     char tt_end; /* not an option: see base.h */
 } tt_adam_args;
 
@@ -56,12 +58,63 @@ typedef struct tt_adamw_args {
     TT_OPTIONS;
     double beta1, beta2, eps; /* as tt_adam */
     bool amsgrad;
+    bool maximize;
     char tt_end; /* not an option: see base.h */
 } tt_adamw_args;
 
 /* Loshchilov and Hutter, ICLR 2019: Adam with decoupled weight decay. PyTorch: torch.optim.AdamW. State as tt_adam's.
  *   tt_adamw(tt_module_parameters(model), 1e-3, 0.01, .beta2 = 0.95) */
 TT_API tt_optimizer *tt_adamw_with(const tt_adamw_args *args, size_t size);
+
+typedef struct tt_rmsprop_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0. PyTorch's default is 0.01 */
+    TT_OPTIONS;
+    double alpha;        /* >= 0: what is kept of the mean of squares; 0 = 0.99, and a real 0 as in tt_adam */
+    double eps;          /* >= 0; 0 = 1e-8, likewise */
+    double weight_decay; /* >= 0; added to the gradient */
+    double momentum;     /* >= 0 */
+    bool centered;       /* divide by the root of the variance, not of the mean of squares */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_rmsprop_args;
+
+/* Tieleman and Hinton, 2012; centered: Graves, 2013. PyTorch: torch.optim.RMSprop. State: "step", "square_avg", with
+ * momentum "momentum_buffer", centered "grad_avg".
+ *   tt_rmsprop(tt_module_parameters(model), 0.01, .momentum = 0.9) */
+TT_API tt_optimizer *tt_rmsprop_with(const tt_rmsprop_args *args, size_t size);
+
+typedef struct tt_adagrad_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0. PyTorch's default is 0.01 */
+    TT_OPTIONS;
+    double lr_decay;                  /* >= 0: step t is of size lr / (1 + (t - 1) * lr_decay) */
+    double weight_decay;              /* >= 0; added to the gradient */
+    double initial_accumulator_value; /* >= 0: of the sum of squares */
+    double eps;                       /* >= 0; 0 = 1e-10, and a real 0 as in tt_adam */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_adagrad_args;
+
+/* Duchi, Hazan and Singer, JMLR 2011. PyTorch: torch.optim.Adagrad. State: "step", "sum", from a parameter's first step
+ * on.
+ *   tt_adagrad(tt_module_parameters(model), 0.01) */
+TT_API tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size);
+
+typedef struct tt_adadelta_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0; 1 is the paper's and PyTorch's default */
+    TT_OPTIONS;
+    double rho;          /* 0 to 1: what is kept of the mean of squares; 0 = 0.9, and a real 0 as in tt_adam */
+    double eps;          /* >= 0; 0 = 1e-6, likewise */
+    double weight_decay; /* >= 0; added to the gradient */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_adadelta_args;
+
+/* Zeiler, 2012. PyTorch: torch.optim.Adadelta. State: "step", "square_avg", "acc_delta".
+ *   tt_adadelta(tt_module_parameters(model), 1.0) */
+TT_API tt_optimizer *tt_adadelta_with(const tt_adadelta_args *args, size_t size);
 
 /* ---- parameter groups ---- */
 
@@ -130,6 +183,9 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define TT_SGD_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAM_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAMW_ARGS_INIT TT_ARGS_INIT
+#define TT_RMSPROP_ARGS_INIT TT_ARGS_INIT
+#define TT_ADAGRAD_ARGS_INIT TT_ARGS_INIT
+#define TT_ADADELTA_ARGS_INIT TT_ARGS_INIT
 #define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_sgd(params_, ...) \
@@ -139,6 +195,9 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define tt_adamw(params_, lr_, ...)                                                                             \
     tt_adamw_with(&(tt_adamw_args){.params = (params_), .lr = (lr_), .weight_decay = __VA_ARGS__, .tt_end = 0}, \
                   offsetof(tt_adamw_args, tt_end))
+#define tt_rmsprop(params_, ...) tt_rmsprop_with(TT_ARGS(tt_rmsprop_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_adagrad(params_, ...) tt_adagrad_with(TT_ARGS(tt_adagrad_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_adadelta(params_, ...) tt_adadelta_with(TT_ARGS(tt_adadelta_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_optimizer_add_param_group(optimizer_, ...)                                                        \
     tt_optimizer_add_param_group_with(                                                                       \
         &(tt_optimizer_add_param_group_args){.optimizer = (optimizer_), .params = __VA_ARGS__, .tt_end = 0}, \

@@ -15,7 +15,7 @@
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
 _Static_assert((int)TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "room");
-_Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS, "room");
+_Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS && (int)TT__RMSPROP_SLOTS <= TT__OPTIM_SLOTS, "room");
 
 /* The element types that rules can have, and their number. */
 enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
@@ -33,7 +33,7 @@ typedef struct tt__optimizer_class {
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
     /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
-    tt_status (*on_device)(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u);
+    tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {

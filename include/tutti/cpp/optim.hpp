@@ -14,6 +14,7 @@ struct sgd_options {
     double dampening = 0;
     double weight_decay = 0;
     bool nesterov = false;
+    bool maximize = false;
 };
 
 struct adam_options {
@@ -22,6 +23,31 @@ struct adam_options {
     double eps = 1e-8;
     double weight_decay = 0; /* not of adamw, where it is an argument */
     bool amsgrad = false;
+    bool maximize = false;
+};
+
+struct rmsprop_options {
+    double alpha = 0.99;
+    double eps = 1e-8;
+    double weight_decay = 0;
+    double momentum = 0;
+    bool centered = false;
+    bool maximize = false;
+};
+
+struct adagrad_options {
+    double lr_decay = 0;
+    double weight_decay = 0;
+    double initial_accumulator_value = 0;
+    double eps = 1e-10;
+    bool maximize = false;
+};
+
+struct adadelta_options {
+    double rho = 0.9;
+    double eps = 1e-6;
+    double weight_decay = 0;
+    bool maximize = false;
 };
 
 class optimizer {
@@ -69,7 +95,7 @@ class optimizer {
 inline optimizer sgd(const tt_named_tensors *params, double lr, const sgd_options &o = {}) {
     tt_sgd_args a = TT_SGD_ARGS_INIT;
     a.params = params, a.lr = lr, a.momentum = o.momentum, a.dampening = o.dampening;
-    a.weight_decay = o.weight_decay, a.nesterov = o.nesterov;
+    a.weight_decay = o.weight_decay, a.nesterov = o.nesterov, a.maximize = o.maximize;
     return optimizer(detail::call(tt_sgd_with, a));
 }
 
@@ -78,7 +104,7 @@ template <class Args, class Make>
 optimizer adam_kind(Make make, const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o) {
     Args a = {};
     a.params = params, a.lr = lr, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
-    a.weight_decay = weight_decay, a.amsgrad = o.amsgrad;
+    a.weight_decay = weight_decay, a.amsgrad = o.amsgrad, a.maximize = o.maximize;
     return optimizer(call(make, a));
 }
 } // namespace detail
@@ -88,6 +114,25 @@ inline optimizer adam(const tt_named_tensors *params, double lr, const adam_opti
 }
 inline optimizer adamw(const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o = {}) {
     return detail::adam_kind<tt_adamw_args>(tt_adamw_with, params, lr, weight_decay, o);
+}
+
+inline optimizer rmsprop(const tt_named_tensors *params, double lr, const rmsprop_options &o = {}) {
+    tt_rmsprop_args a = TT_RMSPROP_ARGS_INIT;
+    a.params = params, a.lr = lr, a.alpha = o.alpha, a.eps = o.eps, a.weight_decay = o.weight_decay;
+    a.momentum = o.momentum, a.centered = o.centered, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_rmsprop_with, a));
+}
+inline optimizer adagrad(const tt_named_tensors *params, double lr, const adagrad_options &o = {}) {
+    tt_adagrad_args a = TT_ADAGRAD_ARGS_INIT;
+    a.params = params, a.lr = lr, a.lr_decay = o.lr_decay, a.weight_decay = o.weight_decay;
+    a.initial_accumulator_value = o.initial_accumulator_value, a.eps = o.eps, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adagrad_with, a));
+}
+inline optimizer adadelta(const tt_named_tensors *params, double lr, const adadelta_options &o = {}) {
+    tt_adadelta_args a = TT_ADADELTA_ARGS_INIT;
+    a.params = params, a.lr = lr, a.rho = o.rho, a.eps = o.eps, a.weight_decay = o.weight_decay;
+    a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adadelta_with, a));
 }
 
 } // namespace tutti
