@@ -208,5 +208,191 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
     }
 #endif
 
+/* ---- learning-rate schedulers
+ *
+ * A scheduler sets the option "lr" of all groups that its optimizer has when it is made; groups added later keep
+ * theirs. It begins epoch 0 when it is made and goes to the next one with each tt_lr_scheduler_step(), after the
+ * epoch's (or, as one counts, the batch's) optimizer steps. Rates are PyTorch's to the bit: like PyTorch's, most
+ * formulas go from the rate that a group has now, so that schedulers can be combined and rates changed in between. A
+ * rate that would come out negative (by rounding, or a chain of schedulers) is 0 instead.
+ *
+ * The optimizer is borrowed and must outlive the scheduler. Make schedulers before loading a checkpoint. None of these
+ * calls blocks; one thread at a time may use an optimizer and its schedulers.
+ * NULL on failure: TT_ERR_INVALID a value out of range, by name. An optimizer that is NULL because it failed leaves
+ * that object's error. */
+
+typedef struct tt_lr_scheduler tt_lr_scheduler;
+
+typedef struct tt_step_lr_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t step_size;       /* required: >= 1 */
+    TT_OPTIONS;
+    double gamma; /* > 0; 0 = 0.1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_step_lr_args;
+
+/* Every step_size epochs times gamma. PyTorch: lr_scheduler.StepLR.
+ *   tt_step_lr(adadelta, 1, .gamma = 0.7) */
+TT_API tt_lr_scheduler *tt_step_lr_with(const tt_step_lr_args *args, size_t size);
+
+typedef struct tt_multi_step_lr_args {
+    tt_optimizer *optimizer;   /* required */
+    const int64_t *milestones; /* required: rising, >= 1; copied */
+    int64_t count;             /* required: of milestones */
+    TT_OPTIONS;
+    double gamma; /* > 0; 0 = 0.1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_multi_step_lr_args;
+
+/* At each milestone times gamma; twice at one that is listed twice. PyTorch: lr_scheduler.MultiStepLR.
+ *   tt_multi_step_lr(sgd, ((int64_t[]){30, 80}), 2) */
+TT_API tt_lr_scheduler *tt_multi_step_lr_with(const tt_multi_step_lr_args *args, size_t size);
+
+/* Every epoch times gamma, > 0. PyTorch: lr_scheduler.ExponentialLR. */
+TT_API tt_lr_scheduler *tt_exponential_lr(tt_optimizer *optimizer, double gamma);
+
+/* Times factor, above 0 and at most 1, for the first total_iters epochs. PyTorch: lr_scheduler.ConstantLR, whose
+ * defaults are 1/3 and 5. */
+TT_API tt_lr_scheduler *tt_constant_lr(tt_optimizer *optimizer, double factor, int64_t total_iters);
+
+/* From start_factor (above 0, at most 1) to end_factor (0 to 1) times the rate, by equal steps over total_iters epochs.
+ * PyTorch: lr_scheduler.LinearLR, whose defaults are 1/3, 1 and 5. */
+TT_API tt_lr_scheduler *tt_linear_lr(tt_optimizer *optimizer, double start_factor, double end_factor,
+                                     int64_t total_iters);
+
+typedef struct tt_cosine_annealing_lr_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t T_max;           /* required: epochs from the highest to the lowest rate, >= 1 */
+    TT_OPTIONS;
+    double eta_min; /* the lowest rate, >= 0 */
+    char tt_end;    /* not an option: see base.h */
+} tt_cosine_annealing_lr_args;
+
+/* Half a cosine down, and up again if there are more epochs. PyTorch: lr_scheduler.CosineAnnealingLR.
+ *   tt_cosine_annealing_lr(sgd, epochs) */
+TT_API tt_lr_scheduler *tt_cosine_annealing_lr_with(const tt_cosine_annealing_lr_args *args, size_t size);
+
+typedef struct tt_cosine_annealing_warm_restarts_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t T_0;             /* required: epochs to the first restart, >= 1 */
+    TT_OPTIONS;
+    int64_t T_mult; /* each cycle is so many times as long as the one before, >= 1; 0 = 1 */
+    double eta_min; /* the lowest rate, >= 0 */
+    char tt_end;    /* not an option: see base.h */
+} tt_cosine_annealing_warm_restarts_args;
+
+/* Half a cosine down, then at once to the highest rate: Loshchilov and Hutter, ICLR 2017. PyTorch:
+ * lr_scheduler.CosineAnnealingWarmRestarts. */
+TT_API tt_lr_scheduler *tt_cosine_annealing_warm_restarts_with(const tt_cosine_annealing_warm_restarts_args *args,
+                                                               size_t size);
+
+typedef struct tt_one_cycle_lr_args {
+    tt_optimizer *optimizer; /* required */
+    double max_lr;           /* required: of all groups, >= 0 */
+    int64_t total_steps;     /* required: of the cycle, >= 1 */
+    TT_OPTIONS;
+    double pct_start;        /* the part of it that rises, to 1; 0 = 0.3 */
+    bool anneal_linear;      /* straight lines instead of cosines */
+    bool no_cycle_momentum;  /* leave "momentum", or "beta1", as it is; needed where an optimizer has neither */
+    double base_momentum;    /* the lowest, at max_lr; 0 = 0.85 */
+    double max_momentum;     /* the highest, at both ends; 0 = 0.95 */
+    double div_factor;       /* it begins at max_lr / div_factor; 0 = 25 */
+    double final_div_factor; /* and ends at a rate so many times smaller than it began; 0 = 1e4 */
+    bool three_phase;        /* down to where it began, then on to the end */
+    char tt_end;             /* not an option: see base.h */
+} tt_one_cycle_lr_args;
+
+/* Smith and Topin, 2018; for batches rather than epochs. PyTorch: lr_scheduler.OneCycleLR. A step more than total_steps
+ * is TT_ERR_STATE.
+ *   tt_one_cycle_lr(sgd, 0.1, epochs * batches) */
+TT_API tt_lr_scheduler *tt_one_cycle_lr_with(const tt_one_cycle_lr_args *args, size_t size);
+
+/* What to multiply the rate that `group` had at first with, in this epoch. */
+typedef double (*tt_lr_lambda)(int64_t epoch, int64_t group, void *user);
+
+/* A function of the program's own, called once for each group and epoch; `user` is handed back. PyTorch:
+ * lr_scheduler.LambdaLR. */
+TT_API tt_lr_scheduler *tt_lambda_lr(tt_optimizer *optimizer, tt_lr_lambda lambda, void *user);
+
+/* n schedulers (1 to 64) of one optimizer, one after the other: number i begins, at its own epoch 0, in epoch
+ * milestones[i - 1]; n - 1 rising milestones, copied. The schedulers become its own, whether it fails or not. PyTorch:
+ * lr_scheduler.SequentialLR.
+ *   tt_sequential_lr(((tt_lr_scheduler *[]){tt_linear_lr(adam, 0.1, 1, 5), tt_cosine_annealing_lr(adam, 95)}), 2,
+ *                    ((int64_t[]){5})) */
+TT_API tt_lr_scheduler *tt_sequential_lr(tt_lr_scheduler *const *schedulers, int64_t n, const int64_t *milestones);
+
+/* All n schedulers (1 to 64) of one optimizer in every step, in this order. They become its own, whether it fails or
+ * not. PyTorch: lr_scheduler.ChainedScheduler. */
+TT_API tt_lr_scheduler *tt_chained_scheduler(tt_lr_scheduler *const *schedulers, int64_t n);
+
+typedef struct tt_reduce_lr_on_plateau_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t patience;        /* required: so many epochs without improvement change nothing; PyTorch's default is 10 */
+    TT_OPTIONS;
+    bool mode_max;      /* the metric is better when it is higher */
+    double factor;      /* below 1; 0 = 0.1 */
+    double threshold;   /* what counts as better: by this part of the best metric; 0 = 1e-4 */
+    bool threshold_abs; /* by this amount */
+    int64_t cooldown;   /* epochs after a reduction in which nothing is counted */
+    double min_lr;
+    double eps;  /* a smaller reduction than this is none; 0 = 1e-8 */
+    char tt_end; /* not an option: see base.h */
+} tt_reduce_lr_on_plateau_args;
+
+/* A smaller rate when a metric stops improving; steps by tt_lr_scheduler_step_metric(). PyTorch:
+ * lr_scheduler.ReduceLROnPlateau.
+ *   tt_reduce_lr_on_plateau(sgd, 10, .factor = 0.5) */
+TT_API tt_lr_scheduler *tt_reduce_lr_on_plateau_with(const tt_reduce_lr_on_plateau_args *args, size_t size);
+
+/* Go to the next epoch. Errors: TT_ERR_INVALID NULL, the wrong one of the two calls, a rate that is not finite (rates
+ * stay as they are); TT_ERR_STATE see tt_one_cycle_lr. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_step(tt_lr_scheduler *scheduler);
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_step_metric(tt_lr_scheduler *scheduler, double metric);
+
+/* The rate of a group that the last step set. Errors: TT_ERR_INVALID NULL; TT_ERR_NOT_FOUND no such group. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_last_lr(const tt_lr_scheduler *scheduler, int64_t group, double *lr);
+
+/* The epoch: the number of steps since it was made. 0 for NULL. */
+TT_API int64_t tt_lr_scheduler_last_epoch(const tt_lr_scheduler *scheduler);
+
+/* Where it stands and what it was made with, as named tensors: "last_epoch" (i64), "base_lrs" and "_last_lr" (f64, a
+ * number for each group), and what its kind has ("gamma", f64; "milestones", i64; "_schedulers.I.NAME" of those it is
+ * made of). Borrowed until the next call of this; NULL, with the error recorded, if memory is out. */
+TT_API const tt_named_tensors *tt_lr_scheduler_state_dict(tt_lr_scheduler *scheduler);
+
+/* Put it back, into a scheduler of the same kinds. Rates are the optimizer's state, and are not set. All or nothing.
+ * Errors: TT_ERR_INVALID another number of entries, a value out of range; TT_ERR_NOT_FOUND a missing entry;
+ * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_load_state_dict(tt_lr_scheduler *scheduler,
+                                                              const tt_named_tensors *state);
+
+/* NULL is allowed. */
+TT_API void tt_lr_scheduler_free(tt_lr_scheduler *scheduler);
+
+#define TT_STEP_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_MULTI_STEP_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_COSINE_ANNEALING_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_COSINE_ANNEALING_WARM_RESTARTS_ARGS_INIT TT_ARGS_INIT
+#define TT_ONE_CYCLE_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_REDUCE_LR_ON_PLATEAU_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_step_lr(optimizer_, ...) \
+    tt_step_lr_with(TT_ARGS(tt_step_lr_args, .optimizer = (optimizer_), .step_size = __VA_ARGS__))
+#define tt_multi_step_lr(optimizer_, milestones_, ...) \
+    tt_multi_step_lr_with(                             \
+        TT_ARGS(tt_multi_step_lr_args, .optimizer = (optimizer_), .milestones = (milestones_), .count = __VA_ARGS__))
+#define tt_cosine_annealing_lr(optimizer_, ...) \
+    tt_cosine_annealing_lr_with(TT_ARGS(tt_cosine_annealing_lr_args, .optimizer = (optimizer_), .T_max = __VA_ARGS__))
+#define tt_cosine_annealing_warm_restarts(optimizer_, ...) \
+    tt_cosine_annealing_warm_restarts_with(                \
+        TT_ARGS(tt_cosine_annealing_warm_restarts_args, .optimizer = (optimizer_), .T_0 = __VA_ARGS__))
+#define tt_one_cycle_lr(optimizer_, max_lr_, ...) \
+    tt_one_cycle_lr_with(                         \
+        TT_ARGS(tt_one_cycle_lr_args, .optimizer = (optimizer_), .max_lr = (max_lr_), .total_steps = __VA_ARGS__))
+#define tt_reduce_lr_on_plateau(optimizer_, ...) \
+    tt_reduce_lr_on_plateau_with(                \
+        TT_ARGS(tt_reduce_lr_on_plateau_args, .optimizer = (optimizer_), .patience = __VA_ARGS__))
+#endif
+
 TT_END_DECLS
 #endif

@@ -1,5 +1,6 @@
-"""The committed vectors of operators and optimizers are what the PyTorch of this machine computes: tests/unit/test_ops.c
-and test_optim*.c hold Tutti to them. Skipped (77) where torch can't be imported."""
+"""The committed vectors of operators, optimizers and schedulers are what the PyTorch of this machine computes:
+tests/unit/test_ops.c, test_optim*.c and test_scheduler_torch.c hold Tutti to them. Skipped (77) where torch can't be
+imported."""
 import json
 import os
 import subprocess
