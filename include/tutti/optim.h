@@ -208,6 +208,79 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
     }
 #endif
 
+/* ---- gradient clipping ---- */
+
+typedef struct tt_clip_grad_norm_args {
+    const tt_named_tensors *params; /* required: gradients f32 or f64; those that have none are passed over */
+    double max_norm;                /* required: >= 0 */
+    TT_OPTIONS;
+    double norm_type;        /* > 0, also INFINITY; 0 = 2 */
+    bool error_if_nonfinite; /* a norm that is infinite or NaN is TT_ERR_INVALID, and nothing is changed */
+    double *total_norm;      /* receives the norm before clipping */
+    char tt_end;             /* not an option: see base.h */
+} tt_clip_grad_norm_args;
+
+/* Scale all gradients by max_norm / (their norm + 1e-6), if that is below 1, in place. The norm is that of all of them
+ * as one vector, added up in f64. After backward and before the optimizer's step; under DDP every rank finds the same
+ * one. PyTorch: nn.utils.clip_grad_norm_.
+ *   tt_clip_grad_norm_(tt_module_parameters(model), 1.0, .total_norm = &norm)
+ * Errors: TT_ERR_INVALID a value out of range; TT_ERR_DTYPE; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size);
+#define TT_CLIP_GRAD_NORM_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_clip_grad_norm_(params_, ...) \
+    tt_clip_grad_norm_with(TT_ARGS(tt_clip_grad_norm_args, .params = (params_), .max_norm = __VA_ARGS__))
+#endif
+
+/* Move every element of the gradients into -clip_value .. clip_value, in place. PyTorch: nn.utils.clip_grad_value_.
+ * Errors as above. */
+TT_API TT_NODISCARD tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value);
+
+/* ---- averages of parameters ---- */
+
+typedef struct tt_ema tt_ema;
+
+typedef struct tt_ema_args {
+    const tt_named_tensors *params; /* required: borrowed tensors, which must outlive the average; names are copied */
+    double decay;                   /* required: 0 to 1; 0.999 is usual */
+    TT_OPTIONS;
+    bool warm_up; /* in update n = 0, 1, ... decay is at most (1 + n) / (10 + n) */
+    char tt_end;  /* not an option: see base.h */
+} tt_ema_args;
+
+/* An exponential moving average of each tensor: the first update copies it, each later one makes
+ * average * decay + tensor * (1 - decay), to PyTorch's bits. What is neither f32 nor f64 (a count among a module's
+ * buffers) is copied. PyTorch: optim.swa_utils.AveragedModel with get_ema_avg_fn(decay).
+ *   tt_ema_new(tt_module_parameters(model), 0.999)
+ * NULL on failure: TT_ERR_INVALID an empty or wrong list, decay out of range; TT_ERR_UNSUPPORTED a tensor that is not
+ * in the host's memory; TT_ERR_MEMORY. */
+TT_API tt_ema *tt_ema_new_with(const tt_ema_args *args, size_t size);
+#define TT_EMA_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_ema_new(params_, ...) tt_ema_new_with(TT_ARGS(tt_ema_args, .params = (params_), .decay = __VA_ARGS__))
+#endif
+
+/* Take the tensors' values into the averages, after an optimizer's step. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a
+ * tensor that has another type or shape than when the average was made; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_ema_update(tt_ema *ema);
+
+/* Evaluate with the averages: keep the tensors' own values aside, overwrite them with the averages, and put their own
+ * values back. Errors: as above; TT_ERR_STATE to restore what was not stored. */
+TT_API TT_NODISCARD tt_status tt_ema_store(tt_ema *ema);
+TT_API TT_NODISCARD tt_status tt_ema_copy_to(tt_ema *ema);
+TT_API TT_NODISCARD tt_status tt_ema_restore(tt_ema *ema);
+
+/* "n_averaged" (i64, the number of updates) and "module.NAME" for each average, as AveragedModel's. Borrowed until the
+ * next update or call of this; NULL, with the error recorded, if memory is out. */
+TT_API const tt_named_tensors *tt_ema_state_dict(tt_ema *ema);
+
+/* Put it back. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
+ * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
+TT_API TT_NODISCARD tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state);
+
+/* NULL is allowed. */
+TT_API void tt_ema_free(tt_ema *ema);
+
 /* ---- learning-rate schedulers
  *
  * A scheduler sets the option "lr" of all groups that its optimizer has when it is made; groups added later keep

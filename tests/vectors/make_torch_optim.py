@@ -131,12 +131,55 @@ def schedule(name, kind):
     return {"name": name, "optimizer": kind, "by_hand": by_hand, "lrs": lrs, "bits": "%016x" % digest}
 
 
+CLIPS = [{"max_norm": 1.5}, {"max_norm": 100}, {"max_norm": 0.5, "norm_type": 1}, {"max_norm": 0.7, "norm_type": 3},
+         {"max_norm": 0.25, "norm_type": float("inf")}]
+
+
+def clip(options, dtype):
+    """Three gradients, clipped by their norm; "value": by 0.4 each."""
+    params = [value(k, dtype).requires_grad_() for k in range(3)]
+    for k, p in enumerate(params):
+        p.grad = value(k + 1, dtype)
+    norm = torch.nn.utils.clip_grad_norm_(params, **options)
+    out = {"max_norm": options["max_norm"], "norm_type": str(options.get("norm_type", 0)), "norm": norm.item(),
+           "dtype": "f32" if dtype == torch.float32 else "f64", "grads": [numbers(p.grad) for p in params]}
+    for k, p in enumerate(params):
+        p.grad = value(k + 1, dtype)
+    torch.nn.utils.clip_grad_value_(params, 0.4)
+    return dict(out, by_value=[numbers(p.grad) for p in params])
+
+
+class One(torch.nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self.a = torch.nn.Parameter(value(0, dtype))
+
+
+def average(decay, warm_up, dtype):
+    """20 updates of an AveragedModel; the parameter in update n is value(n). With warm-up, the number of updates
+    before bounds the decay."""
+    def ema(averaged, now, n):
+        d = min(decay, (1 + n.item()) / (10 + n.item())) if warm_up else decay
+        return d * averaged + (1 - d) * now
+    model = One(dtype)
+    averaged = torch.optim.swa_utils.AveragedModel(model, avg_fn=ema)
+    for n in range(20):
+        model.a.data = value(n, dtype)
+        averaged.update_parameters(model)
+    state = averaged.state_dict()
+    return {"decay": decay, "warm_up": warm_up, "dtype": "f32" if dtype == torch.float32 else "f64",
+            "n_averaged": state["n_averaged"].item(), "module.a": numbers(state["module.a"])}
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # schedulers step here without their optimizer
     torch.set_num_threads(1)
     out = {"torch": torch.__version__,
            "optimizers": [train(kind, o, dtype) for kind, o in CASES for dtype in (torch.float32, torch.float64)],
-           "schedulers": [schedule(name, kind) for name in SCHEDULERS for kind in ("sgd", "adam")]}
+           "schedulers": [schedule(name, kind) for name in SCHEDULERS for kind in ("sgd", "adam")],
+           "clips": [clip(o, dtype) for o in CLIPS for dtype in (torch.float32, torch.float64)],
+           "averages": [average(d, w, dtype) for d in (0.9, 0.999) for w in (False, True)
+                        for dtype in (torch.float32, torch.float64)]}
     with open(sys.argv[1], "w") as f:
         json.dump(out, f, separators=(",", ":"))
         f.write("\n")

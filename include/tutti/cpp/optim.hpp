@@ -136,6 +136,44 @@ inline optimizer adadelta(const tt_named_tensors *params, double lr, const adade
     return optimizer(detail::call(tt_adadelta_with, a));
 }
 
+/* ---- gradient clipping */
+
+/* Returns the norm before clipping. norm_type may be INFINITY. */
+inline double clip_grad_norm_(const tt_named_tensors *params, double max_norm, double norm_type = 2,
+                              bool error_if_nonfinite = false) {
+    double total = 0;
+    tt_clip_grad_norm_args a = TT_CLIP_GRAD_NORM_ARGS_INIT;
+    a.params = params, a.max_norm = max_norm, a.norm_type = norm_type, a.error_if_nonfinite = error_if_nonfinite;
+    a.total_norm = &total;
+    check(detail::call(tt_clip_grad_norm_with, a));
+    return total;
+}
+inline void clip_grad_value_(const tt_named_tensors *params, double clip_value) {
+    check(tt_clip_grad_value_(params, clip_value));
+}
+
+/* ---- averages of parameters */
+
+/* The tensors must outlive it. */
+class ema {
+  public:
+    ema(const tt_named_tensors *params, double decay, bool warm_up = false) {
+        tt_ema_args a = TT_EMA_ARGS_INIT;
+        a.params = params, a.decay = decay, a.warm_up = warm_up;
+        ema_.reset(check(detail::call(tt_ema_new_with, a)));
+    }
+    tt_ema *get() const noexcept { return ema_.get(); }
+    void update() { check(tt_ema_update(get())); }
+    void store() { check(tt_ema_store(get())); }
+    void copy_to() { check(tt_ema_copy_to(get())); }
+    void restore() { check(tt_ema_restore(get())); }
+    const tt_named_tensors *state_dict() { return check(tt_ema_state_dict(get())); }
+    void load_state_dict(const tt_named_tensors *state) { check(tt_ema_load_state_dict(get(), state)); }
+
+  private:
+    detail::handle<tt_ema, tt_ema_free> ema_;
+};
+
 /* ---- learning-rate schedulers */
 
 /* The optimizer must outlive it. */

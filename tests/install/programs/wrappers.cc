@@ -570,6 +570,12 @@ static void training(tutti::group &world) {
     EXPECT(adam.options().size() > 3 && adam.options()[0] == "lr");
     EXPECT(thrown_by([&] { adam.add_param_group(model.parameters(), {{"speed", 1}}); }).status() == TT_ERR_NOT_FOUND);
     schedules(adam);
+    tutti::ema average(twin.parameters(), 0.9);
+    average.update(), average.store(), average.copy_to(), average.restore();
+    average.load_state_dict(average.state_dict());
+    EXPECT(thrown_by([&] { average.restore(); }).status() == TT_ERR_STATE);
+    EXPECT(tutti::clip_grad_norm_(twin.parameters(), 1) == 0);
+    tutti::clip_grad_value_(twin.parameters(), 1);
     twin.to(TT_F64);
     EXPECT(thrown_by([] { nn::sequential{{"named", nn::relu()}, nn::relu()}; }).status() == TT_ERR_INVALID);
     EXPECT(thrown_by([&] { twin.add_module("a.b", nn::relu()); }).status() == TT_ERR_INVALID);
