@@ -26,6 +26,7 @@ typedef struct tt_sgd_args {
     double dampening;
     double weight_decay; /* >= 0 */
     bool nesterov;       /* needs momentum > 0 and no dampening */
+    bool maximize;       /* climb: step along the gradient instead of against it. In every optimizer */
     char tt_end;         /* not an option: see base.h */
 } tt_sgd_args;
 
@@ -41,6 +42,7 @@ typedef struct tt_adam_args {
     double eps;          /* >= 0; 0 = 1e-8, likewise */
     double weight_decay; /* >= 0; added to the gradient */
     bool amsgrad;
+    bool maximize;
     char tt_end; /* not an option: see base.h */
 } tt_adam_args;
 
@@ -56,12 +58,63 @@ typedef struct tt_adamw_args {
     TT_OPTIONS;
     double beta1, beta2, eps; /* as tt_adam */
     bool amsgrad;
+    bool maximize;
     char tt_end; /* not an option: see base.h */
 } tt_adamw_args;
 
 /* Loshchilov and Hutter, ICLR 2019: Adam with decoupled weight decay. PyTorch: torch.optim.AdamW. State as tt_adam's.
  *   tt_adamw(tt_module_parameters(model), 1e-3, 0.01, .beta2 = 0.95) */
 TT_API tt_optimizer *tt_adamw_with(const tt_adamw_args *args, size_t size);
+
+typedef struct tt_rmsprop_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0. PyTorch's default is 0.01 */
+    TT_OPTIONS;
+    double alpha;        /* >= 0: what is kept of the mean of squares; 0 = 0.99, and a real 0 as in tt_adam */
+    double eps;          /* >= 0; 0 = 1e-8, likewise */
+    double weight_decay; /* >= 0; added to the gradient */
+    double momentum;     /* >= 0 */
+    bool centered;       /* divide by the root of the variance, not of the mean of squares */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_rmsprop_args;
+
+/* Tieleman and Hinton, 2012; centered: Graves, 2013. PyTorch: torch.optim.RMSprop. State: "step", "square_avg", with
+ * momentum "momentum_buffer", centered "grad_avg".
+ *   tt_rmsprop(tt_module_parameters(model), 0.01, .momentum = 0.9) */
+TT_API tt_optimizer *tt_rmsprop_with(const tt_rmsprop_args *args, size_t size);
+
+typedef struct tt_adagrad_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0. PyTorch's default is 0.01 */
+    TT_OPTIONS;
+    double lr_decay;                  /* >= 0: step t is of size lr / (1 + (t - 1) * lr_decay) */
+    double weight_decay;              /* >= 0; added to the gradient */
+    double initial_accumulator_value; /* >= 0: of the sum of squares */
+    double eps;                       /* >= 0; 0 = 1e-10, and a real 0 as in tt_adam */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_adagrad_args;
+
+/* Duchi, Hazan and Singer, JMLR 2011. PyTorch: torch.optim.Adagrad. State: "step", "sum", from a parameter's first step
+ * on.
+ *   tt_adagrad(tt_module_parameters(model), 0.01) */
+TT_API tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size);
+
+typedef struct tt_adadelta_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0; 1 is the paper's and PyTorch's default */
+    TT_OPTIONS;
+    double rho;          /* 0 to 1: what is kept of the mean of squares; 0 = 0.9, and a real 0 as in tt_adam */
+    double eps;          /* >= 0; 0 = 1e-6, likewise */
+    double weight_decay; /* >= 0; added to the gradient */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_adadelta_args;
+
+/* Zeiler, 2012. PyTorch: torch.optim.Adadelta. State: "step", "square_avg", "acc_delta".
+ *   tt_adadelta(tt_module_parameters(model), 1.0) */
+TT_API tt_optimizer *tt_adadelta_with(const tt_adadelta_args *args, size_t size);
 
 /* ---- parameter groups ---- */
 
@@ -130,6 +183,9 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define TT_SGD_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAM_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAMW_ARGS_INIT TT_ARGS_INIT
+#define TT_RMSPROP_ARGS_INIT TT_ARGS_INIT
+#define TT_ADAGRAD_ARGS_INIT TT_ARGS_INIT
+#define TT_ADADELTA_ARGS_INIT TT_ARGS_INIT
 #define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_sgd(params_, ...) \
@@ -139,6 +195,9 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define tt_adamw(params_, lr_, ...)                                                                             \
     tt_adamw_with(&(tt_adamw_args){.params = (params_), .lr = (lr_), .weight_decay = __VA_ARGS__, .tt_end = 0}, \
                   offsetof(tt_adamw_args, tt_end))
+#define tt_rmsprop(params_, ...) tt_rmsprop_with(TT_ARGS(tt_rmsprop_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_adagrad(params_, ...) tt_adagrad_with(TT_ARGS(tt_adagrad_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_adadelta(params_, ...) tt_adadelta_with(TT_ARGS(tt_adadelta_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_optimizer_add_param_group(optimizer_, ...)                                                        \
     tt_optimizer_add_param_group_with(                                                                       \
         &(tt_optimizer_add_param_group_args){.optimizer = (optimizer_), .params = __VA_ARGS__, .tt_end = 0}, \
@@ -147,6 +206,265 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
     (const tt_option[]) {   \
         __VA_ARGS__, { 0 }  \
     }
+#endif
+
+/* ---- gradient clipping ---- */
+
+typedef struct tt_clip_grad_norm_args {
+    const tt_named_tensors *params; /* required: gradients f32 or f64; those that have none are passed over */
+    double max_norm;                /* required: >= 0 */
+    TT_OPTIONS;
+    double norm_type;        /* > 0, also INFINITY; 0 = 2 */
+    bool error_if_nonfinite; /* a norm that is infinite or NaN is TT_ERR_INVALID, and nothing is changed */
+    double *total_norm;      /* receives the norm before clipping */
+    char tt_end;             /* not an option: see base.h */
+} tt_clip_grad_norm_args;
+
+/* Scale all gradients by max_norm / (their norm + 1e-6), if that is below 1, in place. The norm is that of all of them
+ * as one vector, added up in f64. After backward and before the optimizer's step; under DDP every rank finds the same
+ * one. PyTorch: nn.utils.clip_grad_norm_.
+ *   tt_clip_grad_norm_(tt_module_parameters(model), 1.0, .total_norm = &norm)
+ * Errors: TT_ERR_INVALID a value out of range; TT_ERR_DTYPE; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size);
+#define TT_CLIP_GRAD_NORM_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_clip_grad_norm_(params_, ...) \
+    tt_clip_grad_norm_with(TT_ARGS(tt_clip_grad_norm_args, .params = (params_), .max_norm = __VA_ARGS__))
+#endif
+
+/* Move every element of the gradients into -clip_value .. clip_value, in place. PyTorch: nn.utils.clip_grad_value_.
+ * Errors as above. */
+TT_API TT_NODISCARD tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value);
+
+/* ---- averages of parameters ---- */
+
+typedef struct tt_ema tt_ema;
+
+typedef struct tt_ema_args {
+    const tt_named_tensors *params; /* required: borrowed tensors, which must outlive the average; names are copied */
+    double decay;                   /* required: 0 to 1; 0.999 is usual */
+    TT_OPTIONS;
+    bool warm_up; /* in update n = 0, 1, ... decay is at most (1 + n) / (10 + n) */
+    char tt_end;  /* not an option: see base.h */
+} tt_ema_args;
+
+/* An exponential moving average of each tensor: the first update copies it, each later one makes
+ * average * decay + tensor * (1 - decay), to PyTorch's bits. What is neither f32 nor f64 (a count among a module's
+ * buffers) is copied. PyTorch: optim.swa_utils.AveragedModel with get_ema_avg_fn(decay).
+ *   tt_ema_new(tt_module_parameters(model), 0.999)
+ * NULL on failure: TT_ERR_INVALID an empty or wrong list, decay out of range; TT_ERR_UNSUPPORTED a tensor that is not
+ * in the host's memory; TT_ERR_MEMORY. */
+TT_API tt_ema *tt_ema_new_with(const tt_ema_args *args, size_t size);
+#define TT_EMA_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_ema_new(params_, ...) tt_ema_new_with(TT_ARGS(tt_ema_args, .params = (params_), .decay = __VA_ARGS__))
+#endif
+
+/* Take the tensors' values into the averages, after an optimizer's step. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a
+ * tensor that has another type or shape than when the average was made; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_ema_update(tt_ema *ema);
+
+/* Evaluate with the averages: keep the tensors' own values aside, overwrite them with the averages, and put their own
+ * values back. Errors: as above; TT_ERR_STATE to restore what was not stored. */
+TT_API TT_NODISCARD tt_status tt_ema_store(tt_ema *ema);
+TT_API TT_NODISCARD tt_status tt_ema_copy_to(tt_ema *ema);
+TT_API TT_NODISCARD tt_status tt_ema_restore(tt_ema *ema);
+
+/* "n_averaged" (i64, the number of updates) and "module.NAME" for each average, as AveragedModel's. Borrowed until the
+ * next update or call of this; NULL, with the error recorded, if memory is out. */
+TT_API const tt_named_tensors *tt_ema_state_dict(tt_ema *ema);
+
+/* Put it back. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
+ * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
+TT_API TT_NODISCARD tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state);
+
+/* NULL is allowed. */
+TT_API void tt_ema_free(tt_ema *ema);
+
+/* ---- learning-rate schedulers
+ *
+ * A scheduler sets the option "lr" of all groups that its optimizer has when it is made; groups added later keep
+ * theirs. It begins epoch 0 when it is made and goes to the next one with each tt_lr_scheduler_step(), after the
+ * epoch's (or, as one counts, the batch's) optimizer steps. Rates are PyTorch's to the bit: like PyTorch's, most
+ * formulas go from the rate that a group has now, so that schedulers can be combined and rates changed in between. A
+ * rate that would come out negative (by rounding, or a chain of schedulers) is 0 instead.
+ *
+ * The optimizer is borrowed and must outlive the scheduler. Make schedulers before loading a checkpoint. None of these
+ * calls blocks; one thread at a time may use an optimizer and its schedulers.
+ * NULL on failure: TT_ERR_INVALID a value out of range, by name. An optimizer that is NULL because it failed leaves
+ * that object's error. */
+
+typedef struct tt_lr_scheduler tt_lr_scheduler;
+
+typedef struct tt_step_lr_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t step_size;       /* required: >= 1 */
+    TT_OPTIONS;
+    double gamma; /* > 0; 0 = 0.1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_step_lr_args;
+
+/* Every step_size epochs times gamma. PyTorch: lr_scheduler.StepLR.
+ *   tt_step_lr(adadelta, 1, .gamma = 0.7) */
+TT_API tt_lr_scheduler *tt_step_lr_with(const tt_step_lr_args *args, size_t size);
+
+typedef struct tt_multi_step_lr_args {
+    tt_optimizer *optimizer;   /* required */
+    const int64_t *milestones; /* required: rising, >= 1; copied */
+    int64_t count;             /* required: of milestones */
+    TT_OPTIONS;
+    double gamma; /* > 0; 0 = 0.1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_multi_step_lr_args;
+
+/* At each milestone times gamma; twice at one that is listed twice. PyTorch: lr_scheduler.MultiStepLR.
+ *   tt_multi_step_lr(sgd, ((int64_t[]){30, 80}), 2) */
+TT_API tt_lr_scheduler *tt_multi_step_lr_with(const tt_multi_step_lr_args *args, size_t size);
+
+/* Every epoch times gamma, > 0. PyTorch: lr_scheduler.ExponentialLR. */
+TT_API tt_lr_scheduler *tt_exponential_lr(tt_optimizer *optimizer, double gamma);
+
+/* Times factor, above 0 and at most 1, for the first total_iters epochs. PyTorch: lr_scheduler.ConstantLR, whose
+ * defaults are 1/3 and 5. */
+TT_API tt_lr_scheduler *tt_constant_lr(tt_optimizer *optimizer, double factor, int64_t total_iters);
+
+/* From start_factor (above 0, at most 1) to end_factor (0 to 1) times the rate, by equal steps over total_iters epochs.
+ * PyTorch: lr_scheduler.LinearLR, whose defaults are 1/3, 1 and 5. */
+TT_API tt_lr_scheduler *tt_linear_lr(tt_optimizer *optimizer, double start_factor, double end_factor,
+                                     int64_t total_iters);
+
+typedef struct tt_cosine_annealing_lr_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t T_max;           /* required: epochs from the highest to the lowest rate, >= 1 */
+    TT_OPTIONS;
+    double eta_min; /* the lowest rate, >= 0 */
+    char tt_end;    /* not an option: see base.h */
+} tt_cosine_annealing_lr_args;
+
+/* Half a cosine down, and up again if there are more epochs. PyTorch: lr_scheduler.CosineAnnealingLR.
+ *   tt_cosine_annealing_lr(sgd, epochs) */
+TT_API tt_lr_scheduler *tt_cosine_annealing_lr_with(const tt_cosine_annealing_lr_args *args, size_t size);
+
+typedef struct tt_cosine_annealing_warm_restarts_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t T_0;             /* required: epochs to the first restart, >= 1 */
+    TT_OPTIONS;
+    int64_t T_mult; /* each cycle is so many times as long as the one before, >= 1; 0 = 1 */
+    double eta_min; /* the lowest rate, >= 0 */
+    char tt_end;    /* not an option: see base.h */
+} tt_cosine_annealing_warm_restarts_args;
+
+/* Half a cosine down, then at once to the highest rate: Loshchilov and Hutter, ICLR 2017. PyTorch:
+ * lr_scheduler.CosineAnnealingWarmRestarts. */
+TT_API tt_lr_scheduler *tt_cosine_annealing_warm_restarts_with(const tt_cosine_annealing_warm_restarts_args *args,
+                                                               size_t size);
+
+typedef struct tt_one_cycle_lr_args {
+    tt_optimizer *optimizer; /* required */
+    double max_lr;           /* required: of all groups, >= 0 */
+    int64_t total_steps;     /* required: of the cycle, >= 1 */
+    TT_OPTIONS;
+    double pct_start;        /* the part of it that rises, to 1; 0 = 0.3 */
+    bool anneal_linear;      /* straight lines instead of cosines */
+    bool no_cycle_momentum;  /* leave "momentum", or "beta1", as it is; needed where an optimizer has neither */
+    double base_momentum;    /* the lowest, at max_lr; 0 = 0.85 */
+    double max_momentum;     /* the highest, at both ends; 0 = 0.95 */
+    double div_factor;       /* it begins at max_lr / div_factor; 0 = 25 */
+    double final_div_factor; /* and ends at a rate so many times smaller than it began; 0 = 1e4 */
+    bool three_phase;        /* down to where it began, then on to the end */
+    char tt_end;             /* not an option: see base.h */
+} tt_one_cycle_lr_args;
+
+/* Smith and Topin, 2018; for batches rather than epochs. PyTorch: lr_scheduler.OneCycleLR. A step more than total_steps
+ * is TT_ERR_STATE.
+ *   tt_one_cycle_lr(sgd, 0.1, epochs * batches) */
+TT_API tt_lr_scheduler *tt_one_cycle_lr_with(const tt_one_cycle_lr_args *args, size_t size);
+
+/* What to multiply the rate that `group` had at first with, in this epoch. */
+typedef double (*tt_lr_lambda)(int64_t epoch, int64_t group, void *user);
+
+/* A function of the program's own, called once for each group and epoch; `user` is handed back. PyTorch:
+ * lr_scheduler.LambdaLR. */
+TT_API tt_lr_scheduler *tt_lambda_lr(tt_optimizer *optimizer, tt_lr_lambda lambda, void *user);
+
+/* n schedulers (1 to 64) of one optimizer, one after the other: number i begins, at its own epoch 0, in epoch
+ * milestones[i - 1]; n - 1 rising milestones, copied. The schedulers become its own, whether it fails or not. PyTorch:
+ * lr_scheduler.SequentialLR.
+ *   tt_sequential_lr(((tt_lr_scheduler *[]){tt_linear_lr(adam, 0.1, 1, 5), tt_cosine_annealing_lr(adam, 95)}), 2,
+ *                    ((int64_t[]){5})) */
+TT_API tt_lr_scheduler *tt_sequential_lr(tt_lr_scheduler *const *schedulers, int64_t n, const int64_t *milestones);
+
+/* All n schedulers (1 to 64) of one optimizer in every step, in this order. They become its own, whether it fails or
+ * not. PyTorch: lr_scheduler.ChainedScheduler. */
+TT_API tt_lr_scheduler *tt_chained_scheduler(tt_lr_scheduler *const *schedulers, int64_t n);
+
+typedef struct tt_reduce_lr_on_plateau_args {
+    tt_optimizer *optimizer; /* required */
+    int64_t patience;        /* required: so many epochs without improvement change nothing; PyTorch's default is 10 */
+    TT_OPTIONS;
+    bool mode_max;      /* the metric is better when it is higher */
+    double factor;      /* below 1; 0 = 0.1 */
+    double threshold;   /* what counts as better: by this part of the best metric; 0 = 1e-4 */
+    bool threshold_abs; /* by this amount */
+    int64_t cooldown;   /* epochs after a reduction in which nothing is counted */
+    double min_lr;
+    double eps;  /* a smaller reduction than this is none; 0 = 1e-8 */
+    char tt_end; /* not an option: see base.h */
+} tt_reduce_lr_on_plateau_args;
+
+/* A smaller rate when a metric stops improving; steps by tt_lr_scheduler_step_metric(). PyTorch:
+ * lr_scheduler.ReduceLROnPlateau.
+ *   tt_reduce_lr_on_plateau(sgd, 10, .factor = 0.5) */
+TT_API tt_lr_scheduler *tt_reduce_lr_on_plateau_with(const tt_reduce_lr_on_plateau_args *args, size_t size);
+
+/* Go to the next epoch. Errors: TT_ERR_INVALID NULL, the wrong one of the two calls, a rate that is not finite (rates
+ * stay as they are); TT_ERR_STATE see tt_one_cycle_lr. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_step(tt_lr_scheduler *scheduler);
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_step_metric(tt_lr_scheduler *scheduler, double metric);
+
+/* The rate of a group that the last step set. Errors: TT_ERR_INVALID NULL; TT_ERR_NOT_FOUND no such group. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_last_lr(const tt_lr_scheduler *scheduler, int64_t group, double *lr);
+
+/* The epoch: the number of steps since it was made. 0 for NULL. */
+TT_API int64_t tt_lr_scheduler_last_epoch(const tt_lr_scheduler *scheduler);
+
+/* Where it stands and what it was made with, as named tensors: "last_epoch" (i64), "base_lrs" and "_last_lr" (f64, a
+ * number for each group), and what its kind has ("gamma", f64; "milestones", i64; "_schedulers.I.NAME" of those it is
+ * made of). Borrowed until the next call of this; NULL, with the error recorded, if memory is out. */
+TT_API const tt_named_tensors *tt_lr_scheduler_state_dict(tt_lr_scheduler *scheduler);
+
+/* Put it back, into a scheduler of the same kinds. Rates are the optimizer's state, and are not set. All or nothing.
+ * Errors: TT_ERR_INVALID another number of entries, a value out of range; TT_ERR_NOT_FOUND a missing entry;
+ * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
+TT_API TT_NODISCARD tt_status tt_lr_scheduler_load_state_dict(tt_lr_scheduler *scheduler,
+                                                              const tt_named_tensors *state);
+
+/* NULL is allowed. */
+TT_API void tt_lr_scheduler_free(tt_lr_scheduler *scheduler);
+
+#define TT_STEP_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_MULTI_STEP_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_COSINE_ANNEALING_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_COSINE_ANNEALING_WARM_RESTARTS_ARGS_INIT TT_ARGS_INIT
+#define TT_ONE_CYCLE_LR_ARGS_INIT TT_ARGS_INIT
+#define TT_REDUCE_LR_ON_PLATEAU_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_step_lr(optimizer_, ...) \
+    tt_step_lr_with(TT_ARGS(tt_step_lr_args, .optimizer = (optimizer_), .step_size = __VA_ARGS__))
+#define tt_multi_step_lr(optimizer_, milestones_, ...) \
+    tt_multi_step_lr_with(                             \
+        TT_ARGS(tt_multi_step_lr_args, .optimizer = (optimizer_), .milestones = (milestones_), .count = __VA_ARGS__))
+#define tt_cosine_annealing_lr(optimizer_, ...) \
+    tt_cosine_annealing_lr_with(TT_ARGS(tt_cosine_annealing_lr_args, .optimizer = (optimizer_), .T_max = __VA_ARGS__))
+#define tt_cosine_annealing_warm_restarts(optimizer_, ...) \
+    tt_cosine_annealing_warm_restarts_with(                \
+        TT_ARGS(tt_cosine_annealing_warm_restarts_args, .optimizer = (optimizer_), .T_0 = __VA_ARGS__))
+#define tt_one_cycle_lr(optimizer_, max_lr_, ...) \
+    tt_one_cycle_lr_with(                         \
+        TT_ARGS(tt_one_cycle_lr_args, .optimizer = (optimizer_), .max_lr = (max_lr_), .total_steps = __VA_ARGS__))
+#define tt_reduce_lr_on_plateau(optimizer_, ...) \
+    tt_reduce_lr_on_plateau_with(                \
+        TT_ARGS(tt_reduce_lr_on_plateau_args, .optimizer = (optimizer_), .patience = __VA_ARGS__))
 #endif
 
 TT_END_DECLS

@@ -7,7 +7,8 @@ static const char *const adam_options[] = {[TT__ADAM_LR] = "lr",
                                            [TT__ADAM_BETA2] = "beta2",
                                            [TT__ADAM_EPS] = "eps",
                                            [TT__ADAM_WEIGHT_DECAY] = "weight_decay",
-                                           [TT__ADAM_AMSGRAD] = "amsgrad"};
+                                           [TT__ADAM_AMSGRAD] = "amsgrad",
+                                           [TT__ADAM_MAXIMIZE] = "maximize"};
 static const char *const adam_slots[] = {
     [TT__ADAM_EXP_AVG] = "exp_avg", [TT__ADAM_EXP_AVG_SQ] = "exp_avg_sq", [TT__ADAM_MAX_EXP_AVG_SQ] = "max_exp_avg_sq"};
 
@@ -42,7 +43,8 @@ static tt_optimizer *adam_new(const tt__optimizer_class *cls, const tt_adam_args
                                              [TT__ADAM_BETA2] = a->beta2 == 0 ? 0.999 : a->beta2,
                                              [TT__ADAM_EPS] = a->eps == 0 ? 1e-8 : a->eps,
                                              [TT__ADAM_WEIGHT_DECAY] = a->weight_decay,
-                                             [TT__ADAM_AMSGRAD] = a->amsgrad};
+                                             [TT__ADAM_AMSGRAD] = a->amsgrad,
+                                             [TT__ADAM_MAXIMIZE] = a->maximize};
     return tt__optimizer_new(cls, a->params, option);
 }
 
@@ -61,6 +63,7 @@ tt_optimizer *tt_adamw_with(const tt_adamw_args *args, size_t size) {
                                   .beta2 = a.beta2,
                                   .eps = a.eps,
                                   .weight_decay = a.weight_decay,
-                                  .amsgrad = a.amsgrad};
+                                  .amsgrad = a.amsgrad,
+                                  .maximize = a.maximize};
     return adam_new(&adamw_class, &as_adam);
 }

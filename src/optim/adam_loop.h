@@ -1,4 +1,4 @@
-/* Adam and AdamW for one element type. Included once for each, with REAL the type and NAME(x) a name of its own. */
+/* Adam and AdamW for one element type. See rule_types.h. */
 
 /* One loop for each combination of these, as they are constants where this is inlined. */
 __attribute__((always_inline)) static inline void NAME(adam_loop)(const tt__update *u, bool decoupled, bool decay,
@@ -8,12 +8,13 @@ __attribute__((always_inline)) static inline void NAME(adam_loop)(const tt__upda
     const REAL b1 = (REAL)beta1, b2 = (REAL)beta2, rest1 = (REAL)(1 - beta1), rest2 = (REAL)(1 - beta2);
     const REAL size = (REAL) - (lr / (1 - pow(beta1, step))), root = (REAL)sqrt(1 - pow(beta2, step));
     const REAL eps = (REAL)option[TT__ADAM_EPS], added = (REAL)weight_decay, kept = (REAL)(1 - lr * weight_decay);
+    const REAL sign = option[TT__ADAM_MAXIMIZE] != 0 ? -1 : 1;
     REAL *restrict p = u->p, *restrict m = u->state[TT__ADAM_EXP_AVG], *restrict v = u->state[TT__ADAM_EXP_AVG_SQ];
     REAL *restrict most = u->state[TT__ADAM_MAX_EXP_AVG_SQ];
     const REAL *restrict g = u->g;
     for (int64_t i = 0; i < u->n; i++) {
         REAL x = decoupled ? p[i] * kept : p[i];
-        REAL d = !decoupled && decay ? FMA(x, added, g[i]) : g[i];
+        REAL d = !decoupled && decay ? FMA(x, added, sign * g[i]) : sign * g[i];
         m[i] = FMA(d, rest1, m[i] * b1);
         v[i] = FMA(rest2 * d, d, v[i] * b2);
         REAL w = v[i];

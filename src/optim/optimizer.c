@@ -105,7 +105,7 @@ tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_a
 static void optimizer_end(tt_optimizer *optimizer) {
     for (size_t g = 0; g < optimizer->group_count; g++)
         group_free(optimizer->cls, &optimizer->groups[g]);
-    tt__optim_dict_free(&optimizer->dict);
+    tt__dict_free(&optimizer->dict);
     free(optimizer->groups);
     tt__quarantine(optimizer, sizeof *optimizer, free);
 }

@@ -6,6 +6,7 @@
 #ifndef TT_OPTIM_OPTIMIZER_H
 #define TT_OPTIM_OPTIMIZER_H
 
+#include "optim/dict.h"
 #include "optim/rule.h"
 #include "tensor/tensor.h"
 
@@ -15,7 +16,7 @@
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
 _Static_assert((int)TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "room");
-_Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS, "room");
+_Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS && (int)TT__RMSPROP_SLOTS <= TT__OPTIM_SLOTS, "room");
 
 /* The element types that rules can have, and their number. */
 enum { TT__OPTIM_F32, TT__OPTIM_F64, TT__OPTIM_TYPES };
@@ -33,7 +34,7 @@ typedef struct tt__optimizer_class {
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
     /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
-    tt_status (*on_device)(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u);
+    tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
@@ -58,23 +59,17 @@ typedef struct tt__optim_group {
     const tt_device *device;            /* of all of them */
     int64_t flat_size[TT__OPTIM_TYPES]; /* elements of a slot */
     double option[TT__OPTIM_OPTIONS];   /* in the order of the rule's enum */
+    bool scheduled;                     /* a scheduler has noted its learning rate */
+    double initial_lr;                  /* if so: before the first scheduler */
     tt__optim_state state;
 } tt__optim_group;
-
-/* The last state dict that was asked for. Steps and options in it are copies, which are its own. */
-typedef struct tt__optim_dict {
-    tt_named_tensors list;
-    size_t count, copy_count;
-    char **names;
-    tt_tensor **tensors, **copies;
-} tt__optim_dict;
 
 struct tt_optimizer {
     const tt__optimizer_class *cls;
     double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
     size_t group_count;
     tt__optim_group *groups;
-    tt__optim_dict dict;
+    tt__dict dict; /* the last state dict that was asked for; steps and options in it are copies */
 };
 
 /* Make an optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked
@@ -84,15 +79,15 @@ tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_t
 /* Check an option's value as most need it: finite, and at least `least`. */
 tt_status tt__optim_check_number(const char *who, const char *name, double value, double least);
 
+/* Return the place of an option's value; -1: the class has no such option. */
+int tt__optim_option_index(const tt__optimizer_class *cls, const char *name);
+
 /* Put a value among `option`, by name. TT_ERR_NOT_FOUND, with the names there are. */
 tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
                                double value);
 
 /* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
 int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
-
-/* Make a tensor the optimizer's: returns x, out of its scope, or NULL and an error. NULL gives NULL. */
-tt_tensor *tt__optim_hold(tt_tensor *x);
 
 /* Set up a state without slots. On failure nothing is left. */
 tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
@@ -101,7 +96,5 @@ void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group 
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
-
-void tt__optim_dict_free(tt__optim_dict *dict);
 
 #endif

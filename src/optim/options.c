@@ -13,10 +13,17 @@ tt_status tt__optim_check_number(const char *who, const char *name, double value
                     value);
 }
 
-static int option_find(const char *who, const tt__optimizer_class *cls, const char *name) {
+int tt__optim_option_index(const tt__optimizer_class *cls, const char *name) {
     for (int i = 0; name && i < cls->options; i++)
         if (!strcmp(cls->option_names[i], name))
             return i;
+    return -1;
+}
+
+static int option_find(const char *who, const tt__optimizer_class *cls, const char *name) {
+    int at = tt__optim_option_index(cls, name);
+    if (at >= 0)
+        return at;
     char known[400] = "";
     for (int i = 0; i < cls->options; i++) {
         size_t used = strlen(known);

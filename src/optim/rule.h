@@ -25,12 +25,21 @@ typedef struct tt__rule_kernels {
     tt__update_fn f32, f64;
 } tt__rule_kernels;
 
-/* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition:
+/* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition.
+ * In all rules g is the gradient, or, with maximize, -gradient:
  *   d = g                      or, with weight decay, d = g + p * weight_decay
  *   buf = d                    in the first step, later buf = buf * momentum + d * (1 - dampening)
  *   d = buf                    or, with nesterov, d = d + buf * momentum
  *   p = p - d * lr */
-enum { TT__SGD_LR, TT__SGD_MOMENTUM, TT__SGD_DAMPENING, TT__SGD_WEIGHT_DECAY, TT__SGD_NESTEROV, TT__SGD_OPTIONS };
+enum {
+    TT__SGD_LR,
+    TT__SGD_MOMENTUM,
+    TT__SGD_DAMPENING,
+    TT__SGD_WEIGHT_DECAY,
+    TT__SGD_NESTEROV,
+    TT__SGD_MAXIMIZE,
+    TT__SGD_OPTIONS
+};
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__sgd_kernels);
 
 /* Likewise, with t the number of the step:
@@ -47,10 +56,63 @@ enum {
     TT__ADAM_EPS,
     TT__ADAM_WEIGHT_DECAY,
     TT__ADAM_AMSGRAD,
+    TT__ADAM_MAXIMIZE,
     TT__ADAM_OPTIONS
 };
 enum { TT__ADAM_EXP_AVG, TT__ADAM_EXP_AVG_SQ, TT__ADAM_MAX_EXP_AVG_SQ, TT__ADAM_SLOTS };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adam_kernels);
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adamw_kernels);
+
+/* Likewise, with momentum and centered or without:
+ *   g = g + p * weight_decay
+ *   v = v * alpha + (1 - alpha) * g * g       "square_avg"; the second product is one fma with the sum
+ *   m = m * alpha + g * (1 - alpha)           "grad_avg", centered
+ *   r = sqrt(v) + eps                         or, centered, r = sqrt(v - m * m) + eps
+ *   p = p + -lr * g / r                       or, with momentum,
+ *   b = b * momentum + g / r, p = p - b * lr  "momentum_buffer" */
+enum {
+    TT__RMSPROP_LR,
+    TT__RMSPROP_ALPHA,
+    TT__RMSPROP_EPS,
+    TT__RMSPROP_WEIGHT_DECAY,
+    TT__RMSPROP_MOMENTUM,
+    TT__RMSPROP_CENTERED,
+    TT__RMSPROP_MAXIMIZE,
+    TT__RMSPROP_OPTIONS
+};
+enum { TT__RMSPROP_SQUARE_AVG, TT__RMSPROP_MOMENTUM_BUFFER, TT__RMSPROP_GRAD_AVG, TT__RMSPROP_SLOTS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__rmsprop_kernels);
+
+/* Likewise, with t the number of the step:
+ *   g = g + p * weight_decay
+ *   s = s + g * g                             "sum", which begins as initial_accumulator_value
+ *   p = p + -lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps) */
+enum {
+    TT__ADAGRAD_LR,
+    TT__ADAGRAD_LR_DECAY,
+    TT__ADAGRAD_EPS,
+    TT__ADAGRAD_WEIGHT_DECAY,
+    TT__ADAGRAD_INITIAL_ACCUMULATOR_VALUE,
+    TT__ADAGRAD_MAXIMIZE,
+    TT__ADAGRAD_OPTIONS
+};
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__adagrad_kernels);
+
+/* Likewise:
+ *   g = g + p * weight_decay
+ *   v = v * rho + (1 - rho) * g * g           "square_avg"; the second product is one fma with the sum, below too
+ *   d = sqrt(a + eps) / sqrt(v + eps) * g
+ *   a = a * rho + (1 - rho) * d * d           "acc_delta"
+ *   p = p - d * lr */
+enum {
+    TT__ADADELTA_LR,
+    TT__ADADELTA_RHO,
+    TT__ADADELTA_EPS,
+    TT__ADADELTA_WEIGHT_DECAY,
+    TT__ADADELTA_MAXIMIZE,
+    TT__ADADELTA_OPTIONS
+};
+enum { TT__ADADELTA_SQUARE_AVG, TT__ADADELTA_ACC_DELTA, TT__ADADELTA_SLOTS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__adadelta_kernels);
 
 #endif

@@ -9,7 +9,8 @@ static const char *const sgd_options[] = {[TT__SGD_LR] = "lr",
                                           [TT__SGD_MOMENTUM] = "momentum",
                                           [TT__SGD_DAMPENING] = "dampening",
                                           [TT__SGD_WEIGHT_DECAY] = "weight_decay",
-                                          [TT__SGD_NESTEROV] = "nesterov"};
+                                          [TT__SGD_NESTEROV] = "nesterov",
+                                          [TT__SGD_MAXIMIZE] = "maximize"};
 static const char *const sgd_slots[] = {"momentum_buffer"};
 
 static tt_status sgd_check(const char *who, const double *option) {
@@ -27,7 +28,7 @@ static bool sgd_uses(const double *option, int slot) {
     return option[TT__SGD_MOMENTUM] != 0;
 }
 
-static tt_status sgd_on_device(tt_tensor *p, const tt_tensor *g, tt_tensor *const *state, const tt__update *u) {
+static tt_status sgd_on_device(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u) {
     tt__kernel_sgd kernel = TT__KERNEL("tt_optimizer_step", p, sgd);
     const struct tt__sgd_step step = {.lr = u->option[TT__SGD_LR],
                                       .momentum = u->option[TT__SGD_MOMENTUM],
@@ -35,7 +36,8 @@ static tt_status sgd_on_device(tt_tensor *p, const tt_tensor *g, tt_tensor *cons
                                       .weight_decay = u->option[TT__SGD_WEIGHT_DECAY],
                                       .nesterov = u->option[TT__SGD_NESTEROV] != 0,
                                       .fresh = u->fresh[0]};
-    return kernel ? kernel(p, g, state[0], &step) : tt_last_status();
+    const tt_tensor *down = u->option[TT__SGD_MAXIMIZE] != 0 ? tt_scale(g, -1) : g;
+    return kernel && down ? kernel(p, down, state[0], &step) : tt_last_status();
 }
 
 static const tt__rule_kernels *sgd_kernels(void) { return TT__LEVEL_CHOOSE(tt__sgd_kernels); }
@@ -57,6 +59,7 @@ tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size) {
                                             [TT__SGD_MOMENTUM] = a.momentum,
                                             [TT__SGD_DAMPENING] = a.dampening,
                                             [TT__SGD_WEIGHT_DECAY] = a.weight_decay,
-                                            [TT__SGD_NESTEROV] = a.nesterov};
+                                            [TT__SGD_NESTEROV] = a.nesterov,
+                                            [TT__SGD_MAXIMIZE] = a.maximize};
     return tt__optimizer_new(&sgd_class, a.params, option);
 }

@@ -1,4 +1,4 @@
-/* SGD for one element type. Included once for each, with REAL the type and NAME(x) a name of its own. */
+/* SGD for one element type. See rule_types.h. */
 
 /* One loop for each combination of these, as they are constants where this is inlined. */
 __attribute__((always_inline)) static inline void NAME(sgd_loop)(const tt__update *u, bool decay, bool momentum,
@@ -6,11 +6,12 @@ __attribute__((always_inline)) static inline void NAME(sgd_loop)(const tt__updat
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__SGD_LR], m = (REAL)option[TT__SGD_MOMENTUM];
     const REAL wd = (REAL)option[TT__SGD_WEIGHT_DECAY], undamped = (REAL)(1 - option[TT__SGD_DAMPENING]);
+    const REAL sign = option[TT__SGD_MAXIMIZE] != 0 ? -1 : 1;
     REAL *restrict p = u->p;
     const REAL *restrict g = u->g;
     REAL *restrict buf = u->state[0];
     for (int64_t i = 0; i < u->n; i++) {
-        REAL d = decay ? FMA(p[i], wd, g[i]) : g[i];
+        REAL d = decay ? FMA(p[i], wd, sign * g[i]) : sign * g[i];
         if (momentum) {
             REAL b = fresh ? d : FMA(d, undamped, buf[i] * m);
             buf[i] = b;

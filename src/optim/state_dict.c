@@ -3,65 +3,23 @@
 #include "nn/module_lists.h"
 #include "optim/optimizer.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- saving ---- */
 
-void tt__optim_dict_free(tt__optim_dict *dict) {
-    for (size_t i = 0; i < dict->count; i++)
-        free(dict->names[i]);
-    for (size_t i = 0; i < dict->copy_count; i++)
-        tt__tensor_disown(dict->copies[i]);
-    free(dict->names);
-    free(dict->tensors);
-    free(dict->copies);
-    *dict = (tt__optim_dict){.list = {.size = sizeof dict->list}};
-}
-
-static tt_status dict_init(tt__optim_dict *dict, size_t room) {
-    *dict = (tt__optim_dict){.names = calloc(room + 1, sizeof *dict->names),
-                             .tensors = calloc(room + 1, sizeof *dict->tensors),
-                             .copies = calloc(room + 1, sizeof *dict->copies)};
-    return dict->names && dict->tensors && dict->copies
-               ? TT_OK
-               : tt__fail(TT_ERR_MEMORY, "tt_optimizer_state_dict: no memory for a list of %zu", room);
-}
-
-TT_PRINTF(3, 4) static tt_status dict_add(tt__optim_dict *dict, tt_tensor *x, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    int length = vasprintf(&dict->names[dict->count], format, args);
-    va_end(args);
-    if (length < 0)
-        return tt__fail(TT_ERR_MEMORY, "tt_optimizer_state_dict: no memory for a name");
-    dict->tensors[dict->count++] = x;
-    return TT_OK;
-}
-
-/* Make x the dict's; NULL is an error that is already recorded. */
-static tt_status dict_own(tt__optim_dict *dict, tt_tensor *x) {
-    tt_tensor *held = tt__optim_hold(x);
-    if (!held)
-        return tt_last_status();
-    dict->copies[dict->copy_count++] = held;
-    return TT_OK;
-}
-
-static tt_status add_param_state(tt__optim_dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
+static tt_status add_param_state(tt__dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
                                  size_t i) {
     const int64_t steps = group->state.steps[i];
     if (cls->counts_steps && steps) {
         tt_tensor *copy = tt_from_data(&steps, TT_SCALAR, TT_I64);
-        TT__TRY(dict_own(dict, copy));
-        TT__TRY(dict_add(dict, copy, "state.%lld.step", (long long)group->first + (long long)i));
+        TT__TRY(tt__dict_add_own(dict, copy, "state.%lld.step", (long long)group->first + (long long)i));
     }
     for (int s = 0; s < cls->slots; s++) {
         tt_tensor *slot = group->state.slot[i * (size_t)cls->slots + (size_t)s];
         if (slot && cls->uses(group->option, s))
-            TT__TRY(dict_add(dict, slot, "state.%lld.%s", (long long)group->first + (long long)i, cls->slot_names[s]));
+            TT__TRY(
+                tt__dict_add(dict, slot, "state.%lld.%s", (long long)group->first + (long long)i, cls->slot_names[s]));
     }
     return TT_OK;
 }
@@ -75,19 +33,16 @@ static tt_tensor *param_numbers(const tt__optim_group *group) {
     return numbers;
 }
 
-static tt_status add_options(tt__optim_dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
-                             size_t g) {
+static tt_status add_options(tt__dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group, size_t g) {
     for (int i = 0; i < cls->options; i++) {
         tt_tensor *copy = tt_full(TT_SCALAR, TT_F64, group->option[i]);
-        TT__TRY(dict_own(dict, copy));
-        TT__TRY(dict_add(dict, copy, "param_groups.%zu.%s", g, cls->option_names[i]));
+        TT__TRY(tt__dict_add_own(dict, copy, "param_groups.%zu.%s", g, cls->option_names[i]));
     }
     tt_tensor *numbers = param_numbers(group);
-    TT__TRY(dict_own(dict, numbers));
-    return dict_add(dict, numbers, "param_groups.%zu.params", g);
+    return tt__dict_add_own(dict, numbers, "param_groups.%zu.params", g);
 }
 
-static tt_status dict_fill(tt__optim_dict *dict, const tt_optimizer *o) {
+static tt_status dict_fill(tt__dict *dict, const tt_optimizer *o) {
     for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++)
             TT__TRY(add_param_state(dict, o->cls, &o->groups[g], i));
@@ -99,18 +54,12 @@ static tt_status dict_fill(tt__optim_dict *dict, const tt_optimizer *o) {
 const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
     if (!optimizer)
         return NULL;
-    tt__optim_dict *dict = &optimizer->dict;
     size_t room = 0;
     for (size_t g = 0; g < optimizer->group_count; g++)
         room += optimizer->groups[g].count * ((size_t)optimizer->cls->slots + 1) + (size_t)optimizer->cls->options + 1;
-    tt__optim_dict_free(dict);
-    if (dict_init(dict, room) || dict_fill(dict, optimizer)) {
-        tt__optim_dict_free(dict);
-        return NULL;
-    }
-    dict->list =
-        (tt_named_tensors){sizeof dict->list, (int64_t)dict->count, (const char *const *)dict->names, dict->tensors};
-    return &dict->list;
+    tt__dict *dict = &optimizer->dict;
+    tt_status status = tt__dict_init(dict, "tt_optimizer_state_dict", room);
+    return tt__dict_finish(dict, status ? status : dict_fill(dict, optimizer));
 }
 
 /* ---- loading ---- */

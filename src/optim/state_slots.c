@@ -6,12 +6,6 @@
 
 static const char who[] = "tt_optimizer";
 
-tt_tensor *tt__optim_hold(tt_tensor *x) {
-    if (!x || !tt__tensor_adopt(x, "an optimizer"))
-        return x;
-    return NULL;
-}
-
 tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state) {
     *state = (tt__optim_state){0};
     state->slot = calloc(group->count * (size_t)cls->slots + 1, sizeof(tt_tensor *));

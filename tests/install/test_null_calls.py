@@ -18,6 +18,8 @@ HEADERS = sorted(name for name in os.listdir(os.path.join(SOURCE, "include/tutti
 OBJECTS = {
     "tt_tensor": "tensor()", "tt_group": "group()", "tt_store": "store()", "tt_module": "tt_nn_linear(3, 2)",
     "tt_optimizer": "tt_sgd(tt_module_parameters(tt_nn_linear(3, 2)), 0.1)", "tt_sampler": "tt_in_order()",
+    "tt_ema": "tt_ema_new(tt_module_parameters(tt_nn_linear(3, 2)), 0.5)",
+    "tt_lr_scheduler": "tt_exponential_lr(tt_sgd(tt_module_parameters(tt_nn_linear(3, 2)), 0.1), 0.5)",
     "tt_dataset": "dataset()", "tt_loader": "tt_loader_new(dataset(), 1, tt_in_order())",
     "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)",
     "tt_scope": "tt_scope_new()", "tt_reducer": "NULL", "tt_work": "NULL",

@@ -1,5 +1,6 @@
-"""The committed vectors of operators and SGD are what the PyTorch of this machine computes: tests/unit/test_ops.c and
-test_optim.c hold Tutti to them. Skipped (77) where torch can't be imported."""
+"""The committed vectors of operators, optimizers and schedulers are what the PyTorch of this machine computes:
+tests/unit/test_ops.c, test_optim*.c and test_scheduler_torch.c hold Tutti to them. Skipped (77) where torch can't be
+imported."""
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ def differences(want, got, where):
     if isinstance(want, dict):
         if want.keys() != got.keys():
             return [where]
-        return [d for k in want if k != "torch" for d in differences(want[k], got[k], where + "/" + k)]
+        return [d for k in want if k not in ("torch", "bits") for d in differences(want[k], got[k], where + "/" + k)]
     if isinstance(want, list):
         if len(want) != len(got):
             return [where]
@@ -31,10 +32,12 @@ def differences(want, got, where):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    made = os.path.join(folder, "ops.json")
-    subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_ops.py"), made], check=True)
-    with open(made) as here, open(os.path.join(VECTORS, "torch-ops.json")) as committed:
-        found = differences(json.load(committed), json.load(here), "")
+    found = []
+    for name in ("ops", "optim"):
+        made = os.path.join(folder, name + ".json")
+        subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_%s.py" % name), made], check=True)
+        with open(made) as here, open(os.path.join(VECTORS, "torch-%s.json" % name)) as committed:
+            found += differences(json.load(committed), json.load(here), name)
 for line in found[:10]:
     print(line)
 sys.exit(1 if found else 0)

@@ -175,7 +175,7 @@ static void step_at(tt__update_fn rule, tt_dtype dtype, const double *option, bo
     for (int k = 0; k < 5; k++)
         memory[k] = tt_tensor_data(values(k, dtype));
     for (int i = 0; i < N; i++) /* second moments are not negative */
-        for (int k = 3; k < 5; k++)
+        for (int k = 2; k < 5; k++)
             if (dtype == TT_F32)
                 ((float *)memory[k])[i] = fabsf(((float *)memory[k])[i]);
             else
@@ -203,15 +203,27 @@ static void all_levels_give_the_same_bits(void **state) {
     (void)state;
     const tt__rule_kernels *sgd[] = {&tt__sgd_kernels_base, &tt__sgd_kernels_avx2, &tt__sgd_kernels_avx512},
                            *adam[] = {&tt__adam_kernels_base, &tt__adam_kernels_avx2, &tt__adam_kernels_avx512},
-                           *adamw[] = {&tt__adamw_kernels_base, &tt__adamw_kernels_avx2, &tt__adamw_kernels_avx512};
+                           *adamw[] = {&tt__adamw_kernels_base, &tt__adamw_kernels_avx2, &tt__adamw_kernels_avx512},
+                           *rmsprop[] = {&tt__rmsprop_kernels_base, &tt__rmsprop_kernels_avx2,
+                                         &tt__rmsprop_kernels_avx512},
+                           *adagrad[] = {&tt__adagrad_kernels_base, &tt__adagrad_kernels_avx2,
+                                         &tt__adagrad_kernels_avx512},
+                           *adadelta[] = {&tt__adadelta_kernels_base, &tt__adadelta_kernels_avx2,
+                                          &tt__adadelta_kernels_avx512};
     for (int variant = 0; variant < 16; variant++) {
         TT_AUTO_SCOPE;
         const double decay = variant & 2 ? 0.03 : 0;
-        const double of_sgd[] = {0.07, variant & 4 ? 0.9 : 0, 0, decay, variant & 1};
-        const double of_adam[] = {0.07, 0.9, 0.99, 1e-8, decay, variant & 1};
+        const double of_sgd[] = {0.07, variant & 4 ? 0.9 : 0, 0, decay, variant & 1, variant & 4};
+        const double of_adam[] = {0.07, 0.9, 0.99, 1e-8, decay, variant & 1, variant & 4};
+        const double of_rmsprop[] = {0.07, 0.9, 1e-4, decay, 0.8, variant & 1, variant & 4};
+        const double of_adagrad[] = {0.07, 0.1, 1e-4, decay, 0.3, variant & 4};
+        const double of_adadelta[] = {0.07, 0.9, 1e-4, decay, variant & 4};
         compare_levels(sgd, of_sgd, variant & 8, false);
         compare_levels(adam, of_adam, variant & 8, variant & 1);
         compare_levels(adamw, of_adam, variant & 8, variant & 1);
+        compare_levels(rmsprop, of_rmsprop, variant & 8, variant & 1);
+        compare_levels(adagrad, of_adagrad, variant & 8, false);
+        compare_levels(adadelta, of_adadelta, variant & 8, false);
     }
 }
 #endif

@@ -53,7 +53,7 @@ static void groups_have_options_of_their_own(void **state) {
     assert_true(first(x[0]) == 0 && first(x[1]) == 0.625);
     assert_non_null(tt_named_tensors_find(tt_optimizer_state_dict(sgd), "state.1.momentum_buffer"));
     assert_string_equal(tt_optimizer_option_name(sgd, 1), "momentum");
-    assert_null(tt_optimizer_option_name(sgd, 5));
+    assert_null(tt_optimizer_option_name(sgd, 6));
     tt_optimizer_zero_grad(sgd);
     assert_null(tt_grad(x[1]));
     tt_optimizer_free(sgd);
@@ -67,8 +67,9 @@ static void wrong_options_are_refused(void **state) {
     const tt_named_tensors *one = TT_NAMED_TENSORS(1, names, x), *other = TT_NAMED_TENSORS(1, names, x + 1);
     tt_optimizer *sgd = tt_sgd(one, 0.5, .momentum = 0.9, .nesterov = true);
     assert_int_equal(tt_optimizer_set_option(sgd, 0, "learning_rate", 1), TT_ERR_NOT_FOUND);
-    expect_error(TT_ERR_NOT_FOUND,
-                 "tt_sgd has no option \"learning_rate\"; it has lr, momentum, dampening, weight_decay, nesterov");
+    expect_error(
+        TT_ERR_NOT_FOUND,
+        "tt_sgd has no option \"learning_rate\"; it has lr, momentum, dampening, weight_decay, nesterov, maximize");
     assert_int_equal(tt_optimizer_get_option(sgd, 0, NULL, &value), TT_ERR_NOT_FOUND);
     assert_int_equal(tt_optimizer_get_option(sgd, 1, "lr", &value), TT_ERR_NOT_FOUND);
     expect_error(TT_ERR_NOT_FOUND, "expected a group below 1, got 1");
@@ -101,7 +102,12 @@ static void wrong_options_are_refused(void **state) {
     expect_error(TT_ERR_INVALID, "tt_adam: expected beta1 below 1, got 1");
     assert_null(tt_adamw(one, 0.1, -0.5));
     expect_error(TT_ERR_INVALID, "tt_adamw: expected a finite weight_decay of at least 0, got -0.5");
-    tt_clear_error();
+    assert_null(tt_rmsprop(one, 0.1, .alpha = -1));
+    expect_error(TT_ERR_INVALID, "tt_rmsprop: expected a finite alpha of at least 0, got -1");
+    assert_null(tt_adagrad(one, 0.1, .lr_decay = -1));
+    expect_error(TT_ERR_INVALID, "tt_adagrad: expected a finite lr_decay of at least 0, got -1");
+    assert_null(tt_adadelta(one, 0.1, .rho = 1.5));
+    expect_error(TT_ERR_INVALID, "tt_adadelta: expected rho of at most 1, got 1.5");
     tt_optimizer_free(sgd);
 }
 
@@ -114,6 +120,38 @@ static void zero_is_a_default_that_can_be_set(void **state) {
     assert_int_equal(tt_optimizer_set_option(adam, 0, "beta1", 0), TT_OK);
     assert_true(option(adam, 0, "beta1") == 0);
     tt_optimizer_free(adam);
+}
+
+/* Options of group 0 have these values, ended by name NULL. */
+static void assert_options(tt_optimizer *o, const tt_option *want) {
+    int64_t n = 0;
+    for (; want[n].name; n++)
+        assert_true(option(o, 0, want[n].name) == want[n].value);
+    assert_null(tt_optimizer_option_name(o, n));
+    tt_optimizer_free(o);
+}
+
+static void constructors_set_every_option(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = leaf(3, TT_F32);
+    const tt_named_tensors *p = TT_NAMED_TENSORS(1, names, &x);
+    assert_options(tt_rmsprop(p, 0.5), TT_OPTION_LIST({"lr", 0.5}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0},
+                                                      {"momentum", 0}, {"centered", 0}, {"maximize", 0}));
+    assert_options(tt_rmsprop(p, 0.5, .alpha = 0.7, .eps = 0.25, .weight_decay = 3, .momentum = 2, .centered = true,
+                              .maximize = true),
+                   TT_OPTION_LIST({"lr", 0.5}, {"alpha", 0.7}, {"eps", 0.25}, {"weight_decay", 3}, {"momentum", 2},
+                                  {"centered", 1}, {"maximize", 1}));
+    assert_options(tt_adagrad(p, 0.5), TT_OPTION_LIST({"lr", 0.5}, {"lr_decay", 0}, {"eps", 1e-10}, {"weight_decay", 0},
+                                                      {"initial_accumulator_value", 0}, {"maximize", 0}));
+    assert_options(tt_adagrad(p, 0.5, .lr_decay = 0.7, .eps = 0.25, .weight_decay = 3, .initial_accumulator_value = 2,
+                              .maximize = true),
+                   TT_OPTION_LIST({"lr", 0.5}, {"lr_decay", 0.7}, {"eps", 0.25}, {"weight_decay", 3},
+                                  {"initial_accumulator_value", 2}, {"maximize", 1}));
+    assert_options(tt_adadelta(p, 1),
+                   TT_OPTION_LIST({"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", 0}));
+    assert_options(tt_adadelta(p, 1, .rho = 0.7, .eps = 0.25, .weight_decay = 3, .maximize = true),
+                   TT_OPTION_LIST({"lr", 1}, {"rho", 0.7}, {"eps", 0.25}, {"weight_decay", 3}, {"maximize", 1}));
 }
 
 /* Slots of a group and type are one run of memory, in the parameters' order. */
@@ -288,6 +326,7 @@ int main(void) {
         cmocka_unit_test(groups_have_options_of_their_own),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(zero_is_a_default_that_can_be_set),
+        cmocka_unit_test(constructors_set_every_option),
         cmocka_unit_test(state_lies_flat),
         cmocka_unit_test(parameters_that_changed_their_type_are_refused),
         cmocka_unit_test(a_step_ends_older_records),

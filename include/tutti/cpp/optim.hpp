@@ -1,7 +1,8 @@
-/* tutti/cpp/optim.hpp: optimizers, whose arithmetic is PyTorch's. */
+/* tutti/cpp/optim.hpp: optimizers, whose arithmetic is PyTorch's, and schedulers of their learning rates. */
 #ifndef TUTTI_CPP_OPTIM_HPP
 #define TUTTI_CPP_OPTIM_HPP
 
+#include <cmath>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/optim.h>
 
@@ -14,6 +15,7 @@ struct sgd_options {
     double dampening = 0;
     double weight_decay = 0;
     bool nesterov = false;
+    bool maximize = false;
 };
 
 struct adam_options {
@@ -22,6 +24,31 @@ struct adam_options {
     double eps = 1e-8;
     double weight_decay = 0; /* not of adamw, where it is an argument */
     bool amsgrad = false;
+    bool maximize = false;
+};
+
+struct rmsprop_options {
+    double alpha = 0.99;
+    double eps = 1e-8;
+    double weight_decay = 0;
+    double momentum = 0;
+    bool centered = false;
+    bool maximize = false;
+};
+
+struct adagrad_options {
+    double lr_decay = 0;
+    double weight_decay = 0;
+    double initial_accumulator_value = 0;
+    double eps = 1e-10;
+    bool maximize = false;
+};
+
+struct adadelta_options {
+    double rho = 0.9;
+    double eps = 1e-6;
+    double weight_decay = 0;
+    bool maximize = false;
 };
 
 class optimizer {
@@ -69,7 +96,7 @@ class optimizer {
 inline optimizer sgd(const tt_named_tensors *params, double lr, const sgd_options &o = {}) {
     tt_sgd_args a = TT_SGD_ARGS_INIT;
     a.params = params, a.lr = lr, a.momentum = o.momentum, a.dampening = o.dampening;
-    a.weight_decay = o.weight_decay, a.nesterov = o.nesterov;
+    a.weight_decay = o.weight_decay, a.nesterov = o.nesterov, a.maximize = o.maximize;
     return optimizer(detail::call(tt_sgd_with, a));
 }
 
@@ -78,7 +105,7 @@ template <class Args, class Make>
 optimizer adam_kind(Make make, const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o) {
     Args a = {};
     a.params = params, a.lr = lr, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
-    a.weight_decay = weight_decay, a.amsgrad = o.amsgrad;
+    a.weight_decay = weight_decay, a.amsgrad = o.amsgrad, a.maximize = o.maximize;
     return optimizer(call(make, a));
 }
 } // namespace detail
@@ -88,6 +115,203 @@ inline optimizer adam(const tt_named_tensors *params, double lr, const adam_opti
 }
 inline optimizer adamw(const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o = {}) {
     return detail::adam_kind<tt_adamw_args>(tt_adamw_with, params, lr, weight_decay, o);
+}
+
+inline optimizer rmsprop(const tt_named_tensors *params, double lr, const rmsprop_options &o = {}) {
+    tt_rmsprop_args a = TT_RMSPROP_ARGS_INIT;
+    a.params = params, a.lr = lr, a.alpha = o.alpha, a.eps = o.eps, a.weight_decay = o.weight_decay;
+    a.momentum = o.momentum, a.centered = o.centered, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_rmsprop_with, a));
+}
+inline optimizer adagrad(const tt_named_tensors *params, double lr, const adagrad_options &o = {}) {
+    tt_adagrad_args a = TT_ADAGRAD_ARGS_INIT;
+    a.params = params, a.lr = lr, a.lr_decay = o.lr_decay, a.weight_decay = o.weight_decay;
+    a.initial_accumulator_value = o.initial_accumulator_value, a.eps = o.eps, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adagrad_with, a));
+}
+inline optimizer adadelta(const tt_named_tensors *params, double lr, const adadelta_options &o = {}) {
+    tt_adadelta_args a = TT_ADADELTA_ARGS_INIT;
+    a.params = params, a.lr = lr, a.rho = o.rho, a.eps = o.eps, a.weight_decay = o.weight_decay;
+    a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adadelta_with, a));
+}
+
+/* ---- gradient clipping */
+
+/* Returns the norm before clipping. norm_type may be INFINITY. */
+inline double clip_grad_norm_(const tt_named_tensors *params, double max_norm, double norm_type = 2,
+                              bool error_if_nonfinite = false) {
+    double total = 0;
+    tt_clip_grad_norm_args a = TT_CLIP_GRAD_NORM_ARGS_INIT;
+    a.params = params, a.max_norm = max_norm, a.norm_type = norm_type, a.error_if_nonfinite = error_if_nonfinite;
+    a.total_norm = &total;
+    check(detail::call(tt_clip_grad_norm_with, a));
+    return total;
+}
+inline void clip_grad_value_(const tt_named_tensors *params, double clip_value) {
+    check(tt_clip_grad_value_(params, clip_value));
+}
+
+/* ---- averages of parameters */
+
+/* The tensors must outlive it. */
+class ema {
+  public:
+    ema(const tt_named_tensors *params, double decay, bool warm_up = false) {
+        tt_ema_args a = TT_EMA_ARGS_INIT;
+        a.params = params, a.decay = decay, a.warm_up = warm_up;
+        ema_.reset(check(detail::call(tt_ema_new_with, a)));
+    }
+    tt_ema *get() const noexcept { return ema_.get(); }
+    void update() { check(tt_ema_update(get())); }
+    void store() { check(tt_ema_store(get())); }
+    void copy_to() { check(tt_ema_copy_to(get())); }
+    void restore() { check(tt_ema_restore(get())); }
+    const tt_named_tensors *state_dict() { return check(tt_ema_state_dict(get())); }
+    void load_state_dict(const tt_named_tensors *state) { check(tt_ema_load_state_dict(get(), state)); }
+
+  private:
+    detail::handle<tt_ema, tt_ema_free> ema_;
+};
+
+/* ---- learning-rate schedulers */
+
+/* The optimizer must outlive it. */
+class lr_scheduler {
+  public:
+    explicit lr_scheduler(tt_lr_scheduler *owned) : scheduler_(check(owned)) {}
+    tt_lr_scheduler *get() const noexcept { return scheduler_.get(); }
+    void step() { check(tt_lr_scheduler_step(get())); }
+    void step(double metric) { check(tt_lr_scheduler_step_metric(get(), metric)); }
+    double last_lr(std::int64_t group = 0) const {
+        double lr = 0;
+        check(tt_lr_scheduler_last_lr(get(), group, &lr));
+        return lr;
+    }
+    std::int64_t last_epoch() const { return tt_lr_scheduler_last_epoch(get()); }
+    const tt_named_tensors *state_dict() { return check(tt_lr_scheduler_state_dict(get())); }
+    void load_state_dict(const tt_named_tensors *state) { check(tt_lr_scheduler_load_state_dict(get(), state)); }
+
+  private:
+    friend lr_scheduler lambda_lr(optimizer &, std::function<double(std::int64_t, std::int64_t)>);
+    friend lr_scheduler sequential_lr(std::vector<lr_scheduler>, const std::vector<std::int64_t> &);
+    friend lr_scheduler chained_scheduler(std::vector<lr_scheduler>);
+    /* Give them up to C, and what they keep alive to `kept`. */
+    static std::vector<tt_lr_scheduler *> released(std::vector<lr_scheduler> &all,
+                                                   std::vector<std::shared_ptr<void>> &kept) {
+        std::vector<tt_lr_scheduler *> list;
+        list.reserve(all.size());
+        for (lr_scheduler &s : all)
+            kept.insert(kept.end(), s.kept_.begin(), s.kept_.end());
+        for (lr_scheduler &s : all)
+            list.push_back(s.scheduler_.release());
+        return list;
+    }
+
+    std::vector<std::shared_ptr<void>> kept_; /* functions that C calls; ends after the scheduler */
+    detail::handle<tt_lr_scheduler, tt_lr_scheduler_free> scheduler_;
+};
+
+inline lr_scheduler step_lr(optimizer &o, std::int64_t step_size, double gamma = 0.1) {
+    tt_step_lr_args a = TT_STEP_LR_ARGS_INIT;
+    a.optimizer = o.get(), a.step_size = step_size, a.gamma = gamma;
+    return lr_scheduler(detail::call(tt_step_lr_with, a));
+}
+inline lr_scheduler multi_step_lr(optimizer &o, const std::vector<std::int64_t> &milestones, double gamma = 0.1) {
+    tt_multi_step_lr_args a = TT_MULTI_STEP_LR_ARGS_INIT;
+    a.optimizer = o.get(), a.milestones = milestones.data(), a.count = std::int64_t(milestones.size());
+    a.gamma = gamma;
+    return lr_scheduler(detail::call(tt_multi_step_lr_with, a));
+}
+inline lr_scheduler exponential_lr(optimizer &o, double gamma) {
+    return lr_scheduler(tt_exponential_lr(o.get(), gamma));
+}
+inline lr_scheduler constant_lr(optimizer &o, double factor = 1.0 / 3, std::int64_t total_iters = 5) {
+    return lr_scheduler(tt_constant_lr(o.get(), factor, total_iters));
+}
+inline lr_scheduler linear_lr(optimizer &o, double start_factor = 1.0 / 3, double end_factor = 1,
+                              std::int64_t total_iters = 5) {
+    return lr_scheduler(tt_linear_lr(o.get(), start_factor, end_factor, total_iters));
+}
+inline lr_scheduler cosine_annealing_lr(optimizer &o, std::int64_t T_max, double eta_min = 0) {
+    tt_cosine_annealing_lr_args a = TT_COSINE_ANNEALING_LR_ARGS_INIT;
+    a.optimizer = o.get(), a.T_max = T_max, a.eta_min = eta_min;
+    return lr_scheduler(detail::call(tt_cosine_annealing_lr_with, a));
+}
+inline lr_scheduler cosine_annealing_warm_restarts(optimizer &o, std::int64_t T_0, std::int64_t T_mult = 1,
+                                                   double eta_min = 0) {
+    tt_cosine_annealing_warm_restarts_args a = TT_COSINE_ANNEALING_WARM_RESTARTS_ARGS_INIT;
+    a.optimizer = o.get(), a.T_0 = T_0, a.T_mult = T_mult, a.eta_min = eta_min;
+    return lr_scheduler(detail::call(tt_cosine_annealing_warm_restarts_with, a));
+}
+
+struct one_cycle_options {
+    double pct_start = 0.3;
+    bool anneal_linear = false;
+    bool cycle_momentum = true;
+    double base_momentum = 0.85, max_momentum = 0.95;
+    double div_factor = 25, final_div_factor = 1e4;
+    bool three_phase = false;
+};
+inline lr_scheduler one_cycle_lr(optimizer &o, double max_lr, std::int64_t total_steps,
+                                 const one_cycle_options &options = {}) {
+    tt_one_cycle_lr_args a = TT_ONE_CYCLE_LR_ARGS_INIT;
+    a.optimizer = o.get(), a.max_lr = max_lr, a.total_steps = total_steps, a.pct_start = options.pct_start;
+    a.anneal_linear = options.anneal_linear, a.no_cycle_momentum = !options.cycle_momentum;
+    a.base_momentum = options.base_momentum, a.max_momentum = options.max_momentum;
+    a.div_factor = options.div_factor, a.final_div_factor = options.final_div_factor;
+    a.three_phase = options.three_phase;
+    return lr_scheduler(detail::call(tt_one_cycle_lr_with, a));
+}
+
+/* What it throws is an error of the step. */
+inline lr_scheduler lambda_lr(optimizer &o, std::function<double(std::int64_t epoch, std::int64_t group)> lambda) {
+    using function = std::function<double(std::int64_t, std::int64_t)>;
+    auto kept = std::make_shared<function>(std::move(lambda));
+    tt_lr_lambda call = [](std::int64_t epoch, std::int64_t group, void *user) {
+        double factor = NAN;
+        tt_ignore(detail::guarded([&] { factor = (*static_cast<function *>(user))(epoch, group); }));
+        return factor;
+    };
+    lr_scheduler made(tt_lambda_lr(o.get(), call, kept.get()));
+    made.kept_.push_back(kept);
+    return made;
+}
+
+inline lr_scheduler sequential_lr(std::vector<lr_scheduler> schedulers, const std::vector<std::int64_t> &milestones) {
+    if (milestones.size() + 1 != schedulers.size())
+        check(tt_fail(TT_ERR_INVALID, "sequential_lr: expected a milestone less than the %zu schedulers, got %zu",
+                      schedulers.size(), milestones.size()));
+    std::vector<std::shared_ptr<void>> kept;
+    std::vector<tt_lr_scheduler *> list = lr_scheduler::released(schedulers, kept);
+    lr_scheduler made(tt_sequential_lr(list.data(), std::int64_t(list.size()), milestones.data()));
+    made.kept_ = std::move(kept);
+    return made;
+}
+inline lr_scheduler chained_scheduler(std::vector<lr_scheduler> schedulers) {
+    std::vector<std::shared_ptr<void>> kept;
+    std::vector<tt_lr_scheduler *> list = lr_scheduler::released(schedulers, kept);
+    lr_scheduler made(tt_chained_scheduler(list.data(), std::int64_t(list.size())));
+    made.kept_ = std::move(kept);
+    return made;
+}
+
+struct plateau_options {
+    bool mode_max = false;
+    double factor = 0.1;
+    double threshold = 1e-4;
+    bool threshold_abs = false;
+    std::int64_t cooldown = 0;
+    double min_lr = 0;
+    double eps = 1e-8;
+};
+inline lr_scheduler reduce_lr_on_plateau(optimizer &o, std::int64_t patience = 10,
+                                         const plateau_options &options = {}) {
+    tt_reduce_lr_on_plateau_args a = TT_REDUCE_LR_ON_PLATEAU_ARGS_INIT;
+    a.optimizer = o.get(), a.patience = patience, a.mode_max = options.mode_max, a.factor = options.factor;
+    a.threshold = options.threshold, a.threshold_abs = options.threshold_abs, a.cooldown = options.cooldown;
+    a.min_lr = options.min_lr, a.eps = options.eps;
+    return lr_scheduler(detail::call(tt_reduce_lr_on_plateau_with, a));
 }
 
 } // namespace tutti

@@ -478,6 +478,44 @@ static void data() {
     EXPECT(none.status() == TT_ERR_INVALID);
 }
 
+/* Every scheduler, over an optimizer of two groups. */
+static void schedules(tutti::optimizer &adam) {
+    const double before = adam.option("lr");
+    tutti::lr_scheduler half = tutti::lambda_lr(adam, [](std::int64_t epoch, std::int64_t) { return epoch ? 0.5 : 1; });
+    half.step();
+    EXPECT(half.last_lr() == before / 2 && half.last_epoch() == 1 && adam.option("lr") == before / 2);
+    half.load_state_dict(half.state_dict());
+    std::vector<tutti::lr_scheduler> parts;
+    parts.push_back(std::move(half));
+    parts.push_back(tutti::linear_lr(adam));
+    tutti::lr_scheduler both = tutti::sequential_lr(std::move(parts), {2});
+    both.step();
+    EXPECT(both.last_lr() == before / 2);
+    both.step();
+    EXPECT(both.last_lr() == before * (1.0 / 3));
+    parts.clear();
+    parts.push_back(tutti::step_lr(adam, 1, 0.5));
+    parts.push_back(tutti::multi_step_lr(adam, {1}, 0.5));
+    parts.push_back(tutti::exponential_lr(adam, 0.5));
+    tutti::lr_scheduler eighth = tutti::chained_scheduler(std::move(parts));
+    double now = adam.option("lr");
+    eighth.step();
+    EXPECT(adam.option("lr") == now / 8);
+    tutti::lr_scheduler constant = tutti::constant_lr(adam, 0.5), cosine = tutti::cosine_annealing_lr(adam, 5);
+    tutti::lr_scheduler restarts = tutti::cosine_annealing_warm_restarts(adam, 5);
+    tutti::lr_scheduler cycle = tutti::one_cycle_lr(adam, 1, 9);
+    cosine.step(), restarts.step(), constant.step(), cycle.step();
+    EXPECT(adam.option("lr") == cycle.last_lr());
+    tutti::plateau_options quick;
+    quick.factor = 0.5;
+    tutti::lr_scheduler plateau = tutti::reduce_lr_on_plateau(adam, 0, quick);
+    now = adam.option("lr");
+    plateau.step(1.0), plateau.step(1.0);
+    EXPECT(adam.option("lr") == now / 2);
+    EXPECT(thrown_by([&] { plateau.step(); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::step_lr(adam, 0); }).status() == TT_ERR_INVALID);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -519,6 +557,11 @@ static void training(tutti::group &world) {
 
     tutti::module twin = nn::linear(2, 2);
     tutti::optimizer adam = tutti::adam(twin.parameters(), 1e-3), adamw = tutti::adamw(twin.parameters(), 1e-3, 0.01);
+    tutti::rmsprop_options centered;
+    centered.centered = true;
+    EXPECT(tutti::rmsprop(twin.parameters(), 0.01, centered).option("centered") == 1);
+    EXPECT(tutti::adagrad(twin.parameters(), 0.01).option("eps") == 1e-10);
+    EXPECT(tutti::adadelta(twin.parameters(), 1).option("rho") == 0.9);
     EXPECT(adam.option("beta1") == 0.9 && adamw.option("weight_decay") == 0.01 && adam.option("eps") == 1e-8);
     tutti::tensor bias = tutti::zeros(tutti::shape(3));
     bias.requires_grad_();
@@ -526,6 +569,13 @@ static void training(tutti::group &world) {
     EXPECT(adam.group_count() == 2 && adam.option("lr", 1) == 0.5 && adam.option("lr") == 1e-3);
     EXPECT(adam.options().size() > 3 && adam.options()[0] == "lr");
     EXPECT(thrown_by([&] { adam.add_param_group(model.parameters(), {{"speed", 1}}); }).status() == TT_ERR_NOT_FOUND);
+    schedules(adam);
+    tutti::ema average(twin.parameters(), 0.9);
+    average.update(), average.store(), average.copy_to(), average.restore();
+    average.load_state_dict(average.state_dict());
+    EXPECT(thrown_by([&] { average.restore(); }).status() == TT_ERR_STATE);
+    EXPECT(tutti::clip_grad_norm_(twin.parameters(), 1) == 0);
+    tutti::clip_grad_value_(twin.parameters(), 1);
     twin.to(TT_F64);
     EXPECT(thrown_by([] { nn::sequential{{"named", nn::relu()}, nn::relu()}; }).status() == TT_ERR_INVALID);
     EXPECT(thrown_by([&] { twin.add_module("a.b", nn::relu()); }).status() == TT_ERR_INVALID);

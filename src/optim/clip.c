@@ -1,0 +1,177 @@
+/* Gradient clipping, by the norm of all of them and by value. */
+#include "optim/clip.h"
+
+#include "base/args.h"
+#include "base/error.h"
+#include "nn/module_lists.h"
+#include "tensor/parallel.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <tutti/optim.h>
+
+const tt__clip_loops *tt__clip_loops_of(tt_dtype dtype) {
+    const tt__clip_kernels *kernels = TT__LEVEL_CHOOSE(tt__clip_kernels_of_types);
+    return dtype == TT_F32 ? &kernels->f32 : dtype == TT_F64 ? &kernels->f64 : NULL;
+}
+
+/* ---- passes over one tensor, in blocks ---- */
+
+/* Blocks that are measured before their results are added up. */
+enum { CLIP_ROUND = 64 };
+
+typedef struct clip_pass {
+    const tt__clip_loops *loops;
+    char *data;
+    size_t size;  /* of an element */
+    double value; /* norm_type, factor or limit */
+    double part[CLIP_ROUND];
+} clip_pass;
+
+static double measure_range(const clip_pass *pass, int64_t begin, int64_t n) {
+    const void *x = pass->data + (size_t)begin * pass->size;
+    if (isinf(pass->value))
+        return pass->loops->largest(x, n);
+    return pass->value == 2 ? pass->loops->sum_of_squares(x, n) : pass->loops->sum_of_powers(x, n, pass->value);
+}
+
+static void measure_block(void *user, int64_t begin, int64_t end) {
+    clip_pass *pass = user;
+    pass->part[begin / TT__CLIP_BLOCK] = measure_range(pass, begin, end - begin);
+}
+
+/* Join two measures: the larger one, or the sum. */
+static double joined(double norm_type, double a, double b) {
+    return !isinf(norm_type) ? a + b : b > a || b != b ? b : a;
+}
+
+/* Return the sum of powers, or the largest, of contiguous memory on the host. */
+static double measure(const tt_tensor *x, double norm_type) {
+    clip_pass pass = {.loops = tt__clip_loops_of(x->dtype), .size = tt_dtype_size(x->dtype), .value = norm_type};
+    const int64_t round = (int64_t)CLIP_ROUND * TT__CLIP_BLOCK;
+    double all = 0;
+    for (int64_t at = 0; at < x->numel; at += round) {
+        const int64_t n = x->numel - at < round ? x->numel - at : round;
+        pass.data = (char *)x->data + (size_t)at * pass.size;
+        tt__parallel_for(n, TT__CLIP_BLOCK, measure_block, &pass);
+        for (int64_t b = 0; b * TT__CLIP_BLOCK < n; b++)
+            all = joined(norm_type, all, pass.part[b]);
+    }
+    return all;
+}
+
+double tt__sum_of_squares(const tt_tensor *x) { return measure(x, 2); }
+
+static void scale_block(void *user, int64_t begin, int64_t end) {
+    const clip_pass *pass = user;
+    pass->loops->scale(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
+}
+
+static void clamp_block(void *user, int64_t begin, int64_t end) {
+    const clip_pass *pass = user;
+    pass->loops->clamp(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
+}
+
+/* Change x, in any layout and on any device, by a loop over contiguous memory of the host. */
+static tt_status change(tt_tensor *x, void (*block)(void *user, int64_t begin, int64_t end), double value) {
+    const tt_device *host = tt_device_get("cpu");
+    tt_tensor *flat = tt_contiguous(tt__device_is_host(tt_tensor_device(x)) ? x : tt_to_device(x, host));
+    if (!flat)
+        return tt_last_status();
+    clip_pass pass = {
+        .loops = tt__clip_loops_of(x->dtype), .data = flat->data, .size = tt_dtype_size(x->dtype), .value = value};
+    tt__parallel_for(flat->numel, TT__CLIP_BLOCK, block, &pass);
+    if (flat != x)
+        return tt_copy(x, flat);
+    tt__storage_touch(x->storage);
+    return TT_OK;
+}
+
+/* ---- gradients of a list ---- */
+
+static tt_status check_grads(const char *who, const tt_named_tensors *params) {
+    if (!params)
+        return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
+    TT__TRY(tt__named_tensors_check(who, params, false));
+    for (int64_t i = 0; i < params->count; i++) {
+        const tt_tensor *grad = tt_grad(params->tensors[i]);
+        if (grad && !tt__clip_loops_of(grad->dtype))
+            return tt__fail(TT_ERR_DTYPE, "%s: expected gradients f32 or f64, got number %lld %s", who, (long long)i,
+                            TT__DESCRIBE(grad));
+    }
+    return TT_OK;
+}
+
+/* Measure all gradients: PyTorch's type is that of f32, unless one is f64. */
+static tt_status total_norm(const tt_named_tensors *params, double norm_type, double *norm, bool *is_f64) {
+    double all = 0;
+    *is_f64 = false;
+    for (int64_t i = 0; i < params->count; i++) {
+        tt_tensor *grad = tt_grad(params->tensors[i]);
+        if (!grad)
+            continue;
+        tt_tensor *near = tt__device_is_host(tt_tensor_device(grad)) ? grad : tt_to_device(grad, tt_device_get("cpu"));
+        const tt_tensor *flat = tt_contiguous(near);
+        if (!flat)
+            return tt_last_status();
+        all = joined(norm_type, all, measure(flat, norm_type));
+        *is_f64 = *is_f64 || grad->dtype == TT_F64;
+    }
+    *norm = isinf(norm_type) ? all : norm_type == 2 ? sqrt(all) : pow(all, 1 / norm_type);
+    return TT_OK;
+}
+
+static tt_status change_grads(const tt_named_tensors *params, void (*block)(void *, int64_t, int64_t), double value) {
+    for (int64_t i = 0; i < params->count; i++) {
+        tt_tensor *grad = tt_grad(params->tensors[i]);
+        if (grad)
+            TT__TRY(change(grad, block, value));
+    }
+    return TT_OK;
+}
+
+static const char by_norm[] = "tt_clip_grad_norm_";
+
+static tt_status clip_by_norm(const tt_clip_grad_norm_args *a, double norm_type) {
+    double norm = 0;
+    bool is_f64 = false;
+    TT__TRY(total_norm(a->params, norm_type, &norm, &is_f64));
+    if (!is_f64)
+        norm = (double)(float)norm;
+    if (a->total_norm)
+        *a->total_norm = norm;
+    if (a->error_if_nonfinite && !isfinite(norm))
+        return tt__fail(TT_ERR_INVALID, "%s: the norm of the gradients is %g, so they can't be clipped", by_norm, norm);
+    double factor = is_f64 ? a->max_norm / (norm + 1e-6) : (double)((float)a->max_norm / ((float)norm + 1e-6F));
+    return factor >= 1 ? TT_OK : change_grads(a->params, scale_block, factor);
+}
+
+tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size) {
+    tt_clip_grad_norm_args a;
+    TT__ARGS_COPY(a, args, size);
+    const double norm_type = a.norm_type == 0 ? 2 : a.norm_type;
+    TT__TRY(check_grads(by_norm, a.params));
+    if (!(norm_type > 0))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a norm_type above 0, or INFINITY, got %g", by_norm, norm_type);
+    if (!(a.max_norm >= 0))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a max_norm of at least 0, got %g", by_norm, a.max_norm);
+    int scope = tt_scope_begin(); /* ends copies of gradients in other layouts */
+    if (!scope)
+        return tt_last_status();
+    tt_status status = clip_by_norm(&a, norm_type);
+    tt_scope_end(scope);
+    return status;
+}
+
+tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value) {
+    static const char who[] = "tt_clip_grad_value_";
+    TT__TRY(check_grads(who, params));
+    if (!(clip_value >= 0))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a clip_value of at least 0, got %g", who, clip_value);
+    int scope = tt_scope_begin();
+    if (!scope)
+        return tt_last_status();
+    tt_status status = change_grads(params, clamp_block, clip_value);
+    tt_scope_end(scope);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* A state dict under construction: names and tensors, some of which are the dict's own. */
+#ifndef TT_OPTIM_DICT_H
+#define TT_OPTIM_DICT_H
+
+#include <tutti/nn.h>
+
+typedef struct tt__dict {
+    const char *who; /* the call that makes it: begins errors */
+    tt_named_tensors list;
+    size_t count, own_count;
+    char **names;
+    tt_tensor **tensors, **own;
+} tt__dict;
+
+/* End what `dict` was and make room for entries. On failure it is empty. */
+tt_status tt__dict_init(tt__dict *dict, const char *who, size_t room);
+void tt__dict_free(tt__dict *dict);
+
+/* Add a tensor: borrowed / the dict's own from now on (NULL: its error is passed on). */
+TT_PRINTF(3, 4) tt_status tt__dict_add(tt__dict *dict, tt_tensor *x, const char *format, ...);
+TT_PRINTF(3, 4) tt_status tt__dict_add_own(tt__dict *dict, tt_tensor *x, const char *format, ...);
+
+/* The list of what was added, borrowed from the dict; with `status`, an error, the dict ends and this is NULL. */
+const tt_named_tensors *tt__dict_finish(tt__dict *dict, tt_status status);
+
+/* Make a tensor an optimizer's, a scheduler's or an average's: returns x, out of its scope, or NULL and an error. NULL
+ * gives NULL. */
+tt_tensor *tt__optim_hold(tt_tensor *x);
+
+#endif
