@@ -83,7 +83,8 @@ static void put_central(tt__bytes *to, const item *it) {
     put_common(to, it);
     put(to, strlen(it->name), 2);
     put(to, large ? large + 4 : 0, 2);
-    put(to, 0, 2 + 2 + 2 + 4); /* comment, disk, attributes */
+    put(to, 0, 2 + 2 + 2); /* comment, disk, attributes inside */
+    put(to, 0, 4);         /* attributes outside */
     put(to, or_large(it->offset), 4);
     tt__bytes_put(to, it->name, strlen(it->name));
     if (large) {
