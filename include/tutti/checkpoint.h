@@ -42,10 +42,12 @@ typedef struct tt_safetensors_load_args {
     char tt_end;           /* not an option: see base.h */
 } tt_safetensors_load_args;
 
-/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. U16 becomes
- * I32, U32 and U64 become I64. TT_ERR_IO can't be read; TT_ERR_FORMAT, with the path, what was found and where (a bool
- * that is neither 0 nor 1, too); TT_ERR_UNSUPPORTED what Tutti has no tensor for (names it): a complex dtype, one of 8
- * bits or fewer that is no integer, a U64 above I64's largest value, more than TT_MAX_DIMS dimensions. */
+/* Read a file, or all that "NAME.safetensors.index.json" names, which must lie beside it; where index and files
+ * disagree, TT_ERR_FORMAT tells all differences. Every rule of the format is checked before anything is used; duplicate
+ * names are refused. U16 becomes I32, U32 and U64 become I64. TT_ERR_IO can't be read; TT_ERR_FORMAT, with the path,
+ * what was found and where (a bool that is neither 0 nor 1, too); TT_ERR_UNSUPPORTED what Tutti has no tensor for
+ * (names it): a complex dtype, one of 8 bits or fewer that is no integer, a U64 above I64's largest value, more than
+ * TT_MAX_DIMS dimensions. */
 TT_API TT_NODISCARD tt_status tt_safetensors_load_with(const tt_safetensors_load_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_safetensors_load(out_, ...) \
@@ -71,6 +73,28 @@ TT_API TT_NODISCARD tt_status tt_safetensors_parse_with(const tt_safetensors_par
         TT_ARGS(tt_safetensors_parse_args, .out = (out_), .data = (data_), .size = (size_), .name = __VA_ARGS__))
 #endif
 #define TT_SAFETENSORS_PARSE_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_safetensors_save_sharded_args {
+    const char *path;                /* required: "NAME.safetensors.index.json" */
+    const tt_named_tensors *tensors; /* required */
+    TT_OPTIONS;
+    uint64_t max_shard_bytes; /* of tensors in a file, but for a larger tensor alone; 0 = 5 GB */
+    const tt_metadata *metadata;
+    int64_t metadata_count;
+    char tt_end; /* not an option: see base.h */
+} tt_safetensors_save_sharded_args;
+
+/* Write tensors as several files, NAME-00001-of-00003.safetensors ..., in the order of the list, then the index, as
+ * Hugging Face's libraries do. Each file appears whole, the index last; a kill in between may leave new files under an
+ * old index of the same number of files, so save to a new folder what must not be lost. Errors: as
+ * tt_safetensors_save(). */
+TT_API TT_NODISCARD tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_args *args,
+                                                               size_t size);
+#ifndef __cplusplus
+#define tt_safetensors_save_sharded(path_, ...) \
+    tt_safetensors_save_sharded_with(TT_ARGS(tt_safetensors_save_sharded_args, .path = (path_), .tensors = __VA_ARGS__))
+#endif
+#define TT_SAFETENSORS_SAVE_SHARDED_ARGS_INIT TT_ARGS_INIT
 
 /* Its tensors, sorted by name (NULL gives NULL), and a metadata value or NULL; all borrowed from `file`. */
 TT_API const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file);

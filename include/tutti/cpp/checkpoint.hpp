@@ -55,6 +55,14 @@ inline void safetensors_save(const std::string &path, const tt_named_tensors *te
     check(tt_safetensors_save(path.c_str(), tensors, detail::data_or_null(pairs), std::int64_t(pairs.size())));
 }
 
+/* max_shard_bytes: 0 is 5 GB. */
+inline void safetensors_save_sharded(const std::string &path, const tt_named_tensors *tensors,
+                                     std::uint64_t max_shard_bytes = 0) {
+    tt_safetensors_save_sharded_args a = TT_SAFETENSORS_SAVE_SHARDED_ARGS_INIT;
+    a.path = path.c_str(), a.tensors = tensors, a.max_shard_bytes = max_shard_bytes;
+    check(detail::call(tt_safetensors_save_sharded_with, a));
+}
+
 /* ---- values, and PyTorch's .pt files */
 
 /* A value that its tree lends; an empty one is "none": what was looked for is not there. */
