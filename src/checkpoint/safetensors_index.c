@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/parse.h"
 #include "base/problem_list.h"
 #include "checkpoint/safetensors.h"
 #include "nn/module_lists.h"
@@ -21,10 +22,7 @@
 
 static const uint64_t default_shard_bytes = UINT64_C(5000000000); /* as transformers' */
 
-bool tt__safetensors_is_index(const char *path) {
-    size_t length = strlen(path), ending = strlen(INDEX_ENDING);
-    return length >= ending && !strcmp(path + length - ending, INDEX_ENDING);
-}
+bool tt__safetensors_is_index(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
 
 /* Make the path of a file beside the index; the caller's to free. */
 static char *path_beside(const char *index, const char *file) {

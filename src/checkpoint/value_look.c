@@ -3,11 +3,21 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/tensor.h"
+
+/* Print a float with as few digits as give it back. */
+static void describe_float(double x, char *text, size_t size) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, size, "the float %.*g", digits, x);
+        if (strtod(text + strlen("the float "), NULL) == x)
+            break;
+    }
+}
 
 const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
     static const char *const containers[] = {
@@ -21,7 +31,7 @@ const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
         snprintf(text, size, "the int %" PRId64, v->integer);
         return text;
     case TT_VALUE_FLOAT:
-        snprintf(text, size, "the float %.17g", v->real);
+        describe_float(v->real, text, size);
         return text;
     case TT_VALUE_STRING:
         snprintf(text, size, "\"%s\"", tt__safetensors_printable(v->string).text);
