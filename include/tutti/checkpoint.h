@@ -1,4 +1,5 @@
-/* tutti/checkpoint.h: tensors on disk, as safetensors, and what a training run needs to go on from there.
+/* tutti/checkpoint.h: tensors on disk, as safetensors or as PyTorch's .pt, and what a training run needs to go on from
+ * there.
  *
  * Writing is atomic: a temporary file beside the target ("NAME.tmp-PID-N"), fsync, rename, fsync of the directory. A
  * kill at any moment leaves the old or the new file whole; the next save to the same path removes temporaries whose
@@ -41,10 +42,12 @@ typedef struct tt_safetensors_load_args {
     char tt_end;           /* not an option: see base.h */
 } tt_safetensors_load_args;
 
-/* Read a file. Every rule of the format is checked before anything is used; duplicate names are refused. U16 becomes
- * I32, U32 and U64 become I64. TT_ERR_IO can't be read; TT_ERR_FORMAT, with the path, what was found and where (a bool
- * that is neither 0 nor 1, too); TT_ERR_UNSUPPORTED what Tutti has no tensor for (names it): a complex dtype, one of 8
- * bits or fewer that is no integer, a U64 above I64's largest value, more than TT_MAX_DIMS dimensions. */
+/* Read a file, or all that "NAME.safetensors.index.json" names, which must lie beside it; where index and files
+ * disagree, TT_ERR_FORMAT tells all differences. Every rule of the format is checked before anything is used; duplicate
+ * names are refused. U16 becomes I32, U32 and U64 become I64. TT_ERR_IO can't be read; TT_ERR_FORMAT, with the path,
+ * what was found and where (a bool that is neither 0 nor 1, too); TT_ERR_UNSUPPORTED what Tutti has no tensor for
+ * (names it): a complex dtype, one of 8 bits or fewer that is no integer, a U64 above I64's largest value, more than
+ * TT_MAX_DIMS dimensions. */
 TT_API TT_NODISCARD tt_status tt_safetensors_load_with(const tt_safetensors_load_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_safetensors_load(out_, ...) \
@@ -71,6 +74,28 @@ TT_API TT_NODISCARD tt_status tt_safetensors_parse_with(const tt_safetensors_par
 #endif
 #define TT_SAFETENSORS_PARSE_ARGS_INIT TT_ARGS_INIT
 
+typedef struct tt_safetensors_save_sharded_args {
+    const char *path;                /* required: "NAME.safetensors.index.json" */
+    const tt_named_tensors *tensors; /* required */
+    TT_OPTIONS;
+    uint64_t max_shard_bytes; /* of tensors in a file, but for a larger tensor alone; 0 = 5 GB */
+    const tt_metadata *metadata;
+    int64_t metadata_count;
+    char tt_end; /* not an option: see base.h */
+} tt_safetensors_save_sharded_args;
+
+/* Write tensors as several files, NAME-00001-of-00003.safetensors ..., in the order of the list, then the index, as
+ * Hugging Face's libraries do. Each file appears whole, the index last; a kill in between may leave new files under an
+ * old index of the same number of files, so save to a new folder what must not be lost. Errors: as
+ * tt_safetensors_save(). */
+TT_API TT_NODISCARD tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_args *args,
+                                                               size_t size);
+#ifndef __cplusplus
+#define tt_safetensors_save_sharded(path_, ...) \
+    tt_safetensors_save_sharded_with(TT_ARGS(tt_safetensors_save_sharded_args, .path = (path_), .tensors = __VA_ARGS__))
+#endif
+#define TT_SAFETENSORS_SAVE_SHARDED_ARGS_INIT TT_ARGS_INIT
+
 /* Its tensors, sorted by name (NULL gives NULL), and a metadata value or NULL; all borrowed from `file`. */
 TT_API const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file);
 TT_API const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key);
@@ -81,6 +106,105 @@ TT_API const char *const *tt_safetensors_skipped(const tt_safetensors *file, int
 
 /* NULL is allowed. */
 TT_API void tt_safetensors_free(tt_safetensors *file);
+
+/* ---- values: trees of numbers, texts, tensors, lists and dicts ---- */
+
+/* What torch.save() writes of a program's state, and what a program builds to be written. A value is freed with its
+ * tree: tt_value_free() of the root. Several threads may look at one tree; see tt_value_tensors(). */
+typedef struct tt_value tt_value;
+
+/* Python's None, bool, int (of 64 bits), float, str; torch.Tensor, torch.dtype; list, tuple, dict. */
+typedef enum tt_value_type {
+    TT_VALUE_NONE,
+    TT_VALUE_BOOL,
+    TT_VALUE_INT,
+    TT_VALUE_FLOAT,
+    TT_VALUE_STRING,
+    TT_VALUE_TENSOR,
+    TT_VALUE_DTYPE,
+    TT_VALUE_LIST,
+    TT_VALUE_TUPLE,
+    TT_VALUE_DICT
+} tt_value_type;
+
+/* Make a value, the caller's to free; NULL with the error recorded. A text is UTF-8 and copied; a tensor is counted,
+ * not copied: what is written to it later shows. Containers are empty. */
+TT_API tt_value *tt_value_of_none(void);
+TT_API tt_value *tt_value_of_bool(bool x);
+TT_API tt_value *tt_value_of_int(int64_t x);
+TT_API tt_value *tt_value_of_float(double x);
+TT_API tt_value *tt_value_of_string(const char *text);
+TT_API tt_value *tt_value_of_dtype(tt_dtype dtype);
+TT_API tt_value *tt_value_of_tensor(tt_tensor *x);
+TT_API tt_value *tt_value_list(void);
+TT_API tt_value *tt_value_tuple(void);
+TT_API tt_value *tt_value_dict(void);
+
+/* A dict of a list's tensors under their names, as a state_dict() of PyTorch's. */
+TT_API tt_value *tt_value_of_tensors(const tt_named_tensors *tensors);
+
+/* Append an item to a list or a tuple; set a dict's item of a new key, a name or a number. The item is taken over, also
+ * on failure, so that tt_value_set(dict, "lr", tt_value_of_float(0.1)) leaks nothing; NULL is an error whose cause is
+ * recorded already. A container is filled before it becomes part of another. Errors: TT_ERR_INVALID not such a
+ * container, a key that is there, values nested more than 100 deep; TT_ERR_STATE either is part of another value. */
+TT_API TT_NODISCARD tt_status tt_value_append(tt_value *list, tt_value *item);
+TT_API TT_NODISCARD tt_status tt_value_set(tt_value *dict, const char *key, tt_value *item);
+TT_API TT_NODISCARD tt_status tt_value_set_at(tt_value *dict, int64_t key, tt_value *item);
+
+/* NULL is TT_VALUE_NONE. */
+TT_API tt_value_type tt_value_typeof(const tt_value *value);
+
+/* How many items a list, tuple or dict has (others: 0), and number i of them, a dict's in the order in which they were
+ * set; a dict's key i, a string or an int. Borrowed. NULL and TT_ERR_NOT_FOUND if there is none. */
+TT_API int64_t tt_value_count(const tt_value *value);
+TT_API const tt_value *tt_value_at(const tt_value *value, int64_t i);
+TT_API const tt_value *tt_value_key(const tt_value *dict, int64_t i);
+
+/* A dict's item of a name or a number; NULL, and no error, if there is none or `dict` is NULL or no dict. Borrowed. */
+TT_API const tt_value *tt_value_find(const tt_value *dict, const char *key);
+TT_API const tt_value *tt_value_find_at(const tt_value *dict, int64_t key);
+
+/* What a value is; a float may be given as an int. TT_ERR_INVALID, and *out stays, if it is another thing. */
+TT_API TT_NODISCARD tt_status tt_value_get_bool(bool *out, const tt_value *value);
+TT_API TT_NODISCARD tt_status tt_value_get_int(int64_t *out, const tt_value *value);
+TT_API TT_NODISCARD tt_status tt_value_get_float(double *out, const tt_value *value);
+TT_API TT_NODISCARD tt_status tt_value_get_dtype(tt_dtype *out, const tt_value *value);
+
+/* Its text or tensor, borrowed; NULL and TT_ERR_INVALID if it is another thing. */
+TT_API const char *tt_value_string(const tt_value *value);
+TT_API tt_tensor *tt_value_tensor(const tt_value *value);
+
+/* All tensors in a tree, in its order, under dotted names: {"model": {"conv": {"weight": x}}} has "model.conv.weight",
+ * the items of lists are numbered. Borrowed from `value`; the first call for a value must not overlap another one for
+ * it. So the model of a checkpoint is loaded by
+ *   tt_module_load_state_dict(model, tt_value_tensors(tt_value_find(file, "model")))
+ * NULL gives NULL; NULL and TT_ERR_INVALID two tensors of one dotted name, a name of 1 KiB or more. */
+TT_API const tt_named_tensors *tt_value_tensors(const tt_value *value);
+
+/* Free a tree. NULL is allowed; what is part of another value is left alone (TT_ERR_STATE is recorded). */
+TT_API void tt_value_free(tt_value *value);
+
+/* ---- PyTorch's .pt files ---- */
+
+/* Read what torch.save() wrote: state dicts, optimizers' states, dicts, lists, tuples, numbers, texts, None, tensors,
+ * dtypes. No code in the file is run: anything else in it is an error that names it. Tensors that share memory in the
+ * file share it here; views keep their strides; all are on the host, whatever device they were saved from, and need no
+ * gradient. An OrderedDict or a Counter becomes a dict, a torch.Size a tuple, a torch.device its name, a Parameter its
+ * tensor. The memory that is taken is bounded by the file's size.
+ * *out: the caller's to free. Errors, with the path: TT_ERR_IO can't be read; TT_ERR_FORMAT no such file, or broken or
+ * forged; TT_ERR_UNSUPPORTED what Tutti has nothing for, by name: complex, quantized and sparse tensors, unsigned and
+ * 8-bit types other than u8, more than TT_MAX_DIMS dimensions, big-endian files, ints of more than 64 bits, PyTorch's
+ * format before 1.6, objects of any other class; also if there is no libzip. */
+TT_API TT_NODISCARD tt_status tt_torch_load(tt_value **out, const char *path);
+
+/* The same from memory, `size` bytes borrowed during the call; `name` stands for the path in errors (NULL: "pt"). */
+TT_API TT_NODISCARD tt_status tt_torch_parse(tt_value **out, const void *data, size_t size, const char *name);
+
+/* Write a value so that torch.load() reads it, also with weights_only=True (which in PyTorch 1.13 takes no floats,
+ * PyTorch's own neither). Borrowed. Tensors of any layout and device are written one element after the other, as if on
+ * the CPU; those that are the same memory, such as tied weights, once, and PyTorch shares them again. Errors:
+ * TT_ERR_INVALID an argument is NULL; TT_ERR_IO, with the path; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_torch_save(const char *path, const tt_value *value);
 
 /* ---- training state ---- */
 

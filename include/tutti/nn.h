@@ -275,10 +275,33 @@ TT_API const tt_named_tensors *tt_module_buffers(tt_module *module);
  * children's; every name of a tensor that has several. */
 TT_API const tt_named_tensors *tt_module_state_dict(tt_module *module);
 
+/* Names that begin with `from` begin with `to` instead; either may be "". */
+typedef struct tt_rename {
+    const char *from;
+    const char *to;
+} tt_rename;
+
+typedef struct tt_module_load_state_dict_args {
+    tt_module *module;             /* required */
+    const tt_named_tensors *state; /* required */
+    TT_OPTIONS;
+    bool not_strict;          /* entries of the state without a place, and places without an entry, are left alone */
+    const tt_rename *renames; /* of the state's names; the first that fits a name counts */
+    int64_t rename_count;
+    char tt_end; /* not an option: see base.h */
+} tt_module_load_state_dict_args;
+
 /* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds).
- * Strict: TT_ERR_NOT_FOUND names a missing or an unexpected entry, TT_ERR_SHAPE and TT_ERR_DTYPE one that differs,
- * TT_ERR_INVALID two entries of one tensor that differ in their values. All or nothing. */
-TT_API TT_NODISCARD tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state);
+ *   tt_module_load_state_dict(model, file, .renames = (tt_rename[]){{"transformer.", ""}}, .rename_count = 1)
+ * All or nothing; the text names all that is wrong, the status is that of the first: TT_ERR_NOT_FOUND an entry is
+ * missing or unexpected (not with .not_strict), TT_ERR_SHAPE and TT_ERR_DTYPE one differs, TT_ERR_INVALID an entry
+ * comes twice, or two of one tensor differ in their values. */
+TT_API TT_NODISCARD tt_status tt_module_load_state_dict_with(const tt_module_load_state_dict_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_module_load_state_dict(module_, ...) \
+    tt_module_load_state_dict_with(TT_ARGS(tt_module_load_state_dict_args, .module = (module_), .state = __VA_ARGS__))
+#endif
+#define TT_MODULE_LOAD_STATE_DICT_ARGS_INIT TT_ARGS_INIT
 
 /* Training and evaluation mode, of the whole tree below; a new module is in training mode. Only modules that behave
  * differently ask for it, by tt_module_training(). */

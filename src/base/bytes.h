@@ -3,6 +3,8 @@
 #ifndef TT_BASE_BYTES_H
 #define TT_BASE_BYTES_H
 
+#include "base/export.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +25,7 @@ typedef struct tt__span {
 /* Make room for `more` bytes after the present ones; false (and `failed`) when memory is out. */
 bool tt__bytes_reserve(tt__bytes *bytes, size_t more);
 
-void tt__bytes_put(tt__bytes *bytes, const void *data, size_t size);
+TT__EXPORT void tt__bytes_put(tt__bytes *bytes, const void *data, size_t size);
 
 /* Drop the first `size` bytes. */
 void tt__bytes_consume(tt__bytes *bytes, size_t size);
@@ -32,6 +34,6 @@ void tt__bytes_consume(tt__bytes *bytes, size_t size);
 void tt__bytes_clear(tt__bytes *bytes, size_t keep);
 
 /* Release the memory, which leaves it empty. */
-void tt__bytes_free(tt__bytes *bytes);
+TT__EXPORT void tt__bytes_free(tt__bytes *bytes);
 
 #endif

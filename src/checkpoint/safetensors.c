@@ -54,14 +54,26 @@ const char *const *tt_safetensors_skipped(const tt_safetensors *file, int64_t *c
 const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key) {
     if (!file || !key)
         return NULL;
-    return json_string_value(json_object_get(json_object_get(file->header, TT__SAFETENSORS_METADATA), key));
+    const char *value =
+        json_string_value(json_object_get(json_object_get(file->header, TT__SAFETENSORS_METADATA), key));
+    for (size_t i = 0; !value && i < file->part_count; i++)
+        value = tt_safetensors_metadata(file->parts[i], key);
+    return value;
+}
+
+/* End the files of an index, or the tensors of a file. */
+static void release_tensors(tt_safetensors *file) {
+    for (size_t i = 0; i < file->part_count; i++)
+        tt_safetensors_free(file->parts[i]);
+    for (size_t i = 0; !file->parts && file->tensors && i < file->count; i++)
+        tt__tensor_disown(file->tensors[i]);
 }
 
 void tt_safetensors_free(tt_safetensors *file) {
     if (!file || tt__freed_before("tt_safetensors_free", file))
         return;
-    for (size_t i = 0; file->tensors && i < file->count; i++)
-        tt__tensor_disown(file->tensors[i]);
+    release_tensors(file);
+    free(file->parts);
     free(file->tensors);
     free(file->names);
     free(file->skipped);

@@ -41,8 +41,17 @@ struct tt_safetensors {
     size_t count, skipped_count;
     const char **names, **skipped;
     tt_tensor **tensors;
-    tt_named_tensors list; /* of them, for the caller */
+    tt_named_tensors list;  /* of them, for the caller */
+    tt_safetensors **parts; /* of an index: its files, which own names and tensors */
+    size_t part_count;
 };
+
+/* Does the path name an index of several files, "model.safetensors.index.json"? */
+bool tt__safetensors_is_index(const char *path);
+
+/* Read one file, or all files of an index. */
+tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported);
+tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported);
 
 /* Make `text` fit for an error message: at most 100 bytes, control characters replaced; names come from files that
  * anyone may have written. */

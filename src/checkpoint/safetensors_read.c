@@ -80,8 +80,7 @@ static tt_status header_length(const source *src, uint64_t *length) {
     memcpy(length, bytes, sizeof *length);
     if (*length > TT__SAFETENSORS_MAX_HEADER && !memcmp(bytes, "PK\3\4", 4))
         return tt__fail(TT_ERR_FORMAT,
-                        "%s: not safetensors but a zip archive, as torch.save() makes; in Python, "
-                        "safetensors.torch.save_file(state_dict, path) writes what is expected here",
+                        "%s: not safetensors but a zip archive, as torch.save() makes: tt_torch_load() reads it",
                         src->name);
     if (*length > TT__SAFETENSORS_MAX_HEADER)
         return tt__fail(
@@ -414,16 +413,11 @@ static tt_status read_file(tt_safetensors **out, source *src, bool skip) {
     return read_source(out, src, skip);
 }
 
-tt_status tt_safetensors_load_with(const tt_safetensors_load_args *given, size_t given_size) {
-    tt_safetensors_load_args args;
-    TT__ARGS_COPY(args, given, given_size);
-    if (!args.out || !args.path)
-        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", args.out ? "path" : "out");
-    *args.out = NULL;
-    source src = {.name = args.path, .fd = tt__fd(open(args.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported) {
+    source src = {.name = path, .fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (src.fd < 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", args.path);
-    tt_status status = read_file(args.out, &src, args.skip_unsupported);
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
+    tt_status status = read_file(out, &src, skip_unsupported);
     close(src.fd);
     return status;
 }

@@ -5,9 +5,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "checkpoint/host_copy.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/utf8.h"
 #include "nn/module_lists.h"
-#include "tensor/device.h"
 
 typedef struct item {
     const char *name;
@@ -35,25 +36,12 @@ static uint64_t item_bytes(const tt_tensor *x) {
 
 /* ---- the header ---- */
 
-/* Return the length of the UTF-8 character at `c`, 0 if there is none: RFC 3629, so no overlong forms, surrogates or
- * values above 10FFFF. */
-static size_t utf8_length(const unsigned char *c) {
-    size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
-    bool surrogate = c[0] == 0xed && c[1] >= 0xa0, beyond = c[0] == 0xf4 && c[1] >= 0x90;
-    return overlong || surrogate || beyond ? 0 : length;
-}
-
 static tt_status check_text(const char *path, const char *what, const char *text) {
     if (!text)
         return tt__fail(TT_ERR_INVALID, "%s: expected a %s, got NULL", path, what);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c += utf8_length(c))
-        if (utf8_length(c) == 0)
-            return tt__fail(TT_ERR_INVALID, "%s: expected the %s \"%s\" to be UTF-8", path, what,
-                            tt__safetensors_printable(text).text);
+    if (!tt__is_utf8(text))
+        return tt__fail(TT_ERR_INVALID, "%s: expected the %s \"%s\" to be UTF-8", path, what,
+                        tt__safetensors_printable(text).text);
     return TT_OK;
 }
 
@@ -129,16 +117,11 @@ static tt_status make_header(const char *path, const item *items, size_t count, 
 
 /* ---- the file ---- */
 
-/* Write a tensor; one of another layout, or on another device, is copied. */
 static tt_status write_tensor(tt__atomic_file *file, const item *it) {
-    tt_tensor *x = it->tensor;
-    if (tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x)))
-        return tt__atomic_write(file, tt_tensor_data(x), item_bytes(x));
-    tt_tensor *copy = tt_keep(tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x)));
-    tt_status status = copy ? tt_copy(copy, x) : tt_last_status();
-    if (!status)
-        status = tt__atomic_write(file, tt_tensor_data(copy), item_bytes(copy));
-    tt_tensor_free(copy);
+    tt__host_copy elements;
+    TT__TRY(tt__host_copy_make(&elements, it->tensor));
+    tt_status status = tt__atomic_write(file, elements.data, elements.size);
+    tt__host_copy_free(&elements);
     return status;
 }
 

@@ -1,75 +1,153 @@
-/* Loading a state dict: all entries are checked before any is copied. */
+/* Loading a state dict: all entries are checked before any is copied, and all that is wrong is told at once. */
+#include "base/args.h"
 #include "base/error.h"
+#include "base/problem_list.h"
 #include "nn/module.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char who[] = "tt_module_load_state_dict";
 
-/* Return an entry's name without the prefix that PyTorch's DDP adds, unless the module has such a child itself. */
-static const char *plain_name(const tt_named_tensors *own, const char *name) {
+/* What a call is about. */
+typedef struct loading {
+    const tt_named_tensors *own, *state;
+    const tt_module_load_state_dict_args *args;
+    int64_t *source; /* of each of the module's entries: the one of the state, or -1 */
+    int64_t *target; /* the reverse */
+} loading;
+
+/* ---- names ---- */
+
+/* A name in two pieces: what takes the place of its beginning, and the rest. */
+typedef struct split_name {
+    const char *head, *rest;
+} split_name;
+
+static bool names_equal(const char *name, split_name split) {
+    size_t n = strlen(split.head);
+    return !strncmp(name, split.head, n) && !strcmp(name + n, split.rest);
+}
+
+static int64_t find_own(const loading *l, split_name name) {
+    for (int64_t i = 0; i < l->own->count; i++)
+        if (names_equal(l->own->names[i], name))
+            return i;
+    return -1;
+}
+
+/* Find the module's entry that one of the state is for: under its own name, a renamed one, or without the "module."
+ * that PyTorch's DDP adds. -1: there is none. */
+static int64_t find_target(const loading *l, const char *name) {
     static const char prefix[] = "module.";
-    bool prefixed = !strncmp(name, prefix, sizeof prefix - 1) && !tt_named_tensors_find(own, name);
-    return prefixed ? name + sizeof prefix - 1 : name;
+    split_name renamed = {"", name};
+    for (int64_t i = 0; i < l->args->rename_count; i++) {
+        const tt_rename *r = &l->args->renames[i];
+        if (!strncmp(name, r->from, strlen(r->from))) {
+            renamed = (split_name){r->to, name + strlen(r->from)};
+            break;
+        }
+    }
+    int64_t found = find_own(l, renamed);
+    if (found < 0 && !strncmp(name, prefix, strlen(prefix)))
+        found = find_own(l, (split_name){"", name + strlen(prefix)});
+    return found;
 }
 
-static tt_status check_entry(const tt_named_tensors *own, const char *name, const tt_tensor *x) {
-    const tt_tensor *mine = tt_named_tensors_find(own, plain_name(own, name));
-    if (!mine)
-        return tt__fail(TT_ERR_NOT_FOUND, "%s: unexpected entry \"%s\": the module has no such tensor", who, name);
-    const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(mine);
-    bool same_dtype = tt_tensor_dtype(x) == tt_tensor_dtype(mine);
-    if (!same_dtype || !tt__shape_equal(&shape, &expected))
-        return tt__fail(same_dtype ? TT_ERR_SHAPE : TT_ERR_DTYPE, "%s: \"%s\": expected %s, got %s", who, name,
-                        TT__DESCRIBE(mine), TT__DESCRIBE(x));
-    return TT_OK;
+/* ---- checks ---- */
+
+static void match_entries(loading *l, tt__problem_list *all) {
+    for (int64_t i = 0; i < l->own->count; i++)
+        l->source[i] = -1;
+    for (int64_t i = 0; i < l->state->count; i++) {
+        int64_t to = l->target[i] = find_target(l, l->state->names[i]);
+        if (to >= 0 && l->source[to] >= 0)
+            tt__problem_add(all, TT_ERR_INVALID, "the entry \"%s\" comes twice", l->own->names[to]);
+        else if (to >= 0)
+            l->source[to] = i;
+    }
 }
 
-/* Find the state's entry for one of the module's names. */
-static const tt_tensor *entry_for(const tt_named_tensors *own, const tt_named_tensors *state, const char *name) {
-    for (int64_t i = 0; i < state->count; i++)
-        if (!strcmp(plain_name(own, state->names[i]), name))
-            return state->tensors[i];
-    return NULL;
+static void check_names(const loading *l, tt__problem_list *all) {
+    for (int64_t i = 0; i < l->own->count && !l->args->not_strict; i++)
+        if (l->source[i] < 0)
+            tt__problem_add(all, TT_ERR_NOT_FOUND, "entry \"%s\" is missing", l->own->names[i]);
+    for (int64_t i = 0; i < l->state->count && !l->args->not_strict; i++)
+        if (l->target[i] < 0)
+            tt__problem_add(all, TT_ERR_NOT_FOUND, "unexpected entry \"%s\": the module has no such tensor",
+                            l->state->names[i]);
+}
+
+/* An entry that has a place must fit it, strict or not, as in PyTorch. */
+static void check_shapes(const loading *l, tt__problem_list *all) {
+    for (int64_t i = 0; i < l->state->count; i++) {
+        if (l->target[i] < 0)
+            continue;
+        const tt_tensor *mine = l->own->tensors[l->target[i]], *x = l->state->tensors[i];
+        const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(mine);
+        bool same_dtype = tt_tensor_dtype(x) == tt_tensor_dtype(mine);
+        if (!same_dtype || !tt__shape_equal(&shape, &expected))
+            tt__problem_add(all, same_dtype ? TT_ERR_SHAPE : TT_ERR_DTYPE, "\"%s\": expected %s, got %s",
+                            l->state->names[i], TT__DESCRIBE(mine), TT__DESCRIBE(x));
+    }
 }
 
 /* Check that names of one tensor (tied weights) have equal values. */
-static tt_status check_tied(const tt_named_tensors *own, const tt_named_tensors *state, int64_t i) {
-    for (int64_t first = 0; first < i; first++) {
-        if (own->tensors[first] != own->tensors[i])
-            continue;
-        if (tt_equal(entry_for(own, state, own->names[first]), entry_for(own, state, own->names[i])))
-            return TT_OK;
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: \"%s\" and \"%s\" are one tensor here, but two different ones in the state", who,
-                        own->names[first], own->names[i]);
+static void check_tied(const loading *l, tt__problem_list *all) {
+    for (int64_t i = 0; i < l->own->count; i++) {
+        int64_t first = 0;
+        while (l->own->tensors[first] != l->own->tensors[i] || l->source[first] < 0)
+            if (++first >= i)
+                break;
+        if (first < i && l->source[i] >= 0 &&
+            !tt_equal(l->state->tensors[l->source[first]], l->state->tensors[l->source[i]]))
+            tt__problem_add(all, TT_ERR_INVALID,
+                            "\"%s\" and \"%s\" are one tensor here, but two different ones in the state",
+                            l->own->names[first], l->own->names[i]);
     }
+}
+
+/* Check all, and copy what is there. */
+static tt_status load_matched(loading *l) {
+    tt__problem_list all = {.count = 0};
+    match_entries(l, &all);
+    check_names(l, &all);
+    check_shapes(l, &all);
+    if (all.count == 0)
+        check_tied(l, &all);
+    TT__TRY(tt__problems_report(&all, who));
+    for (int64_t i = 0; i < l->own->count; i++)
+        if (l->source[i] >= 0)
+            TT__TRY(tt_copy(l->own->tensors[i], l->state->tensors[l->source[i]]));
     return TT_OK;
 }
 
-static tt_status check_entries(const tt_named_tensors *own, const tt_named_tensors *state) {
-    for (int64_t i = 0; i < own->count; i++)
-        if (!entry_for(own, state, own->names[i]))
-            return tt__fail(TT_ERR_NOT_FOUND, "%s: entry \"%s\" is missing", who, own->names[i]);
-    for (int64_t i = 0; i < state->count; i++)
-        TT__TRY(check_entry(own, state->names[i], state->tensors[i]));
-    if (state->count != own->count)
-        return tt__fail(TT_ERR_INVALID, "%s: expected %lld entries, got %lld: one comes twice", who,
-                        (long long)own->count, (long long)state->count);
-    for (int64_t i = 0; i < own->count; i++)
-        TT__TRY(check_tied(own, state, i));
+static tt_status check_renames(const tt_module_load_state_dict_args *args) {
+    if (args->rename_count < 0 || (args->rename_count > 0 && !args->renames))
+        return tt__fail(TT_ERR_INVALID, "%s: expected %s", who,
+                        args->rename_count < 0 ? "a .rename_count of 0 or more" : ".renames, got NULL");
+    for (int64_t i = 0; i < args->rename_count; i++)
+        if (!args->renames[i].from || !args->renames[i].to)
+            return tt__fail(TT_ERR_INVALID, "%s: expected two texts in each of .renames, got NULL", who);
     return TT_OK;
 }
 
-tt_status tt_module_load_state_dict(tt_module *module, const tt_named_tensors *state) {
-    if (!module || !state)
-        return tt__fail_argument("%s: the %s is NULL", who, module ? "state" : "module");
-    TT__TRY(tt__named_tensors_check(who, state, true));
-    const tt_named_tensors *own = tt_module_state_dict(module);
-    if (!own)
+tt_status tt_module_load_state_dict_with(const tt_module_load_state_dict_args *given, size_t size) {
+    tt_module_load_state_dict_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.module || !args.state)
+        return tt__fail_argument("%s: the %s is NULL", who, args.module ? "state" : "module");
+    TT__TRY(tt__named_tensors_check(who, args.state, true));
+    TT__TRY(check_renames(&args));
+    loading l = {.own = tt_module_state_dict(args.module), .state = args.state, .args = &args};
+    if (!l.own)
         return tt_last_status();
-    TT__TRY(check_entries(own, state));
-    for (int64_t i = 0; i < own->count; i++)
-        TT__TRY(tt_copy(own->tensors[i], entry_for(own, state, own->names[i])));
-    return TT_OK;
+    l.source = calloc((size_t)l.own->count + 1, sizeof *l.source);
+    l.target = calloc((size_t)l.state->count + 1, sizeof *l.target);
+    tt_status status = l.source && l.target
+                           ? load_matched(&l)
+                           : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l.state->count);
+    free(l.source);
+    free(l.target);
+    return status;
 }

@@ -140,6 +140,27 @@ WRONG = {
     "data show": [
         ("", "expected a file"),
     ],
+    "ckpt": [
+        ("", 'expected "show", "verify", "diff" or "convert"'),
+        ("paint", 'unknown command "paint"'),
+    ],
+    "ckpt show": [
+        ("", "expected a file, got 0"),
+        ("a b", "expected a file, got 2"),
+        ("a --colour", "unknown flag --colour"),
+    ],
+    "ckpt verify": [
+        ("", "expected a file or more, got 0"),
+    ],
+    "ckpt diff": [
+        ("a", "expected two files, got 1"),
+        ("a b c", "expected two files, got 3"),
+    ],
+    "ckpt convert": [
+        ("a", "expected two files, got 1"),
+        ("a b.txt", "expected a new file that ends in .safetensors"),
+        ("a b.pt --max-shard 0", "--max-shard: expected a number from 1"),
+    ],
     "completion": [
         ("ksh", 'expected bash, zsh or fish, got "ksh"'),
         ("", "expected bash, zsh or fish"),

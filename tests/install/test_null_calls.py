@@ -22,7 +22,7 @@ OBJECTS = {
     "tt_lr_scheduler": "tt_exponential_lr(tt_sgd(tt_module_parameters(tt_nn_linear(3, 2)), 0.1), 0.5)",
     "tt_dataset": "dataset()", "tt_loader": "tt_loader_new(dataset(), 1, tt_in_order())",
     "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)",
-    "tt_scope": "tt_scope_new()", "tt_reducer": "NULL", "tt_work": "NULL",
+    "tt_scope": "tt_scope_new()", "tt_value": "tt_value_of_int(3)", "tt_reducer": "NULL", "tt_work": "NULL",
 }
 # Lists that are wrong inside.
 LISTS = {"tt_named_tensors": [f"list({i})" for i in range(6)]}

@@ -10,7 +10,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TT_SOURCE"])
 BUILD = pathlib.Path(os.environ["TT_BUILD"])
-LATE = ["libdnnl", "libhwloc", "libgomp"]  # which programs load when they first need them
+LATE = ["libdnnl", "libhwloc", "libgomp", "libzip"]  # which programs load when they first need them
 PLUGINS = ["gloo", "mpich", "openmpi"]
 
 

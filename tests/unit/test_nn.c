@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -279,6 +280,58 @@ static void state_dicts_load_strictly(void **state) {
     tt_clear_error();
 }
 
+/* One error tells all that is wrong; a list that is too long says how much of it is left out. */
+static void all_mismatches_are_told(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_module *m = mlp();
+    tt_tensor *tensors[] = {tt_ones(TT_SHAPE(4, 3), TT_F32), tt_ones(TT_SHAPE(3), TT_F64),
+                            tt_ones(TT_SHAPE(2), TT_F32)};
+    const char *names[] = {"0.weight", "0.bias", "9.bias"};
+    load(m, 3, names, tensors, TT_ERR_NOT_FOUND,
+         "tt_module_load_state_dict: entry \"2.weight\" is missing; entry \"2.bias\" is missing; unexpected entry "
+         "\"9.bias\": the module has no such tensor; \"0.weight\": expected f32 (3, 4), got f32 (4, 3); \"0.bias\": "
+         "expected f32 (3), got f64 (3)");
+    enum { MANY = 200 };
+    static char texts[MANY][24];
+    const char *many[MANY];
+    tt_tensor *same[MANY];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof texts[i], "layer.%d.weight", i);
+        many[i] = texts[i];
+        same[i] = tensors[0];
+    }
+    assert_int_equal(tt_module_load_state_dict(m, TT_NAMED_TENSORS(MANY, many, same)), TT_ERR_NOT_FOUND);
+    assert_non_null(strstr(tt_last_error(), "\"layer.3.weight\""));
+    expect_error(TT_ERR_NOT_FOUND, " more");
+    tt_module_free(m);
+}
+
+static void what_fits_is_loaded(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_module *m = mlp();
+    tt_tensor *sevens = tt_full(TT_SHAPE(3), TT_F32, 7), *tensors[] = {sevens, sevens};
+    const char *names[] = {"head.bias", "9.bias"};
+    const tt_named_tensors *given = TT_NAMED_TENSORS(2, names, tensors);
+    const tt_rename renames[] = {{"head.", "0."}, {"", "none."}};
+    float before = tt_tensor_f32(tt_named_tensors_find(tt_module_parameters(m), "2.bias"))[0];
+    assert_int_equal(tt_module_load_state_dict(m, given, .not_strict = true, .renames = renames, .rename_count = 2),
+                     TT_OK);
+    assert_true(tt_equal(tt_named_tensors_find(tt_module_parameters(m), "0.bias"), sevens));
+    assert_true(tt_tensor_f32(tt_named_tensors_find(tt_module_parameters(m), "2.bias"))[0] == before);
+    /* A shape that differs is an error all the same. */
+    names[0] = "2.bias";
+    assert_int_equal(tt_module_load_state_dict(m, given, .not_strict = true), TT_ERR_SHAPE);
+    expect_error(TT_ERR_SHAPE, "\"2.bias\": expected f32 (2), got f32 (3)");
+    assert_int_equal(tt_module_load_state_dict(m, given, .rename_count = 1), TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, ".renames");
+    assert_int_equal(tt_module_load_state_dict(m, given, .renames = (tt_rename[]){{"a", NULL}}, .rename_count = 1),
+                     TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, "two texts");
+    tt_module_free(m);
+}
+
 static void a_module_prefix_is_accepted(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -312,6 +365,8 @@ int main(void) {
         cmocka_unit_test(a_wrapped_module_may_be_freed_first),
         cmocka_unit_test(a_wrapped_part_outlives_its_tree),
         cmocka_unit_test(state_dicts_load_strictly),
+        cmocka_unit_test(all_mismatches_are_told),
+        cmocka_unit_test(what_fits_is_loaded),
         cmocka_unit_test(a_module_prefix_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

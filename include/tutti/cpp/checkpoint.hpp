@@ -1,4 +1,5 @@
-/* tutti/cpp/checkpoint.hpp: tensors on disk, as safetensors, and what a training run needs to go on from there. */
+/* tutti/cpp/checkpoint.hpp: tensors on disk, as safetensors or as PyTorch's .pt, and what a training run needs to go on
+ * from there. */
 #ifndef TUTTI_CPP_CHECKPOINT_HPP
 #define TUTTI_CPP_CHECKPOINT_HPP
 
@@ -53,6 +54,93 @@ inline void safetensors_save(const std::string &path, const tt_named_tensors *te
         pairs.push_back({key.c_str(), value.c_str()});
     check(tt_safetensors_save(path.c_str(), tensors, detail::data_or_null(pairs), std::int64_t(pairs.size())));
 }
+
+/* max_shard_bytes: 0 is 5 GB. */
+inline void safetensors_save_sharded(const std::string &path, const tt_named_tensors *tensors,
+                                     std::uint64_t max_shard_bytes = 0) {
+    tt_safetensors_save_sharded_args a = TT_SAFETENSORS_SAVE_SHARDED_ARGS_INIT;
+    a.path = path.c_str(), a.tensors = tensors, a.max_shard_bytes = max_shard_bytes;
+    check(detail::call(tt_safetensors_save_sharded_with, a));
+}
+
+/* ---- values, and PyTorch's .pt files */
+
+/* A value that its tree lends; an empty one is "none": what was looked for is not there. */
+class value_ref {
+  public:
+    value_ref(const tt_value *lent) noexcept : v_(lent) {}
+    const tt_value *get() const noexcept { return v_; }
+    explicit operator bool() const noexcept { return v_ != nullptr; }
+    tt_value_type type() const { return tt_value_typeof(v_); }
+    std::int64_t size() const { return tt_value_count(v_); }
+    value_ref at(std::int64_t i) const { return check(tt_value_at(v_, i)); }
+    value_ref key(std::int64_t i) const { return check(tt_value_key(v_, i)); }
+    value_ref find(const std::string &key) const { return tt_value_find(v_, key.c_str()); }
+    value_ref find(std::int64_t key) const { return tt_value_find_at(v_, key); }
+    bool as_bool() const { return get_as<bool>(tt_value_get_bool); }
+    std::int64_t as_int() const { return get_as<std::int64_t>(tt_value_get_int); }
+    double as_float() const { return get_as<double>(tt_value_get_float); }
+    tt_dtype as_dtype() const { return get_as<tt_dtype>(tt_value_get_dtype); }
+    std::string as_string() const { return check(tt_value_string(v_)); }
+    tensor as_tensor() const { return tensor::lent(check(tt_value_tensor(v_))); }
+    /* All tensors below, under dotted names; lent. */
+    const tt_named_tensors *tensors() const { return check(tt_value_tensors(v_)); }
+
+  private:
+    template <class T, class Get> T get_as(Get get) const {
+        T x{};
+        check(get(&x, v_));
+        return x;
+    }
+    const tt_value *v_;
+};
+
+/* A tree of its own: value::dict().set("epoch", 3).set("model", model.state_dict()). A part is moved into its
+ * container, which is filled before it becomes part of another. */
+class value {
+  public:
+    value() : value(tt_value_of_none()) {}
+    explicit value(tt_value *owned) : v_(check(owned)) {}
+    value(bool x) : value(tt_value_of_bool(x)) {}
+    value(int x) : value(tt_value_of_int(x)) {}
+    value(std::int64_t x) : value(tt_value_of_int(x)) {}
+    value(double x) : value(tt_value_of_float(x)) {}
+    value(const char *text) : value(tt_value_of_string(text)) {}
+    value(const std::string &text) : value(tt_value_of_string(text.c_str())) {}
+    value(tt_dtype dtype) : value(tt_value_of_dtype(dtype)) {}
+    value(const tensor &x) : value(tt_value_of_tensor(x.get())) {}
+    value(const tt_named_tensors *tensors) : value(tt_value_of_tensors(tensors)) {}
+    static value list() { return value(tt_value_list()); }
+    static value tuple() { return value(tt_value_tuple()); }
+    static value dict() { return value(tt_value_dict()); }
+
+    tt_value *get() const noexcept { return v_.get(); }
+    operator value_ref() const noexcept { return get(); }
+    value_ref operator*() const noexcept { return get(); }
+    value &append(value item) & { return check(tt_value_append(get(), item.v_.release())), *this; }
+    value &set(const std::string &key, value item) & {
+        return check(tt_value_set(get(), key.c_str(), item.v_.release())), *this;
+    }
+    value &set(std::int64_t key, value item) & { return check(tt_value_set_at(get(), key, item.v_.release())), *this; }
+    value append(value item) && { return std::move(append(std::move(item))); }
+    value set(const std::string &key, value item) && { return std::move(set(key, std::move(item))); }
+    value set(std::int64_t key, value item) && { return std::move(set(key, std::move(item))); }
+
+  private:
+    detail::handle<tt_value, tt_value_free> v_;
+};
+
+inline value torch_load(const std::string &path) {
+    tt_value *made = nullptr;
+    check(tt_torch_load(&made, path.c_str()));
+    return value(made);
+}
+inline value torch_parse(const void *data, std::size_t size, const std::string &name) {
+    tt_value *made = nullptr;
+    check(tt_torch_parse(&made, data, size, name.c_str()));
+    return value(made);
+}
+inline void torch_save(const std::string &path, const value &what) { check(tt_torch_save(path.c_str(), what.get())); }
 
 /* ---- training state */
 

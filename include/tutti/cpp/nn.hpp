@@ -100,7 +100,17 @@ class module {
     const tt_named_tensors *buffers() const { return check(tt_module_buffers(get())); }
     const tt_named_tensors *state_dict() const { return check(tt_module_state_dict(get())); }
     const tt_named_modules *named_modules() const { return check(tt_module_named_modules(get())); }
-    void load_state_dict(const tt_named_tensors *state) { check(tt_module_load_state_dict(get(), state)); }
+    /* renames: {{"transformer.", ""}}; see nn.h. */
+    void load_state_dict(const tt_named_tensors *state, bool strict = true,
+                         const std::vector<std::pair<std::string, std::string>> &renames = {}) {
+        std::vector<tt_rename> pairs;
+        for (const auto &[from, to] : renames)
+            pairs.push_back({from.c_str(), to.c_str()});
+        tt_module_load_state_dict_args a = TT_MODULE_LOAD_STATE_DICT_ARGS_INIT;
+        a.module = get(), a.state = state, a.not_strict = !strict;
+        a.renames = detail::data_or_null(pairs), a.rename_count = std::int64_t(pairs.size());
+        check(detail::call(tt_module_load_state_dict_with, a));
+    }
 
     const char *class_name() const { return tt_module_class_name(get()); }
     std::int64_t child_count() const { return tt_module_child_count(get()); }

@@ -1,0 +1,38 @@
+/* The zip archive that a .pt file is: records below one folder, none compressed.
+ *
+ *   NAME/data.pkl   NAME/data/0   NAME/data/1   NAME/version   ...
+ *
+ * libzip reads it, and checks checksums and what the two headers of a record say of it. Files are taken for hostile:
+ * records' names are only compared, never used as paths, and all sizes together are checked against the file's. */
+#ifndef TT_CHECKPOINT_ARCHIVE_H
+#define TT_CHECKPOINT_ARCHIVE_H
+
+#include "checkpoint/zip_load.h"
+
+typedef struct tt__record {
+    const char *name; /* without the folder; borrowed from the archive */
+    uint64_t index, size;
+} tt__record;
+
+typedef struct tt__archive {
+    const char *name; /* for errors; borrowed */
+    const tt__zip *lib;
+    zip_t *zip;
+    size_t count;
+    tt__record *records; /* sorted by name */
+} tt__archive;
+
+/* Open an archive of `size` bytes: in memory (`data`, borrowed until it is closed), or in the file fd if data is NULL,
+ * which stays the caller's. On failure there is nothing to close. */
+tt_status tt__archive_open(tt__archive *archive, const char *name, const void *data, int fd, uint64_t size);
+
+/* Find a record; NULL if there is none. */
+const tt__record *tt__archive_find(const tt__archive *archive, const char *record);
+
+/* Read all record->size bytes of it. */
+tt_status tt__archive_read(const tt__archive *archive, const tt__record *record, void *to);
+
+/* Harmless on a zeroed one. */
+void tt__archive_close(tt__archive *archive);
+
+#endif

@@ -1,0 +1,296 @@
+/* Tensors in several safetensors files, as Hugging Face lays them out: model.safetensors.index.json says in which of
+ * model-00001-of-00002.safetensors ... each lies:
+ *
+ *   {"metadata":{"total_size":1234},"weight_map":{"w":"model-00001-of-00002.safetensors", ...}} */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/args.h"
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "base/problem_list.h"
+#include "checkpoint/safetensors.h"
+#include "nn/module_lists.h"
+
+#define INDEX_ENDING ".safetensors.index.json"
+#define WEIGHT_MAP "weight_map"
+
+static const uint64_t default_shard_bytes = UINT64_C(5000000000); /* as transformers' */
+
+bool tt__safetensors_is_index(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
+
+/* Make the path of a file beside the index; the caller's to free. */
+static char *path_beside(const char *index, const char *file) {
+    const char *slash = strrchr(index, '/');
+    char *path;
+    if (asprintf(&path, "%.*s%s", slash ? (int)(slash + 1 - index) : 0, index, file) < 0)
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a path", index);
+    return path;
+}
+
+/* ---- reading ---- */
+
+static tt_status parse_index(const char *path, json_t **index) {
+    struct stat s;
+    json_error_t error;
+    if (stat(path, &s) != 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
+    if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size > TT__SAFETENSORS_MAX_HEADER)
+        return tt__fail(TT_ERR_IO, "%s: expected a file of at most %" PRIu64 " bytes", path,
+                        TT__SAFETENSORS_MAX_HEADER);
+    *index = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!*index)
+        return tt__fail(json_error_code(&error) == json_error_out_of_memory ? TT_ERR_MEMORY : TT_ERR_FORMAT,
+                        "%s: no valid JSON: %s (line %d)", path, tt__safetensors_printable(error.text).text,
+                        error.line);
+    return TT_OK;
+}
+
+/* Check where tensors are said to lie: in files beside the index, never elsewhere. */
+static tt_status check_map(const char *path, json_t *map) {
+    const char *name;
+    json_t *file;
+    if (!json_is_object(map))
+        return tt__fail(TT_ERR_FORMAT, "%s: expected an object \"" WEIGHT_MAP "\" of tensors' files", path);
+    json_object_foreach(map, name, file) {
+        const char *text = json_string_value(file);
+        if (!text || !*text || text[0] == '.' || strchr(text, '/') || strchr(text, '\\'))
+            return tt__fail(TT_ERR_FORMAT,
+                            "%s: tensor \"%s\": expected the name of a file beside the index, got %s%s%s", path,
+                            tt__safetensors_printable(name).text, text ? "\"" : "",
+                            text ? tt__safetensors_printable(text).text : "something else", text ? "\"" : "");
+    }
+    return TT_OK;
+}
+
+static tt_status load_part(tt_safetensors *all, const char *index, const char *file, bool skip) {
+    char *path = path_beside(index, file);
+    if (!path)
+        return tt_last_status();
+    tt_status status = tt__safetensors_read_file(&all->parts[all->part_count], path, skip);
+    if (!status)
+        all->part_count++;
+    free(path);
+    return status;
+}
+
+/* Load each file of the map once. */
+static tt_status load_parts(tt_safetensors *all, const char *index, json_t *map, bool skip) {
+    json_t *seen = json_object();
+    const char *name;
+    json_t *file;
+    tt_status status = seen ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory to list its files", index);
+    json_object_foreach(map, name, file) {
+        if (status || json_object_get(seen, json_string_value(file)))
+            continue;
+        if (json_object_set_new(seen, json_string_value(file), json_integer((json_int_t)all->part_count)))
+            status = tt__fail(TT_ERR_MEMORY, "%s: no memory to list its files", index);
+        else
+            status = load_part(all, index, json_string_value(file), skip);
+    }
+    json_decref(seen);
+    return status;
+}
+
+typedef struct place {
+    const char *name;
+    tt_tensor *tensor;
+} place;
+
+static int by_place_name(const void *a, const void *b) {
+    return strcmp(((const place *)a)->name, ((const place *)b)->name);
+}
+
+/* Collect the parts' tensors, sorted by name. */
+static tt_status join_tensors(tt_safetensors *all, const char *index, place *places) {
+    for (size_t p = 0; p < all->part_count; p++) {
+        const tt_named_tensors *list = tt_safetensors_tensors(all->parts[p]);
+        for (int64_t i = 0; i < list->count; i++)
+            places[all->count++] = (place){list->names[i], list->tensors[i]};
+        for (size_t i = 0; i < all->parts[p]->skipped_count; i++)
+            all->skipped[all->skipped_count++] = all->parts[p]->skipped[i];
+    }
+    if (all->count > 0)
+        qsort(places, all->count, sizeof *places, by_place_name);
+    tt__problem_list problems = {.count = 0};
+    for (size_t i = 0; i < all->count; i++) {
+        all->names[i] = places[i].name;
+        all->tensors[i] = places[i].tensor;
+        if (i > 0 && !strcmp(places[i - 1].name, places[i].name))
+            tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" lies in two files",
+                            tt__safetensors_printable(places[i].name).text);
+    }
+    return tt__problems_report(&problems, index);
+}
+
+static bool is_in_part(const tt_safetensors *part, const char *name) {
+    for (size_t i = 0; i < part->skipped_count; i++)
+        if (!strcmp(part->skipped[i], name))
+            return true;
+    return tt_named_tensors_find(&part->list, name) != NULL;
+}
+
+/* Check that the map and the files agree; all differences are told. */
+static tt_status check_map_and_files(const tt_safetensors *all, const char *index, json_t *map) {
+    tt__problem_list problems = {.count = 0};
+    const char *name;
+    json_t *file;
+    json_object_foreach(map, name, file) {
+        bool found = false;
+        for (size_t p = 0; p < all->part_count && !found; p++)
+            found = is_in_part(all->parts[p], name);
+        if (!found)
+            tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" is missing: %s has none",
+                            tt__safetensors_printable(name).text,
+                            tt__safetensors_printable(json_string_value(file)).text);
+    }
+    for (size_t i = 0; i < all->count; i++)
+        if (!json_object_get(map, all->names[i]))
+            tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" is unexpected: the index lacks it",
+                            tt__safetensors_printable(all->names[i]).text);
+    return tt__problems_report(&problems, index);
+}
+
+static tt_status join_parts(tt_safetensors *all, const char *index, json_t *map) {
+    size_t room = 1;
+    for (size_t p = 0; p < all->part_count; p++)
+        room += all->parts[p]->count + all->parts[p]->skipped_count;
+    all->names = calloc(room, sizeof *all->names);
+    all->skipped = calloc(room, sizeof *all->skipped);
+    all->tensors = calloc(room, sizeof *all->tensors);
+    place *places = calloc(room, sizeof *places);
+    tt_status status = all->names && all->skipped && all->tensors && places
+                           ? join_tensors(all, index, places)
+                           : tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu tensors", index, room);
+    free(places);
+    if (!status)
+        status = check_map_and_files(all, index, map);
+    all->list = (tt_named_tensors){sizeof all->list, (int64_t)all->count, all->names, all->tensors};
+    return status;
+}
+
+static tt_status read_index_parts(tt_safetensors *all, const char *path, bool skip) {
+    TT__TRY(parse_index(path, &all->header));
+    json_t *map = json_object_get(all->header, WEIGHT_MAP);
+    TT__TRY(check_map(path, map));
+    all->parts = calloc(json_object_size(map) + 1, sizeof *all->parts);
+    if (!all->parts)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its files", path);
+    TT__TRY(load_parts(all, path, map, skip));
+    return join_parts(all, path, map);
+}
+
+tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported) {
+    tt_safetensors *all = calloc(1, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to read it", path);
+    tt_status status = read_index_parts(all, path, skip_unsupported);
+    if (status)
+        tt_safetensors_free(all);
+    else
+        *out = all;
+    return status;
+}
+
+/* ---- writing ---- */
+
+static uint64_t bytes_of(const tt_tensor *x) {
+    return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x));
+}
+
+/* Count the tensors from number `from` on that share a file: at least one. */
+static int64_t shard_length(const tt_named_tensors *tensors, int64_t from, uint64_t most) {
+    uint64_t bytes = 0;
+    int64_t n = 0;
+    while (from + n < tensors->count && (n == 0 || bytes + bytes_of(tensors->tensors[from + n]) <= most))
+        bytes += bytes_of(tensors->tensors[from + n++]);
+    return n;
+}
+
+/* Write tensors `from` to `from` + n, and note where they are. */
+static tt_status save_shard(const tt_safetensors_save_sharded_args *args, const char *file, json_t *map, int64_t from,
+                            int64_t n) {
+    for (int64_t i = from; i < from + n; i++)
+        if (json_object_set_new(map, args->tensors->names[i], json_string(file)))
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for its index", args->path);
+    char *path = path_beside(args->path, file);
+    if (!path)
+        return tt_last_status();
+    const tt_named_tensors part = {sizeof part, n, args->tensors->names + from, args->tensors->tensors + from};
+    tt_status status = tt_safetensors_save(path, &part, args->metadata, args->metadata_count);
+    free(path);
+    return status;
+}
+
+static tt_status save_shards(const tt_safetensors_save_sharded_args *args, json_t *map) {
+    const char *slash = strrchr(args->path, '/'), *name = slash ? slash + 1 : args->path;
+    int stem = (int)(strlen(name) - strlen(INDEX_ENDING));
+    uint64_t most = args->max_shard_bytes ? args->max_shard_bytes : default_shard_bytes;
+    int64_t count = 0, n;
+    for (int64_t from = 0; from < args->tensors->count; from += shard_length(args->tensors, from, most))
+        count++;
+    int64_t number = 0;
+    for (int64_t from = 0; from < args->tensors->count; from += n) {
+        char *file;
+        n = shard_length(args->tensors, from, most);
+        if (asprintf(&file, "%.*s-%05" PRId64 "-of-%05" PRId64 ".safetensors", stem, name, ++number, count) < 0)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", args->path);
+        tt_status status = save_shard(args, file, map, from, n);
+        free(file);
+        TT__TRY(status);
+    }
+    return TT_OK;
+}
+
+static tt_status write_index(const char *path, json_t *index) {
+    tt__atomic_file file;
+    char *text = json_dumps(index, JSON_INDENT(2));
+    if (!text)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its text", path);
+    tt_status status = tt__atomic_open(&file, path);
+    if (!status) {
+        status = tt__atomic_write(&file, text, strlen(text));
+        if (!status)
+            status = tt__atomic_write(&file, "\n", 1);
+        if (!status)
+            status = tt__atomic_commit(&file);
+        else
+            tt__atomic_abort(&file);
+    }
+    free(text);
+    return status;
+}
+
+static tt_status save_sharded(const tt_safetensors_save_sharded_args *args) {
+    uint64_t total = 0;
+    for (int64_t i = 0; i < args->tensors->count; i++)
+        total += bytes_of(args->tensors->tensors[i]);
+    json_t *map = json_object();
+    json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)total, WEIGHT_MAP, map);
+    tt_status status = index ? save_shards(args, map) : tt__fail(TT_ERR_MEMORY, "%s: no memory", args->path);
+    if (!status)
+        status = write_index(args->path, index);
+    json_decref(index);
+    json_decref(map);
+    return status;
+}
+
+tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_args *given, size_t size) {
+    tt_safetensors_save_sharded_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.path || !args.tensors)
+        return tt__fail_argument("tt_safetensors_save_sharded: `%s` is NULL", args.path ? "tensors" : "path");
+    if (!tt__safetensors_is_index(args.path))
+        return tt__fail(TT_ERR_INVALID, "%s: expected the path of an index, NAME" INDEX_ENDING, args.path);
+    TT__TRY(tt__named_tensors_check(args.path, args.tensors, true));
+    for (int64_t i = 0; i < args.tensors->count; i++)
+        if (tt_named_tensors_find(args.tensors, args.tensors->names[i]) != args.tensors->tensors[i])
+            return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", args.path,
+                            tt__safetensors_printable(args.tensors->names[i]).text);
+    return save_sharded(&args);
+}

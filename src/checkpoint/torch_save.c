@@ -1,0 +1,53 @@
+/* Writing .pt files: the pickle, then the elements of its tensors. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "checkpoint/archive_write.h"
+#include "checkpoint/host_copy.h"
+#include "checkpoint/pickle_write.h"
+
+static tt_status add_elements(tt__archive_writer *w, tt_tensor *x, size_t number) {
+    char record[32];
+    tt__host_copy elements;
+    snprintf(record, sizeof record, "data/%zu", number);
+    TT__TRY(tt__host_copy_make(&elements, x));
+    tt_status status = tt__archive_add(w, record, elements.data, elements.size);
+    tt__host_copy_free(&elements);
+    return status;
+}
+
+static tt_status add_records(tt__archive_writer *w, const tt__bytes *pickle, const tt__pickled_tensors *tensors) {
+    TT__TRY(tt__archive_add(w, "data.pkl", pickle->data, pickle->size));
+    TT__TRY(tt__archive_add(w, "byteorder", "little", 6));
+    for (size_t i = 0; i < tensors->count; i++)
+        TT__TRY(add_elements(w, tensors->tensor[i], i));
+    return tt__archive_add(w, "version", "3\n", 2);
+}
+
+static tt_status write_archive(const char *path, const tt__bytes *pickle, const tt__pickled_tensors *tensors) {
+    tt__archive_writer w;
+    TT__TRY(tt__archive_create(&w, path));
+    tt_status status = add_records(&w, pickle, tensors);
+    if (!status)
+        return tt__archive_commit(&w);
+    tt__archive_abort(&w);
+    return status;
+}
+
+tt_status tt_torch_save(const char *path, const tt_value *value) {
+    if (!path)
+        return tt__fail(TT_ERR_INVALID, "tt_torch_save: `path` is NULL");
+    if (!value)
+        return tt__fail_argument("tt_torch_save: `value` is NULL");
+    tt__bytes pickle = {0};
+    tt__pickled_tensors tensors = {0};
+    tt_status status = tt__pickle_write(&pickle, &tensors, value);
+    if (status)
+        tt__fail_prefix("%s", path);
+    else
+        status = write_archive(path, &pickle, &tensors);
+    tt__bytes_free(&pickle);
+    free(tensors.tensor);
+    return status;
+}
