@@ -161,8 +161,39 @@ TT_API tt_tensor *tt_flatten(tt_tensor *x, int start_dim);
 /* Dimensions a and b exchanged; a view. */
 TT_API tt_tensor *tt_transpose(tt_tensor *x, int a, int b);
 
+/* Dimensions in another order, TT_SHAPE(0, 2, 3, 1): number k of the result is dims.dim[k] of x, each once / one
+ * dimension moved, the others in their order; views. */
+TT_API tt_tensor *tt_permute(tt_tensor *x, tt_shape dims);
+TT_API tt_tensor *tt_movedim(tt_tensor *x, int source, int destination);
+
+/* x repeated to `shape`: along new dimensions, which come first, and along those of size 1; a size of -1 stays as it
+ * is. A view, whose repeated elements are one place in memory: don't write to it. PyTorch: expand, broadcast_to. */
+TT_API tt_tensor *tt_expand(tt_tensor *x, tt_shape shape);
+
+/* Without dimension `dim`, if its size is 1, else as it is / without all dimensions of size 1 / with a new one of size
+ * 1 at place `dim` of the result; views. */
+TT_API tt_tensor *tt_squeeze(tt_tensor *x, int dim);
+TT_API tt_tensor *tt_squeeze_all(tt_tensor *x);
+TT_API tt_tensor *tt_unsqueeze(tt_tensor *x, int dim);
+
 /* `length` entries of dimension `dim` from `start`; a view. */
 TT_API tt_tensor *tt_narrow(tt_tensor *x, int dim, int64_t start, int64_t length);
+
+/* Entries start, start + step, ... before `end` of dimension `dim`; a view. As in x[start:end:step], negative places
+ * count from the end and those outside are brought inside; INT64_MAX as `end` is the end. TT_ERR_INVALID a step below
+ * 1. */
+TT_API tt_tensor *tt_slice(tt_tensor *x, int dim, int64_t start, int64_t end, int64_t step);
+
+/* Entry `index` (negative: from the end) of dimension `dim`, which the result lacks; a view. TT_ERR_INVALID outside. */
+TT_API tt_tensor *tt_select(tt_tensor *x, int dim, int64_t index);
+
+/* x cut along dimension `dim` into out[0..count-1], views that are owned as any new tensor: parts of split_size, the
+ * last one smaller if it must / `chunks` parts of PyTorch's sizes / each entry, without the dimension. `out` is written
+ * only when all are made.
+ * Errors: TT_ERR_SHAPE, with the number that there would be, if it is not the one given; x NULL: as tt_item(). */
+TT_API TT_NODISCARD tt_status tt_split(tt_tensor **out, int64_t count, tt_tensor *x, int64_t split_size, int dim);
+TT_API TT_NODISCARD tt_status tt_chunk(tt_tensor **out, int64_t chunks, tt_tensor *x, int dim);
+TT_API TT_NODISCARD tt_status tt_unbind(tt_tensor **out, int64_t count, tt_tensor *x, int dim);
 
 /* x itself if contiguous (there is no second tensor to free then), else a contiguous copy. */
 TT_API tt_tensor *tt_contiguous(tt_tensor *x);

@@ -1,4 +1,4 @@
-"""The committed vectors of operators and SGD are what the PyTorch of this machine computes: tests/unit/test_ops.c and
+"""The committed vectors of operators and SGD are what the PyTorch of this machine computes: tests/unit/test_ops*.c and
 test_optim.c hold Tutti to them. Skipped (77) where torch can't be imported."""
 import json
 import os
@@ -13,6 +13,8 @@ except ImportError as error:
     sys.exit(77)
 
 VECTORS = os.path.join(os.environ["TT_SOURCE"], "tests", "vectors")
+# make_torch_NAME.py makes torch-NAME.json
+FAMILIES = ["ops", "index"]
 
 
 def differences(want, got, where):
@@ -31,10 +33,12 @@ def differences(want, got, where):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    made = os.path.join(folder, "ops.json")
-    subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_ops.py"), made], check=True)
-    with open(made) as here, open(os.path.join(VECTORS, "torch-ops.json")) as committed:
-        found = differences(json.load(committed), json.load(here), "")
+    found = []
+    for family in FAMILIES:
+        made = os.path.join(folder, family + ".json")
+        subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_%s.py" % family), made], check=True)
+        with open(made) as here, open(os.path.join(VECTORS, "torch-%s.json" % family)) as committed:
+            found += differences(json.load(committed), json.load(here), family)
 for line in found[:10]:
     print(line)
 sys.exit(1 if found else 0)

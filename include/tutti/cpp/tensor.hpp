@@ -241,6 +241,19 @@ class tensor {
     tensor narrow(int dim, std::int64_t start, std::int64_t length) const {
         return made_of(tt_narrow(x_, dim, start, length), x_);
     }
+    tensor permute(tt_shape dims) const { return tensor(tt_permute(x_, dims)); }
+    tensor movedim(int source, int destination) const { return tensor(tt_movedim(x_, source, destination)); }
+    tensor expand(tt_shape shape) const { return tensor(tt_expand(x_, shape)); }
+    tensor squeeze() const { return tensor(tt_squeeze_all(x_)); }
+    tensor squeeze(int dim) const { return tensor(tt_squeeze(x_, dim)); }
+    tensor unsqueeze(int dim) const { return tensor(tt_unsqueeze(x_, dim)); }
+    tensor slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const {
+        return tensor(tt_slice(x_, dim, start, end, step));
+    }
+    tensor select(int dim, std::int64_t index) const { return tensor(tt_select(x_, dim, index)); }
+    inline std::vector<tensor> split(std::int64_t split_size, int dim = 0) const;
+    inline std::vector<tensor> chunk(std::int64_t chunks, int dim = 0) const;
+    inline std::vector<tensor> unbind(int dim = 0) const;
     tensor contiguous() const { return made_of(tt_contiguous(x_), x_); }
     tensor to(tt_dtype dtype) const { return made_of(tt_to(x_, dtype), x_); }
     tensor to(const tt_device *device) const { return made_of(tt_to_device(x_, device), x_); }

@@ -1,0 +1,60 @@
+/* Shapes, places and order as cases for gradcheck.h; the names are those of tests/vectors/torch-index.json. */
+#ifndef OP_CASES_INDEX_H
+#define OP_CASES_INDEX_H
+
+#include "op_suite.h"
+
+/* ---- views */
+
+static tt_tensor *f_permute(tt_tensor *const *in) { return tt_permute(in[0], TT_SHAPE(2, 0, -2)); }
+static tt_tensor *f_movedim(tt_tensor *const *in) { return tt_movedim(in[0], 0, -1); }
+static tt_tensor *f_expand(tt_tensor *const *in) { return tt_expand(in[0], TT_SHAPE(2, -1, 3)); }
+static tt_tensor *f_expand_scalar(tt_tensor *const *in) { return tt_expand(in[0], TT_SHAPE(2, 2)); }
+static tt_tensor *f_squeeze(tt_tensor *const *in) { return tt_squeeze(in[0], 1); }
+static tt_tensor *f_squeeze_all(tt_tensor *const *in) { return tt_squeeze_all(in[0]); }
+static tt_tensor *f_unsqueeze(tt_tensor *const *in) { return tt_mul(tt_unsqueeze(in[0], 1), tt_unsqueeze(in[0], -1)); }
+static tt_tensor *f_slice(tt_tensor *const *in) {
+    return tt_add(tt_slice(in[0], 1, 0, -1, 2), tt_slice(in[0], 1, 1, INT64_MAX, 2));
+}
+static tt_tensor *f_slice_nothing(tt_tensor *const *in) { return tt_slice(in[0], 0, 2, 1, 1); }
+static tt_tensor *f_select(tt_tensor *const *in) { return tt_mul(tt_select(in[0], 1, -1), tt_select(in[0], 1, 0)); }
+
+/* The second part of three gets no gradient. */
+static tt_tensor *f_split(tt_tensor *const *in) {
+    tt_tensor *out[3];
+    return tt_split(out, 3, in[0], 2, 1) ? NULL : tt_mul(tt_narrow(out[0], 1, 0, 1), out[2]);
+}
+static tt_tensor *f_chunk(tt_tensor *const *in) {
+    tt_tensor *out[3];
+    return tt_chunk(out, 3, in[0], 0) ? NULL : tt_add(tt_mul(out[0], out[1]), out[2]);
+}
+static tt_tensor *f_unbind(tt_tensor *const *in) {
+    tt_tensor *out[4];
+    return tt_unbind(out, 4, in[0], -1) ? NULL : tt_mul(out[3], tt_add(out[0], out[1]));
+}
+
+/* ---- */
+
+static const gradcheck_case index_cases[] = {
+    {"permute", f_permute, 1, {{3, {2, 3, 4}}}},
+    {"permute empty", f_permute, 1, {{3, {2, 0, 4}}}},
+    {"movedim", f_movedim, 1, {{4, {2, 3, 4, 2}}}},
+    {"expand", f_expand, 1, {{2, {4, 1}}}},
+    {"expand a scalar", f_expand_scalar, 1, {{0, {0}}}},
+    {"squeeze", f_squeeze, 1, {{3, {3, 1, 1}}}},
+    {"squeeze nothing", f_squeeze, 1, {{2, {3, 2}}}},
+    {"squeeze all", f_squeeze_all, 1, {{4, {1, 3, 1, 2}}}},
+    {"unsqueeze", f_unsqueeze, 1, {{2, {3, 4}}}},
+    {"slice", f_slice, 1, {{2, {3, 6}}}},
+    {"slice of images", f_slice, 1, {{4, {2, 6, 3, 2}}}},
+    {"slice nothing", f_slice_nothing, 1, {{2, {3, 2}}}},
+    {"select", f_select, 1, {{3, {2, 3, 4}}}},
+    {"select of one", f_select, 1, {{4, {2, 1, 3, 2}}}},
+    {"split", f_split, 1, {{2, {3, 5}}}},
+    {"chunk", f_chunk, 1, {{2, {6, 3}}}},
+    {"unbind", f_unbind, 1, {{3, {2, 3, 4}}}},
+};
+
+static const op_family index_family = {index_cases, sizeof index_cases / sizeof *index_cases, "torch-index.json"};
+
+#endif
