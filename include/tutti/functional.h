@@ -38,6 +38,49 @@ TT_API tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b);
 /* x (B...,C), weight (K,C), bias (K) or NULL -> (B...,K) = x weight^T + bias. */
 TT_API tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias);
 
+/* ---- joining; any dtype, but one ---- */
+
+/* `count` tensors, equal but in dimension `dim`, one after the other along it / equal ones side by side, in a new
+ * dimension `dim` of the result. NULL among them gives NULL. TT_ERR_INVALID: no tensors. */
+TT_API tt_tensor *tt_cat(tt_tensor *const *x, int64_t count, int dim);
+TT_API tt_tensor *tt_stack(tt_tensor *const *x, int64_t count, int dim);
+
+/* ---- indexing; any dtype ---- */
+
+/* Indices are i64, in 0..n-1 of the dimension that they index (TT_ERR_INVALID names the first that is not, and the
+ * limit). Where several name one place, gradients are added in row-major order of the indices, whatever the number of
+ * threads: in f32 for f16 and bf16.
+ *
+ * index (n) -> entries index[0], ..., index[n-1] of dimension `dim`. */
+TT_API tt_tensor *tt_index_select(tt_tensor *x, int dim, tt_tensor *index);
+
+/* index, with as many dimensions as x and no larger but in `dim`: y[i][j] = x[index[i][j]][j] for dim 0, and so on.
+ * PyTorch: gather, scatter; tt_gather() and tt_scatter() are collectives. */
+TT_API tt_tensor *tt_gather_dim(tt_tensor *x, int dim, tt_tensor *index);
+
+/* A copy of x where y[index[i][j]][j] = src[i][j] for dim 0, and so on (the last one in row-major order counts) / where
+ * it is a number, converted to x's dtype / where src is added. index is as for tt_gather_dim(), and no larger than
+ * src. */
+TT_API tt_tensor *tt_scatter_dim(tt_tensor *x, int dim, tt_tensor *index, tt_tensor *src);
+TT_API tt_tensor *tt_scatter_value(tt_tensor *x, int dim, tt_tensor *index, double value);
+TT_API tt_tensor *tt_scatter_add(tt_tensor *x, int dim, tt_tensor *index, tt_tensor *src);
+
+typedef struct tt_embedding_args {
+    tt_tensor *weight;  /* required: (V, C) floats */
+    tt_tensor *indices; /* required: i64 of any shape */
+    TT_OPTIONS;
+    const int64_t *padding_idx; /* a row (negative: from the end) that gets no gradient; NULL: none */
+    char tt_end;                /* not an option: see base.h */
+} tt_embedding_args;
+
+/* indices (...) -> rows of weight, (..., C):  tt_embedding(weight, tokens, .padding_idx = &(int64_t){0}) */
+TT_API tt_tensor *tt_embedding_with(const tt_embedding_args *args, size_t size);
+#define TT_EMBEDDING_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_embedding(weight_, ...) \
+    tt_embedding_with(TT_ARGS(tt_embedding_args, .weight = (weight_), .indices = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

@@ -78,7 +78,7 @@ static int64_t parts_of_nothing(const tt__operator *op, int64_t count) {
 }
 
 /* Is `count` the number of parts that dimension p->dim of x has? */
-static tt_status check_count(const tt__operator *op, const tt_tensor *x, const parts *p, int64_t count) {
+static tt_status check_part_count(const tt__operator *op, const tt_tensor *x, const parts *p, int64_t count) {
     int64_t n = x->shape.dim[p->dim], made = n ? (n - 1) / p->size + 1 : parts_of_nothing(op, count);
     if (count == made && made <= INT32_MAX)
         return TT_OK;
@@ -91,7 +91,7 @@ tt_status tt_split(tt_tensor **out, int64_t count, tt_tensor *x, int64_t split_s
     TT__TRY(check_split(&split_op, out, x, dim, &p.dim));
     if (split_size < 0 || (split_size == 0 && x->shape.dim[p.dim]))
         return tt__fail(TT_ERR_INVALID, "tt_split: expected parts of at least one entry, got %" PRId64, split_size);
-    TT__TRY(check_count(&split_op, x, &p, count));
+    TT__TRY(check_part_count(&split_op, x, &p, count));
     return make_parts(&split_op, out, count, x, &p);
 }
 
@@ -103,13 +103,13 @@ tt_status tt_chunk(tt_tensor **out, int64_t chunks, tt_tensor *x, int dim) {
         return tt__fail(TT_ERR_INVALID, "tt_chunk: expected at least one chunk, got %" PRId64, chunks);
     int64_t n = x->shape.dim[p.dim];
     p.size = n / chunks + (n % chunks != 0);
-    TT__TRY(check_count(&chunk_op, x, &p, chunks));
+    TT__TRY(check_part_count(&chunk_op, x, &p, chunks));
     return make_parts(&chunk_op, out, chunks, x, &p);
 }
 
 tt_status tt_unbind(tt_tensor **out, int64_t count, tt_tensor *x, int dim) {
     parts p = {.size = 1, .selected = true};
     TT__TRY(check_split(&unbind_op, out, x, dim, &p.dim));
-    TT__TRY(check_count(&unbind_op, x, &p, count));
+    TT__TRY(check_part_count(&unbind_op, x, &p, count));
     return make_parts(&unbind_op, out, count, x, &p);
 }

@@ -23,4 +23,24 @@ tt_tensor *tt__slice(const char *who, const tt_tensor *x, int dim, int64_t start
 tt_tensor *tt__squeeze(const char *who, const tt_tensor *x, const int *dim);
 tt_tensor *tt__unsqueeze(const char *who, const tt_tensor *x, int dim);
 
+/* ---- cat.c: new tensors, in the first one's order of memory; all of one dtype on one device, or an error */
+
+/* One after the other along `dim` / side by side, with `dim` as a new dimension of the result. */
+tt_tensor *tt__cat(const char *who, int n, tt_tensor *const *x, int dim);
+tt_tensor *tt__stack(const char *who, int n, tt_tensor *const *x, int dim);
+
+/* ---- index.c: see kernels_index.h; any layout. Indices are i64 on x's device */
+
+/* Are all of index places of dimension `dim` of x? Else an error names the first that is not. */
+tt_status tt__check_index(const char *who, const tt_tensor *x, int dim, const tt_tensor *index);
+
+/* And have x, index and src (NULL: none) dimensions that fit a gather or scatter, and x and src one dtype? */
+bool tt__check_places(const char *who, const tt_tensor *x, int dim, const tt_tensor *index, const tt_tensor *src);
+
+tt_status tt__index_select_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+tt_status tt__index_add_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+tt_status tt__gather_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+tt_status tt__scatter_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+tt_status tt__scatter_add_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+
 #endif

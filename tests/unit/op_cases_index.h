@@ -33,6 +33,51 @@ static tt_tensor *f_unbind(tt_tensor *const *in) {
     return tt_unbind(out, 4, in[0], -1) ? NULL : tt_mul(out[3], tt_add(out[0], out[1]));
 }
 
+/* ---- joining */
+
+static tt_tensor *f_cat(tt_tensor *const *in) { return tt_cat(in, 3, 1); }
+static tt_tensor *f_cat_twice(tt_tensor *const *in) { return tt_cat((tt_tensor *[]){in[0], in[1], in[0]}, 3, -2); }
+static tt_tensor *f_stack(tt_tensor *const *in) { return tt_stack(in, 2, 1); }
+static tt_tensor *f_stack_last(tt_tensor *const *in) { return tt_stack(in, 2, -1); }
+
+/* ---- indexing */
+
+/* i64 numbers at, at + step, at + 2 step, ... modulo n, on x's device. */
+static tt_tensor *places(const tt_tensor *x, tt_shape shape, int64_t at, int64_t step, int64_t n) {
+    tt_tensor *index = tt_empty(shape, TT_I64);
+    for (int64_t i = 0; i < tt_tensor_numel(index); i++)
+        tt_tensor_i64(index)[i] = (at + step * i) % n;
+    return tt_to_device(index, tt_tensor_device(x));
+}
+static tt_tensor *f_index_select(tt_tensor *const *in) {
+    return tt_index_select(in[0], 1, places(in[0], TT_SHAPE(6), 2, 3, tt_tensor_size(in[0], 1)));
+}
+static tt_tensor *f_index_select_0(tt_tensor *const *in) {
+    return tt_index_select(in[0], 0, places(in[0], TT_SHAPE(5), 1, 2, tt_tensor_size(in[0], 0)));
+}
+static tt_tensor *f_gather(tt_tensor *const *in) {
+    return tt_gather_dim(in[0], 1, places(in[0], TT_SHAPE(2, 5), 1, 3, tt_tensor_size(in[0], 1)));
+}
+static tt_tensor *f_gather_images(tt_tensor *const *in) {
+    return tt_gather_dim(in[0], 0, places(in[0], TT_SHAPE(3, 2, 3, 1), 1, 1, tt_tensor_size(in[0], 0)));
+}
+/* No place twice: PyTorch's choice among several is open. */
+static tt_tensor *f_scatter(tt_tensor *const *in) {
+    return tt_scatter_dim(in[0], 0, places(in[0], TT_SHAPE(2, 3), 0, 1, 4), in[1]);
+}
+static tt_tensor *f_scatter_value(tt_tensor *const *in) {
+    return tt_scatter_value(in[0], 1, places(in[0], TT_SHAPE(3, 2), 0, 3, 4), 0.5);
+}
+static tt_tensor *f_scatter_add(tt_tensor *const *in) {
+    return tt_scatter_add(in[0], 1, places(in[0], TT_SHAPE(2, 5), 0, 1, 3), in[1]);
+}
+static tt_tensor *f_embedding(tt_tensor *const *in) {
+    return tt_embedding(in[0], places(in[0], TT_SHAPE(2, 4), 1, 2, tt_tensor_size(in[0], 0)));
+}
+static tt_tensor *f_embedding_one(tt_tensor *const *in) {
+    return tt_embedding(in[0], places(in[0], TT_SCALAR, 1, 2, tt_tensor_size(in[0], 0)));
+}
+
 /* ---- */
 
 static const gradcheck_case index_cases[] = {
@@ -53,6 +98,23 @@ static const gradcheck_case index_cases[] = {
     {"split", f_split, 1, {{2, {3, 5}}}},
     {"chunk", f_chunk, 1, {{2, {6, 3}}}},
     {"unbind", f_unbind, 1, {{3, {2, 3, 4}}}},
+    {"cat", f_cat, 3, {{2, {3, 2}}, {2, {3, 1}}, {2, {3, 4}}}},
+    {"cat with nothing", f_cat, 3, {{3, {2, 2, 2}}, {3, {2, 0, 2}}, {3, {2, 1, 2}}}},
+    {"cat of images", f_cat, 3, {{4, {2, 3, 2, 2}}, {4, {2, 1, 2, 2}}, {4, {2, 2, 2, 2}}}},
+    {"cat twice", f_cat_twice, 2, {{2, {3, 2}}, {2, {1, 2}}}},
+    {"stack", f_stack, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"stack last", f_stack_last, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"stack scalars", f_stack_last, 2, {{0, {0}}, {0, {0}}}},
+    {"index_select", f_index_select, 1, {{3, {2, 4, 3}}}},
+    {"index_select of images", f_index_select, 1, {{4, {2, 4, 3, 2}}}},
+    {"index_select rows", f_index_select_0, 1, {{2, {3, 4}}}},
+    {"gather", f_gather, 1, {{2, {3, 4}}}},
+    {"gather of images", f_gather_images, 1, {{4, {2, 3, 4, 2}}}},
+    {"scatter", f_scatter, 2, {{2, {4, 3}}, {2, {2, 3}}}},
+    {"scatter_value", f_scatter_value, 1, {{2, {3, 4}}}},
+    {"scatter_add", f_scatter_add, 2, {{2, {2, 3}}, {2, {2, 5}}}},
+    {"embedding", f_embedding, 1, {{2, {5, 3}}}},
+    {"embedding of one", f_embedding_one, 1, {{2, {5, 3}}}},
 };
 
 static const op_family index_family = {index_cases, sizeof index_cases / sizeof *index_cases, "torch-index.json"};

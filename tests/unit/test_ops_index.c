@@ -64,7 +64,127 @@ static void parts_are_those_of_pytorch(void **state) {
     assert_int_equal(tt_unbind(out, 0, none, 0), TT_OK);
 }
 
+/* ---- joining and indexing */
+
+static void results_lie_as_what_they_are_joined_from(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_to_memory_format(tt_rand(S(2, 3, 4, 5), NULL), TT_CHANNELS_LAST), *both[] = {x, x};
+    tt_tensor *y = tt_cat(both, 2, 1);
+    assert_true(tt_to_memory_format(y, TT_CHANNELS_LAST) == y);
+    assert_true(tt_equal(tt_contiguous(y), tt_cat((tt_tensor *[]){tt_contiguous(x), x}, 2, 1)));
+    assert_true(tt_is_contiguous(tt_stack((tt_tensor *[]){tt_contiguous(x), x}, 2, 0)));
+}
+
+/* What of the source no index asks for has a gradient of zero; PyTorch's backward refuses such a source. */
+static void sources_may_be_larger(void **state) {
+    (void)state;
+    const gradcheck_case larger[] = {{"scatter", f_scatter, 2, {{2, {4, 3}}, {2, {3, 4}}}},
+                                     {"scatter_add", f_scatter_add, 2, {{2, {2, 3}}, {2, {3, 6}}}}};
+    op_each_mode(&(op_family){larger, 2, NULL}, op_check_gradients);
+}
+
+/* All element types take part. */
+static void every_type_is_indexed(void **state) {
+    (void)state;
+    for (int t = TT_F32; t <= TT_BOOL; t++) {
+        TT_AUTO_SCOPE;
+        tt_dtype dtype = (tt_dtype)t;
+        tt_tensor *x = tt_to(I64(0, 1, 0, 1, 1), dtype), *index = I64(1, 0, 4);
+        tt_tensor *want = tt_to(I64(1, 0, 1), dtype);
+        assert_true(tt_equal(tt_index_select(x, 0, index), want) && tt_equal(tt_gather_dim(x, 0, index), want));
+        assert_true(tt_equal(tt_slice(tt_cat((tt_tensor *[]){want, x}, 2, 0), 0, 0, 3, 1), want));
+        assert_true(tt_equal(tt_scatter_dim(x, 0, index, want), x));
+        assert_true(tt_equal(tt_scatter_value(x, 0, index, 1), tt_to(I64(1, 1, 0, 1, 1), dtype)));
+        assert_true(tt_equal(tt_scatter_add(x, 0, I64(0, 2), want), tt_to(I64(1, 1, 0, 1, 1), dtype)));
+    }
+}
+
+/* 256 is the last whole number of bf16 that 1 can be added to: sums are made in f32. */
+static void small_types_add_up_in_f32(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *w = tt_requires_grad_(tt_zeros(S(2, 1), TT_BF16), true), *index = tt_zeros(S(1000), TT_I64);
+    assert_int_equal(tt_backward(tt_sum(tt_embedding(w, index))), TT_OK);
+    double v = 0;
+    assert_int_equal(tt_item(tt_select(tt_select(tt_grad(w), 0, 0), 0, 0), &v), TT_OK);
+    assert_true(v == 1000);
+}
+
+static void padding_gets_no_gradient(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *w = tt_requires_grad_(tt_ones(S(4, 2), TT_F32), true), *index = I64(3, 1, 3, 0);
+    for (int64_t padding = -1; padding <= 3; padding += 4) {
+        tt_zero_grad(w);
+        assert_int_equal(tt_backward(tt_sum(tt_embedding(w, index, .padding_idx = &padding))), TT_OK);
+        assert_true(
+            tt_equal(tt_grad(w), tt_to(tt_from_data(((int64_t[]){1, 1, 1, 1, 0, 0, 0, 0}), S(4, 2), TT_I64), TT_F32)));
+    }
+}
+
+/* The gradient of a large table has the bits of the plain loops, whatever the number of threads. */
+static void large_tables_have_the_bits_of_the_plain_loops(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *table = tt_rand(S(300, 64), NULL), *index = tt_randint(0, 300, S(8, 500), NULL);
+    tt_tensor *g = tt_randn(S(8, 500, 64), NULL), *grad[3];
+    for (int i = 0; i < 3; i++) {
+        const tt_device *device = tt_device_get(i == 2 ? "reference" : "cpu");
+        tt_tensor *w = tt_requires_grad_(tt_to_device(tt_clone(table), device), true);
+        assert_int_equal(tt_set_num_threads(i + 1), TT_OK);
+        tt_tensor *y = tt_embedding(w, tt_to_device(index, device));
+        assert_int_equal(tt_backward(y, .gradient = tt_to_device(g, device)), TT_OK);
+        grad[i] = tt_to_device(tt_clone(tt_grad(w)), tt_device_get("cpu"));
+    }
+    assert_int_equal(tt_set_num_threads(0), TT_OK);
+    assert_true(tt_equal(grad[0], grad[1]) && tt_equal(grad[0], grad[2]));
+}
+
 /* ---- errors */
+
+static void wrong_joins(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 3), TT_F32), *y = tt_zeros(S(2, 4), TT_F32), *z = tt_zeros(S(2, 3), TT_F64);
+    tt_tensor *scalar = tt_zeros(TT_SCALAR, TT_F32);
+    op_expect(tt_cat((tt_tensor *[]){x, y}, 2, 0), TT_ERR_SHAPE, "tt_cat", "number 0 f32 (2, 3), number 1 f32 (2, 4)");
+    op_expect(tt_cat((tt_tensor *[]){x, x, z}, 3, 0), TT_ERR_DTYPE, "tt_cat", "number 2 f64 (2, 3)");
+    op_expect(tt_cat(&x, 1, 2), TT_ERR_SHAPE, "tt_cat", "no dimension 2");
+    op_expect(tt_cat(&scalar, 1, 0), TT_ERR_SHAPE, "tt_cat", "no dimension 0 in f32 ()");
+    op_expect(tt_cat(&x, 0, 0), TT_ERR_INVALID, "tt_cat", "at least one tensor");
+    op_expect(tt_cat(NULL, 2, 0), TT_ERR_INVALID, "tt_cat", "NULL");
+    op_expect(tt_stack((tt_tensor *[]){x, y}, 2, 0), TT_ERR_SHAPE, "tt_stack", "number 1 f32 (2, 4)");
+    op_expect(tt_stack(&x, 1, 3), TT_ERR_SHAPE, "tt_stack", "no place 3");
+    op_expect(tt_stack(&x, -1, 0), TT_ERR_INVALID, "tt_stack", "of -1");
+}
+
+static void wrong_indices(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 3), TT_F32), *index = tt_full(S(2, 3), TT_I64, 2), *row = I64(0, -1);
+    tt_tensor *i32 = tt_zeros(S(2), TT_I32), *large = tt_zeros(S(3, 3), TT_I64);
+    int64_t padding = 2;
+    op_expect(tt_index_select(x, 1, row), TT_ERR_INVALID, "tt_index_select",
+              "indices in 0..2 (dimension 1 of f32 (2, 3)), got index[1] = -1");
+    op_expect(tt_index_select(x, 2, row), TT_ERR_SHAPE, "tt_index_select", "no dimension 2");
+    op_expect(tt_index_select(x, 0, index), TT_ERR_SHAPE, "tt_index_select", "expected index (n), got i64 (2, 3)");
+    op_expect(tt_index_select(x, 0, i32), TT_ERR_DTYPE, "tt_index_select", "index i64, got i32 (2)");
+    op_expect(tt_gather_dim(x, 0, index), TT_ERR_INVALID, "tt_gather_dim", "0..1 (dimension 0");
+    op_expect(tt_gather_dim(x, 1, large), TT_ERR_SHAPE, "tt_gather_dim", "but in dimension 1, got x f32 (2, 3)");
+    op_expect(tt_gather_dim(x, 1, row), TT_ERR_SHAPE, "tt_gather_dim", "index i64 (2)");
+    op_expect(tt_scatter_dim(x, 0, large, x), TT_ERR_SHAPE, "tt_scatter_dim", "src f32 (2, 3)");
+    op_expect(tt_scatter_dim(x, 1, index, index), TT_ERR_DTYPE, "tt_scatter_dim", "src i64");
+    op_expect(tt_scatter_value(x, 0, index, 1), TT_ERR_INVALID, "tt_scatter_value", "index[0] = 2");
+    op_expect(tt_scatter_add(x, -3, index, x), TT_ERR_SHAPE, "tt_scatter_add", "no dimension -3");
+    op_expect(tt_embedding(x, row), TT_ERR_INVALID, "tt_embedding", "in 0..1 (dimension 0 of f32 (2, 3))");
+    op_expect(tt_embedding(x, i32), TT_ERR_DTYPE, "tt_embedding", "i32");
+    op_expect(tt_embedding(index, index), TT_ERR_DTYPE, "tt_embedding", "weight i64");
+    op_expect(tt_embedding(tt_zeros(S(2), TT_F32), row), TT_ERR_SHAPE, "tt_embedding", "weight (V, C)");
+    op_expect(tt_embedding(x, large, .padding_idx = &padding), TT_ERR_INVALID, "tt_embedding", "-2..1, got 2");
+    op_expect(tt_gather_dim(x, 1, tt_to_device(index, tt_device_get("reference"))), TT_ERR_INVALID, "tt_gather_dim",
+              "on one device");
+}
 
 static void wrong_views(void **state) {
     (void)state;
@@ -102,9 +222,29 @@ static void null_gives_null_and_no_error(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_clear_error();
+    tt_tensor *x = tt_zeros(S(2), TT_I64);
     const tt_tensor *got[] = {
-        tt_permute(NULL, S(0)), tt_movedim(NULL, 0, 0), tt_expand(NULL, S(1)),      tt_squeeze(NULL, 0),
-        tt_squeeze_all(NULL),   tt_unsqueeze(NULL, 0),  tt_slice(NULL, 0, 0, 0, 1), tt_select(NULL, 0, 0),
+        tt_permute(NULL, S(0)),
+        tt_movedim(NULL, 0, 0),
+        tt_expand(NULL, S(1)),
+        tt_squeeze(NULL, 0),
+        tt_cat((tt_tensor *[]){NULL}, 1, 0),
+        tt_stack((tt_tensor *[]){x, NULL}, 2, 0),
+        tt_index_select(NULL, 0, x),
+        tt_index_select(x, 0, NULL),
+        tt_gather_dim(NULL, 0, x),
+        tt_gather_dim(x, 0, NULL),
+        tt_scatter_dim(NULL, 0, x, x),
+        tt_scatter_dim(x, 0, NULL, x),
+        tt_scatter_dim(x, 0, x, NULL),
+        tt_scatter_value(NULL, 0, x, 0),
+        tt_scatter_add(x, 0, x, NULL),
+        tt_embedding(NULL, x),
+        tt_embedding(x, NULL),
+        tt_squeeze_all(NULL),
+        tt_unsqueeze(NULL, 0),
+        tt_slice(NULL, 0, 0, 0, 1),
+        tt_select(NULL, 0, 0),
     };
     for (size_t i = 0; i < sizeof got / sizeof *got; i++)
         assert_null(got[i]);
@@ -119,7 +259,15 @@ int main(void) {
         cmocka_unit_test(slices_are_brought_inside),
         cmocka_unit_test(views_see_what_is_written),
         cmocka_unit_test(parts_are_those_of_pytorch),
+        cmocka_unit_test(results_lie_as_what_they_are_joined_from),
+        cmocka_unit_test(sources_may_be_larger),
+        cmocka_unit_test(every_type_is_indexed),
+        cmocka_unit_test(small_types_add_up_in_f32),
+        cmocka_unit_test(padding_gets_no_gradient),
+        cmocka_unit_test(large_tables_have_the_bits_of_the_plain_loops),
         cmocka_unit_test(wrong_views),
+        cmocka_unit_test(wrong_joins),
+        cmocka_unit_test(wrong_indices),
         cmocka_unit_test(null_gives_null_and_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

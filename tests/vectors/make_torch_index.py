@@ -4,6 +4,7 @@ import json
 import sys
 
 import torch
+import torch.nn.functional as F
 
 from make_torch_ops import op
 
@@ -39,9 +40,40 @@ VIEWS = [
     ("split", split, [(3, 5)]), ("chunk", chunk, [(6, 3)]), ("unbind", unbind, [(2, 3, 4)]),
 ]
 
+
+
+def places(at, step, n, *shape):
+    """As in op_cases_index.h."""
+    return ((at + step * torch.arange(torch.Size(shape).numel())) % n).reshape(shape)
+
+
+def cat(*x): return torch.cat(x, 1)
+
+
+def index_select(x): return x.index_select(1, places(2, 3, x.shape[1], 6))
+
+
+INDEXING = [
+    ("cat", cat, [(3, 2), (3, 1), (3, 4)]), ("cat with nothing", cat, [(2, 2, 2), (2, 0, 2), (2, 1, 2)]),
+    ("cat of images", cat, [(2, 3, 2, 2), (2, 1, 2, 2), (2, 2, 2, 2)]),
+    ("cat twice", lambda x, y: torch.cat([x, y, x], -2), [(3, 2), (1, 2)]),
+    ("stack", lambda x, y: torch.stack([x, y], 1), [(3, 4), (3, 4)]),
+    ("stack last", lambda x, y: torch.stack([x, y], -1), [(3, 4), (3, 4)]),
+    ("stack scalars", lambda x, y: torch.stack([x, y], -1), [(), ()]),
+    ("index_select", index_select, [(2, 4, 3)]), ("index_select of images", index_select, [(2, 4, 3, 2)]),
+    ("index_select rows", lambda x: x.index_select(0, places(1, 2, 3, 5)), [(3, 4)]),
+    ("gather", lambda x: x.gather(1, places(1, 3, 4, 2, 5)), [(3, 4)]),
+    ("gather of images", lambda x: x.gather(0, places(1, 1, 2, 3, 2, 3, 1)), [(2, 3, 4, 2)]),
+    ("scatter", lambda x, src: x.scatter(0, places(0, 1, 4, 2, 3), src), [(4, 3), (2, 3)]),
+    ("scatter_value", lambda x: x.scatter(1, places(0, 3, 4, 3, 2), 0.5), [(3, 4)]),
+    ("scatter_add", lambda x, src: x.scatter_add(1, places(0, 1, 3, 2, 5), src), [(2, 3), (2, 5)]),
+    ("embedding", lambda w: F.embedding(places(1, 2, 5, 2, 4), w), [(5, 3)]),
+    ("embedding of one", lambda w: F.embedding(places(1, 2, 5), w), [(5, 3)]),
+]
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    out = {"torch": torch.__version__, "ops": [op(*c) for c in VIEWS]}
+    out = {"torch": torch.__version__, "ops": [op(*c) for c in VIEWS + INDEXING]}
     with open(sys.argv[1], "w") as f:
         json.dump(out, f, separators=(",", ":"))
         f.write("\n")

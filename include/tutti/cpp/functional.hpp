@@ -37,6 +37,34 @@ inline tensor mse_loss(const tensor &input, const tensor &target) {
     return tensor(tt_mse_loss(input.get(), target.get()));
 }
 
+inline tensor cat(const tensor_list &x, int dim = 0) { return tensor(tt_cat(x.data(), x.size(), dim)); }
+inline tensor stack(const tensor_list &x, int dim = 0) { return tensor(tt_stack(x.data(), x.size(), dim)); }
+inline tensor index_select(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_index_select(x.get(), dim, index.get()));
+}
+inline tensor gather_dim(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_gather_dim(x.get(), dim, index.get()));
+}
+inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, const tensor &src) {
+    return tensor(tt_scatter_dim(x.get(), dim, index.get(), src.get()));
+}
+inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, double value) {
+    return tensor(tt_scatter_value(x.get(), dim, index.get(), value));
+}
+inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
+    return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
+}
+inline tensor embedding(const tensor &weight, const tensor &indices) {
+    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
+    args.weight = weight.get(), args.indices = indices.get();
+    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
+}
+inline tensor embedding(const tensor &weight, const tensor &indices, std::int64_t padding_idx) {
+    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
+    args.weight = weight.get(), args.indices = indices.get(), args.padding_idx = &padding_idx;
+    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
+}
+
 } // namespace tutti
 
 #endif

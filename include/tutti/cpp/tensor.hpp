@@ -322,7 +322,35 @@ inline void hand_over(const char *name, std::vector<tensor> &from, tt_tensor **t
             to[i] = from[std::size_t(i)].hand_over();
 }
 
+/* What a C call made just now, several at once. */
+inline std::vector<tensor> all_made(const std::vector<tt_tensor *> &all) {
+    std::vector<tensor> made;
+    for (tt_tensor *x : all)
+        made.push_back(tensor(x));
+    return made;
+}
+
 } // namespace detail
+
+inline std::vector<tensor> tensor::split(std::int64_t split_size, int dim) const {
+    std::int64_t n = size(dim);
+    std::vector<tt_tensor *> out(std::size_t(split_size > 0 && n ? (n - 1) / split_size + 1 : 1));
+    check(tt_split(out.data(), std::int64_t(out.size()), x_, split_size, dim));
+    return detail::all_made(out);
+}
+/* At most this many, as in PyTorch. */
+inline std::vector<tensor> tensor::chunk(std::int64_t chunks, int dim) const {
+    std::int64_t n = size(dim), each = chunks > 0 ? n / chunks + (n % chunks != 0) : 0;
+    std::int64_t made = each > 0 ? (n - 1) / each + 1 : chunks;
+    std::vector<tt_tensor *> out(std::size_t(made > 0 ? made : 1));
+    check(tt_chunk(out.data(), made, x_, dim));
+    return detail::all_made(out);
+}
+inline std::vector<tensor> tensor::unbind(int dim) const {
+    std::vector<tt_tensor *> out(std::size_t(size(dim)) + 1);
+    check(tt_unbind(out.data(), size(dim), x_, dim));
+    return detail::all_made({out.begin(), out.end() - 1});
+}
 
 /* ---- making tensors */
 

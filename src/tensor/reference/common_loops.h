@@ -78,6 +78,8 @@ static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
     return TT_OK;
 }
 
+#include "tensor/reference/index_loops.h"
+
 #define COMMON_KERNELS                                                                                          \
     .fill = ref_fill, .copy = ref_copy, .convert = ref_convert, .add = ref_add, .sub = ref_sub, .mul = ref_mul, \
-    .argmax = ref_argmax
+    .argmax = ref_argmax, INDEX_KERNELS

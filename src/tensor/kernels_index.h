@@ -1,0 +1,16 @@
+/* The kernels of indexing and order: lines of TT__KERNEL_LIST. `index` is i64, in range; `dim` is one of y's or x's. */
+#ifndef TT_TENSOR_KERNELS_INDEX_H
+#define TT_TENSOR_KERNELS_INDEX_H
+
+/* X(name, arguments), one line a kernel. */
+#define TT__INDEX_KERNELS(X)                                                                                   \
+    /* Along `dim`, index (n): y[i] = x[index[i]]; y[index[i]] += x[i], i rising. */                           \
+    X(index_select, (tt_tensor * y, const tt_tensor *x, int dim, const tt_tensor *index))                      \
+    X(index_add, (tt_tensor * y, const tt_tensor *x, int dim, const tt_tensor *index))                         \
+    /* For each place p of index, and q the same with index[p] in dimension `dim`: y[p] = x[q];              \
+     * y[q] = x[p]; y[q] += x[p], in row-major order of p. */ \
+    X(gather, (tt_tensor * y, const tt_tensor *x, int dim, const tt_tensor *index))                            \
+    X(scatter, (tt_tensor * y, const tt_tensor *x, int dim, const tt_tensor *index))                           \
+    X(scatter_add, (tt_tensor * y, const tt_tensor *x, int dim, const tt_tensor *index))
+
+#endif
