@@ -81,6 +81,69 @@ TT_API tt_tensor *tt_embedding_with(const tt_embedding_args *args, size_t size);
     tt_embedding_with(TT_ARGS(tt_embedding_args, .weight = (weight_), .indices = __VA_ARGS__))
 #endif
 
+/* ---- order ---- */
+
+/* x (..., R, C) of any dtype where column - row is at least `diagonal` (triu) or at most that (tril), else 0. */
+TT_API tt_tensor *tt_triu(tt_tensor *x, int64_t diagonal);
+TT_API tt_tensor *tt_tril(tt_tensor *x, int64_t diagonal);
+
+/* Sums of the entries of dimension `dim` up to each; added up in double, each rounded once. */
+TT_API tt_tensor *tt_cumsum(tt_tensor *x, int dim);
+
+typedef struct tt_sort_args {
+    tt_tensor **values, **indices; /* required: out */
+    tt_tensor *x;                  /* required: any dtype */
+    int dim;                       /* required */
+    TT_OPTIONS;
+    bool descending;
+    char tt_end; /* not an option: see base.h */
+} tt_sort_args;
+
+/* x sorted along `dim`, and from where each came (i64). Equal ones stay in order; NaN counts as largest. Gradients flow
+ * through `values`. After an error neither is written.
+ *   tt_sort(&values, &indices, x, -1, .descending = true)
+ * Errors: as of operators; x NULL: as tt_item(). */
+TT_API TT_NODISCARD tt_status tt_sort_with(const tt_sort_args *args, size_t size);
+#define TT_SORT_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_sort(values_, indices_, x_, ...) \
+    tt_sort_with(TT_ARGS(tt_sort_args, .values = (values_), .indices = (indices_), .x = (x_), .dim = __VA_ARGS__))
+#endif
+
+typedef struct tt_topk_args {
+    tt_tensor **values, **indices; /* required: out */
+    tt_tensor *x;                  /* required: any dtype */
+    int64_t k;                     /* required: 0 to the size of dim */
+    int dim;                       /* required */
+    TT_OPTIONS;
+    bool smallest; /* else the largest */
+    char tt_end;   /* not an option: see base.h */
+} tt_topk_args;
+
+/* The k largest along `dim`, sorted, as tt_sort() would have them first:  tt_topk(&values, &indices, x, 5, -1) */
+TT_API TT_NODISCARD tt_status tt_topk_with(const tt_topk_args *args, size_t size);
+#define TT_TOPK_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_topk(values_, indices_, x_, k_, ...) \
+    tt_topk_with(                               \
+        TT_ARGS(tt_topk_args, .values = (values_), .indices = (indices_), .x = (x_), .k = (k_), .dim = __VA_ARGS__))
+#endif
+
+typedef struct tt_argsort_args {
+    tt_tensor *x; /* required: any dtype */
+    int dim;      /* required */
+    TT_OPTIONS;
+    bool descending;
+    char tt_end; /* not an option: see base.h */
+} tt_argsort_args;
+
+/* The indices that tt_sort() gives:  tt_argsort(x, -1) */
+TT_API tt_tensor *tt_argsort_with(const tt_argsort_args *args, size_t size);
+#define TT_ARGSORT_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_argsort(x_, ...) tt_argsort_with(TT_ARGS(tt_argsort_args, .x = (x_), .dim = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

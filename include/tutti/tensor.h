@@ -220,6 +220,10 @@ TT_API bool tt_equal(const tt_tensor *a, const tt_tensor *b);
  * dim). */
 TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
 
+/* i64 x (...) in 0..num_classes-1 -> i64 (..., num_classes): 1 at x's place, else 0. TT_ERR_INVALID names the first
+ * that is out of range. PyTorch: one_hot. */
+TT_API tt_tensor *tt_one_hot(const tt_tensor *x, int64_t num_classes);
+
 /* ---- threads ---- */
 
 /* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else

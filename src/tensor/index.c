@@ -5,6 +5,10 @@
 
 #include <inttypes.h>
 
+tt_tensor *tt__make_places(const char *who, const tt_tensor *x, tt_shape shape) {
+    return tt__empty_beside(who, x, shape, TT_I64);
+}
+
 /* ---- checks */
 
 tt_status tt__check_index(const char *who, const tt_tensor *x, int dim, const tt_tensor *index) {

@@ -31,6 +31,9 @@ tt_tensor *tt__stack(const char *who, int n, tt_tensor *const *x, int dim);
 
 /* ---- index.c: see kernels_index.h; any layout. Indices are i64 on x's device */
 
+/* Make a tensor of indices beside x, with undefined values. */
+tt_tensor *tt__make_places(const char *who, const tt_tensor *x, tt_shape shape);
+
 /* Are all of index places of dimension `dim` of x? Else an error names the first that is not. */
 tt_status tt__check_index(const char *who, const tt_tensor *x, int dim, const tt_tensor *index);
 
@@ -42,5 +45,13 @@ tt_status tt__index_add_out(const char *who, tt_tensor *y, const tt_tensor *x, i
 tt_status tt__gather_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
 tt_status tt__scatter_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
 tt_status tt__scatter_add_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
+
+/* ---- order.c: see kernels_index.h; any layout */
+
+tt_status tt__triangle_out(const char *who, tt_tensor *y, const tt_tensor *x, int64_t diagonal, bool upper);
+tt_status tt__cumsum_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, bool backwards);
+
+/* Sort along `dim`, and keep the first ones: y and indices, contiguous, have no more entries there than x. */
+tt_status tt__sort_out(const char *who, tt_tensor *y, tt_tensor *indices, const tt_tensor *x, int dim, bool descending);
 
 #endif

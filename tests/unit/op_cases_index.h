@@ -78,6 +78,31 @@ static tt_tensor *f_embedding_one(tt_tensor *const *in) {
     return tt_embedding(in[0], places(in[0], TT_SCALAR, 1, 2, tt_tensor_size(in[0], 0)));
 }
 
+/* ---- order */
+
+static tt_tensor *f_triu(tt_tensor *const *in) { return tt_triu(in[0], 1); }
+static tt_tensor *f_tril(tt_tensor *const *in) { return tt_tril(in[0], -1); }
+static tt_tensor *f_cumsum(tt_tensor *const *in) { return tt_cumsum(in[0], 1); }
+static tt_tensor *f_sort(tt_tensor *const *in) {
+    tt_tensor *values, *indices;
+    return tt_sort(&values, &indices, in[0], -1) ? NULL : values;
+}
+static tt_tensor *f_sort_descending(tt_tensor *const *in) {
+    tt_tensor *values, *indices;
+    return tt_sort(&values, &indices, in[0], 0, .descending = true) ? NULL : values;
+}
+static tt_tensor *f_topk(tt_tensor *const *in) {
+    tt_tensor *values, *indices;
+    return tt_topk(&values, &indices, in[0], 2, 1) ? NULL : values;
+}
+static tt_tensor *f_topk_many(tt_tensor *const *in) {
+    tt_tensor *values, *indices;
+    return tt_topk(&values, &indices, in[0], 40, 1, .smallest = true) ? NULL : values;
+}
+static tt_tensor *f_argsort(tt_tensor *const *in) {
+    return tt_gather_dim(in[0], 1, tt_argsort(in[0], 1, .descending = true));
+}
+
 /* ---- */
 
 static const gradcheck_case index_cases[] = {
@@ -114,6 +139,19 @@ static const gradcheck_case index_cases[] = {
     {"scatter_value", f_scatter_value, 1, {{2, {3, 4}}}},
     {"scatter_add", f_scatter_add, 2, {{2, {2, 3}}, {2, {2, 5}}}},
     {"embedding", f_embedding, 1, {{2, {5, 3}}}},
+    {"triu", f_triu, 1, {{3, {2, 3, 4}}}},
+    {"tril", f_tril, 1, {{2, {4, 3}}}},
+    {"tril of images", f_tril, 1, {{4, {2, 3, 4, 3}}}},
+    {"cumsum", f_cumsum, 1, {{3, {2, 4, 3}}}},
+    {"cumsum of images", f_cumsum, 1, {{4, {2, 4, 3, 2}}}},
+    {"sort", f_sort, 1, {{2, {3, 40}}}},
+    {"sort a scalar", f_sort, 1, {{0, {0}}}},
+    {"sort nothing", f_sort, 1, {{2, {3, 0}}}},
+    {"sort images", f_sort, 1, {{4, {2, 3, 2, 5}}}},
+    {"sort descending", f_sort_descending, 1, {{2, {5, 3}}}},
+    {"topk", f_topk, 1, {{3, {2, 5, 2}}}},
+    {"topk many", f_topk_many, 1, {{2, {2, 70}}}},
+    {"argsort", f_argsort, 1, {{2, {3, 5}}}},
     {"embedding of one", f_embedding_one, 1, {{2, {5, 3}}}},
 };
 

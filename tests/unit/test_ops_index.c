@@ -141,7 +141,76 @@ static void large_tables_have_the_bits_of_the_plain_loops(void **state) {
     assert_true(tt_equal(grad[0], grad[1]) && tt_equal(grad[0], grad[2]));
 }
 
+/* ---- order */
+
+static void sorting_is_stable_and_nan_is_largest(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const float numbers[] = {2, NAN, -1, 2, -INFINITY, NAN, 2, -0.0f, 0, INFINITY};
+    tt_tensor *x = tt_from_data(numbers, S(10), TT_F32), *values, *indices;
+    assert_true(tt_equal(tt_argsort(x, 0), I64(4, 2, 7, 8, 0, 3, 6, 9, 1, 5)));
+    assert_true(tt_equal(tt_argsort(x, 0, .descending = true), I64(1, 5, 9, 0, 3, 6, 7, 8, 2, 4)));
+    assert_int_equal(tt_topk(&values, &indices, x, 3, -1), TT_OK);
+    assert_true(tt_equal(indices, I64(1, 5, 9)));
+    assert_int_equal(tt_topk(&values, &indices, x, 0, -1), TT_OK);
+    assert_int_equal(tt_tensor_numel(values), 0);
+}
+
+/* Long rows, many equal ones: in order, and equal ones in the order in which they stood. */
+static void long_rows_are_sorted(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    for (int t = TT_F32; t <= TT_BOOL; t++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_to(tt_randint(0, t == TT_BOOL ? 2 : 100, S(N), NULL), (tt_dtype)t), *values, *indices;
+        assert_int_equal(tt_sort(&values, &indices, x, 0), TT_OK);
+        const int64_t *v = tt_tensor_i64(tt_to(values, TT_I64)), *at = tt_tensor_i64(indices);
+        for (int i = 1; i < N; i++)
+            assert_true(v[i - 1] < v[i] || (v[i - 1] == v[i] && at[i - 1] < at[i]));
+        assert_true(tt_equal(tt_index_select(x, 0, indices), values));
+    }
+}
+
+static void one_hot_marks_places(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_one_hot(tt_view(I64(2, 0), S(2, 1)), 3);
+    assert_true(tt_equal(x, tt_from_data(((int64_t[]){0, 0, 1, 1, 0, 0}), S(2, 1, 3), TT_I64)));
+    assert_true(tt_equal(tt_one_hot(tt_full(TT_SCALAR, TT_I64, 1), 2), I64(0, 1)));
+    assert_int_equal(tt_tensor_numel(tt_one_hot(tt_zeros(S(0), TT_I64), 2)), 0);
+    op_expect(tt_one_hot(I64(0, 3), 3), TT_ERR_INVALID, "tt_one_hot", "0..2 (dimension 1 of i64 (2, 3)), got index[1]");
+    op_expect(tt_one_hot(I64(0), 0), TT_ERR_INVALID, "tt_one_hot", "got 0");
+    op_expect(tt_one_hot(tt_zeros(S(2), TT_F32), 2), TT_ERR_DTYPE, "tt_one_hot", "got f32 (2)");
+}
+
+static void masks_are_triangles(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *mask = tt_tril(tt_ones(S(2, 2), TT_BOOL), 0), *x = tt_ones(S(2, 3), TT_F16);
+    assert_true(tt_equal(tt_to(mask, TT_I64), tt_from_data(((int64_t[]){1, 0, 1, 1}), S(2, 2), TT_I64)));
+    assert_true(tt_equal(tt_triu(x, INT64_MIN), x) && tt_equal(tt_triu(x, INT64_MAX), tt_zeros(S(2, 3), TT_F16)));
+}
+
 /* ---- errors */
+
+static void wrong_orders(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 3), TT_F32), *values = x, *indices = x;
+    op_expect(tt_triu(tt_zeros(S(3), TT_F32), 0), TT_ERR_SHAPE, "tt_triu", "(..., R, C), got f32 (3)");
+    op_expect(tt_cumsum(x, 2), TT_ERR_SHAPE, "tt_cumsum", "no dimension 2");
+    op_expect(tt_cumsum(I64(1), 0), TT_ERR_DTYPE, "tt_cumsum", "i64");
+    op_expect(tt_argsort(x, -3), TT_ERR_SHAPE, "tt_argsort", "no dimension -3");
+    assert_int_equal(tt_sort(&values, &indices, x, 2), TT_ERR_SHAPE);
+    assert_int_equal(tt_sort(&values, NULL, x, 0), TT_ERR_INVALID);
+    op_expect(NULL, TT_ERR_INVALID, "tt_sort", "`indices` is NULL");
+    assert_int_equal(tt_topk(&values, &indices, x, 4, 1), TT_ERR_INVALID);
+    op_expect(NULL, TT_ERR_INVALID, "tt_topk", "0..3 (dimension 1 of f32 (2, 3)), got 4");
+    assert_int_equal(tt_topk(&values, &indices, x, -1, 1), TT_ERR_INVALID);
+    assert_int_equal(tt_topk(&values, &indices, NULL, 1, 1), TT_ERR_INVALID);
+    assert_true(values == x && indices == x);
+    tt_clear_error();
+}
 
 static void wrong_joins(void **state) {
     (void)state;
@@ -241,6 +310,11 @@ static void null_gives_null_and_no_error(void **state) {
         tt_scatter_add(x, 0, x, NULL),
         tt_embedding(NULL, x),
         tt_embedding(x, NULL),
+        tt_triu(NULL, 0),
+        tt_tril(NULL, 0),
+        tt_cumsum(NULL, 0),
+        tt_argsort(NULL, 0),
+        tt_one_hot(NULL, 1),
         tt_squeeze_all(NULL),
         tt_unsqueeze(NULL, 0),
         tt_slice(NULL, 0, 0, 0, 1),
@@ -265,7 +339,12 @@ int main(void) {
         cmocka_unit_test(small_types_add_up_in_f32),
         cmocka_unit_test(padding_gets_no_gradient),
         cmocka_unit_test(large_tables_have_the_bits_of_the_plain_loops),
+        cmocka_unit_test(sorting_is_stable_and_nan_is_largest),
+        cmocka_unit_test(long_rows_are_sorted),
+        cmocka_unit_test(one_hot_marks_places),
+        cmocka_unit_test(masks_are_triangles),
         cmocka_unit_test(wrong_views),
+        cmocka_unit_test(wrong_orders),
         cmocka_unit_test(wrong_joins),
         cmocka_unit_test(wrong_indices),
         cmocka_unit_test(null_gives_null_and_no_error),

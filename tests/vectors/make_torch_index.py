@@ -68,6 +68,15 @@ INDEXING = [
     ("scatter_value", lambda x: x.scatter(1, places(0, 3, 4, 3, 2), 0.5), [(3, 4)]),
     ("scatter_add", lambda x, src: x.scatter_add(1, places(0, 1, 3, 2, 5), src), [(2, 3), (2, 5)]),
     ("embedding", lambda w: F.embedding(places(1, 2, 5, 2, 4), w), [(5, 3)]),
+    ("triu", lambda x: x.triu(1), [(2, 3, 4)]), ("tril", lambda x: x.tril(-1), [(4, 3)]),
+    ("tril of images", lambda x: x.tril(-1), [(2, 3, 4, 3)]),
+    ("cumsum", lambda x: x.cumsum(1), [(2, 4, 3)]), ("cumsum of images", lambda x: x.cumsum(1), [(2, 4, 3, 2)]),
+    ("sort", lambda x: x.sort().values, [(3, 40)]), ("sort a scalar", lambda x: x.sort().values, [()]),
+    ("sort nothing", lambda x: x.sort().values, [(3, 0)]), ("sort images", lambda x: x.sort().values, [(2, 3, 2, 5)]),
+    ("sort descending", lambda x: x.sort(0, descending=True).values, [(5, 3)]),
+    ("topk", lambda x: x.topk(2, 1).values, [(2, 5, 2)]),
+    ("topk many", lambda x: x.topk(40, 1, largest=False).values, [(2, 70)]),
+    ("argsort", lambda x: x.gather(1, x.argsort(1, descending=True)), [(3, 5)]),
     ("embedding of one", lambda w: F.embedding(places(1, 2, 5), w), [(5, 3)]),
 ]
 

@@ -65,6 +65,34 @@ inline tensor embedding(const tensor &weight, const tensor &indices, std::int64_
     return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
 }
 
+inline tensor triu(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_triu(x.get(), diagonal)); }
+inline tensor tril(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_tril(x.get(), diagonal)); }
+inline tensor cumsum(const tensor &x, int dim) { return tensor(tt_cumsum(x.get(), dim)); }
+
+struct values_and_indices {
+    tensor values, indices;
+};
+inline values_and_indices sort(const tensor &x, int dim = -1, bool descending = false) {
+    tt_tensor *values = nullptr, *indices = nullptr;
+    tt_sort_args args = TT_SORT_ARGS_INIT;
+    args.values = &values, args.indices = &indices, args.x = x.get(), args.dim = dim, args.descending = descending;
+    check(tt_sort_with(&args, offsetof(tt_sort_args, tt_end)));
+    return {tensor(values), tensor(indices)};
+}
+inline values_and_indices topk(const tensor &x, std::int64_t k, int dim = -1, bool smallest = false) {
+    tt_tensor *values = nullptr, *indices = nullptr;
+    tt_topk_args args = TT_TOPK_ARGS_INIT;
+    args.values = &values, args.indices = &indices, args.x = x.get();
+    args.k = k, args.dim = dim, args.smallest = smallest;
+    check(tt_topk_with(&args, offsetof(tt_topk_args, tt_end)));
+    return {tensor(values), tensor(indices)};
+}
+inline tensor argsort(const tensor &x, int dim = -1, bool descending = false) {
+    tt_argsort_args args = TT_ARGSORT_ARGS_INIT;
+    args.x = x.get(), args.dim = dim, args.descending = descending;
+    return tensor(tt_argsort_with(&args, offsetof(tt_argsort_args, tt_end)));
+}
+
 } // namespace tutti
 
 #endif

@@ -366,6 +366,7 @@ inline tensor full(tt_shape shape, double value, tt_dtype dtype = TT_F32) {
     return tensor(tt_full(shape, dtype, value));
 }
 inline tensor arange(std::int64_t n) { return tensor(tt_arange(n)); }
+inline tensor one_hot(const tensor &x, std::int64_t num_classes) { return tensor(tt_one_hot(x.get(), num_classes)); }
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
 /* ---- threads */

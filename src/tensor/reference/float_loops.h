@@ -1,5 +1,7 @@
 /* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double,
  * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
+#define SUM double
+#define FROM_SUM(s) FROM_F64(s)
 #define ORDER WIDE
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
