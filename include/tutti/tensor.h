@@ -107,8 +107,22 @@ TT_API tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value);
 /* Uninitialised, of x's shape, dtype, device and order of memory. PyTorch: empty_like. */
 TT_API tt_tensor *tt_empty_like(const tt_tensor *x);
 
+/* The same with zeros / ones / all `value`. */
+TT_API tt_tensor *tt_zeros_like(const tt_tensor *x);
+TT_API tt_tensor *tt_ones_like(const tt_tensor *x);
+TT_API tt_tensor *tt_full_like(const tt_tensor *x, double value);
+
 /* 0, 1, ..., n-1 as i64. PyTorch: arange(n). */
 TT_API tt_tensor *tt_arange(int64_t n);
+
+/* start, start + step, ... before `end` (PyTorch: arange(start, end, step)) / `steps` numbers from start to end, both
+ * included. Each is computed in double and rounded once. TT_ERR_INVALID: a step that leads away from `end`, or for
+ * integers one that is not whole. */
+TT_API tt_tensor *tt_arange_from(double start, double end, double step, tt_dtype dtype);
+TT_API tt_tensor *tt_linspace(double start, double end, int64_t steps, tt_dtype dtype);
+
+/* (n, m): ones on the diagonal, else zeros. */
+TT_API tt_tensor *tt_eye(int64_t n, int64_t m, tt_dtype dtype);
 
 /* A copy of `data`, shape's elements of dtype, row-major. */
 TT_API tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype);

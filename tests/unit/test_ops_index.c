@@ -191,6 +191,45 @@ static void masks_are_triangles(void **state) {
     assert_true(tt_equal(tt_triu(x, INT64_MIN), x) && tt_equal(tt_triu(x, INT64_MAX), tt_zeros(S(2, 3), TT_F16)));
 }
 
+/* ---- making; numbers as PyTorch gives them */
+
+static tt_tensor *f64s(int64_t n, const double *v) { return tt_from_data(v, S(n), TT_F64); }
+#define F64(...) f64s((int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
+
+static void numbers_at_equal_distances(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    assert_true(tt_equal(tt_arange_from(5, 0, -1.5, TT_F64), F64(5, 3.5, 2, 0.5)));
+    assert_true(tt_equal(tt_arange_from(0, 1, 0.25, TT_BF16), tt_to(F64(0, 0.25, 0.5, 0.75), TT_BF16)));
+    assert_true(tt_equal(tt_arange_from(-2, 5, 3, TT_I64), I64(-2, 1, 4)));
+    assert_int_equal(tt_tensor_numel(tt_arange_from(2, 2, 1, TT_F32)), 0);
+    tt_tensor *line = tt_linspace(3, -2, 7, TT_F64);
+    assert_true(gradcheck_difference(line, F64(3, 13.0 / 6, 4.0 / 3, 0.5, -1.0 / 3, -7.0 / 6, -2)) < 1e-15);
+    assert_true(tt_equal(tt_slice(line, 0, 0, 7, 6), F64(3, -2)));
+    assert_true(tt_equal(tt_linspace(0, 10, 4, TT_I64), I64(0, 3, 6, 10)));
+    assert_true(tt_equal(tt_linspace(5, 6, 1, TT_F64), F64(5)));
+    assert_int_equal(tt_tensor_numel(tt_linspace(0, 1, 0, TT_F32)), 0);
+    op_expect(tt_arange_from(0, 1, -1, TT_F32), TT_ERR_INVALID, "tt_arange_from", "got 0, 1, -1");
+    op_expect(tt_arange_from(0, 1, 0, TT_F32), TT_ERR_INVALID, "tt_arange_from", "got 0, 1, 0");
+    op_expect(tt_arange_from(0, NAN, 1, TT_F32), TT_ERR_INVALID, "tt_arange_from", "got 0, nan, 1");
+    op_expect(tt_arange_from(0, 5, 2.5, TT_I32), TT_ERR_INVALID, "tt_arange_from", "for i32, got 0 by steps of 2.5");
+    op_expect(tt_linspace(0, 1, -1, TT_F32), TT_ERR_SHAPE, "tt_linspace", "(-1)");
+}
+
+static void made_like_others(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_to_memory_format(tt_rand(S(2, 3, 4, 5), NULL), TT_CHANNELS_LAST), *y = tt_full_like(x, 2.5);
+    assert_true(gradcheck_same_order(y, x) && tt_equal(y, tt_full(S(2, 3, 4, 5), TT_F32, 2.5)));
+    assert_true(tt_equal(tt_zeros_like(I64(1, 2)), I64(0, 0)) && tt_equal(tt_ones_like(I64(1, 2)), I64(1, 1)));
+    assert_true(tt_equal(tt_eye(2, 3, TT_I64), tt_one_hot(I64(0, 1), 3)));
+    assert_true(tt_equal(tt_eye(3, 2, TT_I64), tt_transpose(tt_one_hot(I64(0, 1), 3), 0, 1)));
+    assert_int_equal(tt_tensor_numel(tt_eye(0, 4, TT_F32)), 0);
+    op_expect(tt_full_like(tt_zeros(S(1), TT_U8), 256), TT_ERR_INVALID, "tt_full_like", "256 does not fit u8");
+    op_expect(tt_eye(-1, 2, TT_F32), TT_ERR_SHAPE, "tt_eye", "(-1, 2)");
+    assert_null(tt_zeros_like(NULL));
+}
+
 /* ---- errors */
 
 static void wrong_orders(void **state) {
@@ -343,6 +382,8 @@ int main(void) {
         cmocka_unit_test(long_rows_are_sorted),
         cmocka_unit_test(one_hot_marks_places),
         cmocka_unit_test(masks_are_triangles),
+        cmocka_unit_test(numbers_at_equal_distances),
+        cmocka_unit_test(made_like_others),
         cmocka_unit_test(wrong_views),
         cmocka_unit_test(wrong_orders),
         cmocka_unit_test(wrong_joins),

@@ -366,6 +366,17 @@ inline tensor full(tt_shape shape, double value, tt_dtype dtype = TT_F32) {
     return tensor(tt_full(shape, dtype, value));
 }
 inline tensor arange(std::int64_t n) { return tensor(tt_arange(n)); }
+inline tensor arange(double start, double end, double step = 1, tt_dtype dtype = TT_F32) {
+    return tensor(tt_arange_from(start, end, step, dtype));
+}
+inline tensor linspace(double start, double end, std::int64_t steps, tt_dtype dtype = TT_F32) {
+    return tensor(tt_linspace(start, end, steps, dtype));
+}
+inline tensor eye(std::int64_t n, std::int64_t m, tt_dtype dtype = TT_F32) { return tensor(tt_eye(n, m, dtype)); }
+inline tensor eye(std::int64_t n, tt_dtype dtype = TT_F32) { return eye(n, n, dtype); }
+inline tensor zeros_like(const tensor &x) { return tensor(tt_zeros_like(x.get())); }
+inline tensor ones_like(const tensor &x) { return tensor(tt_ones_like(x.get())); }
+inline tensor full_like(const tensor &x, double value) { return tensor(tt_full_like(x.get(), value)); }
 inline tensor one_hot(const tensor &x, std::int64_t num_classes) { return tensor(tt_one_hot(x.get(), num_classes)); }
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
