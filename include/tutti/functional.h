@@ -32,8 +32,12 @@ TT_API tt_tensor *tt_sum(tt_tensor *x);
 
 /* ---- products ---- */
 
-/* a (M,K) times b (K,N) -> (M,N). */
+/* a (...,M,K) times b (...,K,N) -> (...,M,N), where (...) broadcast; b (K): a column, a (K): a row, and the result has
+ * no such dimension. */
 TT_API tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b);
+
+/* a (B,M,K) times b (B,K,N) -> (B,M,N). */
+TT_API tt_tensor *tt_bmm(tt_tensor *a, tt_tensor *b);
 
 /* x (B...,C), weight (K,C), bias (K) or NULL -> (B...,K) = x weight^T + bias. */
 TT_API tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias);

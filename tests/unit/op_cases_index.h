@@ -103,6 +103,14 @@ static tt_tensor *f_argsort(tt_tensor *const *in) {
     return tt_gather_dim(in[0], 1, tt_argsort(in[0], 1, .descending = true));
 }
 
+/* ---- products of batches */
+
+static tt_tensor *f_bmm(tt_tensor *const *in) { return tt_bmm(in[0], in[1]); }
+static tt_tensor *f_batched(tt_tensor *const *in) { return tt_matmul(in[0], in[1]); }
+static tt_tensor *f_scores(tt_tensor *const *in) {
+    return tt_matmul(tt_permute(in[0], TT_SHAPE(0, 2, 1, 3)), tt_permute(in[1], TT_SHAPE(0, 2, 3, 1)));
+}
+
 /* ---- */
 
 static const gradcheck_case index_cases[] = {
@@ -139,6 +147,19 @@ static const gradcheck_case index_cases[] = {
     {"scatter_value", f_scatter_value, 1, {{2, {3, 4}}}},
     {"scatter_add", f_scatter_add, 2, {{2, {2, 3}}, {2, {2, 5}}}},
     {"embedding", f_embedding, 1, {{2, {5, 3}}}},
+    {"bmm", f_bmm, 2, {{3, {2, 3, 4}}, {3, {2, 4, 2}}}},
+    {"bmm of nothing", f_bmm, 2, {{3, {2, 3, 0}}, {3, {2, 0, 2}}}},
+    {"matmul by a column", f_batched, 2, {{2, {3, 4}}, {1, {4}}}},
+    {"matmul of a row", f_batched, 2, {{1, {4}}, {2, {4, 3}}}},
+    {"matmul of a row and a column", f_batched, 2, {{1, {4}}, {1, {4}}}},
+    {"matmul rows", f_batched, 2, {{4, {2, 2, 3, 4}}, {2, {4, 2}}}},
+    {"matmul by a matrix on the left", f_batched, 2, {{2, {2, 3}}, {3, {2, 3, 2}}}},
+    {"matmul of batches by a column", f_batched, 2, {{3, {2, 3, 4}}, {1, {4}}}},
+    {"matmul of a row by batches", f_batched, 2, {{1, {3}}, {3, {2, 3, 2}}}},
+    {"matmul of no batch", f_batched, 2, {{3, {0, 2, 3}}, {2, {3, 2}}}},
+    {"matmul broadcast", f_batched, 2, {{4, {2, 1, 2, 3}}, {4, {1, 2, 3, 2}}}},
+    {"matmul broadcast one", f_batched, 2, {{4, {2, 2, 2, 3}}, {3, {1, 3, 1}}}},
+    {"attention scores", f_scores, 2, {{4, {2, 3, 2, 4}}, {4, {2, 3, 2, 4}}}},
     {"triu", f_triu, 1, {{3, {2, 3, 4}}}},
     {"tril", f_tril, 1, {{2, {4, 3}}}},
     {"tril of images", f_tril, 1, {{4, {2, 3, 4, 3}}}},

@@ -230,6 +230,38 @@ static void made_like_others(void **state) {
     assert_null(tt_zeros_like(NULL));
 }
 
+/* ---- products of batches */
+
+/* Large enough for threads: many small products side by side, and few large ones. */
+static void large_batches_match_f64(void **state) {
+    (void)state;
+    static const tt_shape shapes[][2] = {{{4, {6, 7, 33, 48}}, {4, {6, 7, 48, 40}}},
+                                         {{3, {3, 150, 100}}, {3, {3, 100, 170}}},
+                                         {{4, {5, 1, 30, 64}}, {3, {9, 64, 50}}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const gradcheck_case c = {"batches", f_batched, 2, {shapes[i][0], shapes[i][1]}};
+        for (int mode = 0; mode < GRADCHECK_MODES; mode++)
+            if (mode != GRADCHECK_STRIDED || i == 1)
+                op_below(gradcheck_f32_worst(&c, (gradcheck_mode)mode), 1e-5, &c, mode, "f32 differs from f64");
+    }
+}
+
+static void wrong_products(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *a = tt_zeros(S(2, 3, 4), TT_F32), *b = tt_zeros(S(3, 4, 5), TT_F32),
+              *scalar = tt_zeros(TT_SCALAR, TT_F32);
+    op_expect(tt_bmm(a, b), TT_ERR_SHAPE, "tt_bmm", "a f32 (2, 3, 4), b f32 (3, 4, 5)");
+    op_expect(tt_bmm(a, tt_zeros(S(4, 5), TT_F32)), TT_ERR_SHAPE, "tt_bmm", "b f32 (4, 5)");
+    op_expect(tt_bmm(a, tt_zeros(S(2, 3, 4), TT_F32)), TT_ERR_SHAPE, "tt_bmm", "(B, K, N)");
+    op_expect(tt_bmm(a, tt_zeros(S(2, 4, 4), TT_F64)), TT_ERR_DTYPE, "tt_bmm", "b f64");
+    op_expect(tt_matmul(a, b), TT_ERR_SHAPE, "tt_matmul", "a f32 (2, 3, 4), b f32 (3, 4, 5)");
+    op_expect(tt_matmul(a, scalar), TT_ERR_SHAPE, "tt_matmul", "b f32 ()");
+    op_expect(tt_matmul(a, tt_zeros(S(3), TT_F32)), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
+    assert_null(tt_bmm(NULL, b));
+    assert_null(tt_bmm(a, NULL));
+}
+
 /* ---- errors */
 
 static void wrong_orders(void **state) {
@@ -384,6 +416,8 @@ int main(void) {
         cmocka_unit_test(masks_are_triangles),
         cmocka_unit_test(numbers_at_equal_distances),
         cmocka_unit_test(made_like_others),
+        cmocka_unit_test(large_batches_match_f64),
+        cmocka_unit_test(wrong_products),
         cmocka_unit_test(wrong_views),
         cmocka_unit_test(wrong_orders),
         cmocka_unit_test(wrong_joins),

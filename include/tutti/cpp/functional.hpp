@@ -19,6 +19,7 @@ inline tensor operator*(double factor, const tensor &x) { return scale(x, factor
 inline tensor mean(const tensor &x) { return tensor(tt_mean(x.get())); }
 inline tensor sum(const tensor &x) { return tensor(tt_sum(x.get())); }
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
 inline tensor linear(const tensor &x, const tensor &weight) {
