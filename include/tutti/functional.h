@@ -148,6 +148,26 @@ TT_API tt_tensor *tt_argsort_with(const tt_argsort_args *args, size_t size);
 #define tt_argsort(x_, ...) tt_argsort_with(TT_ARGS(tt_argsort_args, .x = (x_), .dim = __VA_ARGS__))
 #endif
 
+/* ---- images ---- */
+
+typedef enum tt_interpolate_mode { TT_NEAREST, TT_BILINEAR } tt_interpolate_mode;
+
+typedef struct tt_interpolate_args {
+    tt_tensor *x;  /* required: (N, C, H, W) */
+    tt_shape size; /* required: TT_SHAPE(H, W) of the result, at least 1 each */
+    TT_OPTIONS;
+    tt_interpolate_mode mode;
+    bool align_corners; /* of TT_BILINEAR: the outer elements' middles, and not their edges, are the image's edges */
+    char tt_end;        /* not an option: see base.h */
+} tt_interpolate_args;
+
+/* x in another height and width:  tt_interpolate(x, TT_SHAPE(32, 32), .mode = TT_BILINEAR) */
+TT_API tt_tensor *tt_interpolate_with(const tt_interpolate_args *args, size_t size);
+#define TT_INTERPOLATE_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_interpolate(x_, ...) tt_interpolate_with(TT_ARGS(tt_interpolate_args, .x = (x_), .size = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

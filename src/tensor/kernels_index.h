@@ -2,6 +2,8 @@
 #ifndef TT_TENSOR_KERNELS_INDEX_H
 #define TT_TENSOR_KERNELS_INDEX_H
 
+#include <stdbool.h>
+
 /* X(name, arguments), one line a kernel. */
 #define TT__INDEX_KERNELS(X)                                                                                    \
     /* Along `dim`, index (n): y[i] = x[index[i]]; y[index[i]] += x[i], i rising. */                            \
@@ -18,6 +20,14 @@
     X(cumsum, (tt_tensor * y, const tt_tensor *x, int dim, bool backwards))                                     \
     /* Contiguous. The first k of each row of x, sorted, and where they were (i64); equal ones in order, NaN  \
      * as the largest: y and indices (..., k), x (..., n), k <= n. */ \
-    X(sort, (tt_tensor * y, tt_tensor * indices, const tt_tensor *x, bool descending))
+    X(sort, (tt_tensor * y, tt_tensor * indices, const tt_tensor *x, bool descending))                          \
+    /* Floats. y (N,C,H',W') = x (N,C,H,W) in another size; dx += g by the same weights. */                     \
+    X(resize, (tt_tensor * y, const tt_tensor *x, const struct tt__resize *how))                                \
+    X(resize_backward, (tt_tensor * dx, const tt_tensor *g, const struct tt__resize *how))
+
+typedef struct tt__resize {
+    bool nearest;       /* else bilinear */
+    bool align_corners; /* the outer elements' middles, and not their edges, are the image's edges */
+} tt__resize;
 
 #endif

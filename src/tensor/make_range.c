@@ -26,7 +26,7 @@ tt_tensor *tt_arange_from(double start, double end, double step, tt_dtype dtype)
     if (!(step != 0) || !(n >= 0) || n > 0x1p53)
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected numbers and a step from start towards end, got %g, %g, %g",
                                who, start, end, step);
-    if (!tt__is_float(dtype) && !(is_whole_number(start) && is_whole(step)))
+    if (!tt__is_float(dtype) && !(is_whole_number(start) && is_whole_number(step)))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected whole numbers up to 2^53 for %s, got %g by steps of %g",
                                who, tt_dtype_name(dtype), start, step);
     return make_steps(who, (int64_t)n, start, step, NULL, dtype);

@@ -54,4 +54,12 @@ tt_status tt__cumsum_out(const char *who, tt_tensor *y, const tt_tensor *x, int 
 /* Sort along `dim`, and keep the first ones: y and indices, contiguous, have no more entries there than x. */
 tt_status tt__sort_out(const char *who, tt_tensor *y, tt_tensor *indices, const tt_tensor *x, int dim, bool descending);
 
+/* ---- resize.c: images (N,C,H,W), floats; any layout */
+
+/* Make y of another height and width, in x's order of memory. */
+tt_tensor *tt__empty_resized(const char *who, const tt_tensor *x, int64_t H, int64_t W);
+
+tt_status tt__resize_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt__resize *how);
+tt_status tt__resize_backward_out(const char *who, tt_tensor *dx, const tt_tensor *g, const tt__resize *how);
+
 #endif

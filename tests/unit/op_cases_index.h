@@ -111,6 +111,19 @@ static tt_tensor *f_scores(tt_tensor *const *in) {
     return tt_matmul(tt_permute(in[0], TT_SHAPE(0, 2, 1, 3)), tt_permute(in[1], TT_SHAPE(0, 2, 3, 1)));
 }
 
+/* ---- images */
+
+static tt_tensor *f_nearest(tt_tensor *const *in) { return tt_interpolate(in[0], TT_SHAPE(5, 2)); }
+static tt_tensor *f_bilinear(tt_tensor *const *in) {
+    return tt_interpolate(in[0], TT_SHAPE(7, 2), .mode = TT_BILINEAR);
+}
+static tt_tensor *f_bilinear_aligned(tt_tensor *const *in) {
+    return tt_interpolate(in[0], TT_SHAPE(7, 2), .mode = TT_BILINEAR, .align_corners = true);
+}
+static tt_tensor *f_bilinear_one(tt_tensor *const *in) {
+    return tt_interpolate(in[0], TT_SHAPE(1, 3), .mode = TT_BILINEAR, .align_corners = true);
+}
+
 /* ---- */
 
 static const gradcheck_case index_cases[] = {
@@ -160,6 +173,11 @@ static const gradcheck_case index_cases[] = {
     {"matmul broadcast", f_batched, 2, {{4, {2, 1, 2, 3}}, {4, {1, 2, 3, 2}}}},
     {"matmul broadcast one", f_batched, 2, {{4, {2, 2, 2, 3}}, {3, {1, 3, 1}}}},
     {"attention scores", f_scores, 2, {{4, {2, 3, 2, 4}}, {4, {2, 3, 2, 4}}}},
+    {"nearest", f_nearest, 1, {{4, {2, 3, 3, 4}}}},
+    {"nearest of one", f_nearest, 1, {{4, {1, 2, 1, 1}}}},
+    {"bilinear", f_bilinear, 1, {{4, {2, 3, 3, 5}}}},
+    {"bilinear aligned", f_bilinear_aligned, 1, {{4, {2, 3, 3, 5}}}},
+    {"bilinear to one", f_bilinear_one, 1, {{4, {2, 3, 3, 2}}}},
     {"triu", f_triu, 1, {{3, {2, 3, 4}}}},
     {"tril", f_tril, 1, {{2, {4, 3}}}},
     {"tril of images", f_tril, 1, {{4, {2, 3, 4, 3}}}},

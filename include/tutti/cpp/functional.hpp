@@ -93,6 +93,12 @@ inline tensor argsort(const tensor &x, int dim = -1, bool descending = false) {
     args.x = x.get(), args.dim = dim, args.descending = descending;
     return tensor(tt_argsort_with(&args, offsetof(tt_argsort_args, tt_end)));
 }
+inline tensor interpolate(const tensor &x, tt_shape size, tt_interpolate_mode mode = TT_NEAREST,
+                          bool align_corners = false) {
+    tt_interpolate_args args = TT_INTERPOLATE_ARGS_INIT;
+    args.x = x.get(), args.size = size, args.mode = mode, args.align_corners = align_corners;
+    return tensor(tt_interpolate_with(&args, offsetof(tt_interpolate_args, tt_end)));
+}
 
 } // namespace tutti
 

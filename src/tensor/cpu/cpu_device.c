@@ -7,6 +7,7 @@
 #include "tensor/cpu/onednn.h"
 
 static const tt__kernels f32 = {
+    .fill = tt__cpu_fill,
     .copy = tt__cpu_copy,
     .add = tt__cpu_add_f32,
     .sub = tt__cpu_sub_f32,
@@ -26,7 +27,7 @@ static const tt__kernels f32 = {
     .index_add = tt__cpu_index_add_f32,
 };
 
-static const tt__kernels any = {.copy = tt__cpu_copy, .index_select = tt__cpu_index_select};
+static const tt__kernels any = {.fill = tt__cpu_fill, .copy = tt__cpu_copy, .index_select = tt__cpu_index_select};
 
 static const tt__kernels *const by_dtype[TT__DTYPES] = {
     [TT_F32] = &f32, [TT_F64] = &any, [TT_F16] = &any, [TT_BF16] = &any, [TT_I8] = &any,
