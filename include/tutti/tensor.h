@@ -107,8 +107,22 @@ TT_API tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value);
 /* Uninitialised, of x's shape, dtype, device and order of memory. PyTorch: empty_like. */
 TT_API tt_tensor *tt_empty_like(const tt_tensor *x);
 
+/* The same with zeros / ones / all `value`. */
+TT_API tt_tensor *tt_zeros_like(const tt_tensor *x);
+TT_API tt_tensor *tt_ones_like(const tt_tensor *x);
+TT_API tt_tensor *tt_full_like(const tt_tensor *x, double value);
+
 /* 0, 1, ..., n-1 as i64. PyTorch: arange(n). */
 TT_API tt_tensor *tt_arange(int64_t n);
+
+/* start, start + step, ... before `end` (PyTorch: arange(start, end, step)) / `steps` numbers from start to end, both
+ * included. Each is computed in double and rounded once. TT_ERR_INVALID: a step that leads away from `end`, or for
+ * integers one that is not whole. */
+TT_API tt_tensor *tt_arange_from(double start, double end, double step, tt_dtype dtype);
+TT_API tt_tensor *tt_linspace(double start, double end, int64_t steps, tt_dtype dtype);
+
+/* (n, m): ones on the diagonal, else zeros. */
+TT_API tt_tensor *tt_eye(int64_t n, int64_t m, tt_dtype dtype);
 
 /* A copy of `data`, shape's elements of dtype, row-major. */
 TT_API tt_tensor *tt_from_data(const void *data, tt_shape shape, tt_dtype dtype);
@@ -161,8 +175,39 @@ TT_API tt_tensor *tt_flatten(tt_tensor *x, int start_dim);
 /* Dimensions a and b exchanged; a view. */
 TT_API tt_tensor *tt_transpose(tt_tensor *x, int a, int b);
 
+/* Dimensions in another order, TT_SHAPE(0, 2, 3, 1): number k of the result is dims.dim[k] of x, each once / one
+ * dimension moved, the others in their order; views. */
+TT_API tt_tensor *tt_permute(tt_tensor *x, tt_shape dims);
+TT_API tt_tensor *tt_movedim(tt_tensor *x, int source, int destination);
+
+/* x repeated to `shape`: along new dimensions, which come first, and along those of size 1; a size of -1 stays as it
+ * is. A view, whose repeated elements are one place in memory: don't write to it. PyTorch: expand, broadcast_to. */
+TT_API tt_tensor *tt_expand(tt_tensor *x, tt_shape shape);
+
+/* Without dimension `dim`, if its size is 1, else as it is / without all dimensions of size 1 / with a new one of size
+ * 1 at place `dim` of the result; views. */
+TT_API tt_tensor *tt_squeeze(tt_tensor *x, int dim);
+TT_API tt_tensor *tt_squeeze_all(tt_tensor *x);
+TT_API tt_tensor *tt_unsqueeze(tt_tensor *x, int dim);
+
 /* `length` entries of dimension `dim` from `start`; a view. */
 TT_API tt_tensor *tt_narrow(tt_tensor *x, int dim, int64_t start, int64_t length);
+
+/* Entries start, start + step, ... before `end` of dimension `dim`; a view. As in x[start:end:step], negative places
+ * count from the end and those outside are brought inside; INT64_MAX as `end` is the end. TT_ERR_INVALID a step below
+ * 1. */
+TT_API tt_tensor *tt_slice(tt_tensor *x, int dim, int64_t start, int64_t end, int64_t step);
+
+/* Entry `index` (negative: from the end) of dimension `dim`, which the result lacks; a view. TT_ERR_INVALID outside. */
+TT_API tt_tensor *tt_select(tt_tensor *x, int dim, int64_t index);
+
+/* x cut along dimension `dim` into out[0..count-1], views that are owned as any new tensor: parts of split_size, the
+ * last one smaller if it must / `chunks` parts of PyTorch's sizes / each entry, without the dimension. `out` is written
+ * only when all are made.
+ * Errors: TT_ERR_SHAPE, with the number that there would be, if it is not the one given; x NULL: as tt_item(). */
+TT_API TT_NODISCARD tt_status tt_split(tt_tensor **out, int64_t count, tt_tensor *x, int64_t split_size, int dim);
+TT_API TT_NODISCARD tt_status tt_chunk(tt_tensor **out, int64_t chunks, tt_tensor *x, int dim);
+TT_API TT_NODISCARD tt_status tt_unbind(tt_tensor **out, int64_t count, tt_tensor *x, int dim);
 
 /* x itself if contiguous (there is no second tensor to free then), else a contiguous copy. */
 TT_API tt_tensor *tt_contiguous(tt_tensor *x);
@@ -188,6 +233,10 @@ TT_API bool tt_equal(const tt_tensor *a, const tt_tensor *b);
 /* Index of the largest element along dim, as i64, the first of equals; NaN counts as largest. PyTorch: argmax(x,
  * dim). */
 TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
+
+/* i64 x (...) in 0..num_classes-1 -> i64 (..., num_classes): 1 at x's place, else 0. TT_ERR_INVALID names the first
+ * that is out of range. PyTorch: one_hot. */
+TT_API tt_tensor *tt_one_hot(const tt_tensor *x, int64_t num_classes);
 
 /* ---- threads ---- */
 

@@ -41,6 +41,21 @@ tt_tensor *tt_ones(tt_shape shape, tt_dtype dtype) { return make_full("tt_ones",
 
 tt_tensor *tt_full(tt_shape shape, tt_dtype dtype, double value) { return make_full("tt_full", shape, dtype, value); }
 
+static tt_tensor *make_like(const char *who, const tt_tensor *x, double value) {
+    if (!x || !tt__tensor_check(who, x))
+        return NULL;
+    if (!type_holds(x->dtype, value))
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: %g does not fit %s", who, value, tt_dtype_name(x->dtype));
+    tt_tensor *y = tt__empty_like(who, x);
+    return y && tt__fill_out(who, y, value) ? tt__abandon(y) : y;
+}
+
+tt_tensor *tt_zeros_like(const tt_tensor *x) { return make_like("tt_zeros_like", x, 0); }
+
+tt_tensor *tt_ones_like(const tt_tensor *x) { return make_like("tt_ones_like", x, 1); }
+
+tt_tensor *tt_full_like(const tt_tensor *x, double value) { return make_like("tt_full_like", x, value); }
+
 tt_tensor *tt_arange(int64_t n) {
     tt_tensor *x = tt__tensor_new("tt_arange", TT_SHAPE(n), TT_I64);
     int64_t *p = x ? x->data : NULL;

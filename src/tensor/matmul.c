@@ -1,6 +1,10 @@
 #include "tensor/ops.h"
 
 #include "base/error.h"
+#include "tensor/parallel.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
 
 tt_tensor tt__transposed(const tt_tensor *x) {
     tt_shape shape = {.ndim = 2, .dim = {x->shape.dim[1], x->shape.dim[0]}};
@@ -48,4 +52,133 @@ tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, cons
     if (a->shape.dim[1] == 0) /* a sum of no terms */
         return beta == 0 ? tt__fill_out(who, y, 0) : TT_OK;
     return tt__matrix_is_stored(y, 0) ? run_plain(who, run, y, a, b, beta) : run_copied(who, run, y, a, b, beta);
+}
+
+/* ---- batches of matrices: the last two dimensions; those before them number the matrices */
+
+/* View matrix number i of x, in row-major order of the batch. */
+static tt_tensor matrix_number(const tt_tensor *x, int64_t i) {
+    int row = x->shape.ndim - 2;
+    int64_t at = 0;
+    for (int d = row - 1; d >= 0; d--) {
+        at += i % x->shape.dim[d] * x->stride[d];
+        i /= x->shape.dim[d];
+    }
+    tt_shape shape = {.ndim = 2, .dim = {x->shape.dim[row], x->shape.dim[row + 1]}};
+    tt_tensor matrix = tt__tensor_seen(x, shape, x->stride + row);
+    matrix.data = (char *)x->data + at * (int64_t)tt_dtype_size(x->dtype);
+    return matrix;
+}
+
+static int64_t batch_size(const tt_tensor *x) {
+    int64_t n = 1;
+    for (int d = 0; d < x->shape.ndim - 2; d++)
+        n *= x->shape.dim[d];
+    return n;
+}
+
+/* Is each matrix of the batch the same one? */
+static bool is_repeated(const tt_tensor *x) {
+    for (int d = 0; d < x->shape.ndim - 2; d++)
+        if (x->stride[d] != 0 && x->shape.dim[d] != 1)
+            return false;
+    return true;
+}
+
+/* Is any of them there more than once? */
+static bool is_partly_repeated(const tt_tensor *x) {
+    for (int d = 0; d < x->shape.ndim - 2; d++)
+        if (x->stride[d] == 0 && x->shape.dim[d] != 1)
+            return true;
+    return false;
+}
+
+/* Do the batch and its matrices' rows (`along` 0) or columns (1) lie as one dimension with one stride? */
+static bool batch_joins(const tt_tensor *x, int along) {
+    int row = x->shape.ndim - 2;
+    int64_t next = x->shape.dim[row + along] * x->stride[row + along];
+    for (int d = row - 1; d >= 0; d--) {
+        if (x->shape.dim[d] != 1 && x->stride[d] != next)
+            return false;
+        next *= x->shape.dim[d];
+    }
+    return true;
+}
+
+/* View x as one matrix, whose rows or columns are those of the whole batch. */
+static tt_tensor batch_joined(const tt_tensor *x, int along) {
+    tt_tensor matrix = matrix_number(x, 0);
+    tt_shape shape = matrix.shape;
+    shape.dim[along] *= batch_size(x);
+    return tt__tensor_seen(&matrix, shape, matrix.stride);
+}
+
+typedef struct batch_product {
+    tt__kernel_matmul run;
+    tt_tensor *y;
+    const tt_tensor *a, *b;
+    double beta;
+    _Atomic int status;
+} batch_product;
+
+static void multiply_some(void *user, int64_t begin, int64_t end) {
+    batch_product *p = user;
+    for (int64_t i = begin; i < end && !p->status; i++) {
+        tt_tensor y = matrix_number(p->y, i), a = matrix_number(p->a, i), b = matrix_number(p->b, i);
+        tt_status status = p->run(&y, &a, &b, p->beta);
+        if (status)
+            p->status = (int)status;
+    }
+}
+
+/* Multiply matrix by matrix: small ones side by side in threads, others one after the other, each in all threads. */
+static tt_status multiply_each(const char *who, batch_product *p) {
+    enum { SMALL = 1 << 21, BLOCK = 1 << 18 };
+    int row = p->y->shape.ndim - 2;
+    int64_t n = batch_size(p->y), work = p->y->shape.dim[row] * p->y->shape.dim[row + 1] * p->a->shape.dim[row + 1];
+    bool side_by_side = p->beta == 0 && work < SMALL && tt__device_is_host(tt__device_of(p->y));
+    if (!side_by_side) {
+        multiply_some(p, 0, n);
+        return (tt_status)p->status;
+    }
+    tt__parallel_for(n, work < BLOCK ? BLOCK / work : 1, multiply_some, p);
+    if (p->status) /* the text may be another thread's */
+        return tt__fail((tt_status)p->status, "%s: a product of %" PRId64 " failed", who, n);
+    return TT_OK;
+}
+
+/* Where b is one matrix, or y the sum of all products, a batch may be one large product. */
+static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
+                                const tt_tensor *b) {
+    if (is_repeated(b) && batch_joins(a, 0) && batch_joins(y, 0)) {
+        tt_tensor to = batch_joined(y, 0), rows = batch_joined(a, 0), one = matrix_number(b, 0);
+        return run(&to, &rows, &one, 0);
+    }
+    if (is_repeated(y) && batch_joins(a, 1) && batch_joins(b, 0)) {
+        tt_tensor to = matrix_number(y, 0), rows = batch_joined(a, 1), columns = batch_joined(b, 0);
+        return run(&to, &rows, &columns, 0);
+    }
+    batch_product p = {.run = run, .y = y, .a = a, .b = b, .beta = is_partly_repeated(y) ? 1 : 0};
+    if (p.beta != 0)
+        TT__TRY(tt__fill_out(who, y, 0));
+    return multiply_each(who, &p);
+}
+
+/* Can products read all matrices in place? Return x, or a contiguous copy of it. */
+static tt_tensor *plain_batch(const char *who, const tt_tensor *x) {
+    tt_tensor first = matrix_number(x, 0);
+    return is_plain_matrix(&first) ? (tt_tensor *)x : tt__clone_contiguous(who, x);
+}
+
+tt_status tt__bmm_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
+    tt__kernel_matmul run = TT__KERNEL(who, y, matmul);
+    if (!run || !TT__SAME_DEVICE(who, y, a, b))
+        return tt_last_status();
+    if (y->numel == 0 || a->numel == 0)
+        return y->numel ? tt__fill_out(who, y, 0) : TT_OK;
+    tt_tensor *pa = plain_batch(who, a), *pb = pa ? plain_batch(who, b) : NULL;
+    tt_status status = pb ? multiply_batch(who, run, y, pa, pb) : tt_last_status();
+    tt__contiguous_done(pb, b);
+    tt__contiguous_done(pa, a);
+    return status;
 }

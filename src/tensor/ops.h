@@ -6,6 +6,7 @@
 #define TT_TENSOR_OPS_H
 
 #include "tensor/kernels.h"
+#include "tensor/ops_index.h"
 
 /* ---- making (make.c, copy.c) */
 
@@ -62,6 +63,10 @@ int64_t tt__find_nan(const char *who, const tt_tensor *x);
 /* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
 
 tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
+
+/* y (...,M,N) = a (...,M,K) b (...,K,N) for each matrix of the batch (...), which all three have; one that is repeated
+ * has strides of 0 there, and where y is, it is the sum. The rows of y's matrices have a stride of 1. */
+tt_status tt__bmm_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 
 /* View x (rows, cols) as its transpose. */
 tt_tensor tt__transposed(const tt_tensor *x);

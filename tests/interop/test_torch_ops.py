@@ -1,5 +1,5 @@
 """The committed vectors of operators, optimizers and schedulers are what the PyTorch of this machine computes:
-tests/unit/test_ops.c, test_optim*.c and test_scheduler_torch.c hold Tutti to them. Skipped (77) where torch can't be
+tests/unit/test_ops*.c, test_optim*.c and test_scheduler_torch.c hold Tutti to them. Skipped (77) where torch can't be
 imported."""
 import json
 import os
@@ -14,6 +14,8 @@ except ImportError as error:
     sys.exit(77)
 
 VECTORS = os.path.join(os.environ["TT_SOURCE"], "tests", "vectors")
+# make_torch_NAME.py makes torch-NAME.json
+FAMILIES = ["ops", "optim", "index"]
 
 
 def differences(want, got, where):
@@ -33,11 +35,11 @@ def differences(want, got, where):
 
 with tempfile.TemporaryDirectory() as folder:
     found = []
-    for name in ("ops", "optim"):
-        made = os.path.join(folder, name + ".json")
-        subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_%s.py" % name), made], check=True)
-        with open(made) as here, open(os.path.join(VECTORS, "torch-%s.json" % name)) as committed:
-            found += differences(json.load(committed), json.load(here), name)
+    for family in FAMILIES:
+        made = os.path.join(folder, family + ".json")
+        subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_%s.py" % family), made], check=True)
+        with open(made) as here, open(os.path.join(VECTORS, "torch-%s.json" % family)) as committed:
+            found += differences(json.load(committed), json.load(here), family)
 for line in found[:10]:
     print(line)
 sys.exit(1 if found else 0)

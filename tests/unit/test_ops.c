@@ -263,7 +263,7 @@ static void wrong_shapes(void **state) {
     expect(tt_sub(a, b), TT_ERR_SHAPE, "tt_sub", "a f32 (2, 3), b f32 (4, 5)");
     expect(tt_mul(a, b), TT_ERR_SHAPE, "tt_mul", "a f32 (2, 3), b f32 (4, 5)");
     expect(tt_matmul(a, b), TT_ERR_SHAPE, "tt_matmul", "a f32 (2, 3), b f32 (4, 5)");
-    expect(tt_matmul(a, v), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
+    expect(tt_matmul(b, v), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
     expect(tt_linear(a, b, NULL), TT_ERR_SHAPE, "tt_linear",
            "expected x (..., 5) to match weight f32 (4, 5), got x f32 (2, 3)");
     expect(tt_linear(scalar, b, NULL), TT_ERR_SHAPE, "tt_linear", "x f32 ()");

@@ -19,6 +19,7 @@ inline tensor operator*(double factor, const tensor &x) { return scale(x, factor
 inline tensor mean(const tensor &x) { return tensor(tt_mean(x.get())); }
 inline tensor sum(const tensor &x) { return tensor(tt_sum(x.get())); }
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
 inline tensor linear(const tensor &x, const tensor &weight) {
@@ -35,6 +36,68 @@ inline tensor cross_entropy(const tensor &logits, const tensor &target) {
 }
 inline tensor mse_loss(const tensor &input, const tensor &target) {
     return tensor(tt_mse_loss(input.get(), target.get()));
+}
+
+inline tensor cat(const tensor_list &x, int dim = 0) { return tensor(tt_cat(x.data(), x.size(), dim)); }
+inline tensor stack(const tensor_list &x, int dim = 0) { return tensor(tt_stack(x.data(), x.size(), dim)); }
+inline tensor index_select(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_index_select(x.get(), dim, index.get()));
+}
+inline tensor gather_dim(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_gather_dim(x.get(), dim, index.get()));
+}
+inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, const tensor &src) {
+    return tensor(tt_scatter_dim(x.get(), dim, index.get(), src.get()));
+}
+inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, double value) {
+    return tensor(tt_scatter_value(x.get(), dim, index.get(), value));
+}
+inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
+    return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
+}
+inline tensor embedding(const tensor &weight, const tensor &indices) {
+    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
+    args.weight = weight.get(), args.indices = indices.get();
+    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
+}
+inline tensor embedding(const tensor &weight, const tensor &indices, std::int64_t padding_idx) {
+    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
+    args.weight = weight.get(), args.indices = indices.get(), args.padding_idx = &padding_idx;
+    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
+}
+
+inline tensor triu(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_triu(x.get(), diagonal)); }
+inline tensor tril(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_tril(x.get(), diagonal)); }
+inline tensor cumsum(const tensor &x, int dim) { return tensor(tt_cumsum(x.get(), dim)); }
+
+struct values_and_indices {
+    tensor values, indices;
+};
+inline values_and_indices sort(const tensor &x, int dim = -1, bool descending = false) {
+    tt_tensor *values = nullptr, *indices = nullptr;
+    tt_sort_args args = TT_SORT_ARGS_INIT;
+    args.values = &values, args.indices = &indices, args.x = x.get(), args.dim = dim, args.descending = descending;
+    check(tt_sort_with(&args, offsetof(tt_sort_args, tt_end)));
+    return {tensor(values), tensor(indices)};
+}
+inline values_and_indices topk(const tensor &x, std::int64_t k, int dim = -1, bool smallest = false) {
+    tt_tensor *values = nullptr, *indices = nullptr;
+    tt_topk_args args = TT_TOPK_ARGS_INIT;
+    args.values = &values, args.indices = &indices, args.x = x.get();
+    args.k = k, args.dim = dim, args.smallest = smallest;
+    check(tt_topk_with(&args, offsetof(tt_topk_args, tt_end)));
+    return {tensor(values), tensor(indices)};
+}
+inline tensor argsort(const tensor &x, int dim = -1, bool descending = false) {
+    tt_argsort_args args = TT_ARGSORT_ARGS_INIT;
+    args.x = x.get(), args.dim = dim, args.descending = descending;
+    return tensor(tt_argsort_with(&args, offsetof(tt_argsort_args, tt_end)));
+}
+inline tensor interpolate(const tensor &x, tt_shape size, tt_interpolate_mode mode = TT_NEAREST,
+                          bool align_corners = false) {
+    tt_interpolate_args args = TT_INTERPOLATE_ARGS_INIT;
+    args.x = x.get(), args.size = size, args.mode = mode, args.align_corners = align_corners;
+    return tensor(tt_interpolate_with(&args, offsetof(tt_interpolate_args, tt_end)));
 }
 
 } // namespace tutti

@@ -241,6 +241,19 @@ class tensor {
     tensor narrow(int dim, std::int64_t start, std::int64_t length) const {
         return made_of(tt_narrow(x_, dim, start, length), x_);
     }
+    tensor permute(tt_shape dims) const { return tensor(tt_permute(x_, dims)); }
+    tensor movedim(int source, int destination) const { return tensor(tt_movedim(x_, source, destination)); }
+    tensor expand(tt_shape shape) const { return tensor(tt_expand(x_, shape)); }
+    tensor squeeze() const { return tensor(tt_squeeze_all(x_)); }
+    tensor squeeze(int dim) const { return tensor(tt_squeeze(x_, dim)); }
+    tensor unsqueeze(int dim) const { return tensor(tt_unsqueeze(x_, dim)); }
+    tensor slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const {
+        return tensor(tt_slice(x_, dim, start, end, step));
+    }
+    tensor select(int dim, std::int64_t index) const { return tensor(tt_select(x_, dim, index)); }
+    inline std::vector<tensor> split(std::int64_t split_size, int dim = 0) const;
+    inline std::vector<tensor> chunk(std::int64_t chunks, int dim = 0) const;
+    inline std::vector<tensor> unbind(int dim = 0) const;
     tensor contiguous() const { return made_of(tt_contiguous(x_), x_); }
     tensor to(tt_dtype dtype) const { return made_of(tt_to(x_, dtype), x_); }
     tensor to(const tt_device *device) const { return made_of(tt_to_device(x_, device), x_); }
@@ -309,7 +322,35 @@ inline void hand_over(const char *name, std::vector<tensor> &from, tt_tensor **t
             to[i] = from[std::size_t(i)].hand_over();
 }
 
+/* What a C call made just now, several at once. */
+inline std::vector<tensor> all_made(const std::vector<tt_tensor *> &all) {
+    std::vector<tensor> made;
+    for (tt_tensor *x : all)
+        made.push_back(tensor(x));
+    return made;
+}
+
 } // namespace detail
+
+inline std::vector<tensor> tensor::split(std::int64_t split_size, int dim) const {
+    std::int64_t n = size(dim);
+    std::vector<tt_tensor *> out(std::size_t(split_size > 0 && n ? (n - 1) / split_size + 1 : 1));
+    check(tt_split(out.data(), std::int64_t(out.size()), x_, split_size, dim));
+    return detail::all_made(out);
+}
+/* At most this many, as in PyTorch. */
+inline std::vector<tensor> tensor::chunk(std::int64_t chunks, int dim) const {
+    std::int64_t n = size(dim), each = chunks > 0 ? n / chunks + (n % chunks != 0) : 0;
+    std::int64_t made = each > 0 ? (n - 1) / each + 1 : chunks;
+    std::vector<tt_tensor *> out(std::size_t(made > 0 ? made : 1));
+    check(tt_chunk(out.data(), made, x_, dim));
+    return detail::all_made(out);
+}
+inline std::vector<tensor> tensor::unbind(int dim) const {
+    std::vector<tt_tensor *> out(std::size_t(size(dim)) + 1);
+    check(tt_unbind(out.data(), size(dim), x_, dim));
+    return detail::all_made({out.begin(), out.end() - 1});
+}
 
 /* ---- making tensors */
 
@@ -325,6 +366,18 @@ inline tensor full(tt_shape shape, double value, tt_dtype dtype = TT_F32) {
     return tensor(tt_full(shape, dtype, value));
 }
 inline tensor arange(std::int64_t n) { return tensor(tt_arange(n)); }
+inline tensor arange(double start, double end, double step = 1, tt_dtype dtype = TT_F32) {
+    return tensor(tt_arange_from(start, end, step, dtype));
+}
+inline tensor linspace(double start, double end, std::int64_t steps, tt_dtype dtype = TT_F32) {
+    return tensor(tt_linspace(start, end, steps, dtype));
+}
+inline tensor eye(std::int64_t n, std::int64_t m, tt_dtype dtype = TT_F32) { return tensor(tt_eye(n, m, dtype)); }
+inline tensor eye(std::int64_t n, tt_dtype dtype = TT_F32) { return eye(n, n, dtype); }
+inline tensor zeros_like(const tensor &x) { return tensor(tt_zeros_like(x.get())); }
+inline tensor ones_like(const tensor &x) { return tensor(tt_ones_like(x.get())); }
+inline tensor full_like(const tensor &x, double value) { return tensor(tt_full_like(x.get(), value)); }
+inline tensor one_hot(const tensor &x, std::int64_t num_classes) { return tensor(tt_one_hot(x.get(), num_classes)); }
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
 /* ---- threads */

@@ -1,7 +1,9 @@
 #include "tensor/cpu/cpu_copy.h"
 
 #include "tensor/iter.h"
+#include "tensor/parallel.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Copy n elements of `size` bytes; steps in elements. */
@@ -28,5 +30,20 @@ tt_status tt__cpu_copy(tt_tensor *y, const tt_tensor *x) {
     size_t size = tt_dtype_size(y->dtype);
     for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
         copy_row(it.p[0], it.step[0], it.p[1], it.step[1], it.n, size);
+    return TT_OK;
+}
+
+/* ---- y = value */
+
+static void clear_bytes(void *user, int64_t begin, int64_t end) {
+    memset((char *)user + begin, 0, (size_t)(end - begin));
+}
+
+/* Zeros, of which gradients are full, are bytes of 0 in every element type. */
+tt_status tt__cpu_fill(tt_tensor *y, double value) {
+    enum { BLOCK = 1 << 20 };
+    if (value != 0 || signbit(value) || !TT__IS_FLAT(y))
+        return tt__reference_kernels[y->dtype]->fill(y, value);
+    tt__parallel_for(y->numel * (int64_t)tt_dtype_size(y->dtype), BLOCK, clear_bytes, y->data);
     return TT_OK;
 }

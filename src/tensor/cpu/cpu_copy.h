@@ -5,5 +5,7 @@
 #include "tensor/kernels.h"
 
 tt_status tt__cpu_copy(tt_tensor *y, const tt_tensor *x);
+/* Zeros are cleared bytes; other values are left to the plain loops. */
+tt_status tt__cpu_fill(tt_tensor *y, double value);
 
 #endif

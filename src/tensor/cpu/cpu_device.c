@@ -1,11 +1,13 @@
 /* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
+#include "tensor/cpu/cpu_index.h"
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/cpu_softmax.h"
 #include "tensor/cpu/onednn.h"
 
 static const tt__kernels f32 = {
+    .fill = tt__cpu_fill,
     .copy = tt__cpu_copy,
     .add = tt__cpu_add_f32,
     .sub = tt__cpu_sub_f32,
@@ -21,9 +23,11 @@ static const tt__kernels f32 = {
     .cross_entropy_backward = tt__cpu_cross_entropy_backward_f32,
     .mse_loss = tt__cpu_mse_loss_f32,
     .mse_loss_backward = tt__cpu_mse_loss_backward_f32,
+    .index_select = tt__cpu_index_select,
+    .index_add = tt__cpu_index_add_f32,
 };
 
-static const tt__kernels any = {.copy = tt__cpu_copy};
+static const tt__kernels any = {.fill = tt__cpu_fill, .copy = tt__cpu_copy, .index_select = tt__cpu_index_select};
 
 static const tt__kernels *const by_dtype[TT__DTYPES] = {
     [TT_F32] = &f32, [TT_F64] = &any, [TT_F16] = &any, [TT_BF16] = &any, [TT_I8] = &any,

@@ -3,6 +3,7 @@
  *   WIDE         what is computed with
  *   LOAD(v)      an element, as WIDE            STORE(w)     WIDE, rounded to an element
  *   FROM_I64(i), FROM_F64(f)   an element made of a number of another type
+ *   SUM          what many are added up in, and SUM made an element by FROM_SUM(s)
  *   ORDER, AS_ORDER(v), IS_NAN(o)   what elements are compared as */
 #include "tensor/element.h"
 #include "tensor/iter.h"
@@ -78,6 +79,9 @@ static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
     return TT_OK;
 }
 
+#include "tensor/reference/index_loops.h"
+#include "tensor/reference/order_loops.h"
+
 #define COMMON_KERNELS                                                                                          \
     .fill = ref_fill, .copy = ref_copy, .convert = ref_convert, .add = ref_add, .sub = ref_sub, .mul = ref_mul, \
-    .argmax = ref_argmax
+    .argmax = ref_argmax, INDEX_KERNELS, ORDER_KERNELS

@@ -1,5 +1,7 @@
 /* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double,
  * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
+#define SUM double
+#define FROM_SUM(s) FROM_F64(s)
 #define ORDER WIDE
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
@@ -201,8 +203,11 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/resize_loops.h"
+
 const tt__kernels TABLE = {
     COMMON_KERNELS,
+    RESIZE_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,

@@ -1,5 +1,7 @@
 /* Integers and bools: the loops of common_loops.h, and the search for values out of range. Also defines the table,
  * called TABLE. */
+#define SUM WIDE
+#define FROM_SUM(s) STORE(s)
 #define ORDER TYPE
 #define AS_ORDER(v) (v)
 #define IS_NAN(o) ((void)(o), false)
