@@ -38,6 +38,33 @@ TT_API tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b);
 /* x (B...,C), weight (K,C), bias (K) or NULL -> (B...,K) = x weight^T + bias. */
 TT_API tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias);
 
+/* ---- convolutions ---- */
+
+typedef struct tt_conv2d_args {
+    tt_tensor *x;      /* required: (N,C,H,W) */
+    tt_tensor *weight; /* required: (K,C/groups,R,S) */
+    TT_OPTIONS;
+    tt_tensor *bias;        /* (K) */
+    int64_t stride;         /* along H and W; 0, the default, is 1 */
+    int64_t padding;        /* zeros on each side */
+    int64_t dilation;       /* distance of two elements of weight; 0, the default, is 1 */
+    int64_t groups;         /* of channels, each with its own outputs; 0, the default, is 1 */
+    int64_t stride_hw[2];   /* instead of the one number: {along H, along W} */
+    int64_t padding_hw[2];  /* likewise */
+    int64_t dilation_hw[2]; /* likewise */
+    char tt_end;            /* not an option: see base.h */
+} tt_conv2d_args;
+
+/* (N,K,P,Q), P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, Q likewise. The result lies channels last where x
+ * or weight does (tt_to_memory_format()), which is the faster way on CPUs.
+ *   tt_conv2d(x, weight, .bias = bias, .stride = 2, .padding_hw = {1, 0})
+ * Errors: TT_ERR_SHAPE shapes that don't fit, or no window fits; TT_ERR_INVALID options out of range. */
+TT_API tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size);
+#define TT_CONV2D_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_conv2d(x_, ...) tt_conv2d_with(TT_ARGS(tt_conv2d_args, .x = (x_), .weight = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

@@ -30,11 +30,15 @@ def differences(want, got, where):
     return [] if want == got else [where]
 
 
-with tempfile.TemporaryDirectory() as folder:
-    made = os.path.join(folder, "ops.json")
-    subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_ops.py"), made], check=True)
-    with open(made) as here, open(os.path.join(VECTORS, "torch-ops.json")) as committed:
-        found = differences(json.load(committed), json.load(here), "")
+SCRIPTS = [("make_torch_ops.py", "torch-ops.json"), ("make_torch_conv.py", "torch-conv.json")]
+
+found = []
+for script, vectors in SCRIPTS:
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, vectors)
+        subprocess.run([sys.executable, os.path.join(VECTORS, script), made], check=True)
+        with open(made) as here, open(os.path.join(VECTORS, vectors)) as committed:
+            found += differences(json.load(committed), json.load(here), vectors)
 for line in found[:10]:
     print(line)
 sys.exit(1 if found else 0)
