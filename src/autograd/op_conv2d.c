@@ -58,9 +58,10 @@ static bool conv2d_options(const tt_conv2d_args *a, tt__conv *conv) {
     *conv = (tt__conv){.groups = a->groups ? a->groups : 1};
     if (conv->groups < 1)
         tt__tensor_fail(TT_ERR_INVALID, "%s: expected groups of at least 1, got %" PRId64, who, conv->groups);
-    return conv->groups >= 1 && tt__pair_get(who, &(tt__pair){"stride", a->stride, a->stride_hw, 1, 1}, conv->stride) &&
-           tt__pair_get(who, &(tt__pair){"padding", a->padding, a->padding_hw, 0, 0}, conv->padding) &&
-           tt__pair_get(who, &(tt__pair){"dilation", a->dilation, a->dilation_hw, 1, 1}, conv->dilation);
+    return conv->groups >= 1 &&
+           tt__pair_get(who, &(tt__pair){"stride", a->stride, a->stride_hw, 1, 1}, conv->window.stride) &&
+           tt__pair_get(who, &(tt__pair){"padding", a->padding, a->padding_hw, 0, 0}, conv->window.padding) &&
+           tt__pair_get(who, &(tt__pair){"dilation", a->dilation, a->dilation_hw, 1, 1}, conv->window.dilation);
 }
 
 static bool conv2d_check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias, int64_t groups) {
@@ -87,15 +88,16 @@ static bool conv2d_check(const tt_tensor *x, const tt_tensor *weight, const tt_t
 static bool conv2d_shape(const tt_tensor *x, const tt_tensor *weight, const tt__conv *conv, tt_shape *y) {
     *y = (tt_shape){.ndim = 4, .dim = {x->shape.dim[0], weight->shape.dim[0]}};
     for (int d = 0; d < 2; d++) {
-        int64_t reach = (weight->shape.dim[2 + d] - 1) * conv->dilation[d] + 1;
-        y->dim[2 + d] = tt__window_count(x->shape.dim[2 + d], reach, conv->stride[d], conv->padding[d], false);
+        int64_t reach = (weight->shape.dim[2 + d] - 1) * conv->window.dilation[d] + 1;
+        y->dim[2 + d] =
+            tt__window_count(x->shape.dim[2 + d], reach, conv->window.stride[d], conv->window.padding[d], false);
     }
     if (y->dim[2] < 1 || y->dim[3] < 1)
         tt__tensor_fail(TT_ERR_SHAPE,
                         "%s: weight %s with dilation (%" PRId64 ", %" PRId64
                         ") is larger than x %s with padding (%" PRId64 ", %" PRId64 ")",
-                        who, TT__DESCRIBE(weight), conv->dilation[0], conv->dilation[1], TT__DESCRIBE(x),
-                        conv->padding[0], conv->padding[1]);
+                        who, TT__DESCRIBE(weight), conv->window.dilation[0], conv->window.dilation[1], TT__DESCRIBE(x),
+                        conv->window.padding[0], conv->window.padding[1]);
     return y->dim[2] >= 1 && y->dim[3] >= 1;
 }
 
@@ -108,7 +110,7 @@ tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size) {
         !conv2d_shape(a.x, a.weight, &conv, &shape))
         return NULL;
     bool last = tt__is_channels_last(a.x) || tt__is_channels_last(a.weight);
-    tt_tensor *y = tt__empty_in_format(who, a.x, shape, last ? TT_CHANNELS_LAST : TT_CONTIGUOUS);
+    tt_tensor *y = tt__empty_in_format(who, a.x, shape, a.x->dtype, last ? TT_CHANNELS_LAST : TT_CONTIGUOUS);
     y = TT__MADE(who, y, tt__conv2d_out(who, y, a.x, a.weight, a.bias, &conv));
     return tt__recorded(
         &conv2d_op, y, TT__INPUTS(a.x, a.weight, a.bias),

@@ -34,7 +34,7 @@ static tt_tensor *channels_last(tt_tensor *x) {
                                TT__DESCRIBE(x));
     if (tt__is_channels_last(x) && tt__lies_as(x, TT_CHANNELS_LAST))
         return x;
-    tt_tensor *y = tt__empty_in_format(who, x, x->shape, TT_CHANNELS_LAST);
+    tt_tensor *y = tt__empty_in_format(who, x, x->shape, x->dtype, TT_CHANNELS_LAST);
     y = TT__MADE(who, y, tt__copy_out(who, y, x));
     return tt__recorded(&format_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE);
 }

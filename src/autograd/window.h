@@ -2,7 +2,7 @@
 #ifndef TT_AUTOGRAD_WINDOW_H
 #define TT_AUTOGRAD_WINDOW_H
 
-#include "tensor/tensor.h"
+#include "tensor/kernels_conv.h"
 
 /* An option as a caller gives it: one number for both dimensions, or two in `hw`. Zeros: not given. */
 typedef struct tt__pair {
@@ -19,5 +19,13 @@ bool tt__pair_get(const char *who, const tt__pair *pair, int64_t *out);
 /* Return how many windows fit along a dimension; below 1: none. `window`: sizes with dilation; `up`: one that begins
  * inside but ends outside counts (PyTorch: ceil_mode). */
 int64_t tt__window_count(int64_t size, int64_t window, int64_t stride, int64_t padding, bool up);
+
+/* Is x (N,C,H,W) with C, H and W at least 1? Else TT_ERR_SHAPE. */
+bool tt__check_image(const char *who, const tt_tensor *x);
+
+/* For pooling: set the window by `options` (size, stride, padding, dilation; a stride that is not given is the size),
+ * and the shape that x is pooled to. `up`: see tt__window_count(). False, and an error that begins with `who`. */
+bool tt__pooling_get(const char *who, const tt_tensor *x, const tt__pair options[4], bool up, tt__pooling *pool,
+                     tt_shape *pooled);
 
 #endif

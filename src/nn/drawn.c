@@ -12,8 +12,9 @@ tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype) {
                     tt_dtype_name(dtype));
 }
 
-tt_tensor *tt__add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
-                         const tt__drawing *drawing) {
+/* Make a parameter, drawn from U(-bound, bound), and register it; NULL on failure. */
+static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
+                            const tt__drawing *drawing) {
     tt_tensor *x = tt__tensor_new(drawing->who, shape, drawing->dtype);
     if (!x)
         return NULL;
@@ -35,10 +36,10 @@ static double weight_bound(double fan_in) {
 tt_status tt__add_weight_and_bias(tt_module *module, tt_shape shape, double fan_in, int64_t outputs,
                                   const tt__drawing *drawing, tt_tensor **weight, tt_tensor **bias) {
     *bias = NULL;
-    *weight = tt__add_drawn(module, "weight", shape, weight_bound(fan_in), drawing);
+    *weight = add_drawn(module, "weight", shape, weight_bound(fan_in), drawing);
     if (!*weight)
         return tt_last_status();
     if (outputs)
-        *bias = tt__add_drawn(module, "bias", TT_SHAPE(outputs), 1 / sqrt(fan_in), drawing);
+        *bias = add_drawn(module, "bias", TT_SHAPE(outputs), 1 / sqrt(fan_in), drawing);
     return outputs && !*bias ? tt_last_status() : TT_OK;
 }

@@ -14,9 +14,6 @@ typedef struct tt__drawing {
 /* Is dtype one that layers are made in, f32 or f64? Else TT_ERR_DTYPE. */
 tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
 
-/* Make a parameter, drawn from U(-bound, bound), and register it; NULL on failure. */
-tt_tensor *tt__add_drawn(tt_module *module, const char *name, tt_shape shape, double bound, const tt__drawing *drawing);
-
 /* Add "weight" of this shape and, where `outputs` is not 0, "bias" (outputs), drawn in this order from
  * U(-1/sqrt(fan_in), 1/sqrt(fan_in)), the same bits as PyTorch's linear layers and convolutions. *bias is NULL where
  * there is none. */

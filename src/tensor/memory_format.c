@@ -1,6 +1,6 @@
-#include "tensor/ops.h"
+#include "tensor/memory_format.h"
 
-static void format_strides(const tt_shape *shape, tt_memory_format format, int64_t *stride) {
+void tt__format_strides(const tt_shape *shape, tt_memory_format format, int64_t *stride) {
     int64_t C = shape->dim[1], H = shape->dim[2], W = shape->dim[3];
     int64_t last[] = {H * W * C, 1, W * C, C}, first[] = {C * H * W, H * W, W, 1};
     for (int d = 0; d < 4; d++)
@@ -24,7 +24,7 @@ bool tt__is_channels_last(const tt_tensor *x) {
 
 bool tt__lies_as(const tt_tensor *x, tt_memory_format format) {
     int64_t stride[4];
-    format_strides(&x->shape, format, stride);
+    tt__format_strides(&x->shape, format, stride);
     for (int d = 0; d < 4; d++)
         if (x->shape.dim[d] != 1 && x->stride[d] != stride[d])
             return false;
@@ -35,17 +35,4 @@ tt_memory_format tt__common_format(const tt_tensor *a, const tt_tensor *b) {
     if (tt__lies_as(a, TT_CONTIGUOUS) && tt__lies_as(b, TT_CONTIGUOUS))
         return TT_CONTIGUOUS;
     return tt__is_channels_last(a) || tt__is_channels_last(b) ? TT_CHANNELS_LAST : TT_CONTIGUOUS;
-}
-
-tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape shape, tt_memory_format format) {
-    int64_t stride[4];
-    format_strides(&shape, format, stride);
-    return tt__tensor_new_on(who, tt__device_of(x), shape, x->dtype, stride);
-}
-
-tt_tensor *tt__in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format) {
-    if (tt__lies_as(x, format))
-        return (tt_tensor *)x;
-    tt_tensor *copy = tt__empty_in_format(who, x, x->shape, format);
-    return copy && tt__copy_out(who, copy, x) ? tt__abandon(copy) : copy;
 }

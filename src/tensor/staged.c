@@ -2,6 +2,20 @@
 
 #include "base/error.h"
 
+tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype,
+                               tt_memory_format format) {
+    int64_t stride[4];
+    tt__format_strides(&shape, format, stride);
+    return tt__tensor_new_on(who, tt__device_of(x), shape, dtype, stride);
+}
+
+tt_tensor *tt__in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format) {
+    if (tt__lies_as(x, format))
+        return (tt_tensor *)x;
+    tt_tensor *copy = tt__empty_in_format(who, x, x->shape, x->dtype, format);
+    return copy && tt__copy_out(who, copy, x) ? tt__abandon(copy) : copy;
+}
+
 static tt_tensor *stage_add(tt__staged *s, const tt_tensor *given, tt_tensor *used, tt_tensor *written) {
     s->failed = s->failed || !used;
     if (used) {
@@ -23,7 +37,7 @@ const tt_tensor *tt__stage_plain(tt__staged *s, const tt_tensor *x) {
 static tt_tensor *result_for(const char *who, tt_tensor *y, tt_memory_format format) {
     if (y->shape.ndim != 4)
         return y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
-    return tt__lies_as(y, format) ? y : tt__empty_in_format(who, y, y->shape, format);
+    return tt__lies_as(y, format) ? y : tt__empty_in_format(who, y, y->shape, y->dtype, format);
 }
 
 tt_tensor *tt__stage_result(tt__staged *s, tt_tensor *y, tt_memory_format format) {

@@ -1,5 +1,5 @@
-/* Convolutions: gradients against finite differences, element types and devices against each other, PyTorch's numbers,
- * memory formats, wrong inputs. */
+/* Convolutions and pooling: gradients against finite differences, element types and devices against each other,
+ * PyTorch's numbers, memory formats, wrong inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,6 +100,44 @@ static void wrong_arguments(void **state) {
     assert_int_equal(tt_last_status(), TT_OK);
 }
 
+/* As in PyTorch: a window with NaN gives NaN; of equal elements the first one gets the gradient. */
+static void maxima_of_nan_and_of_equal_ones(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    for (int last = 0; last < 2; last++) {
+        const float values[] = {NAN, 5, 1, 1, -INFINITY, -INFINITY, 7, NAN, 1, 1, -INFINITY, -INFINITY};
+        tt_tensor *x = tt_from_data(values, S(1, 1, 2, 6), TT_F32);
+        x = tt_requires_grad_(last ? tt_to_memory_format(x, TT_CHANNELS_LAST) : x, true);
+        tt_tensor *y = tt_max_pool2d(x, 2);
+        assert_true(isnan(tt_tensor_f32(y)[0]) && tt_tensor_f32(y)[1] == 1 && tt_tensor_f32(y)[2] == -INFINITY);
+        assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+        const float want[] = {0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0};
+        assert_memory_equal(tt_tensor_f32(tt_grad(x)), want, sizeof want);
+    }
+}
+
+static void wrong_windows(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_zeros(S(2, 3, 4, 4), TT_F32), *flat = tt_zeros(S(2, 3), TT_F32);
+    op_fails(tt_max_pool2d(flat, 2), TT_ERR_SHAPE, "tt_max_pool2d", "got x f32 (2, 3)");
+    op_fails(tt_avg_pool2d(tt_zeros(S(2, 0, 4, 4), TT_F32), 2), TT_ERR_SHAPE, "tt_avg_pool2d", "at least 1");
+    op_fails(tt_max_pool2d(x, 0), TT_ERR_INVALID, "tt_max_pool2d", "expected kernel_size from 1");
+    op_fails(tt_max_pool2d(x, 2, .kernel_size_hw = {2, 2}), TT_ERR_INVALID, "tt_max_pool2d", "got both");
+    op_fails(tt_max_pool2d(x, 5), TT_ERR_SHAPE, "tt_max_pool2d", "a window of 5 does not fit");
+    op_fails(tt_max_pool2d(x, 2, .padding = 2), TT_ERR_INVALID, "tt_max_pool2d", "at most half of the kernel's 2");
+    op_fails(tt_max_pool2d(tt_zeros(S(1, 1, 2, 2), TT_F32), 2, .padding = 1, .dilation = 3), TT_ERR_SHAPE,
+             "tt_max_pool2d", "does not fit");
+    op_fails(tt_max_pool2d(x, 2, .stride = -1), TT_ERR_INVALID, "tt_max_pool2d", "stride");
+    op_fails(tt_avg_pool2d(tt_zeros(S(1, 1, 2, 2), TT_I64), 2), TT_ERR_DTYPE, "tt_avg_pool2d", "x i64");
+    op_fails(tt_adaptive_avg_pool2d(x, 0, 1), TT_ERR_INVALID, "tt_adaptive_avg_pool2d", "got (0, 1)");
+    op_fails(tt_adaptive_avg_pool2d(flat, 1, 1), TT_ERR_SHAPE, "tt_adaptive_avg_pool2d", "x f32 (2, 3)");
+    assert_null(tt_max_pool2d(NULL, 2));
+    assert_null(tt_avg_pool2d(NULL, 2));
+    assert_null(tt_adaptive_avg_pool2d(NULL, 1, 1));
+    assert_int_equal(tt_last_status(), TT_OK);
+}
+
 /* ---- layers ---- */
 
 static void check_state(tt_module *m, const json_t *want) {
@@ -136,6 +174,11 @@ static void layers_run_their_operator(void **state) {
     assert_int_equal(tt_module_parameters(m)->count, 1);
     assert_true(tt_equal(tt_module_forward(m, x), tt_conv2d(x, w, .stride = 2, .padding_hw = {1, 0})));
     tt_module_free(m);
+    tt_module *pools = tt_nn_sequential(tt_nn_max_pool2d(3, .stride = 2, .padding_hw = {1, 0}), tt_nn_avg_pool2d(2),
+                                        tt_nn_adaptive_avg_pool2d(2, 3));
+    tt_tensor *y = tt_max_pool2d(x, 3, .stride = 2, .padding_hw = {1, 0});
+    assert_true(tt_equal(tt_module_forward(pools, x), tt_adaptive_avg_pool2d(tt_avg_pool2d(y, 2), 2, 3)));
+    tt_module_free(pools);
 }
 
 static void wrong_layers(void **state) {
@@ -147,6 +190,9 @@ static void wrong_layers(void **state) {
     op_fails(tt_nn_conv2d(3, 4, 3, .groups = 2), TT_ERR_INVALID, "tt_nn_conv2d", "groups to divide");
     op_fails(tt_nn_conv2d(3, 4, 3, .dtype = TT_F16), TT_ERR_DTYPE, "tt_nn_conv2d", "got f16");
     op_fails(tt_nn_conv2d(3, 4, INT64_MAX / 2), TT_ERR_SHAPE, "tt_nn_conv2d", "f32");
+    op_fails(tt_nn_max_pool2d(0), TT_ERR_INVALID, "tt_nn_max_pool2d", "got 0 and (0, 0)");
+    op_fails(tt_nn_avg_pool2d(2, .kernel_size_hw = {2, 2}), TT_ERR_INVALID, "tt_nn_avg_pool2d", "got 2 and (2, 2)");
+    op_fails(tt_nn_adaptive_avg_pool2d(1, 0), TT_ERR_INVALID, "tt_nn_adaptive_avg_pool2d", "got (1, 0)");
     op_fails(tt_nn_conv2d_with(NULL, 0), TT_ERR_INVALID, "tt_nn_conv2d", "sizes of at least 1");
 }
 
@@ -159,6 +205,8 @@ int main(void) {
         cmocka_unit_test(batches_of_nothing),
         cmocka_unit_test(only_what_is_wanted_is_made),
         cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(maxima_of_nan_and_of_equal_ones),
+        cmocka_unit_test(wrong_windows),
         cmocka_unit_test(layers_start_as_pytorchs),
         cmocka_unit_test(layers_run_their_operator),
         cmocka_unit_test(wrong_layers),

@@ -30,6 +30,40 @@ struct conv2d_options {
     std::int64_t groups = 1;
 };
 
+struct max_pool2d_options {
+    pair_hw stride = {}, padding = {}, dilation = {};
+    bool ceil_mode = false;
+};
+
+struct avg_pool2d_options {
+    pair_hw stride = {}, padding = {};
+    bool ceil_mode = false, exclude_padding = false;
+    std::int64_t divisor_override = 0;
+};
+
+namespace detail {
+
+/* Fill the args of an operator, or of its module. */
+template <class Args> Args max_pool2d_args(const pair_hw &kernel_size, const max_pool2d_options &o) {
+    Args a = TT_ARGS_INIT;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
+    a.ceil_mode = o.ceil_mode;
+    return a;
+}
+template <class Args> Args avg_pool2d_args(const pair_hw &kernel_size, const avg_pool2d_options &o) {
+    Args a = TT_ARGS_INIT;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    a.ceil_mode = o.ceil_mode, a.exclude_padding = o.exclude_padding, a.divisor_override = o.divisor_override;
+    return a;
+}
+
+} // namespace detail
+
 inline tensor add(const tensor &a, const tensor &b) { return tensor(tt_add(a.get(), b.get())); }
 inline tensor sub(const tensor &a, const tensor &b) { return tensor(tt_sub(a.get(), b.get())); }
 inline tensor mul(const tensor &a, const tensor &b) { return tensor(tt_mul(a.get(), b.get())); }
@@ -63,6 +97,19 @@ inline tensor conv2d(const tensor &x, const tensor &weight, const conv2d_options
 }
 inline tensor conv2d(const tensor &x, const tensor &weight, const tensor &bias, const conv2d_options &o = {}) {
     return conv2d(x, weight, bias.get(), o);
+}
+inline tensor max_pool2d(const tensor &x, const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
+    tt_max_pool2d_args a = detail::max_pool2d_args<tt_max_pool2d_args>(kernel_size, o);
+    a.x = x.get();
+    return tensor(detail::call(tt_max_pool2d_with, a));
+}
+inline tensor avg_pool2d(const tensor &x, const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
+    tt_avg_pool2d_args a = detail::avg_pool2d_args<tt_avg_pool2d_args>(kernel_size, o);
+    a.x = x.get();
+    return tensor(detail::call(tt_avg_pool2d_with, a));
+}
+inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
+    return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
 }
 inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
     return tensor(tt_nll_loss(log_prob.get(), target.get()));

@@ -220,6 +220,15 @@ inline module conv2d(std::int64_t in_channels, std::int64_t out_channels, const 
     a.groups = o.groups, a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_nn_conv2d_with, a));
 }
+inline module max_pool2d(const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
+    return module(detail::call(tt_nn_max_pool2d_with, detail::max_pool2d_args<tt_nn_max_pool2d_args>(kernel_size, o)));
+}
+inline module avg_pool2d(const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
+    return module(detail::call(tt_nn_avg_pool2d_with, detail::avg_pool2d_args<tt_nn_avg_pool2d_args>(kernel_size, o)));
+}
+inline module adaptive_avg_pool2d(std::int64_t height, std::int64_t width) {
+    return module(tt_nn_adaptive_avg_pool2d(height, width));
+}
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }
 

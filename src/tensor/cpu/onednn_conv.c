@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "tensor/cpu/onednn_version.h"
-#include "tensor/ops.h"
+#include "tensor/memory_format.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
 
@@ -147,9 +147,10 @@ static conv_key key_of(const conv_call *c) {
 }
 
 static dnnl_status_t describe_image(tt__onednn_memory *to, const int64_t *size, bool channels_last) {
-    int64_t C = size[1], H = size[2], W = size[3];
-    const int64_t last[] = {H * W * C, 1, W * C, C}, first[] = {C * H * W, H * W, W, 1};
-    return tt__onednn_memory_make(to, 4, size, channels_last ? last : first);
+    tt_shape shape = {.ndim = 4, .dim = {size[0], size[1], size[2], size[3]}};
+    int64_t stride[4];
+    tt__format_strides(&shape, channels_last ? TT_CHANNELS_LAST : TT_CONTIGUOUS, stride);
+    return tt__onednn_memory_make(to, 4, size, stride);
 }
 
 /* Describe weights: (K,C,R,S), or, of several groups, (groups,K/groups,C/groups,R,S). */
@@ -172,9 +173,9 @@ static dnnl_status_t describe_all(tt__onednn_conv *d, tt__onednn_memory *plain, 
     d->direction = (tt__conv_direction)key->direction;
     d->bias = key->bias;
     for (int i = 0; i < 2; i++) {
-        d->stride[i] = key->conv.stride[i];
-        d->padding[i] = key->conv.padding[i];
-        d->dilation[i] = key->conv.dilation[i] - 1;
+        d->stride[i] = key->conv.window.stride[i];
+        d->padding[i] = key->conv.window.padding[i];
+        d->dilation[i] = key->conv.window.dilation[i] - 1;
     }
     dnnl_status_t status = describe_image(&d->x, key->x, key->channels_last);
     if (!status)

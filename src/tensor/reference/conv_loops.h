@@ -3,16 +3,16 @@
 #define AT4(x, a, b, c, d) \
     (((TYPE *)(x)->data)[(a) * (x)->stride[0] + (b) * (x)->stride[1] + (c) * (x)->stride[2] + (d) * (x)->stride[3]])
 
-/* Return where tap `tap` of window `at` lies along dimension d (0: H, 1: W); -1: in the padding. */
-static int64_t conv_place(const tt__conv *conv, int d, int64_t at, int64_t tap, int64_t size) {
-    int64_t place = at * conv->stride[d] - conv->padding[d] + tap * conv->dilation[d];
+/* Return where tap `tap` of window number `at` lies along dimension d (0: H, 1: W); -1: in the padding. */
+static int64_t window_place(const tt__window *win, int d, int64_t at, int64_t tap, int64_t size) {
+    int64_t place = at * win->stride[d] - win->padding[d] + tap * win->dilation[d];
     return place >= 0 && place < size ? place : -1;
 }
 
-/* Return which of `windows` has its tap `tap` at this place; -1: none. */
-static int64_t conv_window(const tt__conv *conv, int d, int64_t place, int64_t tap, int64_t windows) {
-    int64_t from = place + conv->padding[d] - tap * conv->dilation[d];
-    return from >= 0 && from % conv->stride[d] == 0 && from / conv->stride[d] < windows ? from / conv->stride[d] : -1;
+/* Return which of `count` windows has its tap `tap` at this place; -1: none. */
+static int64_t window_at(const tt__window *win, int d, int64_t place, int64_t tap, int64_t count) {
+    int64_t from = place + win->padding[d] - tap * win->dilation[d];
+    return from >= 0 && from % win->stride[d] == 0 && from / win->stride[d] < count ? from / win->stride[d] : -1;
 }
 
 /* Return the product of x's channels from c0 on with w[k], at one place of y. */
@@ -22,7 +22,8 @@ static double conv_sum(const tt_tensor *x, const tt_tensor *w, const tt__conv *c
     for (int64_t c = 0; c < w->shape.dim[1]; c++)
         for (int64_t r = 0; r < w->shape.dim[2]; r++)
             for (int64_t s = 0; s < w->shape.dim[3]; s++) {
-                int64_t h = conv_place(conv, 0, p, r, x->shape.dim[2]), v = conv_place(conv, 1, q, s, x->shape.dim[3]);
+                int64_t h = window_place(&conv->window, 0, p, r, x->shape.dim[2]),
+                        v = window_place(&conv->window, 1, q, s, x->shape.dim[3]);
                 if (h >= 0 && v >= 0)
                     total += (double)LOAD(AT4(x, n, c0 + c, h, v)) * (double)LOAD(AT4(w, k, c, r, s));
             }
@@ -51,8 +52,8 @@ static double conv_data_sum(const tt_tensor *g, const tt_tensor *w, const tt__co
     for (int64_t k = first; k < first + outputs; k++)
         for (int64_t r = 0; r < w->shape.dim[2]; r++)
             for (int64_t s = 0; s < w->shape.dim[3]; s++) {
-                int64_t p = conv_window(conv, 0, h, r, g->shape.dim[2]),
-                        q = conv_window(conv, 1, v, s, g->shape.dim[3]);
+                int64_t p = window_at(&conv->window, 0, h, r, g->shape.dim[2]),
+                        q = window_at(&conv->window, 1, v, s, g->shape.dim[3]);
                 if (p >= 0 && q >= 0)
                     total += (double)LOAD(AT4(g, n, k, p, q)) * (double)LOAD(AT4(w, k, c % channels, r, s));
             }
@@ -75,7 +76,8 @@ static double conv_weight_sum(const tt_tensor *x, const tt_tensor *g, const tt__
     for (int64_t n = 0; n < g->shape.dim[0]; n++)
         for (int64_t p = 0; p < g->shape.dim[2]; p++)
             for (int64_t q = 0; q < g->shape.dim[3]; q++) {
-                int64_t h = conv_place(conv, 0, p, r, x->shape.dim[2]), v = conv_place(conv, 1, q, s, x->shape.dim[3]);
+                int64_t h = window_place(&conv->window, 0, p, r, x->shape.dim[2]),
+                        v = window_place(&conv->window, 1, q, s, x->shape.dim[3]);
                 if (h >= 0 && v >= 0)
                     total += (double)LOAD(AT4(g, n, k, p, q)) * (double)LOAD(AT4(x, n, c, h, v));
             }
