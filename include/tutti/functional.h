@@ -168,6 +168,77 @@ TT_API tt_tensor *tt_interpolate_with(const tt_interpolate_args *args, size_t si
 #define tt_interpolate(x_, ...) tt_interpolate_with(TT_ARGS(tt_interpolate_args, .x = (x_), .size = __VA_ARGS__))
 #endif
 
+/* ---- convolutions ---- */
+
+typedef struct tt_conv2d_args {
+    tt_tensor *x;      /* required: (N,C,H,W) */
+    tt_tensor *weight; /* required: (K,C/groups,R,S) */
+    TT_OPTIONS;
+    tt_tensor *bias;        /* (K) */
+    int64_t stride;         /* along H and W; 0, the default, is 1 */
+    int64_t padding;        /* zeros on each side */
+    int64_t dilation;       /* distance of two elements of weight; 0, the default, is 1 */
+    int64_t groups;         /* of channels, each with its own outputs; 0, the default, is 1 */
+    int64_t stride_hw[2];   /* instead of the one number: {along H, along W} */
+    int64_t padding_hw[2];  /* likewise */
+    int64_t dilation_hw[2]; /* likewise */
+    char tt_end;            /* not an option: see base.h */
+} tt_conv2d_args;
+
+/* (N,K,P,Q), P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, Q likewise. The result lies channels last where x
+ * or weight does (tt_to_memory_format()), which is the faster way on CPUs.
+ *   tt_conv2d(x, weight, .bias = bias, .stride = 2, .padding_hw = {1, 0})
+ * Errors: TT_ERR_SHAPE shapes that don't fit, or no window fits; TT_ERR_INVALID options out of range. */
+TT_API tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size);
+#define TT_CONV2D_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_conv2d(x_, ...) tt_conv2d_with(TT_ARGS(tt_conv2d_args, .x = (x_), .weight = __VA_ARGS__))
+#endif
+
+/* ---- pooling: x (N,C,H,W) -> (N,C,P,Q), channels last where x is ---- */
+
+typedef struct tt_max_pool2d_args {
+    tt_tensor *x;        /* required */
+    int64_t kernel_size; /* required; 0: see kernel_size_hw */
+    TT_OPTIONS;
+    int64_t stride;                                                         /* 0, the default: kernel_size */
+    int64_t padding;                                                        /* at most half of kernel_size */
+    int64_t dilation;                                                       /* 0, the default, is 1 */
+    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2]; /* instead of the one: {along H, along W} */
+    bool ceil_mode; /* a window that begins inside but ends outside counts */
+    char tt_end;    /* not an option: see base.h */
+} tt_max_pool2d_args;
+
+/* The largest element of each window; NaN where there is one. The gradient goes to the first of equal ones.
+ *   tt_max_pool2d(x, 2)     tt_max_pool2d(x, 3, .stride = 2, .padding = 1)
+ * Errors: TT_ERR_SHAPE x, or no window fits; TT_ERR_INVALID options out of range. */
+TT_API tt_tensor *tt_max_pool2d_with(const tt_max_pool2d_args *args, size_t size);
+
+typedef struct tt_avg_pool2d_args {
+    tt_tensor *x;        /* required */
+    int64_t kernel_size; /* required; 0: see kernel_size_hw */
+    TT_OPTIONS;
+    int64_t stride, padding; /* as tt_max_pool2d()'s */
+    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2];
+    bool ceil_mode;
+    bool exclude_padding;     /* from the mean; PyTorch: count_include_pad=False */
+    int64_t divisor_override; /* what sums are divided by; 0: the window's size */
+    char tt_end;              /* not an option: see base.h */
+} tt_avg_pool2d_args;
+
+/* The mean of each window, padding counted as zeros. Errors as tt_max_pool2d()'s. */
+TT_API tt_tensor *tt_avg_pool2d_with(const tt_avg_pool2d_args *args, size_t size);
+#define TT_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
+#define TT_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_max_pool2d(x_, ...) tt_max_pool2d_with(TT_ARGS(tt_max_pool2d_args, .x = (x_), .kernel_size = __VA_ARGS__))
+#define tt_avg_pool2d(x_, ...) tt_avg_pool2d_with(TT_ARGS(tt_avg_pool2d_args, .x = (x_), .kernel_size = __VA_ARGS__))
+#endif
+
+/* The mean of rows floor(p H / P) .. ceil((p + 1) H / P) - 1, and columns likewise: (N,C,P,Q) with `height` P and
+ * `width` Q, whatever x's size is. TT_ERR_INVALID one below 1. */
+TT_API tt_tensor *tt_adaptive_avg_pool2d(tt_tensor *x, int64_t height, int64_t width);
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

@@ -61,6 +61,53 @@ typedef struct tt_nn_linear_args {
  * Errors: TT_ERR_INVALID sizes below 1; TT_ERR_DTYPE another dtype. */
 TT_API tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size);
 
+typedef struct tt_nn_conv2d_args {
+    int64_t in_channels;  /* required */
+    int64_t out_channels; /* required */
+    int64_t kernel_size;  /* required; 0: see kernel_size_hw */
+    TT_OPTIONS;
+    int64_t stride, padding, dilation, groups; /* as tt_conv2d()'s, and so are the pairs */
+    int64_t stride_hw[2], padding_hw[2], dilation_hw[2];
+    int64_t kernel_size_hw[2]; /* instead of kernel_size: {along H, along W} */
+    bool no_bias;
+    tt_generator *generator; /* NULL = the thread's default */
+    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
+    char tt_end;             /* not an option: see base.h */
+} tt_nn_conv2d_args;
+
+/* x (N,in,H,W) -> (N,out,P,Q): see tt_conv2d(). Parameters "weight" (out,in/groups,R,S) and "bias" (out), drawn in this
+ * order from U(-1/sqrt(n), 1/sqrt(n)), n = in/groups R S, the same bits as torch.nn.Conv2d.
+ *   tt_nn_conv2d(3, 64, 7, .stride = 2, .padding = 3, .no_bias = true)
+ * Errors: TT_ERR_INVALID sizes below 1, channels that groups don't divide, options out of range; TT_ERR_DTYPE. */
+TT_API tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size);
+
+typedef struct tt_nn_max_pool2d_args {
+    int64_t kernel_size; /* required; 0: see kernel_size_hw */
+    TT_OPTIONS;
+    int64_t stride, padding, dilation; /* as tt_max_pool2d()'s, and so is the rest */
+    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
+    bool ceil_mode;
+    char tt_end; /* not an option: see base.h */
+} tt_nn_max_pool2d_args;
+
+typedef struct tt_nn_avg_pool2d_args {
+    int64_t kernel_size; /* required; 0: see kernel_size_hw */
+    TT_OPTIONS;
+    int64_t stride, padding; /* as tt_avg_pool2d()'s, and so is the rest */
+    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2];
+    bool ceil_mode;
+    bool exclude_padding;
+    int64_t divisor_override;
+    char tt_end; /* not an option: see base.h */
+} tt_nn_avg_pool2d_args;
+
+/* torch.nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d: (N,C,H,W) -> (N,C,P,Q). A stride that is not given is kernel_size.
+ *   tt_nn_max_pool2d(3, .stride = 2, .padding = 1)
+ * TT_ERR_INVALID a size below 1; other options are checked by each forward. */
+TT_API tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_t size);
+TT_API tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size);
+TT_API tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width);
+
 /* torch.nn.ReLU; torch.nn.Flatten(start_dim=1). */
 TT_API tt_module *tt_nn_relu(void);
 TT_API tt_module *tt_nn_flatten(void);
@@ -88,8 +135,16 @@ typedef struct tt_nn_sequential_args {
 TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
 
 #define TT_NN_LINEAR_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_CONV2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_SEQUENTIAL_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_nn_max_pool2d(...) tt_nn_max_pool2d_with(TT_ARGS(tt_nn_max_pool2d_args, .kernel_size = __VA_ARGS__))
+#define tt_nn_avg_pool2d(...) tt_nn_avg_pool2d_with(TT_ARGS(tt_nn_avg_pool2d_args, .kernel_size = __VA_ARGS__))
+#define tt_nn_conv2d(in_channels_, out_channels_, ...)                                                           \
+    tt_nn_conv2d_with(TT_ARGS(tt_nn_conv2d_args, .in_channels = (in_channels_), .out_channels = (out_channels_), \
+                              .kernel_size = __VA_ARGS__))
 #define tt_nn_linear(in_features_, ...)                                                                              \
     tt_nn_linear_with(&(tt_nn_linear_args){.in_features = (in_features_), .out_features = __VA_ARGS__, .tt_end = 0}, \
                       offsetof(tt_nn_linear_args, tt_end))

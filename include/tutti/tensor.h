@@ -213,7 +213,8 @@ TT_API TT_NODISCARD tt_status tt_unbind(tt_tensor **out, int64_t count, tt_tenso
 TT_API tt_tensor *tt_contiguous(tt_tensor *x);
 
 /* x with its dimensions in another order of memory: contiguous (NCHW) or channels last (N, H, W, C in memory; 4
- * dimensions). x itself where it lies so already. PyTorch: contiguous(memory_format=). */
+ * dimensions). x itself where it lies so already, and its strides say so: those of one channel, (N,1,H,W), need not.
+ * PyTorch: to(memory_format=). */
 typedef enum tt_memory_format { TT_CONTIGUOUS, TT_CHANNELS_LAST } tt_memory_format;
 TT_API tt_tensor *tt_to_memory_format(tt_tensor *x, tt_memory_format format);
 

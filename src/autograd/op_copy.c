@@ -32,14 +32,9 @@ static tt_tensor *channels_last(tt_tensor *x) {
     if (x->shape.ndim != 4)
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected (N, C, H, W) for channels last, got %s", who,
                                TT__DESCRIBE(x));
-    int64_t C = x->shape.dim[1], H = x->shape.dim[2], W = x->shape.dim[3];
-    const int64_t stride[] = {H * W * C, 1, W * C, C};
-    bool there = true;
-    for (int d = 0; d < 4; d++)
-        there = there && (x->shape.dim[d] == 1 || x->stride[d] == stride[d]);
-    if (there)
+    if (tt__is_channels_last(x) && tt__lies_as(x, TT_CHANNELS_LAST))
         return x;
-    tt_tensor *y = tt__tensor_new_on(who, tt__device_of(x), x->shape, x->dtype, stride);
+    tt_tensor *y = tt__empty_in_format(who, x, x->shape, x->dtype, TT_CHANNELS_LAST);
     y = TT__MADE(who, y, tt__copy_out(who, y, x));
     return tt__recorded(&format_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE);
 }

@@ -1,10 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "nn/drawn.h"
 
-#include <tutti/nn.h>
-
-#include <math.h>
 #include <stdlib.h>
 
 typedef struct linear {
@@ -21,36 +18,12 @@ static void linear_destroy(tt_module *self) { free(tt_module_user(self)); }
 static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = linear_destroy);
 
-/* Make a parameter of the given shape, drawn and registered; NULL on failure. */
-static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
-                            const tt_nn_linear_args *a) {
-    tt_tensor *x = tt__tensor_new("tt_nn_linear", shape, a->dtype);
-    if (!x)
-        return NULL;
-    if (tt_uniform_(x, -bound, bound, a->generator) || tt_module_register_parameter(module, name, x)) {
-        if (x->owner == TT__OWNER_CALLER)
-            tt_tensor_free(x);
-        return NULL;
-    }
-    return x;
-}
-
-/* Return the bound of torch.nn.Linear's weights, in its steps: kaiming_uniform_(a = sqrt(5)). It is 1 / sqrt(in) except
- * for the rounding, which matters in f64. */
-static double weight_bound(double in_features) {
-    double a = sqrt(5), gain = sqrt(2 / (1 + a * a));
-    return sqrt(3) * (gain / sqrt(in_features));
-}
-
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
     if (a->in_features < 1 || a->out_features < 1)
         return tt__fail(TT_ERR_INVALID,
                         "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",
                         (long long)a->in_features, (long long)a->out_features);
-    if (a->dtype != TT_F32 && a->dtype != TT_F64)
-        return tt__fail(TT_ERR_DTYPE, "tt_nn_linear: expected dtype f32 or f64, got %s; tt_module_to() converts",
-                        tt_dtype_name(a->dtype));
-    return TT_OK;
+    return tt__layer_dtype_check("tt_nn_linear", a->dtype);
 }
 
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
@@ -64,11 +37,9 @@ tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
         free(l);
         return tt__fail_null(TT_ERR_MEMORY, "tt_nn_linear: no memory for a module");
     }
-    double in = (double)a.in_features;
-    l->weight = add_drawn(module, "weight", TT_SHAPE(a.out_features, a.in_features), weight_bound(in), &a);
-    if (l->weight && !a.no_bias)
-        l->bias = add_drawn(module, "bias", TT_SHAPE(a.out_features), 1 / sqrt(in), &a);
-    if (!l->weight || (!l->bias && !a.no_bias)) {
+    const tt__drawing drawing = {"tt_nn_linear", a.generator, a.dtype};
+    if (tt__add_weight_and_bias(module, TT_SHAPE(a.out_features, a.in_features), (double)a.in_features,
+                                a.no_bias ? 0 : a.out_features, &drawing, &l->weight, &l->bias)) {
         tt_module_free(module);
         return NULL;
     }

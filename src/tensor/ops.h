@@ -6,6 +6,7 @@
 #define TT_TENSOR_OPS_H
 
 #include "tensor/kernels.h"
+#include "tensor/ops_conv.h"
 #include "tensor/ops_index.h"
 
 /* ---- making (make.c, copy.c) */

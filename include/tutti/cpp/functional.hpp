@@ -5,7 +5,64 @@
 #include <tutti/cpp/tensor.hpp>
 #include <tutti/functional.h>
 
+#include <array>
+
 namespace tutti {
+
+/* One number for both dimensions, or {along H, along W}. */
+class pair_hw {
+  public:
+    pair_hw() = default;
+    pair_hw(std::int64_t both) : both_(both) {}
+    pair_hw(std::int64_t h, std::int64_t w) : hw_{h, w} {}
+    void put(std::int64_t &both, std::int64_t (&hw)[2]) const noexcept {
+        both = both_;
+        hw[0] = hw_[0], hw[1] = hw_[1];
+    }
+
+  private:
+    std::int64_t both_ = 0;
+    std::array<std::int64_t, 2> hw_ = {};
+};
+
+struct conv2d_options {
+    pair_hw stride = {}, padding = {}, dilation = {};
+    std::int64_t groups = 1;
+};
+
+struct max_pool2d_options {
+    pair_hw stride = {}, padding = {}, dilation = {};
+    bool ceil_mode = false;
+};
+
+struct avg_pool2d_options {
+    pair_hw stride = {}, padding = {};
+    bool ceil_mode = false, exclude_padding = false;
+    std::int64_t divisor_override = 0;
+};
+
+namespace detail {
+
+/* Fill the args of an operator, or of its module. */
+template <class Args> Args max_pool2d_args(const pair_hw &kernel_size, const max_pool2d_options &o) {
+    Args a = TT_ARGS_INIT;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
+    a.ceil_mode = o.ceil_mode;
+    return a;
+}
+template <class Args> Args avg_pool2d_args(const pair_hw &kernel_size, const avg_pool2d_options &o) {
+    Args a = TT_ARGS_INIT;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    a.ceil_mode = o.ceil_mode, a.exclude_padding = o.exclude_padding, a.divisor_override = o.divisor_override;
+    return a;
+}
+
+} // namespace detail
 
 inline tensor add(const tensor &a, const tensor &b) { return tensor(tt_add(a.get(), b.get())); }
 inline tensor sub(const tensor &a, const tensor &b) { return tensor(tt_sub(a.get(), b.get())); }
@@ -27,6 +84,33 @@ inline tensor linear(const tensor &x, const tensor &weight) {
 }
 inline tensor linear(const tensor &x, const tensor &weight, const tensor &bias) {
     return tensor(tt_linear(x.get(), weight.get(), bias.get()));
+}
+inline tensor conv2d(const tensor &x, const tensor &weight, tt_tensor *bias, const conv2d_options &o) {
+    tt_conv2d_args a = TT_CONV2D_ARGS_INIT;
+    a.x = x.get(), a.weight = weight.get(), a.bias = bias, a.groups = o.groups;
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
+    return tensor(detail::call(tt_conv2d_with, a));
+}
+inline tensor conv2d(const tensor &x, const tensor &weight, const conv2d_options &o = {}) {
+    return conv2d(x, weight, nullptr, o);
+}
+inline tensor conv2d(const tensor &x, const tensor &weight, const tensor &bias, const conv2d_options &o = {}) {
+    return conv2d(x, weight, bias.get(), o);
+}
+inline tensor max_pool2d(const tensor &x, const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
+    tt_max_pool2d_args a = detail::max_pool2d_args<tt_max_pool2d_args>(kernel_size, o);
+    a.x = x.get();
+    return tensor(detail::call(tt_max_pool2d_with, a));
+}
+inline tensor avg_pool2d(const tensor &x, const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
+    tt_avg_pool2d_args a = detail::avg_pool2d_args<tt_avg_pool2d_args>(kernel_size, o);
+    a.x = x.get();
+    return tensor(detail::call(tt_avg_pool2d_with, a));
+}
+inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
+    return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
 }
 inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
     return tensor(tt_nll_loss(log_prob.get(), target.get()));

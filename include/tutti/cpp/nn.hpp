@@ -3,6 +3,7 @@
 #define TUTTI_CPP_NN_HPP
 
 #include <tutti/cpp/autograd.hpp>
+#include <tutti/cpp/functional.hpp>
 #include <tutti/nn.h>
 
 namespace tutti {
@@ -44,6 +45,14 @@ class named_tensors {
 /* ---- modules */
 
 struct linear_options {
+    bool no_bias = false;
+    tt_generator *generator = nullptr;
+    tt_dtype dtype = TT_F32;
+};
+
+struct conv2d_module_options {
+    pair_hw stride = {}, padding = {}, dilation = {};
+    std::int64_t groups = 1;
     bool no_bias = false;
     tt_generator *generator = nullptr;
     tt_dtype dtype = TT_F32;
@@ -210,6 +219,26 @@ inline module linear(std::int64_t in_features, std::int64_t out_features, const 
     a.in_features = in_features, a.out_features = out_features;
     a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_nn_linear_with, a));
+}
+inline module conv2d(std::int64_t in_channels, std::int64_t out_channels, const pair_hw &kernel_size,
+                     const conv2d_module_options &o = {}) {
+    tt_nn_conv2d_args a = TT_NN_CONV2D_ARGS_INIT;
+    a.in_channels = in_channels, a.out_channels = out_channels;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
+    a.groups = o.groups, a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_conv2d_with, a));
+}
+inline module max_pool2d(const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
+    return module(detail::call(tt_nn_max_pool2d_with, detail::max_pool2d_args<tt_nn_max_pool2d_args>(kernel_size, o)));
+}
+inline module avg_pool2d(const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
+    return module(detail::call(tt_nn_avg_pool2d_with, detail::avg_pool2d_args<tt_nn_avg_pool2d_args>(kernel_size, o)));
+}
+inline module adaptive_avg_pool2d(std::int64_t height, std::int64_t width) {
+    return module(tt_nn_adaptive_avg_pool2d(height, width));
 }
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }

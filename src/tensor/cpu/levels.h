@@ -47,12 +47,22 @@ typedef struct tt__softmax_kernels {
     void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx);
 } tt__softmax_kernels;
 
+/* Max pooling of n channels at once: y is the largest so far, at its place; NaN counts as largest. */
+typedef struct tt__pooling_kernels {
+    void (*max_first)(int64_t n, const float *x, int32_t place, float *y, int32_t *at);
+    void (*max_next)(int64_t n, const float *x, int32_t place, float *y, int32_t *at);
+    /* dx += g where at is this place. */
+    void (*max_give)(int64_t n, const int32_t *at, int32_t place, const float *g, float *dx);
+} tt__pooling_kernels;
+
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
 TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
 TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
+TT__LEVEL_DECLARE(tt__pooling_kernels, tt__pooling_kernels);
 
 static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
 static inline const tt__reduce_kernels *tt__reduce(void) { return TT__LEVEL_CHOOSE(tt__reduce_kernels); }
 static inline const tt__softmax_kernels *tt__softmax(void) { return TT__LEVEL_CHOOSE(tt__softmax_kernels); }
+static inline const tt__pooling_kernels *tt__pooling_loops(void) { return TT__LEVEL_CHOOSE(tt__pooling_kernels); }
 
 #endif

@@ -6,4 +6,12 @@
 
 tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 
+/* onednn_conv.c */
+tt_status tt__onednn_conv2d_f32(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+                                const tt__conv *conv);
+tt_status tt__onednn_conv2d_backward_data_f32(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,
+                                              const tt__conv *conv);
+tt_status tt__onednn_conv2d_backward_weight_f32(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
+                                                const tt__conv *conv);
+
 #endif

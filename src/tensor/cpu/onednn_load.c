@@ -35,7 +35,7 @@ const tt__onednn *tt__onednn_get(void) {
     if (*why_not)
         return tt__fail_null(
             TT_ERR_UNSUPPORTED,
-            "products of f32 matrices need oneDNN, which can't be loaded: %s. Tutti was built for " LIBRARY
+            "products and convolutions of f32 need oneDNN, which can't be loaded: %s. Tutti was built for " LIBRARY
             " (Debian: libdnnl" STRING(DNNL_VERSION_MAJOR) ")",
             why_not);
     return &functions;

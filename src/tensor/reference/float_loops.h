@@ -6,6 +6,8 @@
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
 #include "tensor/reference/common_loops.h"
+#include "tensor/reference/conv_loops.h"
+#include "tensor/reference/pooling_loops.h"
 
 #include <math.h>
 #include <string.h>
@@ -208,6 +210,8 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
     RESIZE_KERNELS,
+    CONV_KERNELS,
+    POOLING_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,

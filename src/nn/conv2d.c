@@ -1,0 +1,80 @@
+#include "base/args.h"
+#include "base/error.h"
+#include "nn/drawn.h"
+
+#include <stdlib.h>
+
+static const char who[] = "tt_nn_conv2d";
+
+typedef struct conv2d {
+    tt_conv2d_args call; /* x is set by each forward; the others are borrowed from the module */
+} conv2d;
+
+static tt_tensor *conv2d_module_forward(tt_module *self, tt_tensor *x) {
+    const conv2d *c = tt_module_user(self);
+    tt_conv2d_args call = c->call;
+    call.x = x;
+    return tt_conv2d_with(&call, offsetof(tt_conv2d_args, tt_end));
+}
+
+static void conv2d_destroy(tt_module *self) { free(tt_module_user(self)); }
+
+static const tt_module_class conv2d_class =
+    TT_MODULE_CLASS(.name = "Conv2d", .forward = conv2d_module_forward, .destroy = conv2d_destroy);
+
+/* Set the kernel's sizes. What tt_conv2d() checks in each call, it checks then. */
+static tt_status conv2d_sizes_check(const tt_nn_conv2d_args *a, int64_t *kernel) {
+    bool two = a->kernel_size_hw[0] != 0 || a->kernel_size_hw[1] != 0;
+    int64_t groups = a->groups ? a->groups : 1;
+    for (int d = 0; d < 2; d++)
+        kernel[d] = two ? a->kernel_size_hw[d] : a->kernel_size;
+    if (two && a->kernel_size)
+        return tt__fail(TT_ERR_INVALID, "%s: expected kernel_size 0 beside .kernel_size_hw, got %lld", who,
+                        (long long)a->kernel_size);
+    if (a->in_channels < 1 || a->out_channels < 1 || kernel[0] < 1 || kernel[1] < 1)
+        return tt__fail(
+            TT_ERR_INVALID,
+            "%s: expected sizes of at least 1, got in_channels %lld, out_channels %lld, kernel (%lld, %lld)", who,
+            (long long)a->in_channels, (long long)a->out_channels, (long long)kernel[0], (long long)kernel[1]);
+    if (groups < 1 || a->in_channels % groups || a->out_channels % groups)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected groups to divide in_channels %lld and out_channels %lld, got %lld", who,
+                        (long long)a->in_channels, (long long)a->out_channels, (long long)groups);
+    return tt__layer_dtype_check(who, a->dtype);
+}
+
+static void conv2d_take_options(tt_conv2d_args *call, const tt_nn_conv2d_args *a) {
+    call->stride = a->stride;
+    call->padding = a->padding;
+    call->dilation = a->dilation;
+    call->groups = a->groups;
+    for (int d = 0; d < 2; d++) {
+        call->stride_hw[d] = a->stride_hw[d];
+        call->padding_hw[d] = a->padding_hw[d];
+        call->dilation_hw[d] = a->dilation_hw[d];
+    }
+}
+
+tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size) {
+    tt_nn_conv2d_args a;
+    int64_t kernel[2];
+    TT__ARGS_COPY(a, args, size);
+    if (conv2d_sizes_check(&a, kernel))
+        return NULL;
+    conv2d *c = calloc(1, sizeof *c);
+    tt_module *module = c ? tt_module_new(&conv2d_class, c) : NULL;
+    if (!module) {
+        free(c);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
+    }
+    conv2d_take_options(&c->call, &a);
+    int64_t channels = a.in_channels / (a.groups ? a.groups : 1);
+    const tt__drawing drawing = {who, a.generator, a.dtype};
+    if (tt__add_weight_and_bias(module, TT_SHAPE(a.out_channels, channels, kernel[0], kernel[1]),
+                                (double)channels * (double)kernel[0] * (double)kernel[1],
+                                a.no_bias ? 0 : a.out_channels, &drawing, &c->call.weight, &c->call.bias)) {
+        tt_module_free(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,105 @@
+/* Pooling: a module keeps the arguments of its operator. */
+#include "base/args.h"
+#include "base/error.h"
+
+#include <tutti/nn.h>
+
+#include <stdlib.h>
+
+static void pooling_destroy(tt_module *self) { free(tt_module_user(self)); }
+
+/* Make a module of this class that keeps a copy of `call`. The kernel's size is checked here, as PyTorch's callers
+ * expect; the rest by the operator. */
+static tt_module *pooling_new(const tt_module_class *cls, const char *who, const void *call, size_t size,
+                              int64_t kernel_size, const int64_t *kernel_size_hw) {
+    if (kernel_size < 0 || kernel_size_hw[0] < 0 || kernel_size_hw[1] < 0 ||
+        (kernel_size == 0) == (kernel_size_hw[0] == 0 && kernel_size_hw[1] == 0))
+        return tt__fail_null(TT_ERR_INVALID,
+                             "%s: expected kernel_size or .kernel_size_hw of at least 1, got %lld and (%lld, %lld)",
+                             who, (long long)kernel_size, (long long)kernel_size_hw[0], (long long)kernel_size_hw[1]);
+    void *kept = malloc(size);
+    tt_module *module = kept ? tt_module_new(cls, kept) : NULL;
+    if (!module) {
+        free(kept);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
+    }
+    memcpy(kept, call, size);
+    return module;
+}
+
+/* ---- the largest */
+
+static tt_tensor *max_pool2d_forward(tt_module *self, tt_tensor *x) {
+    tt_max_pool2d_args call = *(const tt_max_pool2d_args *)tt_module_user(self);
+    call.x = x;
+    return tt_max_pool2d_with(&call, offsetof(tt_max_pool2d_args, tt_end));
+}
+
+tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_t size) {
+    static const tt_module_class cls =
+        TT_MODULE_CLASS(.name = "MaxPool2d", .forward = max_pool2d_forward, .destroy = pooling_destroy);
+    tt_nn_max_pool2d_args a;
+    TT__ARGS_COPY(a, args, size);
+    const tt_max_pool2d_args call = {
+        .kernel_size = a.kernel_size,
+        .stride = a.stride,
+        .padding = a.padding,
+        .dilation = a.dilation,
+        .kernel_size_hw = {a.kernel_size_hw[0], a.kernel_size_hw[1]},
+        .stride_hw = {a.stride_hw[0], a.stride_hw[1]},
+        .padding_hw = {a.padding_hw[0], a.padding_hw[1]},
+        .dilation_hw = {a.dilation_hw[0], a.dilation_hw[1]},
+        .ceil_mode = a.ceil_mode,
+    };
+    return pooling_new(&cls, "tt_nn_max_pool2d", &call, sizeof call, a.kernel_size, a.kernel_size_hw);
+}
+
+/* ---- the mean */
+
+static tt_tensor *avg_pool2d_forward(tt_module *self, tt_tensor *x) {
+    tt_avg_pool2d_args call = *(const tt_avg_pool2d_args *)tt_module_user(self);
+    call.x = x;
+    return tt_avg_pool2d_with(&call, offsetof(tt_avg_pool2d_args, tt_end));
+}
+
+tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size) {
+    static const tt_module_class cls =
+        TT_MODULE_CLASS(.name = "AvgPool2d", .forward = avg_pool2d_forward, .destroy = pooling_destroy);
+    tt_nn_avg_pool2d_args a;
+    TT__ARGS_COPY(a, args, size);
+    const tt_avg_pool2d_args call = {
+        .kernel_size = a.kernel_size,
+        .stride = a.stride,
+        .padding = a.padding,
+        .kernel_size_hw = {a.kernel_size_hw[0], a.kernel_size_hw[1]},
+        .stride_hw = {a.stride_hw[0], a.stride_hw[1]},
+        .padding_hw = {a.padding_hw[0], a.padding_hw[1]},
+        .ceil_mode = a.ceil_mode,
+        .exclude_padding = a.exclude_padding,
+        .divisor_override = a.divisor_override,
+    };
+    return pooling_new(&cls, "tt_nn_avg_pool2d", &call, sizeof call, a.kernel_size, a.kernel_size_hw);
+}
+
+/* ---- the mean, to a given size */
+
+typedef struct adaptive_size {
+    int64_t height, width;
+} adaptive_size;
+
+static tt_tensor *adaptive_avg_pool2d_forward(tt_module *self, tt_tensor *x) {
+    const adaptive_size *to = tt_module_user(self);
+    return tt_adaptive_avg_pool2d(x, to->height, to->width);
+}
+
+tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width) {
+    static const tt_module_class cls =
+        TT_MODULE_CLASS(.name = "AdaptiveAvgPool2d", .forward = adaptive_avg_pool2d_forward,
+                        .destroy = pooling_destroy);
+    const adaptive_size to = {height, width};
+    if (height < 1 || width < 1)
+        return tt__fail_null(TT_ERR_INVALID,
+                             "tt_nn_adaptive_avg_pool2d: expected sizes of at least 1, got (%lld, %lld)",
+                             (long long)height, (long long)width);
+    return pooling_new(&cls, "tt_nn_adaptive_avg_pool2d", &to, sizeof to, 1, (const int64_t[]){0, 0});
+}
