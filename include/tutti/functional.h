@@ -18,11 +18,56 @@ TT_API tt_tensor *tt_add(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
 
-/* x times a number. */
+TT_API tt_tensor *tt_div(tt_tensor *a, tt_tensor *b);
+
+/* The larger / smaller of both; NaN where either is. Where they are equal each gets half of the gradient. */
+TT_API tt_tensor *tt_maximum(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_minimum(tt_tensor *a, tt_tensor *b);
+
+/* x times a number / plus a number / to the power of a number. PyTorch: mul, add and pow with a number. */
 TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
+TT_API tt_tensor *tt_add_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_pow(tt_tensor *x, double exponent);
+
+/* e^x, natural logarithm, square root, |x|, -x, 1 / x. */
+TT_API tt_tensor *tt_exp(tt_tensor *x);
+TT_API tt_tensor *tt_log(tt_tensor *x);
+TT_API tt_tensor *tt_sqrt(tt_tensor *x);
+TT_API tt_tensor *tt_abs(tt_tensor *x);
+TT_API tt_tensor *tt_neg(tt_tensor *x);
+TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
+
+/* x between two numbers, which may be infinite; all are `max` where min is above it. TT_ERR_INVALID a bound that is
+ * NaN. */
+TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
+
+/* ---- activations ---- */
 
 /* max(x, 0). NaN stays NaN. */
 TT_API tt_tensor *tt_relu(tt_tensor *x);
+
+/* x where it is above 0, else x times a number (PyTorch's default is 0.01). */
+TT_API tt_tensor *tt_leaky_relu(tt_tensor *x, double negative_slope);
+
+/* 1 / (1 + e^-x); x sigmoid(x); the hyperbolic tangent. */
+TT_API tt_tensor *tt_sigmoid(tt_tensor *x);
+TT_API tt_tensor *tt_silu(tt_tensor *x);
+TT_API tt_tensor *tt_tanh(tt_tensor *x);
+
+typedef struct tt_gelu_args {
+    tt_tensor *x; /* required */
+    TT_OPTIONS;
+    bool tanh;   /* the approximation by tanh. PyTorch: approximate="tanh" */
+    char tt_end; /* not an option: see base.h */
+} tt_gelu_args;
+
+/* x times the normal distribution's probability of being below x.
+ *   tt_gelu(x)     tt_gelu(x, .tanh = true) */
+TT_API tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size);
+#define TT_GELU_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_gelu(...) tt_gelu_with(TT_ARGS(tt_gelu_args, .x = __VA_ARGS__))
+#endif
 
 /* ---- reductions ---- */
 

@@ -8,6 +8,7 @@
 #ifndef TT_TENSOR_KERNELS_H
 #define TT_TENSOR_KERNELS_H
 
+#include "tensor/kernels_pointwise.h"
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
@@ -47,7 +48,9 @@
     /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */       \
     X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))             \
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
-    X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))
+    X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
+    /* Families: kernels_<family>.h. */                                                                          \
+    TT__POINTWISE_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

@@ -11,15 +11,45 @@ inline tensor add(const tensor &a, const tensor &b) { return tensor(tt_add(a.get
 inline tensor sub(const tensor &a, const tensor &b) { return tensor(tt_sub(a.get(), b.get())); }
 inline tensor mul(const tensor &a, const tensor &b) { return tensor(tt_mul(a.get(), b.get())); }
 inline tensor scale(const tensor &x, double factor) { return tensor(tt_scale(x.get(), factor)); }
+inline tensor div(const tensor &a, const tensor &b) { return tensor(tt_div(a.get(), b.get())); }
+inline tensor maximum(const tensor &a, const tensor &b) { return tensor(tt_maximum(a.get(), b.get())); }
+inline tensor minimum(const tensor &a, const tensor &b) { return tensor(tt_minimum(a.get(), b.get())); }
+inline tensor add_scalar(const tensor &x, double number) { return tensor(tt_add_scalar(x.get(), number)); }
+inline tensor pow(const tensor &x, double exponent) { return tensor(tt_pow(x.get(), exponent)); }
+inline tensor exp(const tensor &x) { return tensor(tt_exp(x.get())); }
+inline tensor log(const tensor &x) { return tensor(tt_log(x.get())); }
+inline tensor sqrt(const tensor &x) { return tensor(tt_sqrt(x.get())); }
+inline tensor abs(const tensor &x) { return tensor(tt_abs(x.get())); }
+inline tensor neg(const tensor &x) { return tensor(tt_neg(x.get())); }
+inline tensor reciprocal(const tensor &x) { return tensor(tt_reciprocal(x.get())); }
+inline tensor clamp(const tensor &x, double min, double max) { return tensor(tt_clamp(x.get(), min, max)); }
 inline tensor operator+(const tensor &a, const tensor &b) { return add(a, b); }
 inline tensor operator-(const tensor &a, const tensor &b) { return sub(a, b); }
 inline tensor operator*(const tensor &a, const tensor &b) { return mul(a, b); }
+inline tensor operator/(const tensor &a, const tensor &b) { return div(a, b); }
+inline tensor operator-(const tensor &x) { return neg(x); }
+inline tensor operator+(const tensor &x, double number) { return add_scalar(x, number); }
+inline tensor operator-(const tensor &x, double number) { return add_scalar(x, -number); }
 inline tensor operator*(const tensor &x, double factor) { return scale(x, factor); }
 inline tensor operator*(double factor, const tensor &x) { return scale(x, factor); }
 inline tensor mean(const tensor &x) { return tensor(tt_mean(x.get())); }
 inline tensor sum(const tensor &x) { return tensor(tt_sum(x.get())); }
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
+inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
+    return tensor(tt_leaky_relu(x.get(), negative_slope));
+}
+inline tensor sigmoid(const tensor &x) { return tensor(tt_sigmoid(x.get())); }
+inline tensor silu(const tensor &x) { return tensor(tt_silu(x.get())); }
+inline tensor tanh(const tensor &x) { return tensor(tt_tanh(x.get())); }
+struct gelu_options {
+    bool tanh = false;
+};
+inline tensor gelu(const tensor &x, const gelu_options &o = {}) {
+    tt_gelu_args a = TT_GELU_ARGS_INIT;
+    a.x = x.get(), a.tanh = o.tanh;
+    return tensor(detail::call(tt_gelu_with, a));
+}
 inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
 inline tensor linear(const tensor &x, const tensor &weight) {
     return tensor(tt_linear(x.get(), weight.get(), nullptr));

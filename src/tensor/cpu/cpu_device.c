@@ -1,6 +1,7 @@
 /* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
+#include "tensor/cpu/cpu_pointwise.h"
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/cpu_softmax.h"
 #include "tensor/cpu/onednn.h"
@@ -13,6 +14,10 @@ static const tt__kernels f32 = {
     .scale = tt__cpu_scale_f32,
     .relu = tt__cpu_relu_f32,
     .relu_backward = tt__cpu_relu_backward_f32,
+    .unary = tt__cpu_unary_f32,
+    .unary_backward = tt__cpu_unary_backward_f32,
+    .binary = tt__cpu_binary_f32,
+    .binary_backward = tt__cpu_binary_backward_f32,
     .sum = tt__cpu_sum_f32,
     .matmul = tt__onednn_matmul_f32,
     .log_softmax = tt__cpu_log_softmax_f32,

@@ -1,31 +1,7 @@
 #include "tensor/cpu/levels.h"
-
-#include <math.h>
-#include <string.h>
+#include "tensor/cpu/math_f32.h"
 
 enum { LANES = 16 };
-
-/* e^x for x up to 88, 0 below -87.3; NaN stays. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by Cephes' polynomial; error below
- * 2 ulp. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. */
-static inline float exp_f32(float x) {
-    const float round = 12582912.0f;
-    float v = x < -87.3f ? -87.3f : x;
-    float t = fmaf(v, 1.44269504f, round);
-    uint32_t bits;
-    memcpy(&bits, &t, sizeof bits);
-    float n = t - round;
-    float r = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, v));
-    float p = fmaf(1.9875691500e-4f, r, 1.3981999507e-3f);
-    p = fmaf(p, r, 8.3334519073e-3f);
-    p = fmaf(p, r, 4.1665795894e-2f);
-    p = fmaf(p, r, 1.6666665459e-1f);
-    p = fmaf(p, r, 5.0000001201e-1f);
-    p = fmaf(p * r, r, r) + 1.0f;
-    bits = (bits + 127u - 0x4B400000u) << 23;
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return x < -87.3f ? 0.0f : p * power;
-}
 
 static inline float larger(float a, float b) { return a > b ? a : b; }
 

@@ -32,6 +32,8 @@ static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_t
     return TT_OK;
 }
 
+#include "tensor/reference/pointwise_loops.h"
+
 /* ---- sums */
 
 /* Divide the dimensions: those along which y is repeated are summed; the others number the sums. */
@@ -203,6 +205,7 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
+    POINTWISE_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
