@@ -49,6 +49,15 @@ typedef struct tt_shape {
 #define TT_SCALAR ((tt_shape){.ndim = 0})
 #endif
 
+/* Dimensions that a call is about; negative ones count from the end. TT_DIMS(0, -1); none given: all. */
+typedef struct tt_dims {
+    int ndim;
+    int dim[TT_MAX_DIMS];
+} tt_dims;
+#ifndef __cplusplus
+#define TT_DIMS(...) ((tt_dims){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
+#endif
+
 /* ---- devices ---- */
 
 /* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with),
@@ -188,6 +197,25 @@ TT_API bool tt_equal(const tt_tensor *a, const tt_tensor *b);
 /* Index of the largest element along dim, as i64, the first of equals; NaN counts as largest. PyTorch: argmax(x,
  * dim). */
 TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
+
+typedef struct tt_any_args {
+    tt_tensor *x; /* required; any dtype */
+    TT_OPTIONS;
+    tt_dims dim;  /* what is reduced; none: all dimensions */
+    bool keepdim; /* these stay, with size 1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_any_args;
+
+/* Is any / is each element along these dimensions not 0? Bools; of no elements: no / yes.
+ *   tt_any(x)     tt_all(x, .dim = TT_DIMS(-1))
+ * Errors: TT_ERR_SHAPE a dimension that x lacks, or that comes twice. */
+TT_API tt_tensor *tt_any_with(const tt_any_args *args, size_t size);
+TT_API tt_tensor *tt_all_with(const tt_any_args *args, size_t size);
+#define TT_ANY_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_any(...) tt_any_with(TT_ARGS(tt_any_args, .x = __VA_ARGS__))
+#define tt_all(...) tt_all_with(TT_ARGS(tt_any_args, .x = __VA_ARGS__))
+#endif
 
 /* ---- threads ---- */
 

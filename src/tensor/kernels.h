@@ -9,6 +9,7 @@
 #define TT_TENSOR_KERNELS_H
 
 #include "tensor/kernels_pointwise.h"
+#include "tensor/kernels_reduction.h"
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
@@ -50,7 +51,7 @@
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
     /* Families: kernels_<family>.h. */                                                                          \
-    TT__POINTWISE_KERNELS(X)
+    TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

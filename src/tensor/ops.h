@@ -7,6 +7,7 @@
 
 #include "tensor/kernels.h"
 #include "tensor/ops_pointwise.h"
+#include "tensor/ops_reduction.h"
 
 /* ---- making (make.c, copy.c) */
 

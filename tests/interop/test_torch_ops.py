@@ -30,7 +30,7 @@ def differences(want, got, where):
     return [] if want == got else [where]
 
 
-FAMILIES = ["ops", "pointwise"]
+FAMILIES = ["ops", "pointwise", "reduction"]
 
 found = []
 with tempfile.TemporaryDirectory() as folder:

@@ -32,8 +32,56 @@ inline tensor operator+(const tensor &x, double number) { return add_scalar(x, n
 inline tensor operator-(const tensor &x, double number) { return add_scalar(x, -number); }
 inline tensor operator*(const tensor &x, double factor) { return scale(x, factor); }
 inline tensor operator*(double factor, const tensor &x) { return scale(x, factor); }
-inline tensor mean(const tensor &x) { return tensor(tt_mean(x.get())); }
-inline tensor sum(const tensor &x) { return tensor(tt_sum(x.get())); }
+
+namespace detail {
+
+/* What all reductions have: the tensor and its dimensions. */
+template <class Args> Args reduction(Args a, const tensor &x, const reduction_options &o) {
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return a;
+}
+
+template <class Call> std::pair<tensor, tensor> extreme(Call function, const tensor &x, int dim, bool keepdim) {
+    tt_tensor *indices = nullptr;
+    tt_max_args a = reduction(tt_max_args TT_MAX_ARGS_INIT, x, {dims(dim), keepdim});
+    a.indices = &indices;
+    tensor values(call(function, a));
+    return {std::move(values), tensor(indices)};
+}
+
+} // namespace detail
+
+/* sum(x), sum(x, {dims(0, -1), true}). */
+inline tensor sum(const tensor &x, const reduction_options &o = {}) {
+    return tensor(detail::call(tt_sum_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+}
+inline tensor mean(const tensor &x, const reduction_options &o = {}) {
+    return tensor(detail::call(tt_mean_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+}
+inline tensor var(const tensor &x, double correction = 1, const reduction_options &o = {}) {
+    tt_var_args a = detail::reduction(tt_var_args TT_VAR_ARGS_INIT, x, o);
+    a.correction = correction;
+    return tensor(detail::call(tt_var_with, a));
+}
+inline tensor norm(const tensor &x, double p = 2, const reduction_options &o = {}) {
+    tt_norm_args a = detail::reduction(tt_norm_args TT_NORM_ARGS_INIT, x, o);
+    a.p = p;
+    return tensor(detail::call(tt_norm_with, a));
+}
+inline tensor max(const tensor &x) {
+    return tensor(detail::call(tt_max_with, detail::reduction(tt_max_args TT_MAX_ARGS_INIT, x, {})));
+}
+inline tensor min(const tensor &x) {
+    return tensor(detail::call(tt_min_with, detail::reduction(tt_max_args TT_MAX_ARGS_INIT, x, {})));
+}
+/* Values and indices along a dimension. */
+inline std::pair<tensor, tensor> max(const tensor &x, int dim, bool keepdim = false) {
+    return detail::extreme(tt_max_with, x, dim, keepdim);
+}
+inline std::pair<tensor, tensor> min(const tensor &x, int dim, bool keepdim = false) {
+    return detail::extreme(tt_min_with, x, dim, keepdim);
+}
+
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
@@ -50,6 +98,7 @@ inline tensor gelu(const tensor &x, const gelu_options &o = {}) {
     a.x = x.get(), a.tanh = o.tanh;
     return tensor(detail::call(tt_gelu_with, a));
 }
+inline tensor softmax(const tensor &x, int dim) { return tensor(tt_softmax(x.get(), dim)); }
 inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
 inline tensor linear(const tensor &x, const tensor &weight) {
     return tensor(tt_linear(x.get(), weight.get(), nullptr));

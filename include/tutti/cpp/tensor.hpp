@@ -22,6 +22,18 @@ template <class... N> constexpr tt_shape shape(N... sizes) {
 inline const tt_device *device(const std::string &name) { return check(tt_device_get(name.c_str())); }
 inline const char *device_name(const tt_device *device) { return tt_device_name(device); }
 
+/* TT_DIMS(0, -1) is dims(0, -1). */
+template <class... N> constexpr tt_dims dims(N... numbers) {
+    static_assert(sizeof...(N) <= TT_MAX_DIMS, "expected at most TT_MAX_DIMS dimensions");
+    return tt_dims{int(sizeof...(N)), {int(numbers)...}};
+}
+
+/* Which dimensions are reduced (none: all), and whether they stay, with size 1. */
+struct reduction_options {
+    tt_dims dim = {};
+    bool keepdim = false;
+};
+
 /* ---- scopes */
 
 namespace detail {
@@ -325,6 +337,16 @@ inline tensor full(tt_shape shape, double value, tt_dtype dtype = TT_F32) {
     return tensor(tt_full(shape, dtype, value));
 }
 inline tensor arange(std::int64_t n) { return tensor(tt_arange(n)); }
+inline tensor any(const tensor &x, const reduction_options &o = {}) {
+    tt_any_args a = TT_ANY_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_any_with, a));
+}
+inline tensor all(const tensor &x, const reduction_options &o = {}) {
+    tt_any_args a = TT_ANY_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_all_with, a));
+}
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
 /* ---- threads */

@@ -55,6 +55,8 @@ typedef struct tt__softmax_kernels {
     void (*shift)(int64_t n, const float *x, float max, float log_sum, float *y);
     /* dx = exp(x - max) / sum * factor. */
     void (*exp_scale)(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx);
+    /* dx = y * (g - sum of g * y). */
+    void (*softmax_backward)(int64_t n, const float *y, const float *g, float *dx);
     /* dx = g - exp(y) * g_sum. */
     void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx);
 } tt__softmax_kernels;

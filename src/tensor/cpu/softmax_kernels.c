@@ -50,9 +50,25 @@ static void loop_log_softmax_backward(int64_t n, const float *y, const float *g,
         dx[i] = g[i] - exp_f32(y[i]) * g_sum;
 }
 
+static void loop_softmax_backward(int64_t n, const float *y, const float *g, float *dx) {
+    float part[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            part[k] += y[i + k] * g[i + k];
+    for (int k = 0; i < n; i++, k++)
+        part[k] += y[i] * g[i];
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; k++)
+            part[k] += part[k + width];
+    for (i = 0; i < n; i++)
+        dx[i] = y[i] * (g[i] - part[0]);
+}
+
 const tt__softmax_kernels TT__LEVEL_NAME(tt__softmax_kernels) = {
     .sum_exp = loop_sum_exp,
     .shift = loop_shift,
     .exp_scale = loop_exp_scale,
+    .softmax_backward = loop_softmax_backward,
     .log_softmax_backward = loop_log_softmax_backward,
 };

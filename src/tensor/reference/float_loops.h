@@ -36,25 +36,6 @@ static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_t
 
 /* ---- sums */
 
-/* Divide the dimensions: those along which y is repeated are summed; the others number the sums. */
-static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x,
-                              tt_tensor *summed) {
-    *kept_y = *y;
-    *kept_x = *summed = *x;
-    kept_y->shape.ndim = kept_x->shape.ndim = summed->shape.ndim = 0;
-    for (int d = 0; d < x->shape.ndim; d++) {
-        tt_tensor *to = y->stride[d] == 0 && x->shape.dim[d] != 1 ? summed : kept_x;
-        int at = to->shape.ndim++;
-        to->shape.dim[at] = x->shape.dim[d];
-        to->stride[at] = x->stride[d];
-        if (to == summed)
-            continue;
-        kept_y->shape.dim[at] = x->shape.dim[d];
-        kept_y->stride[at] = y->stride[d];
-        kept_y->shape.ndim = at + 1;
-    }
-}
-
 static double sum_of(const tt_tensor *x) {
     double total = 0;
     for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
@@ -203,9 +184,12 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/reduction_loops.h"
+
 const tt__kernels TABLE = {
     COMMON_KERNELS,
     POINTWISE_KERNELS,
+    REDUCTION_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
