@@ -18,6 +18,7 @@ TT_API tt_tensor *tt_add(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
 
+/* a / b, with PyTorch's broadcasting. */
 TT_API tt_tensor *tt_div(tt_tensor *a, tt_tensor *b);
 
 /* The larger / smaller of both; NaN where either is. Where they are equal each gets half of the gradient. */
@@ -29,10 +30,12 @@ TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
 TT_API tt_tensor *tt_add_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_pow(tt_tensor *x, double exponent);
 
-/* e^x, natural logarithm, square root, |x|, -x, 1 / x. */
+/* e^x, the natural logarithm, the square root. */
 TT_API tt_tensor *tt_exp(tt_tensor *x);
 TT_API tt_tensor *tt_log(tt_tensor *x);
 TT_API tt_tensor *tt_sqrt(tt_tensor *x);
+
+/* |x|, -x, 1 / x. */
 TT_API tt_tensor *tt_abs(tt_tensor *x);
 TT_API tt_tensor *tt_neg(tt_tensor *x);
 TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
