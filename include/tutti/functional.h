@@ -44,6 +44,16 @@ TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
  * NaN. */
 TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
 
+/* ---- choices ---- */
+
+/* a where condition (bool) holds, else b; with broadcasting. a and b of one dtype, whatever it is; gradients for
+ * floats. */
+TT_API tt_tensor *tt_where(tt_tensor *condition, tt_tensor *a, tt_tensor *b);
+
+/* value where mask (bool) holds, else x, of any dtype; with broadcasting. TT_ERR_INVALID a value that x's integer type
+ * does not hold. */
+TT_API tt_tensor *tt_masked_fill(tt_tensor *x, tt_tensor *mask, double value);
+
 /* ---- activations ---- */
 
 /* max(x, 0). NaN stays NaN. */

@@ -217,6 +217,28 @@ TT_API tt_tensor *tt_all_with(const tt_any_args *args, size_t size);
 #define tt_all(...) tt_all_with(TT_ARGS(tt_any_args, .x = __VA_ARGS__))
 #endif
 
+/* ---- comparisons, element by element, with PyTorch's broadcasting; bools ---- */
+
+/* a == b, a != b, a < b. Both of one dtype, whatever it is, on one device (TT_ERR_DTYPE, TT_ERR_INVALID). */
+TT_API tt_tensor *tt_eq(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_ne(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_lt(tt_tensor *a, tt_tensor *b);
+
+/* a <= b, a > b, a >= b; likewise. */
+TT_API tt_tensor *tt_le(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_gt(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_ge(tt_tensor *a, tt_tensor *b);
+
+/* x == number, x != number, x < number. TT_ERR_INVALID a number that x's integer type does not hold. */
+TT_API tt_tensor *tt_eq_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_ne_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_lt_scalar(tt_tensor *x, double number);
+
+/* x <= number, x > number, x >= number; likewise. */
+TT_API tt_tensor *tt_le_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_gt_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_ge_scalar(tt_tensor *x, double number);
+
 /* ---- threads ---- */
 
 /* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else

@@ -8,6 +8,7 @@
 #include "tensor/kernels.h"
 #include "tensor/ops_pointwise.h"
 #include "tensor/ops_reduction.h"
+#include "tensor/ops_selection.h"
 
 /* ---- making (make.c, copy.c) */
 

@@ -31,6 +31,12 @@ static tt_tensor *f_div(tt_tensor *const *in) { return tt_div(in[0], above(in[1]
 static tt_tensor *f_maximum(tt_tensor *const *in) { return tt_maximum(in[0], in[1]); }
 static tt_tensor *f_minimum(tt_tensor *const *in) { return tt_minimum(in[0], in[1]); }
 
+static tt_tensor *f_where(tt_tensor *const *in) { return tt_where(tt_gt(in[0], in[1]), in[0], in[1]); }
+static tt_tensor *f_where_shapes(tt_tensor *const *in) {
+    return tt_where(tt_gt_scalar(tt_sum(in[0], .dim = TT_DIMS(1), .keepdim = true), 0), in[0], in[1]);
+}
+static tt_tensor *f_masked_fill(tt_tensor *const *in) { return tt_masked_fill(in[0], tt_le_scalar(in[0], 0.2), -3); }
+
 static const gradcheck_case pointwise_cases[] = {
     {"exp", f_exp, 1, {{2, {5, 7}}}},
     {"log", f_log, 1, {{2, {5, 7}}}},
@@ -61,6 +67,9 @@ static const gradcheck_case pointwise_cases[] = {
     {"exp of a scalar", f_exp, 1, {{0, {0}}}},
     {"gelu of an image", f_gelu, 1, {{4, {2, 3, 4, 5}}}},
     {"div of an image", f_div, 2, {{4, {2, 3, 4, 5}}, {4, {1, 3, 1, 1}}}},
+    {"where", f_where, 2, {{2, {5, 7}}, {2, {5, 7}}}},
+    {"where broadcast", f_where_shapes, 2, {{2, {5, 7}}, {1, {7}}}},
+    {"masked_fill", f_masked_fill, 1, {{2, {5, 7}}}},
 };
 
 #endif

@@ -88,6 +88,30 @@ static void empty_and_repeated_inputs(void **state) {
     assert_true(tt_equal(tt_grad(x), tt_full(S(300, 70), TT_F32, 0.5)));
 }
 
+static void comparisons_of_every_type(void **state) {
+    (void)state;
+    for (int dtype = TT_F32; dtype <= TT_I16; dtype++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_to(tt_arange(4), (tt_dtype)dtype), *two = tt_full(S(3, 1), (tt_dtype)dtype, 2);
+        const bool want[6][4] = {{0, 0, 1, 0}, {1, 1, 0, 1}, {1, 1, 0, 0}, {1, 1, 1, 0}, {0, 0, 0, 1}, {0, 0, 1, 1}};
+        tt_tensor *(*const two_tensors[])(tt_tensor *, tt_tensor *) = {tt_eq, tt_ne, tt_lt, tt_le, tt_gt, tt_ge};
+        tt_tensor *(*const with_number[])(tt_tensor *, double) = {tt_eq_scalar, tt_ne_scalar, tt_lt_scalar,
+                                                                  tt_le_scalar, tt_gt_scalar, tt_ge_scalar};
+        for (int k = 0; k < 6; k++) {
+            tt_tensor *y = tt_from_data(want[k], S(4), TT_BOOL), *rows = two_tensors[k](x, two);
+            assert_true(tt_equal(with_number[k](x, 2), y) && tt_tensor_size(rows, 0) == 3);
+            assert_true(tt_equal(tt_view(tt_narrow(rows, 0, 2, 1), S(4)), y));
+        }
+        tt_tensor *filled = tt_masked_fill(x, tt_lt_scalar(x, 2), 7), *sevens = tt_full(S(1), (tt_dtype)dtype, 7);
+        assert_true(tt_equal(filled, tt_where(tt_ge_scalar(x, 2), x, sevens)));
+        assert_true(tt_equal(tt_eq_scalar(filled, 7), tt_lt_scalar(x, 2)));
+    }
+    TT_AUTO_SCOPE;
+    tt_tensor *nan = tt_full(S(1), TT_F32, NAN);
+    assert_true(!*(bool *)tt_tensor_data(tt_eq(nan, nan)) && *(bool *)tt_tensor_data(tt_ne(nan, nan)) &&
+                !*(bool *)tt_tensor_data(tt_ge(nan, nan)));
+}
+
 /* ---- errors */
 
 static void wrong_arguments(void **state) {
@@ -101,6 +125,15 @@ static void wrong_arguments(void **state) {
     op_expect(tt_div(a, d), TT_ERR_DTYPE, "tt_div", "a f32 (2, 3), b f64 (2, 3)");
     op_expect(tt_div(a, tt_zeros(S(2), TT_F32)), TT_ERR_SHAPE, "tt_div", "a f32 (2, 3), b f32 (2)");
     op_expect(tt_maximum(a, tt_to_device(a, tt_device_get("reference"))), TT_ERR_INVALID, "tt_maximum", "reference");
+    op_expect(tt_eq(a, d), TT_ERR_DTYPE, "tt_eq", "expected one dtype, got a f32 (2, 3), b f64 (2, 3)");
+    op_expect(tt_lt(a, tt_zeros(S(2), TT_F32)), TT_ERR_SHAPE, "tt_lt", "b f32 (2)");
+    op_expect(tt_gt_scalar(i, 2.5), TT_ERR_INVALID, "tt_gt_scalar", "2.5 does not fit i64 (2, 3)");
+    op_expect(tt_where(i, a, a), TT_ERR_DTYPE, "tt_where", "expected condition bool, got condition i64");
+    op_expect(tt_where(tt_eq(a, a), a, d), TT_ERR_DTYPE, "tt_where", "b f64");
+    op_expect(tt_where(tt_zeros(S(5), TT_BOOL), a, a), TT_ERR_SHAPE, "tt_where", "bool (5)");
+    op_expect(tt_masked_fill(a, a, 0), TT_ERR_DTYPE, "tt_masked_fill", "expected mask bool, got mask f32");
+    op_expect(tt_masked_fill(i, tt_eq(a, a), INFINITY), TT_ERR_INVALID, "tt_masked_fill", "inf does not fit i64");
+    assert_true(!tt_eq(NULL, a) && !tt_ge_scalar(NULL, 1) && !tt_where(NULL, a, a) && !tt_masked_fill(a, NULL, 0));
     tt_tensor *const none[] = {tt_exp(NULL),     tt_gelu(NULL),       tt_clamp(NULL, 0, 1),  tt_pow(NULL, 2),
                                tt_div(NULL, a),  tt_div(a, NULL),     tt_maximum(NULL, a),   tt_leaky_relu(NULL, 0),
                                tt_sigmoid(NULL), tt_minimum(a, NULL), tt_add_scalar(NULL, 1)};
@@ -128,6 +161,7 @@ int main(void) {
         cmocka_unit_test(special_values),
         cmocka_unit_test(gradients_at_kinks),
         cmocka_unit_test(empty_and_repeated_inputs),
+        cmocka_unit_test(comparisons_of_every_type),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(overwritten_results_are_seen),
     };

@@ -32,6 +32,9 @@ CASES = [
     ("minimum", torch.minimum, [(3, 4), (3, 4)]), ("minimum outer", torch.minimum, [(3, 1), (1, 4)]),
     one("exp of a scalar", torch.exp, ()), one("gelu of an image", lambda x: F.gelu(3 * x), (2, 3, 4, 5)),
     ("div of an image", lambda x, z: x / above(z), [(2, 3, 4, 5), (1, 3, 1, 1)]),
+    ("where", lambda x, z: torch.where(x > z, x, z), [(5, 7), (5, 7)]),
+    ("where broadcast", lambda x, z: torch.where(x.sum(1, True) > 0, x, z), [(5, 7), (7,)]),
+    one("masked_fill", lambda x: x.masked_fill(x <= 0.2, -3)),
 ]
 
 

@@ -83,6 +83,12 @@ inline std::pair<tensor, tensor> min(const tensor &x, int dim, bool keepdim = fa
 }
 
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
+    return tensor(tt_where(condition.get(), a.get(), b.get()));
+}
+inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
+    return tensor(tt_masked_fill(x.get(), mask.get(), value));
+}
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
     return tensor(tt_leaky_relu(x.get(), negative_slope));

@@ -347,6 +347,19 @@ inline tensor all(const tensor &x, const reduction_options &o = {}) {
     a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
     return tensor(detail::call(tt_all_with, a));
 }
+/* Element by element: bools. */
+inline tensor eq(const tensor &a, const tensor &b) { return tensor(tt_eq(a.get(), b.get())); }
+inline tensor eq(const tensor &x, double number) { return tensor(tt_eq_scalar(x.get(), number)); }
+inline tensor ne(const tensor &a, const tensor &b) { return tensor(tt_ne(a.get(), b.get())); }
+inline tensor ne(const tensor &x, double number) { return tensor(tt_ne_scalar(x.get(), number)); }
+inline tensor lt(const tensor &a, const tensor &b) { return tensor(tt_lt(a.get(), b.get())); }
+inline tensor lt(const tensor &x, double number) { return tensor(tt_lt_scalar(x.get(), number)); }
+inline tensor le(const tensor &a, const tensor &b) { return tensor(tt_le(a.get(), b.get())); }
+inline tensor le(const tensor &x, double number) { return tensor(tt_le_scalar(x.get(), number)); }
+inline tensor gt(const tensor &a, const tensor &b) { return tensor(tt_gt(a.get(), b.get())); }
+inline tensor gt(const tensor &x, double number) { return tensor(tt_gt_scalar(x.get(), number)); }
+inline tensor ge(const tensor &a, const tensor &b) { return tensor(tt_ge(a.get(), b.get())); }
+inline tensor ge(const tensor &x, double number) { return tensor(tt_ge_scalar(x.get(), number)); }
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
 /* ---- threads */

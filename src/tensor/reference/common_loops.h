@@ -62,6 +62,7 @@ static int64_t line_begin(const tt_tensor *x, int d, int64_t line) {
 }
 
 #include "tensor/reference/reduction_common_loops.h"
+#include "tensor/reference/selection_loops.h"
 
 /* NaN counts as largest. */
 static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
@@ -73,4 +74,4 @@ static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
 
 #define COMMON_KERNELS                                                                                          \
     .fill = ref_fill, .copy = ref_copy, .convert = ref_convert, .add = ref_add, .sub = ref_sub, .mul = ref_mul, \
-    .argmax = ref_argmax, REDUCTION_COMMON_KERNELS
+    .argmax = ref_argmax, REDUCTION_COMMON_KERNELS, SELECTION_KERNELS
