@@ -86,7 +86,8 @@ function(tt_kernels prefix level flags)
   target_compile_definitions(${prefix}_${level} PRIVATE TT__LEVEL=${level})
   # Short loops whose speed would else hang on where the linker puts them.
   target_compile_options(${prefix}_${level} PRIVATE -falign-functions=64 -falign-loops=64)
-  target_compile_options(${prefix}_${level} PRIVATE -O3 ${flags})
+  # Nobody looks at floating-point exceptions, so both arms of a condition may be computed, as vector code does.
+  target_compile_options(${prefix}_${level} PRIVATE -O3 -fno-trapping-math ${flags})
 endfunction()
 
 # tt_library(name ALIAS alias OBJECTS ... LINK ... [OURS library]): the shared library Tutti::alias (soname, nothing

@@ -18,17 +18,142 @@ TT_API tt_tensor *tt_add(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
 
-/* x times a number. */
+/* a / b, with PyTorch's broadcasting. */
+TT_API tt_tensor *tt_div(tt_tensor *a, tt_tensor *b);
+
+/* The larger / smaller of both; NaN where either is. Where they are equal each gets half of the gradient. */
+TT_API tt_tensor *tt_maximum(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_minimum(tt_tensor *a, tt_tensor *b);
+
+/* x times a number / plus a number / to the power of a number. PyTorch: mul, add and pow with a number. */
 TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
+TT_API tt_tensor *tt_add_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_pow(tt_tensor *x, double exponent);
+
+/* e^x, the natural logarithm, the square root. */
+TT_API tt_tensor *tt_exp(tt_tensor *x);
+TT_API tt_tensor *tt_log(tt_tensor *x);
+TT_API tt_tensor *tt_sqrt(tt_tensor *x);
+
+/* |x|, -x, 1 / x. */
+TT_API tt_tensor *tt_abs(tt_tensor *x);
+TT_API tt_tensor *tt_neg(tt_tensor *x);
+TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
+
+/* x between two numbers, which may be infinite; all are `max` where min is above it. TT_ERR_INVALID a bound that is
+ * NaN. */
+TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
+
+/* ---- choices ---- */
+
+/* a where condition (bool) holds, else b; with broadcasting. a and b of one dtype, whatever it is; gradients for
+ * floats. */
+TT_API tt_tensor *tt_where(tt_tensor *condition, tt_tensor *a, tt_tensor *b);
+
+/* value where mask (bool) holds, else x, of any dtype; with broadcasting. TT_ERR_INVALID a value that x's integer type
+ * does not hold. */
+TT_API tt_tensor *tt_masked_fill(tt_tensor *x, tt_tensor *mask, double value);
+
+/* ---- activations ---- */
 
 /* max(x, 0). NaN stays NaN. */
 TT_API tt_tensor *tt_relu(tt_tensor *x);
 
+/* x where it is above 0, else x times a number (PyTorch's default is 0.01). */
+TT_API tt_tensor *tt_leaky_relu(tt_tensor *x, double negative_slope);
+
+/* 1 / (1 + e^-x); x sigmoid(x); the hyperbolic tangent. */
+TT_API tt_tensor *tt_sigmoid(tt_tensor *x);
+TT_API tt_tensor *tt_silu(tt_tensor *x);
+TT_API tt_tensor *tt_tanh(tt_tensor *x);
+
+typedef struct tt_gelu_args {
+    tt_tensor *x; /* required */
+    TT_OPTIONS;
+    bool tanh;   /* the approximation by tanh. PyTorch: approximate="tanh" */
+    char tt_end; /* not an option: see base.h */
+} tt_gelu_args;
+
+/* x times the normal distribution's probability of being below x.
+ *   tt_gelu(x)     tt_gelu(x, .tanh = true) */
+TT_API tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size);
+#define TT_GELU_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_gelu(...) tt_gelu_with(TT_ARGS(tt_gelu_args, .x = __VA_ARGS__))
+#endif
+
 /* ---- reductions ---- */
 
-/* Mean / sum of all elements, a scalar. */
-TT_API tt_tensor *tt_mean(tt_tensor *x);
-TT_API tt_tensor *tt_sum(tt_tensor *x);
+typedef struct tt_sum_args {
+    tt_tensor *x; /* required */
+    TT_OPTIONS;
+    tt_dims dim;  /* what is reduced; none: all dimensions */
+    bool keepdim; /* these stay, with size 1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_sum_args;
+
+/* Sum / mean of all elements, a scalar, or along dimensions.
+ *   tt_sum(x)     tt_mean(x, .dim = TT_DIMS(0, -1), .keepdim = true)
+ * Errors, here and below: TT_ERR_SHAPE a dimension that x lacks, or that comes twice. */
+TT_API tt_tensor *tt_sum_with(const tt_sum_args *args, size_t size);
+TT_API tt_tensor *tt_mean_with(const tt_sum_args *args, size_t size);
+#define TT_SUM_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_var_args {
+    tt_tensor *x;      /* required */
+    double correction; /* required */
+    TT_OPTIONS;
+    tt_dims dim;  /* as for tt_sum() */
+    bool keepdim; /* these stay, with size 1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_var_args;
+
+/* The sum of (x - mean)^2 over n elements, divided by n - correction: 1 for an estimate from a sample (PyTorch's
+ * default), 0 for the mean.
+ *   tt_var(x, 1, .dim = TT_DIMS(0)) */
+TT_API tt_tensor *tt_var_with(const tt_var_args *args, size_t size);
+#define TT_VAR_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_norm_args {
+    tt_tensor *x; /* required */
+    double p;     /* required */
+    TT_OPTIONS;
+    tt_dims dim;  /* as for tt_sum() */
+    bool keepdim; /* these stay, with size 1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_norm_args;
+
+/* (sum of |x|^p)^(1/p); p = INFINITY: the largest |x|; 0: how many are not 0. Its gradient at 0 is 0.
+ *   tt_norm(x, 2, .dim = TT_DIMS(1))
+ * TT_ERR_INVALID p below 0 or NaN. */
+TT_API tt_tensor *tt_norm_with(const tt_norm_args *args, size_t size);
+#define TT_NORM_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_max_args {
+    tt_tensor *x; /* required; any dtype */
+    TT_OPTIONS;
+    tt_dims dim;         /* one dimension; none: all elements */
+    bool keepdim;        /* it stays, with size 1 */
+    tt_tensor **indices; /* receives where they are along dim, i64, the first of equals; NULL on failure */
+    char tt_end;         /* not an option: see base.h */
+} tt_max_args;
+
+/* The largest / smallest elements along a dimension, or of all; NaN comes before any number. The gradient goes to the
+ * element of that index; of all elements, those that are equal share it.
+ *   tt_max(x)     tt_max(x, .dim = TT_DIMS(1), .indices = &i)
+ * Errors: TT_ERR_SHAPE no elements; TT_ERR_INVALID several dimensions, or indices without one. */
+TT_API tt_tensor *tt_max_with(const tt_max_args *args, size_t size);
+TT_API tt_tensor *tt_min_with(const tt_max_args *args, size_t size);
+#define TT_MAX_ARGS_INIT TT_ARGS_INIT
+
+#ifndef __cplusplus
+#define tt_sum(...) tt_sum_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
+#define tt_mean(...) tt_mean_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
+#define tt_max(...) tt_max_with(TT_ARGS(tt_max_args, .x = __VA_ARGS__))
+#define tt_min(...) tt_min_with(TT_ARGS(tt_max_args, .x = __VA_ARGS__))
+#define tt_var(x_, ...) tt_var_with(TT_ARGS(tt_var_args, .x = (x_), .correction = __VA_ARGS__))
+#define tt_norm(x_, ...) tt_norm_with(TT_ARGS(tt_norm_args, .x = (x_), .p = __VA_ARGS__))
+#endif
 
 /* ---- products ---- */
 
@@ -241,7 +366,8 @@ TT_API tt_tensor *tt_adaptive_avg_pool2d(tt_tensor *x, int64_t height, int64_t w
 
 /* ---- softmax ---- */
 
-/* x - log sum exp x along dim (negative counts from the end). */
+/* e^x, divided by its sum along dim / x - log sum exp x along dim (negative counts from the end). */
+TT_API tt_tensor *tt_softmax(tt_tensor *x, int dim);
 TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
 
 /* ---- losses ---- */

@@ -49,6 +49,15 @@ typedef struct tt_shape {
 #define TT_SCALAR ((tt_shape){.ndim = 0})
 #endif
 
+/* Dimensions that a call is about; negative ones count from the end. TT_DIMS(0, -1); none given: all. */
+typedef struct tt_dims {
+    int ndim;
+    int dim[TT_MAX_DIMS];
+} tt_dims;
+#ifndef __cplusplus
+#define TT_DIMS(...) ((tt_dims){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
+#endif
+
 /* ---- devices ---- */
 
 /* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with),
@@ -238,6 +247,47 @@ TT_API tt_tensor *tt_argmax(tt_tensor *x, int dim);
 /* i64 x (...) in 0..num_classes-1 -> i64 (..., num_classes): 1 at x's place, else 0. TT_ERR_INVALID names the first
  * that is out of range. PyTorch: one_hot. */
 TT_API tt_tensor *tt_one_hot(const tt_tensor *x, int64_t num_classes);
+
+typedef struct tt_any_args {
+    tt_tensor *x; /* required; any dtype */
+    TT_OPTIONS;
+    tt_dims dim;  /* what is reduced; none: all dimensions */
+    bool keepdim; /* these stay, with size 1 */
+    char tt_end;  /* not an option: see base.h */
+} tt_any_args;
+
+/* Is any / is each element along these dimensions not 0? Bools; of no elements: no / yes.
+ *   tt_any(x)     tt_all(x, .dim = TT_DIMS(-1))
+ * Errors: TT_ERR_SHAPE a dimension that x lacks, or that comes twice. */
+TT_API tt_tensor *tt_any_with(const tt_any_args *args, size_t size);
+TT_API tt_tensor *tt_all_with(const tt_any_args *args, size_t size);
+#define TT_ANY_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_any(...) tt_any_with(TT_ARGS(tt_any_args, .x = __VA_ARGS__))
+#define tt_all(...) tt_all_with(TT_ARGS(tt_any_args, .x = __VA_ARGS__))
+#endif
+
+/* ---- comparisons, element by element, with PyTorch's broadcasting; bools ---- */
+
+/* a == b, a != b, a < b. Both of one dtype, whatever it is, on one device (TT_ERR_DTYPE, TT_ERR_INVALID). */
+TT_API tt_tensor *tt_eq(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_ne(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_lt(tt_tensor *a, tt_tensor *b);
+
+/* a <= b, a > b, a >= b; likewise. */
+TT_API tt_tensor *tt_le(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_gt(tt_tensor *a, tt_tensor *b);
+TT_API tt_tensor *tt_ge(tt_tensor *a, tt_tensor *b);
+
+/* x == number, x != number, x < number. TT_ERR_INVALID a number that x's integer type does not hold. */
+TT_API tt_tensor *tt_eq_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_ne_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_lt_scalar(tt_tensor *x, double number);
+
+/* x <= number, x > number, x >= number; likewise. */
+TT_API tt_tensor *tt_le_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_gt_scalar(tt_tensor *x, double number);
+TT_API tt_tensor *tt_ge_scalar(tt_tensor *x, double number);
 
 /* ---- threads ---- */
 

@@ -9,7 +9,7 @@ static tt_tensor *broadcast_result(const char *who, tt_shape shape, const tt_ten
     return tt__shape_equal(&b->shape, &shape) ? tt__empty_like(who, b) : tt__empty_beside(who, a, shape, a->dtype);
 }
 
-tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a, tt_tensor *b) {
+tt_tensor *tt__broadcast_forward(const char *who, const tt_tensor *a, const tt_tensor *b) {
     tt_shape shape;
     if (!a || !b || !TT__CHECK_FLOATS(who, {"a", a}, {"b", b}))
         return NULL;
@@ -17,7 +17,11 @@ tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a,
         return tt__tensor_fail(
             TT_ERR_SHAPE, "%s: expected shapes that broadcast (equal, or 1, counted from the last), got a %s, b %s",
             who, TT__DESCRIBE(a), TT__DESCRIBE(b));
-    tt_tensor *y = broadcast_result(who, shape, a, b);
+    return broadcast_result(who, shape, a, b);
+}
+
+tt_tensor *tt__binary_forward(const char *who, tt__binary_out run, tt_tensor *a, tt_tensor *b) {
+    tt_tensor *y = tt__broadcast_forward(who, a, b);
     return TT__MADE(who, y, run(who, y, a, b));
 }
 

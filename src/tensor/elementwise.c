@@ -17,8 +17,7 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors) {
     return true;
 }
 
-/* View x with y's shape: its strides are 0 where it is repeated. */
-static tt_tensor broadcast_view(const tt_tensor *x, const tt_tensor *y) {
+tt_tensor tt__spread(const tt_tensor *x, const tt_tensor *y) {
     int64_t stride[TT_MAX_DIMS];
     tt__shape_broadcast_strides(&x->shape, x->stride, &y->shape, stride);
     return tt__tensor_seen(x, y->shape, stride);
@@ -30,7 +29,7 @@ static tt_status broadcast_binary(const char *who, tt__kernel_add run, tt_tensor
         return tt_last_status();
     if (tt__shape_equal(&a->shape, &y->shape) && tt__shape_equal(&b->shape, &y->shape))
         return run(y, a, b);
-    tt_tensor wide_a = broadcast_view(a, y), wide_b = broadcast_view(b, y);
+    tt_tensor wide_a = tt__spread(a, y), wide_b = tt__spread(b, y);
     return run(y, &wide_a, &wide_b);
 }
 

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "tensor/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 tt_tensor *tt_empty(tt_shape shape, tt_dtype dtype) { return tt__tensor_new("tt_empty", shape, dtype); }
@@ -26,6 +27,10 @@ static bool type_holds(tt_dtype dtype, double value) {
     if ((unsigned)dtype >= TT__DTYPES || range[dtype].below == 0)
         return true;
     return value > range[dtype].above && value < range[dtype].below;
+}
+
+bool tt__dtype_holds(tt_dtype dtype, double value) {
+    return type_holds(dtype, value) && (tt__is_float(dtype) || value == floor(value));
 }
 
 static tt_tensor *make_full(const char *who, tt_shape shape, tt_dtype dtype, double value) {

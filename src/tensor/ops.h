@@ -8,6 +8,9 @@
 #include "tensor/kernels.h"
 #include "tensor/ops_conv.h"
 #include "tensor/ops_index.h"
+#include "tensor/ops_pointwise.h"
+#include "tensor/ops_reduction.h"
+#include "tensor/ops_selection.h"
 
 /* ---- making (make.c, copy.c) */
 
@@ -38,6 +41,9 @@ tt_tensor *tt__transpose(const char *who, const tt_tensor *x, int a, int b);
 tt_tensor *tt__narrow(const char *who, const tt_tensor *x, int dim, int64_t start, int64_t length);
 
 /* ---- elementwise.c: a and b are spread to y's shape */
+
+/* View x as it is repeated to y's shape: its strides are 0 there. */
+tt_tensor tt__spread(const tt_tensor *x, const tt_tensor *y);
 
 tt_status tt__add_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 tt_status tt__sub_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

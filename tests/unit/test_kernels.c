@@ -53,6 +53,7 @@ static int all_results(int l, int n, float *out) {
     e->diff(n, a, b, 0.37f, y), y += n;
     softmax[l]->exp_scale(n, a, (tt__sum_exp){2.8f, 1.3f}, 0.37f, y), y += n;
     softmax[l]->log_softmax_backward(n, a, b, 1.5f, y), y += n;
+    softmax[l]->softmax_backward(n, a, b, y), y += n;
     reduce[l]->sum_rows(1 + N / n, n, n, n < N ? a : b, y), y += n;
     e->relu(n, a, y), y += n;
     softmax[l]->shift(n, a, 1.2f, 0.5f, y), y += n;

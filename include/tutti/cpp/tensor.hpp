@@ -22,6 +22,18 @@ template <class... N> constexpr tt_shape shape(N... sizes) {
 inline const tt_device *device(const std::string &name) { return check(tt_device_get(name.c_str())); }
 inline const char *device_name(const tt_device *device) { return tt_device_name(device); }
 
+/* TT_DIMS(0, -1) is dims(0, -1). */
+template <class... N> constexpr tt_dims dims(N... numbers) {
+    static_assert(sizeof...(N) <= TT_MAX_DIMS, "expected at most TT_MAX_DIMS dimensions");
+    return tt_dims{int(sizeof...(N)), {int(numbers)...}};
+}
+
+/* Which dimensions are reduced (none: all), and whether they stay, with size 1. */
+struct reduction_options {
+    tt_dims dim = {};
+    bool keepdim = false;
+};
+
 /* ---- scopes */
 
 namespace detail {
@@ -378,6 +390,29 @@ inline tensor zeros_like(const tensor &x) { return tensor(tt_zeros_like(x.get())
 inline tensor ones_like(const tensor &x) { return tensor(tt_ones_like(x.get())); }
 inline tensor full_like(const tensor &x, double value) { return tensor(tt_full_like(x.get(), value)); }
 inline tensor one_hot(const tensor &x, std::int64_t num_classes) { return tensor(tt_one_hot(x.get(), num_classes)); }
+inline tensor any(const tensor &x, const reduction_options &o = {}) {
+    tt_any_args a = TT_ANY_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_any_with, a));
+}
+inline tensor all(const tensor &x, const reduction_options &o = {}) {
+    tt_any_args a = TT_ANY_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_all_with, a));
+}
+/* Element by element: bools. */
+inline tensor eq(const tensor &a, const tensor &b) { return tensor(tt_eq(a.get(), b.get())); }
+inline tensor eq(const tensor &x, double number) { return tensor(tt_eq_scalar(x.get(), number)); }
+inline tensor ne(const tensor &a, const tensor &b) { return tensor(tt_ne(a.get(), b.get())); }
+inline tensor ne(const tensor &x, double number) { return tensor(tt_ne_scalar(x.get(), number)); }
+inline tensor lt(const tensor &a, const tensor &b) { return tensor(tt_lt(a.get(), b.get())); }
+inline tensor lt(const tensor &x, double number) { return tensor(tt_lt_scalar(x.get(), number)); }
+inline tensor le(const tensor &a, const tensor &b) { return tensor(tt_le(a.get(), b.get())); }
+inline tensor le(const tensor &x, double number) { return tensor(tt_le_scalar(x.get(), number)); }
+inline tensor gt(const tensor &a, const tensor &b) { return tensor(tt_gt(a.get(), b.get())); }
+inline tensor gt(const tensor &x, double number) { return tensor(tt_gt_scalar(x.get(), number)); }
+inline tensor ge(const tensor &a, const tensor &b) { return tensor(tt_ge(a.get(), b.get())); }
+inline tensor ge(const tensor &x, double number) { return tensor(tt_ge_scalar(x.get(), number)); }
 inline bool equal(const tensor &a, const tensor &b) { return tt_equal(a.get(), b.get()); }
 
 /* ---- threads */

@@ -2,6 +2,7 @@
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
 #include "tensor/cpu/cpu_index.h"
+#include "tensor/cpu/cpu_pointwise.h"
 #include "tensor/cpu/cpu_pooling.h"
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/cpu_softmax.h"
@@ -16,6 +17,10 @@ static const tt__kernels f32 = {
     .scale = tt__cpu_scale_f32,
     .relu = tt__cpu_relu_f32,
     .relu_backward = tt__cpu_relu_backward_f32,
+    .unary = tt__cpu_unary_f32,
+    .unary_backward = tt__cpu_unary_backward_f32,
+    .binary = tt__cpu_binary_f32,
+    .binary_backward = tt__cpu_binary_backward_f32,
     .sum = tt__cpu_sum_f32,
     .matmul = tt__onednn_matmul_f32,
     .conv2d = tt__onednn_conv2d_f32,
@@ -23,6 +28,8 @@ static const tt__kernels f32 = {
     .conv2d_backward_weight = tt__onednn_conv2d_backward_weight_f32,
     .max_pool2d = tt__cpu_max_pool2d_f32,
     .max_pool2d_backward = tt__cpu_max_pool2d_backward_f32,
+    .softmax = tt__cpu_softmax_f32,
+    .softmax_backward = tt__cpu_softmax_backward_f32,
     .log_softmax = tt__cpu_log_softmax_f32,
     .log_softmax_backward = tt__cpu_log_softmax_backward_f32,
     .cross_entropy = tt__cpu_cross_entropy_f32,

@@ -65,8 +65,42 @@ static bool sums_leading(const tt_tensor *y, const tt_tensor *x, int64_t *cols) 
     return x->contiguous;
 }
 
+/* ---- sums of rows: x (rows, cols) */
+
+typedef struct row_sums {
+    int64_t cols;
+    const float *x;
+    double factor;
+    float *y;
+} row_sums;
+
+static void sum_each_row(void *user, int64_t begin, int64_t end) {
+    const row_sums *s = user;
+    for (int64_t r = begin; r < end; r++)
+        s->y[r] = (float)(tt__reduce()->sum(s->cols, s->x + r * s->cols) * s->factor);
+}
+
+/* Is x contiguous, and y, seen in x's shape, repeated along the last dimensions, the others in row-major order? Then
+ * *cols is the size of what is repeated. */
+static bool sums_trailing(const tt_tensor *y, const tt_tensor *x, int64_t *cols) {
+    int64_t n = 1, rows = 1;
+    int d = x->shape.ndim - 1;
+    for (; d >= 0 && (x->shape.dim[d] == 1 || y->stride[d] == 0); d--)
+        n *= x->shape.dim[d];
+    for (; d >= 0; rows *= x->shape.dim[d], d--)
+        if (x->shape.dim[d] != 1 && y->stride[d] != rows)
+            return false;
+    *cols = n;
+    return x->contiguous && rows > 1;
+}
+
 tt_status tt__cpu_sum_f32(tt_tensor *y, const tt_tensor *x, double factor) {
     int64_t cols = 0;
+    if (sums_trailing(y, x, &cols) && cols > 1) {
+        row_sums s = {cols, x->data, factor, y->data};
+        tt__parallel_for(x->numel / cols, cols < BLOCK / 8 ? BLOCK / 8 / cols : 1, sum_each_row, &s);
+        return TT_OK;
+    }
     if (!sums_leading(y, x, &cols) || (cols > 1 && factor != 1))
         return tt__reference_kernels[TT_F32]->sum(y, x, factor);
     if (cols > 1) {

@@ -18,6 +18,32 @@ typedef struct rows {
 /* Return the rows of a block, of about 32 Ki elements. */
 static int64_t rows_a_block(int64_t n) { return n < 32768 ? 32768 / n : 1; }
 
+static void softmax_rows(void *user, int64_t begin, int64_t end) {
+    const rows *k = user;
+    for (int64_t r = begin; r < end; r++) {
+        const float *row = k->x + r * k->n;
+        tt__softmax()->exp_scale(k->n, row, tt__softmax()->sum_exp(k->n, row), 1, k->y + r * k->n);
+    }
+}
+
+tt_status tt__cpu_softmax_f32(tt_tensor *y, const tt_tensor *x) {
+    rows k = {.n = tt__row_length(x), .x = x->data, .y = y->data};
+    tt__parallel_for(x->numel / k.n, rows_a_block(k.n), softmax_rows, &k);
+    return TT_OK;
+}
+
+static void softmax_backward_rows(void *user, int64_t begin, int64_t end) {
+    const rows *k = user;
+    for (int64_t at = begin * k->n; at < end * k->n; at += k->n)
+        tt__softmax()->softmax_backward(k->n, k->x + at, k->g + at, k->y + at);
+}
+
+tt_status tt__cpu_softmax_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    rows k = {.n = tt__row_length(y), .x = y->data, .g = g->data, .y = dx->data};
+    tt__parallel_for(y->numel / k.n, rows_a_block(k.n), softmax_backward_rows, &k);
+    return TT_OK;
+}
+
 static void log_softmax_rows(void *user, int64_t begin, int64_t end) {
     const rows *k = user;
     for (int64_t r = begin; r < end; r++) {

@@ -4,6 +4,8 @@
 
 #include "tensor/kernels.h"
 
+tt_status tt__cpu_softmax_f32(tt_tensor *y, const tt_tensor *x);
+tt_status tt__cpu_softmax_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
 tt_status tt__cpu_log_softmax_f32(tt_tensor *y, const tt_tensor *x);
 tt_status tt__cpu_log_softmax_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
 tt_status tt__cpu_cross_entropy_f32(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t);

@@ -4,6 +4,7 @@
 #define TT_TENSOR_CPU_LEVELS_H
 
 #include "base/cpu.h"
+#include "tensor/kernels_pointwise.h"
 
 #include <stdint.h>
 
@@ -21,6 +22,17 @@ typedef struct tt__elementwise_kernels {
     /* dx = (a - b) * factor. */
     void (*diff)(int64_t n, const float *a, const float *b, float factor, float *dx);
 } tt__elementwise_kernels;
+
+/* The formulas of pointwise_formulas.h in f32. NULL: those that are computed in double. y may be x. */
+typedef struct tt__pointwise_kernels {
+    void (*unary[TT__UNARY_OPS])(int64_t n, const float *x, float a, float b, float *y);
+    void (*unary_backward[TT__UNARY_OPS])(int64_t n, const float *v, const float *g, float a, float b, float *dx);
+    /* Steps of x, z and g (0: one value for all, 1, or any); y and d are contiguous. */
+    void (*binary[TT__BINARY_OPS])(int64_t n, const float *x, int64_t x_step, const float *z, int64_t z_step, float a,
+                                   float *y);
+    void (*binary_backward[2][TT__BINARY_OPS])(int64_t n, const float *x, int64_t x_step, const float *z,
+                                               int64_t z_step, const float *g, int64_t g_step, float a, float *d);
+} tt__pointwise_kernels;
 
 /* Sums, in double. */
 typedef struct tt__reduce_kernels {
@@ -43,6 +55,8 @@ typedef struct tt__softmax_kernels {
     void (*shift)(int64_t n, const float *x, float max, float log_sum, float *y);
     /* dx = exp(x - max) / sum * factor. */
     void (*exp_scale)(int64_t n, const float *x, tt__sum_exp s, float factor, float *dx);
+    /* dx = y * (g - sum of g * y). */
+    void (*softmax_backward)(int64_t n, const float *y, const float *g, float *dx);
     /* dx = g - exp(y) * g_sum. */
     void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx);
 } tt__softmax_kernels;
@@ -56,11 +70,13 @@ typedef struct tt__pooling_kernels {
 } tt__pooling_kernels;
 
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
+TT__LEVEL_DECLARE(tt__pointwise_kernels, tt__pointwise_kernels);
 TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
 TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
 TT__LEVEL_DECLARE(tt__pooling_kernels, tt__pooling_kernels);
 
 static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
+static inline const tt__pointwise_kernels *tt__pointwise(void) { return TT__LEVEL_CHOOSE(tt__pointwise_kernels); }
 static inline const tt__reduce_kernels *tt__reduce(void) { return TT__LEVEL_CHOOSE(tt__reduce_kernels); }
 static inline const tt__softmax_kernels *tt__softmax(void) { return TT__LEVEL_CHOOSE(tt__softmax_kernels); }
 static inline const tt__pooling_kernels *tt__pooling_loops(void) { return TT__LEVEL_CHOOSE(tt__pooling_kernels); }

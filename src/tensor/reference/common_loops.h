@@ -62,20 +62,14 @@ static int64_t line_begin(const tt_tensor *x, int d, int64_t line) {
     return at;
 }
 
-static int64_t argmax_of(const TYPE *x, int64_t n, int64_t step) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++) {
-        ORDER v = AS_ORDER(x[i * step]), b = AS_ORDER(x[best * step]);
-        if (!IS_NAN(b) && (v > b || IS_NAN(v))) /* NaN counts as largest */
-            best = i;
-    }
-    return best;
-}
+#include "tensor/reference/reduction_common_loops.h"
+#include "tensor/reference/selection_loops.h"
 
+/* NaN counts as largest. */
 static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
     for (int64_t line = 0; line < y->numel; line++)
         ((int64_t *)y->data)[line] =
-            argmax_of((const TYPE *)x->data + line_begin(x, dim, line), x->shape.dim[dim], x->stride[dim]);
+            extreme_of((const TYPE *)x->data + line_begin(x, dim, line), x->shape.dim[dim], x->stride[dim], true);
     return TT_OK;
 }
 
@@ -84,4 +78,4 @@ static tt_status ref_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
 
 #define COMMON_KERNELS                                                                                          \
     .fill = ref_fill, .copy = ref_copy, .convert = ref_convert, .add = ref_add, .sub = ref_sub, .mul = ref_mul, \
-    .argmax = ref_argmax, INDEX_KERNELS, ORDER_KERNELS
+    .argmax = ref_argmax, INDEX_KERNELS, ORDER_KERNELS, REDUCTION_COMMON_KERNELS, SELECTION_KERNELS

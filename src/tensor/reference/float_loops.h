@@ -36,26 +36,9 @@ static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_t
     return TT_OK;
 }
 
-/* ---- sums */
+#include "tensor/reference/pointwise_loops.h"
 
-/* Divide the dimensions: those along which y is repeated are summed; the others number the sums. */
-static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor *kept_y, tt_tensor *kept_x,
-                              tt_tensor *summed) {
-    *kept_y = *y;
-    *kept_x = *summed = *x;
-    kept_y->shape.ndim = kept_x->shape.ndim = summed->shape.ndim = 0;
-    for (int d = 0; d < x->shape.ndim; d++) {
-        tt_tensor *to = y->stride[d] == 0 && x->shape.dim[d] != 1 ? summed : kept_x;
-        int at = to->shape.ndim++;
-        to->shape.dim[at] = x->shape.dim[d];
-        to->stride[at] = x->stride[d];
-        if (to == summed)
-            continue;
-        kept_y->shape.dim[at] = x->shape.dim[d];
-        kept_y->stride[at] = y->stride[d];
-        kept_y->shape.ndim = at + 1;
-    }
-}
+/* ---- sums */
 
 static double sum_of(const tt_tensor *x) {
     double total = 0;
@@ -205,13 +188,16 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/reduction_loops.h"
 #include "tensor/reference/resize_loops.h"
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
-    RESIZE_KERNELS,
     CONV_KERNELS,
+    POINTWISE_KERNELS,
     POOLING_KERNELS,
+    REDUCTION_KERNELS,
+    RESIZE_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,

@@ -1,0 +1,89 @@
+/* Operators of one input, element by element. What each computes, forward and backward, is a line of
+ * tensor/pointwise_formulas.h. */
+#include "autograd/record.h"
+
+#include "base/args.h"
+#include "base/error.h"
+
+#include <math.h>
+
+/* What backward needs of a call, by formula. */
+typedef enum saves { INPUT, RESULT, NOTHING } saves;
+static const saves saves_of[] = {
+#define SAVES_OF(name, saves, forward, backward) [TT__##name] = saves,
+    TT__UNARY_FORMULAS(SAVES_OF) TT__UNARY_PLAIN_FORMULAS(SAVES_OF)
+#undef SAVES_OF
+};
+
+/* State: the call. Saved: x or y, if any. */
+static tt_status unary_backward(tt_node *node) {
+    const tt__unary *call = tt__state(node);
+    const tt_tensor *g = tt__grad_of(node, 0), *v = saves_of[call->op] == NOTHING ? g : tt__saved(node, 0);
+    if (!v)
+        return tt_last_status();
+    TT__GIVE(node, 0, dx, tt__unary_backward_out(node->op->name, dx, v, g, call));
+    return TT_OK;
+}
+
+static tt_tensor *unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary call) {
+    if (!x || !TT__CHECK_FLOATS(op->name, {"x", x}))
+        return NULL;
+    tt_tensor *y = tt__empty_like(op->name, x);
+    y = TT__MADE(op->name, y, tt__unary_out(op->name, y, x, &call));
+    const tt_tensor *v = saves_of[call.op] == INPUT ? x : saves_of[call.op] == RESULT ? y : NULL;
+    return tt__recorded(op, y, TT__INPUTS(x), TT__SAVES({v, v == x ? "x" : "its result"}), TT__STATE(call));
+}
+
+/* static const tt__operator exp_op, called "tt_exp" */
+#define OPERATOR(called) static const tt__operator called##_op = {.name = "tt_" #called, .backward = unary_backward}
+
+#define UNARY(called, formula) \
+    OPERATOR(called);          \
+    tt_tensor *tt_##called(tt_tensor *x) { return unary_recorded(&called##_op, x, (tt__unary){.op = (formula)}); }
+
+UNARY(exp, TT__EXP)
+UNARY(log, TT__LOG)
+UNARY(sqrt, TT__SQRT)
+UNARY(abs, TT__ABS)
+UNARY(neg, TT__NEG)
+UNARY(reciprocal, TT__RECIPROCAL)
+UNARY(tanh, TT__TANH)
+UNARY(sigmoid, TT__SIGMOID)
+UNARY(silu, TT__SILU)
+
+/* ---- with numbers */
+
+OPERATOR(gelu);
+OPERATOR(leaky_relu);
+OPERATOR(clamp);
+OPERATOR(add_scalar);
+OPERATOR(pow);
+
+tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size) {
+    tt_gelu_args o;
+    TT__ARGS_COPY(o, args, size);
+    return unary_recorded(&gelu_op, o.x, (tt__unary){.op = o.tanh ? TT__GELU_TANH : TT__GELU});
+}
+
+tt_tensor *tt_leaky_relu(tt_tensor *x, double negative_slope) {
+    return unary_recorded(&leaky_relu_op, x, (tt__unary){.op = TT__LEAKY_RELU, .a = negative_slope});
+}
+
+tt_tensor *tt_clamp(tt_tensor *x, double min, double max) {
+    if (x && (isnan(min) || isnan(max)))
+        return tt__tensor_fail(TT_ERR_INVALID, "tt_clamp: expected numbers as bounds, got %g and %g", min, max);
+    return unary_recorded(&clamp_op, x, (tt__unary){.op = TT__CLAMP, .a = min < max ? min : max, .b = max});
+}
+
+tt_tensor *tt_add_scalar(tt_tensor *x, double number) {
+    return unary_recorded(&add_scalar_op, x, (tt__unary){.op = TT__ADD_SCALAR, .a = number});
+}
+
+/* Exponents that need no logarithm have formulas of their own. */
+static tt__unary_op pow_formula(double exponent) {
+    return exponent == 2 ? TT__SQUARE : exponent == 0.5 ? TT__SQRT : exponent == -1 ? TT__RECIPROCAL : TT__POW;
+}
+
+tt_tensor *tt_pow(tt_tensor *x, double exponent) {
+    return unary_recorded(&pow_op, x, (tt__unary){.op = pow_formula(exponent), .a = exponent});
+}

@@ -1,0 +1,111 @@
+/* Functions in f32 without branches, so that loops over them become vector code; the same bits at every level. */
+#ifndef TT_TENSOR_CPU_MATH_F32_H
+#define TT_TENSOR_CPU_MATH_F32_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float float_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t bits_of_float(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* e^x = 2^n e^r: x = n ln 2 + r, |r| <= ln 2 / 2. Return e^r, by Cephes' polynomial, and n. Adding 1.5 * 2^23 rounds to
+ * an integer and leaves it in the low bits of the sum. */
+static inline float exp_parts(float x, uint32_t *n) {
+    const float round = 12582912.0f;
+    float t = fmaf(x, 1.44269504f, round);
+    float whole = t - round;
+    float r = fmaf(whole, 2.12194440e-4f, fmaf(whole, -0.693359375f, x));
+    float p = fmaf(1.9875691500e-4f, r, 1.3981999507e-3f);
+    p = fmaf(p, r, 8.3334519073e-3f);
+    p = fmaf(p, r, 4.1665795894e-2f);
+    p = fmaf(p, r, 1.6666665459e-1f);
+    p = fmaf(p, r, 5.0000001201e-1f);
+    *n = bits_of_float(t) - 0x4B400000u;
+    return fmaf(p * r, r, r) + 1.0f;
+}
+
+/* e^x for x up to 88, 0 below -87.3; NaN stays. Error below 2 ulp. */
+static inline float exp_f32(float x) {
+    uint32_t n;
+    float p = exp_parts(x < -87.3f ? -87.3f : x, &n);
+    return x < -87.3f ? 0.0f : p * float_of_bits((n + 127u) << 23);
+}
+
+/* e^x for any x, down to the smallest numbers: 2^n in two factors. */
+static inline float exp_any_f32(float x) {
+    float v = x < -105.0f ? -105.0f : x;
+    v = v > 90.0f ? 90.0f : v;
+    uint32_t n;
+    float p = exp_parts(v, &n);
+    uint32_t half = (uint32_t)((int32_t)n >> 1);
+    return p * float_of_bits((half + 127u) << 23) * float_of_bits((n - half + 127u) << 23);
+}
+
+/* Natural logarithm, by Cephes' polynomial on sqrt(1/2) .. sqrt(2); -inf for 0, NaN below. Error below 2 ulp. */
+static inline float log_f32(float x) {
+    float tiny = x < 1.17549435e-38f ? 8388608.0f : 1.0f; /* numbers below the normal ones are moved up by 2^23 */
+    uint32_t bits = bits_of_float(x * tiny);
+    uint32_t e = (bits - 0x3F3504F3u) >> 23 << 23; /* of sqrt(1/2), so that what remains is around 1 */
+    float n = (float)((int32_t)e >> 23) - (tiny > 1.0f ? 23.0f : 0.0f);
+    float m = float_of_bits(bits - e) - 1.0f, z = m * m;
+    float p = fmaf(7.0376836292e-2f, m, -1.1514610310e-1f);
+    p = fmaf(p, m, 1.1676998740e-1f);
+    p = fmaf(p, m, -1.2420140846e-1f);
+    p = fmaf(p, m, 1.4249322787e-1f);
+    p = fmaf(p, m, -1.6668057665e-1f);
+    p = fmaf(p, m, 2.0000714765e-1f);
+    p = fmaf(p, m, -2.4999993993e-1f);
+    p = fmaf(p, m, 3.3333331174e-1f);
+    float low = fmaf(n, -2.12194440e-4f, fmaf(-0.5f, z, p * m * z));
+    float y = fmaf(n, 0.693359375f, m + low);
+    y = x == 0.0f ? -INFINITY : y;
+    y = x < 0.0f ? NAN : y;
+    return x < INFINITY ? y : x; /* infinity and NaN stay */
+}
+
+/* Cephes' polynomial near 0; elsewhere 1 - 2 / (e^(2|x|) + 1). Error below 2 ulp. */
+static inline float tanh_f32(float x) {
+    float t = fabsf(x), z = x * x;
+    float p = fmaf(-5.70498872745e-3f, z, 2.06390887954e-2f);
+    p = fmaf(p, z, -5.37397155531e-2f);
+    p = fmaf(p, z, 1.33314422036e-1f);
+    p = fmaf(p, z, -3.33332819422e-1f);
+    float near = fmaf(p * z, x, x);
+    float far = copysignf(1.0f - 2.0f / (exp_any_f32(2.0f * t) + 1.0f), x);
+    return t < 0.625f ? near : (x != x ? x : far);
+}
+
+/* x P(x^2) up to 1, beyond it 1 - e^Q(|x|): minimax polynomials, Q that of log(1 - erf) on 1..4. Error below 2 ulp. */
+static inline float erf_f32(float x) {
+    float t = fabsf(x), z = x * x;
+    float p = fmaf(-9.680139871e-6f, z, 1.127054570e-4f);
+    p = fmaf(p, z, -8.484711615e-4f);
+    p = fmaf(p, z, 5.221074889e-3f);
+    p = fmaf(p, z, -2.686544583e-2f);
+    p = fmaf(p, z, 1.128378275e-1f);
+    p = fmaf(p, z, -3.761263848e-1f);
+    float near = fmaf(p * z, x, 1.128379167f * x);
+    float v = t > 4.0f ? 4.0f : t;
+    float q = fmaf(2.512916689e-7f, v, -2.531431760e-5f);
+    q = fmaf(q, v, 4.637850670e-4f);
+    q = fmaf(q, v, -4.282372689e-3f);
+    q = fmaf(q, v, 2.537353527e-2f);
+    q = fmaf(q, v, -1.086389713e-1f);
+    q = fmaf(q, v, -6.330396336e-1f);
+    q = fmaf(q, v, -1.129661148f);
+    q = fmaf(q, v, 2.043580931e-4f);
+    float far = copysignf(1.0f - exp_f32(q), x);
+    return t < 1.0f ? near : (x != x ? x : far);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* The formulas of pointwise_formulas.h as loops over f32. */
+#include "tensor/cpu/levels.h"
+#include "tensor/cpu/math_f32.h"
+#include "tensor/pointwise_parts.h"
+
+#define K(c) c##f
+#define SELECT(condition, p, q) ((condition) ? (p) : (q))
+#define EXP exp_any_f32
+#define LOG log_f32
+#define SQRT sqrtf
+#define ABS fabsf
+#define TANH tanh_f32
+#define ERF erf_f32
+
+#define UNARY_LOOPS(name, saves, forward, backward)                                                          \
+    static void loop_##name(int64_t n, const float *from, float a, float b, float *to) {                     \
+        (void)a, (void)b;                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            float x = from[i];                                                                               \
+            to[i] = forward;                                                                                 \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void back_##name(int64_t n, const float *saved, const float *grad, float a, float b, float *to) { \
+        (void)a, (void)b;                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            float v = saved[i], g = grad[i];                                                                 \
+            (void)v;                                                                                         \
+            to[i] = backward;                                                                                \
+        }                                                                                                    \
+    }
+TT__UNARY_FORMULAS(UNARY_LOOPS)
+
+/* Steps that vectorise are written out; the last case takes any. */
+#define BINARY_LOOP(name, formula)                                                                         \
+    static void name(int64_t n, const float *xs, int64_t x_step, const float *zs, int64_t z_step, float a, \
+                     float *to) {                                                                          \
+        (void)a;                                                                                           \
+        if (x_step == 1 && z_step == 1) {                                                                  \
+            for (int64_t i = 0; i < n; i++) {                                                              \
+                float x = xs[i], z = zs[i];                                                                \
+                to[i] = formula;                                                                           \
+            }                                                                                              \
+        } else if (x_step == 1 && z_step == 0) {                                                           \
+            float z = *zs;                                                                                 \
+            for (int64_t i = 0; i < n; i++) {                                                              \
+                float x = xs[i];                                                                           \
+                to[i] = formula;                                                                           \
+            }                                                                                              \
+        } else {                                                                                           \
+            for (int64_t i = 0; i < n; i++) {                                                              \
+                float x = xs[i * x_step], z = zs[i * z_step];                                              \
+                to[i] = formula;                                                                           \
+            }                                                                                              \
+        }                                                                                                  \
+    }
+
+#define BACK_LOOP(name, formula)                                                                                   \
+    static void name(int64_t n, const float *xs, int64_t x_step, const float *zs, int64_t z_step, const float *gs, \
+                     int64_t g_step, float a, float *to) {                                                         \
+        (void)a;                                                                                                   \
+        if (x_step == 1 && z_step == 1 && g_step == 1) {                                                           \
+            for (int64_t i = 0; i < n; i++) {                                                                      \
+                float x = xs[i], z = zs[i], g = gs[i];                                                             \
+                (void)x, (void)z;                                                                                  \
+                to[i] = formula;                                                                                   \
+            }                                                                                                      \
+        } else {                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                      \
+                float x = xs[i * x_step], z = zs[i * z_step], g = gs[i * g_step];                                  \
+                (void)x, (void)z;                                                                                  \
+                to[i] = formula;                                                                                   \
+            }                                                                                                      \
+        }                                                                                                          \
+    }
+
+#define BINARY_LOOPS(name, forward, dx, dz) \
+    BINARY_LOOP(loop_##name, forward)       \
+    BACK_LOOP(back_x_##name, dx)            \
+    BACK_LOOP(back_z_##name, dz)
+TT__BINARY_FORMULAS(BINARY_LOOPS)
+
+const tt__pointwise_kernels TT__LEVEL_NAME(tt__pointwise_kernels) = {
+#define UNARY_ENTRY(name, saves, forward, backward) \
+    .unary[TT__##name] = loop_##name, .unary_backward[TT__##name] = back_##name,
+#define BINARY_ENTRY(name, forward, dx, dz)                                             \
+    .binary[TT__##name] = loop_##name, .binary_backward[0][TT__##name] = back_x_##name, \
+    .binary_backward[1][TT__##name] = back_z_##name,
+    TT__UNARY_FORMULAS(UNARY_ENTRY) TT__BINARY_FORMULAS(BINARY_ENTRY)};

@@ -1,0 +1,54 @@
+/* The arithmetic of operators that go element by element: forward and backward, each in one place. The plain loops
+ * compile it in double, the fast ones of the cpu in f32, with their own functions under these names:
+ *   K(c) a constant   SELECT(condition, p, q)   EXP LOG LOG1P SQRT ABS TANH ERF POW
+ * and those of pointwise_parts.h, which are made of them.
+ * g is the gradient of the result; a and b are numbers of the call. */
+#ifndef TT_TENSOR_POINTWISE_FORMULAS_H
+#define TT_TENSOR_POINTWISE_FORMULAS_H
+
+/* y from x. Backward has v: x (INPUT), y (RESULT), or nothing of use (NOTHING).
+ * X(name, what v is, y, dx) */
+#define TT__UNARY_FORMULAS(X)                                                                             \
+    X(EXP, RESULT, EXP(x), g *v)                                                                          \
+    X(SQRT, RESULT, SQRT(x), g / (K(2.0) * v))                                                            \
+    X(ABS, INPUT, ABS(x), g *SIGN(v))                                                                     \
+    X(NEG, NOTHING, -x, -g)                                                                               \
+    X(RECIPROCAL, RESULT, K(1.0) / x, -g * v * v)                                                         \
+    X(SQUARE, INPUT, x *x, K(2.0) * g * v)                                                                \
+    X(ADD_SCALAR, NOTHING, x + a, g)                                                                      \
+    X(TANH, RESULT, TANH(x), g *(K(1.0) - v * v))                                                         \
+    X(SIGMOID, RESULT, SIGMOID(x), g *v *(K(1.0) - v))                                                    \
+    X(SILU, INPUT, x / (K(1.0) + EXP(-x)), g * SIGMOID(v) * (K(1.0) + v * SIGMOID(-v)))                   \
+    X(GELU, INPUT, x *NORMAL_CDF(x), g *(NORMAL_CDF(v) + v * NORMAL_PDF(v)))                              \
+    /* x (1 + tanh u) / 2 with u = GELU_U(x): 1 + tanh u = 2 sigmoid(2u) */                               \
+    X(GELU_TANH, INPUT, x *SIGMOID(K(2.0) * GELU_U(x)),                                                   \
+      g *SIGMOID(K(2.0) * GELU_U(v)) * (K(1.0) + K(2.0) * v * SIGMOID(K(-2.0) * GELU_U(v)) * GELU_DU(v))) \
+    X(LEAKY_RELU, INPUT, SELECT(x > 0, x, x * a), SELECT(v > 0, g, g * a))                                \
+    X(CLAMP, INPUT, SELECT(x < a, a, SELECT(x > b, b, x)), SELECT(v >= a && v <= b, g, K(0.0)))           \
+    X(LOG, INPUT, LOG(x), g / v)
+
+/* The same, where f32 is computed in double, too. */
+#define TT__UNARY_PLAIN_FORMULAS(X) X(POW, INPUT, POW(x, a), SELECT(a == 0, K(0.0), g * a * POW(v, a - 1)))
+
+/* y from x and z.  X(name, y, dx, dz) */
+#define TT__BINARY_FORMULAS(X)                                                                          \
+    X(DIV, x / z, g / z, -g * ((x / z) / z))                                                            \
+    X(MAXIMUM, SELECT(x > z || x != x, x, z), SELECT(x < z, K(0.0), SELECT(x == z, g * K(0.5), g)),     \
+      SELECT(x > z, K(0.0), SELECT(x == z, g * K(0.5), g)))                                             \
+    X(MINIMUM, SELECT(x < z || x != x, x, z), SELECT(x > z, K(0.0), SELECT(x == z, g * K(0.5), g)),     \
+      SELECT(x < z, K(0.0), SELECT(x == z, g * K(0.5), g)))                                             \
+    /* losses: x input, z target */                                                                     \
+    X(SQUARE_LOSS, (x - z) * (x - z), K(2.0) * (x - z) * g, K(2.0) * (z - x) * g)                       \
+    X(ABS_LOSS, ABS(x - z), SIGN(x - z) * g, SIGN(z - x) * g)                                           \
+    X(SMOOTH_ABS_LOSS, SELECT(ABS(x - z) < a, K(0.5) * (x - z) * (x - z) / a, ABS(x - z) - K(0.5) * a), \
+      SELECT(ABS(x - z) < a, (x - z) / a, SIGN(x - z)) * g, SELECT(ABS(x - z) < a, (z - x) / a, SIGN(z - x)) * g)
+
+/* The same, where f32 is computed in double, too. */
+#define TT__BINARY_PLAIN_FORMULAS(X)                                                                              \
+    /* logit x, target z: -z log sigmoid(x) - (1 - z) log sigmoid(-x) */                                          \
+    X(LOGIT_LOSS, SELECT(x > 0, x, K(0.0)) - x * z + LOG1P(EXP(-ABS(x))), (SIGMOID(x) - z) * g, -x * g)           \
+    /* log probability x, probability z: z (log z - x), 0 where z is; or z is a logarithm, too */                 \
+    X(KL_DIV, SELECT(z == 0, K(0.0), z * (LOG(z) - x)), -z *g, SELECT(z == 0, K(0.0), (LOG(z) + K(1.0) - x) * g)) \
+    X(KL_DIV_LOG, EXP(z) * (z - x), -EXP(z) * g, EXP(z) * (z - x + K(1.0)) * g)
+
+#endif
