@@ -7,13 +7,16 @@
  * where an input is permuted to ORDER after it is made, so that its memory isn't row-major; "-": no input (NULL). The
  * answer is "error TEXT", or "ok RESULTS", for each result "DTYPE NDIM SIZE..." and its elements, and then the same for
  * each input that has GRAD 1. */
+#include "parity_conv.h"
 #include "parity_core.h"
+#include "parity_index.h"
+#include "parity_pointwise.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static const parity_op ops[] = {PARITY_CORE};
+static const parity_op ops[] = {PARITY_CORE, PARITY_POINTWISE, PARITY_INDEX, PARITY_CONV};
 
 static void die(const char *what) {
     fprintf(stderr, "parity: %s\n", what);
@@ -45,30 +48,11 @@ static int64_t read_int(void) {
     return value;
 }
 
-/* Permute x by exchanging two dimensions at a time. */
-static tt_tensor *permuted(tt_tensor *x, int ndim, int *order) {
-    int at[TT_MAX_DIMS];
-    for (int d = 0; d < ndim; d++)
-        at[d] = d;
-    for (int d = 0; d < ndim; d++) {
-        int from = d;
-        while (at[from] != order[d])
-            from++;
-        if (from == d)
-            continue;
-        x = tt_transpose(x, d, from);
-        int swap = at[d];
-        at[d] = at[from];
-        at[from] = swap;
-    }
-    return x;
-}
-
 /* Read an input; *leaf: what collects its gradient, if it is to. */
 static tt_tensor *read_input(tt_tensor **leaf) {
     char dtype[16];
     tt_shape shape = {0};
-    int order[TT_MAX_DIMS] = {0};
+    tt_shape order = {0};
     *leaf = NULL;
     if (scanf("%15s", dtype) != 1)
         die("expected an input");
@@ -81,7 +65,7 @@ static tt_tensor *read_input(tt_tensor **leaf) {
     for (int d = 0; d < shape.ndim; d++)
         shape.dim[d] = read_int();
     for (int d = 0; d < shape.ndim; d++)
-        order[d] = (int)read_int();
+        order.dim[d] = read_int();
     if (getchar() != '\n')
         die("expected a line's end");
     tt_tensor *x = tt_empty(shape, dtype_of(dtype));
@@ -90,7 +74,8 @@ static tt_tensor *read_input(tt_tensor **leaf) {
         die("expected elements");
     if (grad)
         *leaf = tt_requires_grad_(x, true);
-    return permuted(x, shape.ndim, order);
+    order.ndim = shape.ndim;
+    return tt_permute(x, order);
 }
 
 static void read_numbers(parity_call *call, char *rest) {

@@ -1,7 +1,8 @@
 """Compares operators with PyTorch on random shapes: the program `parity` computes, PyTorch does the same in f64, which
 counts as right, and in f32, whose error is the measure.
 
-A result or gradient is close if its error is at most 1e-5 of the largest magnitude, or twice that of PyTorch's f32."""
+A result or gradient is close if its error is at most 1e-5 of the largest magnitude; or else twice that of PyTorch's
+f32, at its worst in the operator's cases: what a single case's rounding gives is luck."""
 import random
 import struct
 import subprocess
@@ -138,13 +139,15 @@ def evaluate(case, dtype, gradient, orders):
 
 
 class Difference:
-    """What a comparison found: the error as a share of the largest magnitude, and times PyTorch's own."""
+    """What a comparison found: the error as a share of the largest magnitude, ours and PyTorch's, or why there is
+    none."""
 
-    def __init__(self, share=0.0, times=0.0, why=None):
-        self.share, self.times, self.why = share, times, why
+    def __init__(self, share=0.0, own=0.0, why=None):
+        self.share, self.own, self.why = share, own, why
 
-    def close(self):
-        return not self.why and (self.share <= CLOSE or self.times <= AS_TORCH)
+    def close(self, own):
+        """`own`: the worst of PyTorch's."""
+        return not self.why and self.share <= max(CLOSE, AS_TORCH * own)
 
 
 def compare(what, ours, right, torchs):
@@ -168,7 +171,7 @@ def compare(what, ours, right, torchs):
     error = (ours - right)[finite].abs().max().item()
     own = (torchs - right)[finite].abs().max().item()
     largest = right[finite].abs().max().item()
-    return Difference(error / largest if largest else error, error / own if own else (0 if not error else float("inf")))
+    return Difference(error / (largest or 1), own / (largest or 1))
 
 
 def run_case(program, name, case, choose):
@@ -193,7 +196,7 @@ def run_case(program, name, case, choose):
     found = [compare(f"result {i}", *each) for i, each in enumerate(zip(ours, right, torchs))]
     found += [compare(f"gradient {i}", *each) for i, each in enumerate(zip(grads, right_grads, torch_grads))
               if case.wants[i] and backward]
-    return max(found, key=lambda d: (d.why is not None, not d.close(), d.share))
+    return max(found, key=lambda d: (d.why is not None, d.share))
 
 
 def describe(case):

@@ -1,0 +1,65 @@
+/* Views, joining, indexing, order, images of another size, batched products. */
+#ifndef PARITY_INDEX_H
+#define PARITY_INDEX_H
+
+#include "parity.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* NAME0=..., NAME1=... */
+static inline tt_shape parity_shape(const parity_call *c, const char *name, int ndim) {
+    tt_shape shape = {.ndim = ndim};
+    for (int d = 0; d < ndim; d++) {
+        char each[24];
+        snprintf(each, sizeof each, "%s%d", name, d);
+        shape.dim[d] = (int64_t)parity_number(c, each, 0);
+    }
+    return shape;
+}
+
+static int parity_bool(const parity_call *c, const char *name) { return parity_int(c, name, 0) != 0; }
+
+PARITY(permute, tt_permute(in[0], parity_shape(c, "order", tt_tensor_dim(in[0]))))
+PARITY(expand, tt_expand(in[0], parity_shape(c, "size", INT("ndim", 0))))
+PARITY(slice, tt_slice(in[0], INT("dim", 0), INT("start", 0), INT("end", 0), INT("step", 1)))
+PARITY(select, tt_select(in[0], INT("dim", 0), INT("index", 0)))
+PARITY(unsqueeze, tt_unsqueeze(in[0], INT("dim", 0)))
+PARITY(cat, tt_cat(in, c->inputs, INT("dim", 0)))
+PARITY(stack, tt_stack(in, c->inputs, INT("dim", 0)))
+PARITY(index_select, tt_index_select(in[0], INT("dim", 0), in[1]))
+PARITY(gather_dim, tt_gather_dim(in[0], INT("dim", 0), in[1]))
+PARITY(scatter_add, tt_scatter_add(in[0], INT("dim", 0), in[1], in[2]))
+PARITY(embedding, tt_embedding(in[0], in[1]))
+PARITY(triu, tt_triu(in[0], INT("diagonal", 0)))
+PARITY(tril, tt_tril(in[0], INT("diagonal", 0)))
+PARITY(cumsum, tt_cumsum(in[0], INT("dim", 0)))
+PARITY(bmm, tt_bmm(in[0], in[1]))
+PARITY(interpolate, tt_interpolate(in[0], TT_SHAPE(INT("height", 1), INT("width", 1)),
+                                   .mode = parity_bool(c, "bilinear") ? TT_BILINEAR : TT_NEAREST,
+                                   .align_corners = parity_bool(c, "align_corners")))
+
+static void parity_sort(parity_call *c) {
+    tt_tensor *values = NULL, *indices = NULL;
+    tt_ignore(tt_sort(&values, &indices, c->in[0], INT("dim", 0), .descending = parity_bool(c, "descending")));
+    parity_give(c, values);
+    parity_give(c, indices);
+}
+
+static void parity_topk(parity_call *c) {
+    tt_tensor *values = NULL, *indices = NULL;
+    tt_ignore(tt_topk(&values, &indices, c->in[0], INT("k", 1), INT("dim", 0), .smallest = parity_bool(c, "smallest")));
+    parity_give(c, values);
+    parity_give(c, indices);
+}
+
+#define PARITY_INDEX                                                                                                   \
+    {"permute", parity_permute}, {"expand", parity_expand}, {"slice", parity_slice}, {"select", parity_select},        \
+        {"unsqueeze", parity_unsqueeze}, {"cat", parity_cat}, {"stack", parity_stack},                                 \
+        {"index_select", parity_index_select}, {"gather_dim", parity_gather_dim}, {"scatter_add", parity_scatter_add}, \
+        {"embedding", parity_embedding}, {"triu", parity_triu}, {"tril", parity_tril}, {"cumsum", parity_cumsum},      \
+        {"bmm", parity_bmm}, {"interpolate", parity_interpolate}, {"sort", parity_sort}, {                             \
+        "topk", parity_topk                                                                                            \
+    }
+
+#endif

@@ -1,0 +1,66 @@
+/* Element by element, choices, activations, reductions, softmax. */
+#ifndef PARITY_POINTWISE_H
+#define PARITY_POINTWISE_H
+
+#include "parity.h"
+
+PARITY(div, tt_div(in[0], in[1]))
+PARITY(maximum, tt_maximum(in[0], in[1]))
+PARITY(minimum, tt_minimum(in[0], in[1]))
+PARITY(add_scalar, tt_add_scalar(in[0], NUMBER("number", 0)))
+PARITY(pow, tt_pow(in[0], NUMBER("exponent", 1)))
+PARITY(exp, tt_exp(in[0]))
+PARITY(log, tt_log(in[0]))
+PARITY(sqrt, tt_sqrt(in[0]))
+PARITY(abs, tt_abs(in[0]))
+PARITY(neg, tt_neg(in[0]))
+PARITY(reciprocal, tt_reciprocal(in[0]))
+PARITY(clamp, tt_clamp(in[0], NUMBER("min", 0), NUMBER("max", 1)))
+PARITY(where, tt_where(in[0], in[1], in[2]))
+PARITY(masked_fill, tt_masked_fill(in[0], in[1], NUMBER("value", 0)))
+PARITY(leaky_relu, tt_leaky_relu(in[0], NUMBER("negative_slope", 0)))
+PARITY(sigmoid, tt_sigmoid(in[0]))
+PARITY(silu, tt_silu(in[0]))
+PARITY(tanh, tt_tanh(in[0]))
+PARITY(gelu, tt_gelu(in[0], .tanh = INT("tanh", 0) != 0))
+PARITY(softmax, tt_softmax(in[0], INT("dim", -1)))
+
+/* dims=0b1011: dimensions 0, 1 and 3. */
+static inline tt_dims parity_dims(const parity_call *c) {
+    unsigned wanted = (unsigned)parity_int(c, "dims", 0);
+    tt_dims dims = {0};
+    for (int d = 0; d < TT_MAX_DIMS; d++)
+        if (wanted >> d & 1)
+            dims.dim[dims.ndim++] = d;
+    return dims;
+}
+
+PARITY(sum_dim, tt_sum(in[0], .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+PARITY(mean_dim, tt_mean(in[0], .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+PARITY(var, tt_var(in[0], NUMBER("correction", 1), .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+PARITY(norm, tt_norm(in[0], NUMBER("p", 2), .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+
+static void parity_max(parity_call *c) {
+    tt_tensor *indices = NULL;
+    parity_give(c, tt_max(c->in[0], .dim = TT_DIMS(INT("dim", 0)), .indices = &indices));
+    parity_give(c, indices);
+}
+
+static void parity_min(parity_call *c) {
+    tt_tensor *indices = NULL;
+    parity_give(c, tt_min(c->in[0], .dim = TT_DIMS(INT("dim", 0)), .indices = &indices));
+    parity_give(c, indices);
+}
+
+#define PARITY_POINTWISE                                                                                              \
+    {"div", parity_div}, {"maximum", parity_maximum}, {"minimum", parity_minimum}, {"add_scalar", parity_add_scalar}, \
+        {"pow", parity_pow}, {"exp", parity_exp}, {"log", parity_log}, {"sqrt", parity_sqrt}, {"abs", parity_abs},    \
+        {"neg", parity_neg}, {"reciprocal", parity_reciprocal}, {"clamp", parity_clamp}, {"where", parity_where},     \
+        {"masked_fill", parity_masked_fill}, {"leaky_relu", parity_leaky_relu}, {"sigmoid", parity_sigmoid},          \
+        {"silu", parity_silu}, {"tanh", parity_tanh}, {"gelu", parity_gelu}, {"softmax", parity_softmax},             \
+        {"sum_dim", parity_sum_dim}, {"mean_dim", parity_mean_dim}, {"var", parity_var}, {"norm", parity_norm},       \
+        {"max", parity_max}, {                                                                                        \
+        "min", parity_min                                                                                             \
+    }
+
+#endif
