@@ -57,7 +57,8 @@ def max_pool2d(choose):
 @case
 def avg_pool2d(choose):
     kernel, stride, padding, dilation = window(choose, False)
-    x, ceil, exclude = image(choose, kernel, padding, dilation, choose.randint(1, 5)), *(choose.randrange(2) for _ in "12")
+    x, ceil = image(choose, kernel, padding, dilation, choose.randint(1, 5)), choose.randrange(2)
+    exclude = choose.randrange(2)
     return Case([x], lambda x: F.avg_pool2d(x, kernel, stride, padding, bool(ceil), not exclude), ceil=ceil,
                 exclude_padding=exclude, **named(kernel=kernel, stride=stride, padding=padding))
 

@@ -25,7 +25,8 @@ import cases_index  # noqa: E402
 import cases_pointwise  # noqa: E402
 import parity  # noqa: E402
 
-FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES) for cases in (cases_core, cases_pointwise, cases_index, cases_conv)]
+FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES)
+            for cases in (cases_core, cases_pointwise, cases_index, cases_conv)]
 
 
 def worst_of(program, name, draw, cases, seed):
