@@ -49,7 +49,7 @@ def window(choose, dilates):
 @case
 def max_pool2d(choose):
     kernel, stride, padding, dilation = window(choose, True)
-    x, ceil = image(choose, kernel, padding, dilation, choose.randint(1, 5)), choose.randrange(2)
+    x, ceil = image(choose, kernel, [0, 0], dilation, choose.randint(1, 5)), choose.randrange(2)  # no window is empty
     return Case([x], lambda x: F.max_pool2d(x, kernel, stride, padding, dilation, bool(ceil)), ceil=ceil,
                 **named(kernel=kernel, stride=stride, padding=padding, dilation=dilation))
 
