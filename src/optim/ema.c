@@ -69,7 +69,7 @@ static void ema_end(tt_ema *ema) {
     tt__quarantine(ema, sizeof *ema, free);
 }
 
-static tt_status check_ema(const char *who, const tt_ema_args *a) {
+static tt_status check_ema(const char *who, const tt_ema_new_args *a) {
     if (!a->params)
         return tt__fail_argument("%s: expected a list of tensors, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, a->params, true));
@@ -78,9 +78,9 @@ static tt_status check_ema(const char *who, const tt_ema_args *a) {
     return TT_OK;
 }
 
-tt_ema *tt_ema_new_with(const tt_ema_args *args, size_t size) {
+tt_ema *tt_ema_new_with(const tt_ema_new_args *args, size_t size) {
     static const char who[] = "tt_ema_new";
-    tt_ema_args a;
+    tt_ema_new_args a;
     TT__ARGS_COPY(a, args, size);
     if (check_ema(who, &a))
         return NULL;

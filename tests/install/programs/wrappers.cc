@@ -562,6 +562,7 @@ static void training(tutti::group &world) {
     EXPECT(tutti::rmsprop(twin.parameters(), 0.01, centered).option("centered") == 1);
     EXPECT(tutti::adagrad(twin.parameters(), 0.01).option("eps") == 1e-10);
     EXPECT(tutti::adadelta(twin.parameters(), 1).option("rho") == 0.9);
+    EXPECT(tutti::lamb(twin.parameters(), 1, 0.5).option("weight_decay") == 0.5);
     EXPECT(adam.option("beta1") == 0.9 && adamw.option("weight_decay") == 0.01 && adam.option("eps") == 1e-8);
     tutti::tensor bias = tutti::zeros(tutti::shape(3));
     bias.requires_grad_();
