@@ -190,7 +190,7 @@ static void backup_free(list *copies) {
 }
 
 /* Check what can be checked without changing anything: then only the model and the optimizer may fail. */
-static tt_status check_parts(const tt_checkpoint_load_args *a, list *of) {
+static tt_status check_saved_parts(const tt_checkpoint_load_args *a, list *of) {
     if (a->scheduler)
         TT__TRY(tt__lr_check_state(a->scheduler, list_view(&of[PART_SCHEDULER])));
     return a->ema ? tt__ema_check_state(a->ema, list_view(&of[PART_EMA])) : TT_OK;
@@ -213,7 +213,7 @@ static tt_status load_both(const tt_checkpoint_load_args *a, list *of) {
 }
 
 static tt_status load_parts(const tt_checkpoint_load_args *a, list *of) {
-    TT__TRY(check_parts(a, of));
+    TT__TRY(check_saved_parts(a, of));
     TT__TRY(a->optimizer ? load_both(a, of) : tt_module_load_state_dict(a->model, list_view(&of[PART_MODEL])));
     if (a->scheduler)
         TT__TRY(tt_lr_scheduler_load_state_dict(a->scheduler, list_view(&of[PART_SCHEDULER])));
