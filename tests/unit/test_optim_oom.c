@@ -1,4 +1,4 @@
-/* Memory of optimizers, schedulers, averages and clipping: it runs out everywhere once, and a steady step takes none. */
+/* Memory of optimizers, schedulers, averages, clipping: it runs out everywhere once, and a steady step takes none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,8 @@ static double constant(int64_t epoch, int64_t group, void *user) {
 static tt_lr_scheduler *schedule(tt_optimizer *o) {
     tt_lr_scheduler *two[] = {tt_linear_lr(o, 0.5, 1, 2), tt_multi_step_lr(o, ((int64_t[]){3, 9}), 2)};
     tt_lr_scheduler *first = tt_sequential_lr(two, 2, ((int64_t[]){4}));
-    tt_lr_scheduler *all[] = {first, tt_lambda_lr(o, constant, NULL), tt_one_cycle_lr(o, 1, 99, .no_cycle_momentum = 1)};
+    tt_lr_scheduler *cycle = tt_one_cycle_lr(o, 1, 99, .no_cycle_momentum = true);
+    tt_lr_scheduler *all[] = {first, tt_lambda_lr(o, constant, NULL), cycle};
     return tt_chained_scheduler(all, 3);
 }
 

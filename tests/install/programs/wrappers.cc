@@ -575,6 +575,12 @@ static void training(tutti::group &world) {
     average.update(), average.store(), average.copy_to(), average.restore();
     average.load_state_dict(average.state_dict());
     EXPECT(thrown_by([&] { average.restore(); }).status() == TT_ERR_STATE);
+    tutti::lr_scheduler constant = tutti::exponential_lr(adam, 1);
+    tutti::checkpoint_parts parts{&adam, &constant, &average};
+    const std::string whole = path + ".whole";
+    tutti::checkpoint_save(whole, twin, parts, tutti::progress(3));
+    EXPECT(tutti::checkpoint_load(whole, twin, parts).epoch == 3);
+    unlink(whole.c_str());
     EXPECT(tutti::clip_grad_norm_(twin.parameters(), 1) == 0);
     tutti::clip_grad_value_(twin.parameters(), 1);
     twin.to(TT_F64);
