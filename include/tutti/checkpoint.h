@@ -224,26 +224,58 @@ typedef struct tt_progress {
     { .size = sizeof(tt_progress), __VA_ARGS__ }
 #endif
 
-/* Save a model's state_dict under PyTorch's names, the optimizer's (may be NULL) under "optimizer.", and progress
- * (may be NULL) in the metadata. Options of the optimizer's groups are part of its state. All are borrowed. Not
- * collective: one rank saves, usually rank 0.
- * Errors: TT_ERR_INVALID no path or model, a progress without size, a parameter's name that reads as one of the
- * optimizer's entries; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
-TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer,
-                                                 const tt_progress *progress);
+typedef struct tt_checkpoint_save_args {
+    const char *path;            /* required */
+    tt_module *model;            /* required */
+    tt_optimizer *optimizer;     /* required; NULL: none */
+    const tt_progress *progress; /* required; NULL: none */
+    TT_OPTIONS;
+    tt_lr_scheduler *scheduler; /* NULL: none */
+    tt_ema *ema;                /* NULL: none */
+    char tt_end;                /* not an option: see base.h */
+} tt_checkpoint_save_args;
+
+/* Save a model's state_dict under PyTorch's names, the optimizer's under "optimizer.", the scheduler's under
+ * "lr_scheduler.", the averages' under "ema.", and progress in the metadata. Options of the optimizer's groups are part
+ * of its state. All are borrowed. Not collective: one rank saves, usually rank 0.
+ *   tt_checkpoint_save(path, model, adam, &progress, .scheduler = cosine)
+ * Errors: TT_ERR_INVALID no path or model, a progress without size, a parameter's name that reads as an entry of
+ * another part; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_save_with(const tt_checkpoint_save_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_checkpoint_save(path_, model_, optimizer_, ...)                                       \
+    tt_checkpoint_save_with(TT_ARGS(tt_checkpoint_save_args, .path = (path_), .model = (model_), \
+                                    .optimizer = (optimizer_), .progress = __VA_ARGS__))
+#endif
+#define TT_CHECKPOINT_SAVE_ARGS_INIT TT_ARGS_INIT
 
 /* Check that a checkpoint can be saved at `path`, before training rather than after it. Leaves nothing. Errors:
  * TT_ERR_IO, TT_ERR_INVALID it is a directory, a FIFO or the like; both with the path. */
 TT_API TT_NODISCARD tt_status tt_checkpoint_can_save(const char *path);
 
-/* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
- * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options of
- * the optimizer's groups become the file's, if it has them. Nothing is converted: an entry of another element type than
- * the model's tensor is TT_ERR_DTYPE; tt_module_to() before loading makes them agree. Errors: those of
- * tt_safetensors_load(), tt_module_load_state_dict() and tt_optimizer_load_state_dict(), with the path; TT_ERR_INVALID
- * a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */
-TT_API TT_NODISCARD tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer,
-                                                 tt_progress *progress);
+typedef struct tt_checkpoint_load_args {
+    const char *path;        /* required */
+    tt_module *model;        /* required */
+    tt_optimizer *optimizer; /* required; NULL: its entries are ignored */
+    tt_progress *progress;   /* required: receives what the file has, else zeros; its size must be set. NULL: ignored */
+    TT_OPTIONS;
+    tt_lr_scheduler *scheduler; /* NULL: its entries are ignored */
+    tt_ema *ema;                /* likewise */
+    char tt_end;                /* not an option: see base.h */
+} tt_checkpoint_load_args;
+
+/* Load it: into the model (names with or without "module."), and into what else is given. All or nothing. Options of
+ * the optimizer's groups become the file's, if it has them; a scheduler or average needs entries of its own kind.
+ * Nothing is converted: an entry of another element type than the model's tensor is TT_ERR_DTYPE; tt_module_to() before
+ * loading makes them agree. Errors: those of tt_safetensors_load() and of all load_state_dict() calls, with the path;
+ * TT_ERR_INVALID a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_load_with(const tt_checkpoint_load_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_checkpoint_load(path_, model_, optimizer_, ...)                                       \
+    tt_checkpoint_load_with(TT_ARGS(tt_checkpoint_load_args, .path = (path_), .model = (model_), \
+                                    .optimizer = (optimizer_), .progress = __VA_ARGS__))
+#endif
+#define TT_CHECKPOINT_LOAD_ARGS_INIT TT_ARGS_INIT
 
 TT_END_DECLS
 #endif

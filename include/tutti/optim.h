@@ -116,6 +116,28 @@ typedef struct tt_adadelta_args {
  *   tt_adadelta(tt_module_parameters(model), 1.0) */
 TT_API tt_optimizer *tt_adadelta_with(const tt_adadelta_args *args, size_t size);
 
+typedef struct tt_lamb_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0 */
+    double weight_decay;            /* required: >= 0; 0.01 is usual */
+    TT_OPTIONS;
+    double beta1, beta2;  /* as tt_adam */
+    double eps;           /* >= 0; 0 = 1e-6, and a real 0 as in tt_adam */
+    double max_grad_norm; /* >= 0: gradients of all groups are scaled down to this norm; 0 = 1, a real 0 (no clipping)
+                             likewise */
+    bool no_bias_correction;
+    bool no_grad_averaging; /* the first moment adds gradients as they are */
+    bool no_adam_w_mode;    /* weight decay is added to the gradient */
+    bool use_nvlamb;        /* the trust ratio also where there is no weight decay */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_lamb_args;
+
+/* You et al., ICLR 2020, as NVIDIA's FusedLAMB computes it; PyTorch has none. For large batches. State: "step",
+ * "exp_avg", "exp_avg_sq". Parameters in the host's memory.
+ *   tt_lamb(tt_module_parameters(model), 1e-3, 0.01) */
+TT_API tt_optimizer *tt_lamb_with(const tt_lamb_args *args, size_t size);
+
 /* ---- parameter groups ---- */
 
 /* The value of an option, by name. */
@@ -186,6 +208,7 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define TT_RMSPROP_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAGRAD_ARGS_INIT TT_ARGS_INIT
 #define TT_ADADELTA_ARGS_INIT TT_ARGS_INIT
+#define TT_LAMB_ARGS_INIT TT_ARGS_INIT
 #define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_sgd(params_, ...) \
@@ -198,6 +221,8 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define tt_rmsprop(params_, ...) tt_rmsprop_with(TT_ARGS(tt_rmsprop_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_adagrad(params_, ...) tt_adagrad_with(TT_ARGS(tt_adagrad_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_adadelta(params_, ...) tt_adadelta_with(TT_ARGS(tt_adadelta_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_lamb(params_, lr_, ...) \
+    tt_lamb_with(TT_ARGS(tt_lamb_args, .params = (params_), .lr = (lr_), .weight_decay = __VA_ARGS__))
 #define tt_optimizer_add_param_group(optimizer_, ...)                                                        \
     tt_optimizer_add_param_group_with(                                                                       \
         &(tt_optimizer_add_param_group_args){.optimizer = (optimizer_), .params = __VA_ARGS__, .tt_end = 0}, \
@@ -240,13 +265,13 @@ TT_API TT_NODISCARD tt_status tt_clip_grad_value_(const tt_named_tensors *params
 
 typedef struct tt_ema tt_ema;
 
-typedef struct tt_ema_args {
+typedef struct tt_ema_new_args {
     const tt_named_tensors *params; /* required: borrowed tensors, which must outlive the average; names are copied */
     double decay;                   /* required: 0 to 1; 0.999 is usual */
     TT_OPTIONS;
     bool warm_up; /* in update n = 0, 1, ... decay is at most (1 + n) / (10 + n) */
     char tt_end;  /* not an option: see base.h */
-} tt_ema_args;
+} tt_ema_new_args;
 
 /* An exponential moving average of each tensor: the first update copies it, each later one makes
  * average * decay + tensor * (1 - decay), to PyTorch's bits. What is neither f32 nor f64 (a count among a module's
@@ -254,10 +279,10 @@ typedef struct tt_ema_args {
  *   tt_ema_new(tt_module_parameters(model), 0.999)
  * NULL on failure: TT_ERR_INVALID an empty or wrong list, decay out of range; TT_ERR_UNSUPPORTED a tensor that is not
  * in the host's memory; TT_ERR_MEMORY. */
-TT_API tt_ema *tt_ema_new_with(const tt_ema_args *args, size_t size);
-#define TT_EMA_ARGS_INIT TT_ARGS_INIT
+TT_API tt_ema *tt_ema_new_with(const tt_ema_new_args *args, size_t size);
+#define TT_EMA_NEW_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_ema_new(params_, ...) tt_ema_new_with(TT_ARGS(tt_ema_args, .params = (params_), .decay = __VA_ARGS__))
+#define tt_ema_new(params_, ...) tt_ema_new_with(TT_ARGS(tt_ema_new_args, .params = (params_), .decay = __VA_ARGS__))
 #endif
 
 /* Take the tensors' values into the averages, after an optimizer's step. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a

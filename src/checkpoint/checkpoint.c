@@ -1,17 +1,22 @@
-/* The state of a training run in one safetensors file: the model's entries under their own names, the optimizer's under
- * "optimizer.", and the progress of training in the metadata. */
+/* The state of a training run in one safetensors file: the model's entries under their own names, those of the
+ * optimizer, the scheduler and the averages behind a prefix, and the progress of training in the metadata. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "checkpoint/safetensors.h"
+#include "optim/loadable.h"
 
-#define OPTIMIZER "optimizer."
+/* What a checkpoint is made of, and what the names of each part begin with. */
+enum { PART_MODEL, PART_OPTIMIZER, PART_SCHEDULER, PART_EMA, PARTS };
+static const char *const prefixes[PARTS] = {"", "optimizer.", "lr_scheduler.", "ema."};
+
 #define EPOCH "tutti.epoch"
 #define SAMPLER_SEED "tutti.sampler_seed"
 
@@ -54,40 +59,55 @@ static const tt_named_tensors *list_view(list *l) {
     return &l->view;
 }
 
-static bool is_optimizers(const char *name) { return strncmp(name, OPTIMIZER, strlen(OPTIMIZER)) == 0; }
+/* Return the part that an entry of a file belongs to. */
+static int part_of(const char *name) {
+    int part = PARTS - 1;
+    while (part > PART_MODEL && strncmp(name, prefixes[part], strlen(prefixes[part])) != 0)
+        part--;
+    return part;
+}
 
 /* ---- saving ---- */
 
-static tt_status list_add_optimizers(list *l, const char *name, tt_tensor *tensor) {
-    if (asprintf(&l->made[l->count], OPTIMIZER "%s", name) < 0) {
+static tt_status list_add_prefixed(list *l, const char *prefix, const char *name, tt_tensor *tensor) {
+    if (asprintf(&l->made[l->count], "%s%s", prefix, name) < 0) {
         l->made[l->count] = NULL;
-        return tt__fail(TT_ERR_MEMORY, "no memory for the name " OPTIMIZER "%s", name);
+        return tt__fail(TT_ERR_MEMORY, "no memory for the name %s%s", prefix, name);
     }
     entries_add(l, l->made[l->count], tensor);
     return TT_OK;
 }
 
-static tt_status collect_entries(list *l, const tt_named_tensors *model, const tt_named_tensors *optimizer) {
+static tt_status collect_model(list *l, const tt_named_tensors *model) {
     for (int64_t i = 0; i < model->count; i++) {
-        if (is_optimizers(model->names[i]))
-            return tt__fail(TT_ERR_INVALID, "the model's \"%s\" can't be told from the optimizer's entries: rename it",
-                            model->names[i]);
+        const int part = part_of(model->names[i]);
+        if (part != PART_MODEL)
+            return tt__fail(TT_ERR_INVALID,
+                            "the model's \"%s\" can't be told from entries of \"%s\", another part: rename it",
+                            model->names[i], prefixes[part]);
         entries_add(l, model->names[i], model->tensors[i]);
     }
-    for (int64_t i = 0; i < optimizer->count; i++)
-        TT__TRY(list_add_optimizers(l, optimizer->names[i], optimizer->tensors[i]));
     return TT_OK;
 }
 
-/* Collect all entries of model and optimizer (may be NULL). */
-static tt_status collect_all(list *l, tt_module *model, tt_optimizer *optimizer) {
-    const tt_named_tensors *of_model = tt_module_state_dict(model);
-    const tt_named_tensors *of_optimizer =
-        optimizer ? tt_optimizer_state_dict(optimizer) : TT_NAMED_TENSORS(0, NULL, NULL);
-    if (!of_model || !of_optimizer)
-        return tt_last_status();
-    TT__TRY(list_make(l, (size_t)(of_model->count + of_optimizer->count)));
-    return collect_entries(l, of_model, of_optimizer);
+/* Collect all entries of all parts that are given. */
+static tt_status collect_all(list *l, const tt_checkpoint_save_args *a) {
+    const tt_named_tensors *const none = TT_NAMED_TENSORS(0, NULL, NULL);
+    const tt_named_tensors *of[PARTS] = {
+        tt_module_state_dict(a->model), a->optimizer ? tt_optimizer_state_dict(a->optimizer) : none,
+        a->scheduler ? tt_lr_scheduler_state_dict(a->scheduler) : none, a->ema ? tt_ema_state_dict(a->ema) : none};
+    size_t room = 0;
+    for (int part = 0; part < PARTS; part++) {
+        if (!of[part])
+            return tt_last_status();
+        room += (size_t)of[part]->count;
+    }
+    TT__TRY(list_make(l, room));
+    TT__TRY(collect_model(l, of[PART_MODEL]));
+    for (int part = PART_MODEL + 1; part < PARTS; part++)
+        for (int64_t i = 0; i < of[part]->count; i++)
+            TT__TRY(list_add_prefixed(l, prefixes[part], of[part]->names[i], of[part]->tensors[i]));
+    return TT_OK;
 }
 
 /* NULL is allowed. */
@@ -101,22 +121,25 @@ static tt_status check_progress(const char *who, const tt_progress *progress) {
 
 tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }
 
-tt_status tt_checkpoint_save(const char *path, tt_module *model, tt_optimizer *optimizer, const tt_progress *progress) {
-    if (!path || !model)
-        return tt__fail(TT_ERR_INVALID, "tt_checkpoint_save: `%s` is NULL", path ? "model" : "path");
-    TT__TRY(check_progress("tt_checkpoint_save", progress));
+tt_status tt_checkpoint_save_with(const tt_checkpoint_save_args *args, size_t size) {
+    static const char who[] = "tt_checkpoint_save";
+    tt_checkpoint_save_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.path || !a.model)
+        return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", who, a.path ? "model" : "path");
+    TT__TRY(check_progress(who, a.progress));
     char epoch[24], seed[24];
     tt_metadata metadata[] = {{EPOCH, epoch}, {SAMPLER_SEED, seed}};
-    if (progress) {
-        snprintf(epoch, sizeof epoch, "%" PRId64, progress->epoch);
-        snprintf(seed, sizeof seed, "%" PRIu64, progress->sampler_seed);
+    if (a.progress) {
+        snprintf(epoch, sizeof epoch, "%" PRId64, a.progress->epoch);
+        snprintf(seed, sizeof seed, "%" PRIu64, a.progress->sampler_seed);
     }
     list all = {0};
-    tt_status status = collect_all(&all, model, optimizer);
+    tt_status status = collect_all(&all, &a);
     if (status)
-        tt__fail_prefix("%s", path);
+        tt__fail_prefix("%s", a.path);
     else
-        status = tt_safetensors_save(path, list_view(&all), metadata, progress ? 2 : 0);
+        status = tt_safetensors_save(a.path, list_view(&all), metadata, a.progress ? 2 : 0);
     list_free(&all);
     return status;
 }
@@ -166,14 +189,22 @@ static void backup_free(list *copies) {
     list_free(copies);
 }
 
-static tt_status load_both(tt_module *model, list *of_model, tt_optimizer *optimizer, list *of_optimizer) {
-    const tt_named_tensors *current = tt_module_state_dict(model);
+/* Check what can be checked without changing anything: then only the model and the optimizer may fail. */
+static tt_status check_saved_parts(const tt_checkpoint_load_args *a, list *of) {
+    if (a->scheduler)
+        TT__TRY(tt__lr_check_state(a->scheduler, list_view(&of[PART_SCHEDULER])));
+    return a->ema ? tt__ema_check_state(a->ema, list_view(&of[PART_EMA])) : TT_OK;
+}
+
+/* Load model and optimizer, or neither. */
+static tt_status load_both(const tt_checkpoint_load_args *a, list *of) {
+    const tt_named_tensors *current = tt_module_state_dict(a->model);
     list before = {0};
     tt_status status = current ? backup_make(&before, current) : tt_last_status();
     if (!status)
-        status = tt_module_load_state_dict(model, list_view(of_model));
+        status = tt_module_load_state_dict(a->model, list_view(&of[PART_MODEL]));
     if (!status) {
-        status = tt_optimizer_load_state_dict(optimizer, list_view(of_optimizer));
+        status = tt_optimizer_load_state_dict(a->optimizer, list_view(&of[PART_OPTIMIZER]));
         if (status)
             backup_restore(&before, current);
     }
@@ -181,42 +212,53 @@ static tt_status load_both(tt_module *model, list *of_model, tt_optimizer *optim
     return status;
 }
 
-static tt_status load_into(const tt_safetensors *file, tt_module *model, tt_optimizer *optimizer,
-                           tt_progress *progress) {
+static tt_status load_parts(const tt_checkpoint_load_args *a, list *of) {
+    TT__TRY(check_saved_parts(a, of));
+    TT__TRY(a->optimizer ? load_both(a, of) : tt_module_load_state_dict(a->model, list_view(&of[PART_MODEL])));
+    if (a->scheduler)
+        TT__TRY(tt_lr_scheduler_load_state_dict(a->scheduler, list_view(&of[PART_SCHEDULER])));
+    return a->ema ? tt_ema_load_state_dict(a->ema, list_view(&of[PART_EMA])) : TT_OK;
+}
+
+/* Sort a file's entries by part, without their prefixes. */
+static tt_status sort_entries(const tt_named_tensors *all, list *of) {
+    for (int part = 0; part < PARTS; part++)
+        TT__TRY(list_make(&of[part], (size_t)all->count));
+    for (int64_t i = 0; i < all->count; i++) {
+        const int part = part_of(all->names[i]);
+        entries_add(&of[part], all->names[i] + strlen(prefixes[part]), all->tensors[i]);
+    }
+    return TT_OK;
+}
+
+static tt_status load_into(const tt_safetensors *file, const tt_checkpoint_load_args *a) {
     tt_progress stand;
     TT__TRY(checkpoint_progress(file, &stand));
-    const tt_named_tensors *all = tt_safetensors_tensors(file);
-    list of_model = {0}, of_optimizer = {0};
-    tt_status status = list_make(&of_model, (size_t)all->count);
+    list of[PARTS] = {{0}};
+    tt_status status = sort_entries(tt_safetensors_tensors(file), of);
     if (!status)
-        status = list_make(&of_optimizer, (size_t)all->count);
-    for (int64_t i = 0; i < all->count && !status; i++) {
-        bool optimizers = is_optimizers(all->names[i]);
-        entries_add(optimizers ? &of_optimizer : &of_model, all->names[i] + (optimizers ? strlen(OPTIMIZER) : 0),
-                    all->tensors[i]);
-    }
-    if (!status && optimizer)
-        status = load_both(model, &of_model, optimizer, &of_optimizer);
-    else if (!status)
-        status = tt_module_load_state_dict(model, list_view(&of_model));
-    list_free(&of_model);
-    list_free(&of_optimizer);
-    if (!status && progress) {
-        progress->epoch = stand.epoch;
-        progress->sampler_seed = stand.sampler_seed;
+        status = load_parts(a, of);
+    for (int part = 0; part < PARTS; part++)
+        list_free(&of[part]);
+    if (!status && a->progress) {
+        a->progress->epoch = stand.epoch;
+        a->progress->sampler_seed = stand.sampler_seed;
     }
     return status;
 }
 
-tt_status tt_checkpoint_load(const char *path, tt_module *model, tt_optimizer *optimizer, tt_progress *progress) {
-    if (!path || !model)
-        return tt__fail(TT_ERR_INVALID, "tt_checkpoint_load: `%s` is NULL", path ? "model" : "path");
-    TT__TRY(check_progress("tt_checkpoint_load", progress));
+tt_status tt_checkpoint_load_with(const tt_checkpoint_load_args *args, size_t size) {
+    static const char who[] = "tt_checkpoint_load";
+    tt_checkpoint_load_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.path || !a.model)
+        return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", who, a.path ? "model" : "path");
+    TT__TRY(check_progress(who, a.progress));
     tt_safetensors *file;
-    TT__TRY(tt_safetensors_load(&file, path));
-    tt_status status = load_into(file, model, optimizer, progress);
+    TT__TRY(tt_safetensors_load(&file, a.path));
+    tt_status status = load_into(file, &a);
     if (status)
-        tt__fail_prefix("%s", path);
+        tt__fail_prefix("%s", a.path);
     tt_safetensors_free(file);
     return status;
 }

@@ -62,12 +62,12 @@ static double measure(const tt_tensor *x, double norm_type) {
 
 double tt__sum_of_squares(const tt_tensor *x) { return measure(x, 2); }
 
-static void scale_block(void *user, int64_t begin, int64_t end) {
+static void clip_scale_block(void *user, int64_t begin, int64_t end) {
     const clip_pass *pass = user;
     pass->loops->scale(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
 }
 
-static void clamp_block(void *user, int64_t begin, int64_t end) {
+static void clip_clamp_block(void *user, int64_t begin, int64_t end) {
     const clip_pass *pass = user;
     pass->loops->clamp(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
 }
@@ -143,7 +143,7 @@ static tt_status clip_by_norm(const tt_clip_grad_norm_args *a, double norm_type)
     if (a->error_if_nonfinite && !isfinite(norm))
         return tt__fail(TT_ERR_INVALID, "%s: the norm of the gradients is %g, so they can't be clipped", by_norm, norm);
     double factor = is_f64 ? a->max_norm / (norm + 1e-6) : (double)((float)a->max_norm / ((float)norm + 1e-6F));
-    return factor >= 1 ? TT_OK : change_grads(a->params, scale_block, factor);
+    return factor >= 1 ? TT_OK : change_grads(a->params, clip_scale_block, factor);
 }
 
 tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size) {
@@ -171,7 +171,7 @@ tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value)
     int scope = tt_scope_begin();
     if (!scope)
         return tt_last_status();
-    tt_status status = change_grads(params, clamp_block, clip_value);
+    tt_status status = change_grads(params, clip_clamp_block, clip_value);
     tt_scope_end(scope);
     return status;
 }

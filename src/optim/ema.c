@@ -5,6 +5,7 @@
 #include "nn/module_lists.h"
 #include "optim/clip.h"
 #include "optim/dict.h"
+#include "optim/loadable.h"
 #include "tensor/parallel.h"
 #include "tensor/tensor.h"
 
@@ -69,7 +70,7 @@ static void ema_end(tt_ema *ema) {
     tt__quarantine(ema, sizeof *ema, free);
 }
 
-static tt_status check_ema(const char *who, const tt_ema_args *a) {
+static tt_status check_ema(const char *who, const tt_ema_new_args *a) {
     if (!a->params)
         return tt__fail_argument("%s: expected a list of tensors, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, a->params, true));
@@ -78,9 +79,9 @@ static tt_status check_ema(const char *who, const tt_ema_args *a) {
     return TT_OK;
 }
 
-tt_ema *tt_ema_new_with(const tt_ema_args *args, size_t size) {
+tt_ema *tt_ema_new_with(const tt_ema_new_args *args, size_t size) {
     static const char who[] = "tt_ema_new";
-    tt_ema_args a;
+    tt_ema_new_args a;
     TT__ARGS_COPY(a, args, size);
     if (check_ema(who, &a))
         return NULL;
@@ -257,10 +258,8 @@ static tt_status read_updates(const tt_named_tensors *state, int64_t *n) {
                               (long long)*n);
 }
 
-tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state) {
+tt_status tt__ema_check_state(const tt_ema *ema, const tt_named_tensors *state) {
     int64_t updates = 0;
-    if (!ema || !state)
-        return tt__fail_argument("%s: the %s is NULL", load, ema ? "state" : "average");
     TT__TRY(tt__named_tensors_check(load, state, true));
     if (state->count != (int64_t)ema->count + 1)
         return tt__fail(TT_ERR_INVALID, "%s: expected \"n_averaged\" and %zu averages, got %lld entries", load,
@@ -268,8 +267,14 @@ tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state) {
     TT__TRY(read_updates(state, &updates));
     for (size_t i = 0; i < ema->count; i++)
         TT__TRY(check_average(state, &ema->entries[i]));
+    return TT_OK;
+}
+
+tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state) {
+    if (!ema || !state)
+        return tt__fail_argument("%s: the %s is NULL", load, ema ? "state" : "average");
+    TT__TRY(tt__ema_check_state(ema, state));
     for (size_t i = 0; i < ema->count; i++)
         TT__TRY(tt_copy(ema->entries[i].average, find_average(state, ema->entries[i].name)));
-    ema->n_averaged = updates;
-    return TT_OK;
+    return read_updates(state, &ema->n_averaged);
 }

@@ -1,5 +1,5 @@
 /* Making optimizers and their groups. */
-#include "optim/optimizer.h"
+#include "optim/fused.h"
 
 #include "base/args.h"
 #include "base/error.h"
@@ -14,6 +14,7 @@
 static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     tt__optim_state_free(cls, group, &group->state);
     free(group->params);
+    free(group->runs);
 }
 
 /* Find the group that has this parameter already; -1: none. */
@@ -61,7 +62,8 @@ static tt_status check_list(const char *who, const tt_named_tensors *params) {
 static tt_status group_make(const char *who, const tt_optimizer *o, const tt_named_tensors *params,
                             tt__optim_group *group) {
     group->params = calloc((size_t)params->count, sizeof *group->params);
-    if (!group->params)
+    group->runs = calloc((size_t)params->count, sizeof *group->runs);
+    if (!group->params || !group->runs)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld parameters", who, (long long)params->count);
     for (int64_t i = 0; i < params->count; i++)
         TT__TRY(add_param(who, o, group, params->tensors[i]));

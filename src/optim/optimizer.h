@@ -33,7 +33,11 @@ typedef struct tt__optimizer_class {
     /* Do these options need the slot? */
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
-    /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: without pointers. */
+    /* A pass before, which adds to `sums` of a parameter, and what `ratio` is made of them; NULL: there is none. */
+    const tt__rule_kernels *(*measure)(void);
+    double (*ratio)(const double *option, const double *sums);
+    bool measures_grads; /* the rule needs the norm of all gradients */
+    /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: its pointers are the device's. */
     tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
 
@@ -62,6 +66,7 @@ typedef struct tt__optim_group {
     bool scheduled;                     /* a scheduler has noted its learning rate */
     double initial_lr;                  /* if so: before the first scheduler */
     tt__optim_state state;
+    struct tt__optim_run *runs; /* room for a step's, one for each parameter */
 } tt__optim_group;
 
 struct tt_optimizer {
@@ -69,7 +74,8 @@ struct tt_optimizer {
     double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
     size_t group_count;
     tt__optim_group *groups;
-    tt__dict dict; /* the last state dict that was asked for; steps and options in it are copies */
+    double grad_norm; /* of all gradients in this step, if the class measures them */
+    tt__dict dict;    /* the last state dict that was asked for; steps and options in it are copies */
 };
 
 /* Make an optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How many sums a rule may measure. */
+enum { TT__RULE_SUMS = 2 };
+
 /* One run of contiguous elements: parameters, gradients, and as many of each state slot. */
 typedef struct tt__update {
     int64_t n;
@@ -15,6 +18,9 @@ typedef struct tt__update {
     void *const *state;   /* by slot; NULL: the options need none */
     const bool *fresh;    /* by slot: its values are zero and were never updated */
     const double *option; /* of the group, in the order of the rule's enum */
+    double grad_norm;     /* of all gradients, where the rule measures them */
+    double *sums;         /* TT__RULE_SUMS, which a measuring pass adds to */
+    double ratio;         /* what came of them */
     int64_t step;         /* 1 in the first step; 0 where steps are not counted */
 } tt__update;
 
@@ -114,5 +120,32 @@ enum {
 };
 enum { TT__ADADELTA_SQUARE_AVG, TT__ADADELTA_ACC_DELTA, TT__ADADELTA_SLOTS };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adadelta_kernels);
+
+/* LAMB, in two passes. N is the norm of all gradients, t the number of the step; nothing is an fma:
+ *   g = g / (N / max_grad_norm)               if N is larger, and max_grad_norm is not 0
+ *   g = g + p * weight_decay                  without adam_w_mode
+ *   m = m * beta1 + g * (1 - beta1)           "exp_avg"; without grad_averaging m * beta1 + g
+ *   v = v * beta2 + g * g * (1 - beta2)       "exp_avg_sq"
+ *   d = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps), the divisors of m and v with bias_correction only
+ *   d = d + p * weight_decay                  with adam_w_mode
+ * measures |p|^2 and |d|^2 of a parameter, and the second pass is
+ *   p = p - lr * |p| / |d| * d                or p - lr * d if one is 0, or there is neither decay nor use_nvlamb */
+enum {
+    TT__LAMB_LR,
+    TT__LAMB_BETA1,
+    TT__LAMB_BETA2,
+    TT__LAMB_EPS,
+    TT__LAMB_WEIGHT_DECAY,
+    TT__LAMB_MAX_GRAD_NORM,
+    TT__LAMB_BIAS_CORRECTION,
+    TT__LAMB_GRAD_AVERAGING,
+    TT__LAMB_ADAM_W_MODE,
+    TT__LAMB_USE_NVLAMB,
+    TT__LAMB_MAXIMIZE,
+    TT__LAMB_OPTIONS
+};
+enum { TT__LAMB_EXP_AVG, TT__LAMB_EXP_AVG_SQ, TT__LAMB_SLOTS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__lamb_measure_kernels);
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__lamb_kernels);
 
 #endif

@@ -1,6 +1,7 @@
 /* A scheduler's state as named tensors, and back. Its fields are listed once, for both ways. */
 #include "base/error.h"
 #include "nn/module_lists.h"
+#include "optim/loadable.h"
 #include "optim/scheduler.h"
 
 #include <stdio.h>
@@ -43,10 +44,8 @@ static lr_prefix child_prefix(const lr_prefix *of, size_t i) {
     return prefix;
 }
 
-static size_t count_fields(tt_lr_scheduler *s) {
-    size_t n = 0;
-    for (lr_field field; field_at(s, (int)n, &field);)
-        n++;
+static size_t count_fields(const tt_lr_scheduler *s) {
+    size_t n = 3 + (size_t)s->cls->numbers + (s->cls->milestones_name != NULL);
     for (size_t i = 0; i < s->child_count; i++)
         n += count_fields(s->children[i]);
     return n;
@@ -132,15 +131,20 @@ static tt_status apply_fields(tt_lr_scheduler *s, const lr_prefix *prefix, const
     return TT_OK;
 }
 
-tt_status tt_lr_scheduler_load_state_dict(tt_lr_scheduler *scheduler, const tt_named_tensors *state) {
-    if (!scheduler || !state)
-        return tt__fail_argument("%s: the %s is NULL", who, scheduler ? "state" : "scheduler");
+tt_status tt__lr_check_state(const tt_lr_scheduler *s, const tt_named_tensors *state) {
+    const int64_t expected = (int64_t)count_fields(s);
+    const lr_prefix none = {""};
     TT__TRY(tt__named_tensors_check(who, state, true));
-    const int64_t expected = (int64_t)count_fields(scheduler);
     if (state->count != expected)
         return tt__fail(TT_ERR_INVALID, "%s: expected the %lld entries of a %s of %zu groups, got %lld", who,
-                        (long long)expected, scheduler->cls->name, scheduler->groups, (long long)state->count);
+                        (long long)expected, s->cls->name, s->groups, (long long)state->count);
+    return check_fields(s, &none, state);
+}
+
+tt_status tt_lr_scheduler_load_state_dict(tt_lr_scheduler *scheduler, const tt_named_tensors *state) {
     const lr_prefix none = {""};
-    TT__TRY(check_fields(scheduler, &none, state));
+    if (!scheduler || !state)
+        return tt__fail_argument("%s: the %s is NULL", who, scheduler ? "state" : "scheduler");
+    TT__TRY(tt__lr_check_state(scheduler, state));
     return apply_fields(scheduler, &none, state);
 }

@@ -1,7 +1,9 @@
-/* A step: the rule, over one contiguous run after the other. A run is a parameter; where parameters, gradients and
- * state of several lie side by side, they could be one. */
+/* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
 #include "base/error.h"
-#include "optim/optimizer.h"
+#include "optim/clip.h"
+#include "optim/fused.h"
+
+#include <math.h>
 
 static const char who[] = "tt_optimizer_step";
 
@@ -11,83 +13,151 @@ int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype) {
     return dtype == TT_F64 && cls->kernels()->f64 ? TT__OPTIM_F64 : -1;
 }
 
-static tt__update_fn rule_for(const tt__optimizer_class *cls, int type) {
-    return type == TT__OPTIM_F32 ? cls->kernels()->f32 : cls->kernels()->f64;
+/* ---- gathering ---- */
+
+static tt_status check_run_param(const tt__optim_group *group, size_t i) {
+    const tt__optim_param *p = &group->params[i];
+    if (tt_tensor_dtype(p->tensor) == p->dtype && tt_tensor_numel(p->tensor) == p->numel &&
+        tt_tensor_device(p->tensor) == group->device)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: parameter %lld was %s of %lld elements on \"%s\" when it was added, and is %s on \"%s\" now; "
+                    "make the optimizer after converting the module",
+                    who, (long long)group->first + (long long)i, tt_dtype_name(p->dtype), (long long)p->numel,
+                    tt_device_name(group->device), TT__DESCRIBE(p->tensor),
+                    tt_device_name(tt_tensor_device(p->tensor)));
 }
 
-/* The tensors that a step of one parameter reads and writes, all contiguous. */
-typedef struct flat_step {
-    tt_tensor *param, *grad; /* copies where they are not contiguous */
-    tt_tensor *slot[TT__OPTIM_SLOTS];
-    bool fresh[TT__OPTIM_SLOTS];
-} flat_step;
+static tt_tensor **run_slot(const tt_optimizer *o, const tt__optim_group *group, size_t param, int slot) {
+    return &group->state.slot[param * (size_t)o->cls->slots + (size_t)slot];
+}
 
-/* Gather the state that the group's options need for parameter i. */
-static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, size_t i, flat_step *f) {
+/* Gather the state that the group's options need. */
+static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, tt__optim_run *run) {
+    for (int s = 0; s < o->cls->slots; s++)
+        run->fresh[s] = !*run_slot(o, group, run->param, s);
     for (int s = 0; s < o->cls->slots; s++) {
-        f->fresh[s] = !group->state.slot[i * (size_t)o->cls->slots + (size_t)s];
         if (!o->cls->uses(group->option, s))
             continue;
-        f->slot[s] = tt__optim_state_slot(o->cls, group, &group->state, i, s);
-        if (!f->slot[s])
+        const tt_tensor *slot = tt__optim_state_slot(o->cls, group, &group->state, run->param, s);
+        if (!slot)
             return tt_last_status();
+        run->state[s] = slot->data;
     }
     return TT_OK;
 }
 
-/* Update memory that plain pointers reach, by the processor's kernels. */
-static tt_status update_on_host(const tt__optimizer_class *cls, int type, const flat_step *f, tt__update *u) {
-    void *state[TT__OPTIM_SLOTS] = {NULL};
-    for (int s = 0; s < cls->slots; s++)
-        state[s] = tt_tensor_data(f->slot[s]);
-    u->p = tt_tensor_data(f->param);
-    u->g = tt_tensor_data(f->grad);
-    u->state = state;
-    rule_for(cls, type)(u);
-    return TT_OK;
-}
-
-static tt_status update_on_device(const tt__optimizer_class *cls, const flat_step *f, const tt__update *u) {
-    if (!cls->on_device)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, cls->name,
-                        tt_device_name(tt_tensor_device(f->param)));
-    return cls->on_device(f->param, f->grad, f->slot, u);
-}
-
-static tt_status update_flat(const tt_optimizer *o, tt__optim_group *group, size_t i, flat_step *f) {
+/* Gather the run of parameter i, behind `begin` elements. */
+static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_t i, int64_t begin,
+                            tt__optim_run *run) {
     const tt__optim_param *p = &group->params[i];
-    TT__TRY(gather_state(o, group, i, f));
-    int64_t step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0;
-    tt__update u = {.n = p->numel, .fresh = f->fresh, .option = group->option, .step = step};
-    TT__TRY(tt__device_is_host(group->device) ? update_on_host(o->cls, p->type, f, &u)
-                                              : update_on_device(o->cls, f, &u));
-    group->state.steps[i] = step;
-    if (f->param != p->tensor)
-        return tt_copy(p->tensor, f->param);
+    *run = (tt__optim_run){
+        .param = i, .tensor = tt_contiguous(p->tensor), .grad = tt_contiguous(tt_grad(p->tensor)), .begin = begin};
+    if (!run->tensor || !run->grad)
+        return tt_last_status();
+    run->update = (tt__update){.n = p->numel,
+                               .p = run->tensor->data,
+                               .g = run->grad->data,
+                               .fresh = run->fresh,
+                               .option = group->option,
+                               .step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0,
+                               .grad_norm = o->grad_norm};
+    return gather_state(o, group, run);
+}
+
+/* Give back state that was made for a step that didn't come: it is made, and is fresh, again in the next one. */
+static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt__optim_run *run) {
+    for (int s = 0; s < o->cls->slots; s++) {
+        tt_tensor **slot = run_slot(o, group, run->param, s);
+        if (!run->fresh[s] || !*slot)
+            continue;
+        tt__tensor_disown(*slot);
+        *slot = NULL;
+    }
+}
+
+/* Gather all runs of a group, one behind the other. On failure none is left. */
+static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, size_t *n) {
+    int64_t begin = 0;
+    tt_status status = TT_OK;
+    *n = 0;
+    for (size_t i = 0; i < group->count && !status; i++) {
+        if (!tt_grad(group->params[i].tensor))
+            continue;
+        status = check_run_param(group, i);
+        if (status)
+            break;
+        status = gather_run(o, group, i, begin, &group->runs[(*n)++]);
+        begin += group->params[i].numel;
+    }
+    for (size_t k = 0; status && k < *n; k++)
+        forget_fresh(o, group, &group->runs[k]);
+    return status;
+}
+
+/* ---- updating ---- */
+
+static tt_status update_on_device(const tt_optimizer *o, tt__optim_group *group, const tt__optim_run *run) {
+    tt_tensor *slots[TT__OPTIM_SLOTS] = {NULL};
+    if (!o->cls->on_device)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, o->cls->name,
+                        tt_device_name(group->device));
+    for (int s = 0; s < o->cls->slots; s++)
+        slots[s] = o->cls->uses(group->option, s) ? *run_slot(o, group, run->param, s) : NULL;
+    return o->cls->on_device(run->tensor, run->grad, slots, &run->update);
+}
+
+/* The run is through: its values go where the parameter lies. */
+static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
+    const tt__optim_param *p = &group->params[run->param];
+    group->state.steps[run->param] = run->update.step;
+    if (run->tensor != p->tensor)
+        return tt_copy(p->tensor, run->tensor);
     tt__storage_touch(p->tensor->storage);
     return TT_OK;
 }
 
-static tt_status update_param(const tt_optimizer *o, tt__optim_group *group, size_t i, tt_tensor *grad) {
-    const tt__optim_param *p = &group->params[i];
-    if (tt_tensor_dtype(p->tensor) != p->dtype || tt_tensor_numel(p->tensor) != p->numel ||
-        tt_tensor_device(p->tensor) != group->device)
-        return tt__fail(
-            TT_ERR_STATE,
-            "%s: parameter %lld was %s of %lld elements on \"%s\" when it was added, and is %s on \"%s\" now; "
-            "make the optimizer after converting the module",
-            who, (long long)group->first + (long long)i, tt_dtype_name(p->dtype), (long long)p->numel,
-            tt_device_name(group->device), TT__DESCRIBE(p->tensor), tt_device_name(tt_tensor_device(p->tensor)));
-    flat_step f = {.param = tt_contiguous(p->tensor), .grad = tt_contiguous(grad)};
-    return f.param && f.grad ? update_flat(o, group, i, &f) : tt_last_status();
+static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n) {
+    tt_status status = TT_OK;
+    for (size_t k = 0; k < n; k++) {
+        if (!status)
+            status = update_on_device(o, group, &group->runs[k]);
+        if (!status)
+            status = finish_run(group, &group->runs[k]);
+        else
+            forget_fresh(o, group, &group->runs[k]);
+    }
+    return status;
 }
 
 static tt_status update_group(const tt_optimizer *o, tt__optim_group *group) {
-    for (size_t i = 0; i < group->count; i++) {
-        tt_tensor *grad = tt_grad(group->params[i].tensor);
-        if (grad)
-            TT__TRY(update_param(o, group, i, grad));
+    tt_status first = TT_OK;
+    size_t n;
+    TT__TRY(gather_group(o, group, &n));
+    if (!tt__device_is_host(group->device))
+        return update_runs_on_device(o, group, n);
+    tt__optim_fused(o->cls, group, group->runs, n);
+    for (size_t k = 0; k < n; k++) { /* all have been updated: a failure keeps none from its place */
+        tt_status status = finish_run(group, &group->runs[k]);
+        first = first ? first : status;
     }
+    return first;
+}
+
+/* Measure all gradients of all groups, if the rule needs that. */
+static tt_status measure_grads(tt_optimizer *o) {
+    double sum = 0;
+    for (size_t g = 0; o->cls->measures_grads && g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++) {
+            tt_tensor *grad = tt_grad(o->groups[g].params[i].tensor);
+            if (!grad || !tt__device_is_host(tt_tensor_device(grad)))
+                continue;
+            const tt_tensor *flat = tt_contiguous(grad);
+            if (!flat)
+                return tt_last_status();
+            sum += tt__sum_of_squares(flat);
+        }
+    o->grad_norm = sqrt(sum);
     return TT_OK;
 }
 
@@ -98,7 +168,7 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     if (!scope)
         return tt_last_status();
     bool before = tt_no_grad_begin();
-    tt_status status = TT_OK;
+    tt_status status = measure_grads(optimizer);
     for (size_t g = 0; g < optimizer->group_count && !status; g++)
         status = update_group(optimizer, &optimizer->groups[g]);
     tt_no_grad_end(before);

@@ -198,6 +198,86 @@ static void loading_is_all_or_nothing(void **state) {
     free_run(&a);
 }
 
+/* All that a run is made of. */
+typedef struct Whole {
+    Run run;
+    tt_lr_scheduler *scheduler;
+    tt_ema *ema;
+} Whole;
+
+static Whole make_whole(uint64_t seed) {
+    Whole w = {.run = make_run(seed, 0.9)};
+    w.scheduler = tt_cosine_annealing_lr(w.run.sgd, 7, .eta_min = 0.01);
+    w.ema = tt_ema_new(tt_module_parameters(w.run.model), 0.9);
+    return w;
+}
+
+static void train_whole(Whole *w, int from, int to) {
+    for (int step = from; step < to; step++) {
+        train(&w->run, step, step + 1);
+        assert_int_equal(tt_lr_scheduler_step(w->scheduler), TT_OK);
+        assert_int_equal(tt_ema_update(w->ema), TT_OK);
+    }
+}
+
+static void assert_same_wholes(Whole *a, Whole *b) {
+    assert_same_runs(&a->run, &b->run);
+    assert_same(tt_lr_scheduler_state_dict(a->scheduler), tt_lr_scheduler_state_dict(b->scheduler));
+    assert_same(tt_ema_state_dict(a->ema), tt_ema_state_dict(b->ema));
+}
+
+static void free_whole(Whole *w) {
+    tt_lr_scheduler_free(w->scheduler);
+    tt_ema_free(w->ema);
+    free_run(&w->run);
+}
+
+static void scheduler_and_averages_go_on(void **state) {
+    (void)state;
+    Whole whole = make_whole(1), first = make_whole(1), second = make_whole(99);
+    train_whole(&whole, 0, 9);
+    train_whole(&first, 0, 4);
+    assert_int_equal(tt_checkpoint_save("c", first.run.model, first.run.sgd, &(tt_progress)TT_PROGRESS(.epoch = 4),
+                                        .scheduler = first.scheduler, .ema = first.ema),
+                     TT_OK);
+    tt_progress progress = TT_PROGRESS_INIT;
+    assert_int_equal(tt_checkpoint_load("c", second.run.model, second.run.sgd, &progress, .scheduler = second.scheduler,
+                                        .ema = second.ema),
+                     TT_OK);
+    assert_same_wholes(&first, &second);
+    train_whole(&second, 4, 9);
+    assert_same_wholes(&whole, &second);
+    Run plain = make_run(5, 0.9); /* who has none leaves them where they are */
+    assert_int_equal(tt_checkpoint_load("c", plain.model, plain.sgd, NULL), TT_OK);
+    assert_same_runs(&plain, &first.run);
+    free_run(&plain);
+    free_whole(&whole);
+    free_whole(&first);
+    free_whole(&second);
+}
+
+/* What can't be loaded into the last part changes none. */
+static void a_part_that_is_missing_is_refused(void **state) {
+    (void)state;
+    Whole now = make_whole(5), before = make_whole(5);
+    Run other = make_run(9, 0.9);
+    train_whole(&now, 0, 2);
+    train_whole(&before, 0, 2);
+    train(&other, 0, 1);
+    assert_int_equal(tt_checkpoint_save("c", other.model, other.sgd, NULL), TT_OK);
+    assert_int_equal(tt_checkpoint_load("c", now.run.model, now.run.sgd, NULL, .scheduler = now.scheduler),
+                     TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "c: tt_lr_scheduler_load_state_dict: expected the 5 entries of a "
+                                            "tt_cosine_annealing_lr of 1 groups, got 0"));
+    assert_int_equal(tt_checkpoint_load("c", now.run.model, now.run.sgd, NULL, .ema = now.ema), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "expected \"n_averaged\" and 4 averages, got 0 entries"));
+    assert_same_wholes(&now, &before);
+    tt_clear_error();
+    free_run(&other);
+    free_whole(&now);
+    free_whole(&before);
+}
+
 /* A linear layer in `dtype`, with a buffer of each element type that is no parameter's. */
 static tt_module *make_narrow(tt_dtype dtype, double value) {
     static const tt_dtype types[] = {TT_F16, TT_BF16, TT_I8, TT_I16, TT_U8, TT_BOOL};
@@ -251,6 +331,8 @@ int main(void) {
         cmocka_unit_test(a_wrapped_models_names_are_taken),
         cmocka_unit_test(loading_is_all_or_nothing),
         cmocka_unit_test(confusing_names_are_refused),
+        cmocka_unit_test(scheduler_and_averages_go_on),
+        cmocka_unit_test(a_part_that_is_missing_is_refused),
         cmocka_unit_test(every_element_type_comes_back),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

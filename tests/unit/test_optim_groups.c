@@ -152,6 +152,16 @@ static void constructors_set_every_option(void **state) {
                    TT_OPTION_LIST({"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", 0}));
     assert_options(tt_adadelta(p, 1, .rho = 0.7, .eps = 0.25, .weight_decay = 3, .maximize = true),
                    TT_OPTION_LIST({"lr", 1}, {"rho", 0.7}, {"eps", 0.25}, {"weight_decay", 3}, {"maximize", 1}));
+    assert_options(tt_lamb(p, 1, 0.5),
+                   TT_OPTION_LIST({"lr", 1}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-6}, {"weight_decay", 0.5},
+                                  {"max_grad_norm", 1}, {"bias_correction", 1}, {"grad_averaging", 1},
+                                  {"adam_w_mode", 1}, {"use_nvlamb", 0}, {"maximize", 0}));
+    assert_options(tt_lamb(p, 1, 0.5, .beta1 = 0.5, .beta2 = 0.25, .eps = 2, .max_grad_norm = 3,
+                           .no_bias_correction = true, .no_grad_averaging = true, .no_adam_w_mode = true,
+                           .use_nvlamb = true, .maximize = true),
+                   TT_OPTION_LIST({"lr", 1}, {"beta1", 0.5}, {"beta2", 0.25}, {"eps", 2}, {"weight_decay", 0.5},
+                                  {"max_grad_norm", 3}, {"bias_correction", 0}, {"grad_averaging", 0},
+                                  {"adam_w_mode", 0}, {"use_nvlamb", 1}, {"maximize", 1}));
 }
 
 /* Slots of a group and type are one run of memory, in the parameters' order. */

@@ -149,6 +149,42 @@ def clip(options, dtype):
     return dict(out, by_value=[numbers(p.grad) for p in params])
 
 
+LAMB = [{"lr": 0.01, "weight_decay": 0.01}, {"lr": 0.01, "weight_decay": 0.0}, {"lr": 0.01, "weight_decay": 0.0,
+                                                                               "use_nvlamb": True},
+        {"lr": 0.02, "weight_decay": 0.1, "adam_w_mode": False, "beta1": 0.8, "beta2": 0.95, "eps": 1e-4},
+        {"lr": 0.01, "weight_decay": 0.03, "bias_correction": False, "grad_averaging": False, "max_grad_norm": 0.0},
+        {"lr": 0.01, "weight_decay": 0.03, "max_grad_norm": 100.0, "maximize": True}]
+
+
+def lamb(options):
+    """PyTorch has no LAMB: this is You et al.'s algorithm in f64, written down from the paper, with FusedLAMB's
+    options. Two parameters; the second one begins as zeros, as biases do."""
+    o = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "max_grad_norm": 1.0, "bias_correction": True,
+         "grad_averaging": True, "adam_w_mode": True, "use_nvlamb": False, "maximize": False, **options}
+    params = [value(0, torch.float64), torch.zeros(N, dtype=torch.float64)]
+    m, v, marks = [torch.zeros_like(p) for p in params], [torch.zeros_like(p) for p in params], {}
+    for t in range(1, STEPS + 1):
+        grads = [value(t + 50 * k, torch.float64) * (-1 if o["maximize"] else 1) for k in range(2)]
+        norm = torch.cat(grads).norm().item()
+        if o["max_grad_norm"] > 0:
+            grads = [g * min(1, o["max_grad_norm"] / norm) for g in grads]
+        for k, (p, g) in enumerate(zip(params, grads)):
+            if not o["adam_w_mode"]:
+                g = g + o["weight_decay"] * p
+            m[k] = o["beta1"] * m[k] + (1 - o["beta1"] if o["grad_averaging"] else 1) * g
+            v[k] = o["beta2"] * v[k] + (1 - o["beta2"]) * g ** 2
+            m_hat = m[k] / (1 - o["beta1"] ** t) if o["bias_correction"] else m[k]
+            v_hat = v[k] / (1 - o["beta2"] ** t) if o["bias_correction"] else v[k]
+            step = m_hat / (v_hat.sqrt() + o["eps"]) + (o["weight_decay"] * p if o["adam_w_mode"] else 0)
+            trust = 1.0
+            if o["weight_decay"] or o["use_nvlamb"]:
+                trust = (p.norm() / step.norm()).item() if p.norm() > 0 and step.norm() > 0 else 1.0
+            params[k] = p - o["lr"] * trust * step
+        if t in MARKS:
+            marks[str(t)] = [numbers(p) for p in params]
+    return {"options": options, "params": marks}
+
+
 class One(torch.nn.Module):
     def __init__(self, dtype):
         super().__init__()
@@ -178,6 +214,7 @@ if __name__ == "__main__":
            "optimizers": [train(kind, o, dtype) for kind, o in CASES for dtype in (torch.float32, torch.float64)],
            "schedulers": [schedule(name, kind) for name in SCHEDULERS for kind in ("sgd", "adam")],
            "clips": [clip(o, dtype) for o in CLIPS for dtype in (torch.float32, torch.float64)],
+           "lamb": [lamb(o) for o in LAMB],
            "averages": [average(d, w, dtype) for d in (0.9, 0.999) for w in (False, True)
                         for dtype in (torch.float32, torch.float64)]}
     with open(sys.argv[1], "w") as f:

@@ -152,22 +152,45 @@ inline tt_progress progress(std::int64_t epoch = 0, std::uint64_t sampler_seed =
 
 inline void checkpoint_can_save(const std::string &path) { check(tt_checkpoint_can_save(path.c_str())); }
 
+/* What a checkpoint holds beside the model: those that are NULL are left out. */
+struct checkpoint_parts {
+    optimizer *optim = nullptr;
+    lr_scheduler *scheduler = nullptr;
+    ema *average = nullptr;
+};
+
+inline void checkpoint_save(const std::string &path, module &model, const checkpoint_parts &parts,
+                            const tt_progress &progress) {
+    tt_checkpoint_save_args a = TT_CHECKPOINT_SAVE_ARGS_INIT;
+    a.path = path.c_str(), a.model = model.get(), a.progress = &progress;
+    a.optimizer = parts.optim ? parts.optim->get() : nullptr;
+    a.scheduler = parts.scheduler ? parts.scheduler->get() : nullptr;
+    a.ema = parts.average ? parts.average->get() : nullptr;
+    check(detail::call(tt_checkpoint_save_with, a));
+}
 inline void checkpoint_save(const std::string &path, module &model, optimizer &opt, const tt_progress &progress) {
-    check(tt_checkpoint_save(path.c_str(), model.get(), opt.get(), &progress));
+    checkpoint_save(path, model, checkpoint_parts{&opt, nullptr, nullptr}, progress);
 }
 /* Without an optimizer: the model's tensors alone. */
 inline void checkpoint_save(const std::string &path, module &model, const tt_progress &progress = tutti::progress()) {
-    check(tt_checkpoint_save(path.c_str(), model.get(), nullptr, &progress));
+    checkpoint_save(path, model, checkpoint_parts(), progress);
+}
+
+inline tt_progress checkpoint_load(const std::string &path, module &model, const checkpoint_parts &parts) {
+    tt_progress progress = TT_PROGRESS_INIT;
+    tt_checkpoint_load_args a = TT_CHECKPOINT_LOAD_ARGS_INIT;
+    a.path = path.c_str(), a.model = model.get(), a.progress = &progress;
+    a.optimizer = parts.optim ? parts.optim->get() : nullptr;
+    a.scheduler = parts.scheduler ? parts.scheduler->get() : nullptr;
+    a.ema = parts.average ? parts.average->get() : nullptr;
+    check(detail::call(tt_checkpoint_load_with, a));
+    return progress;
 }
 inline tt_progress checkpoint_load(const std::string &path, module &model) {
-    tt_progress progress = TT_PROGRESS_INIT;
-    check(tt_checkpoint_load(path.c_str(), model.get(), nullptr, &progress));
-    return progress;
+    return checkpoint_load(path, model, checkpoint_parts());
 }
 inline tt_progress checkpoint_load(const std::string &path, module &model, optimizer &opt) {
-    tt_progress progress = TT_PROGRESS_INIT;
-    check(tt_checkpoint_load(path.c_str(), model.get(), opt.get(), &progress));
-    return progress;
+    return checkpoint_load(path, model, checkpoint_parts{&opt, nullptr, nullptr});
 }
 
 } // namespace tutti

@@ -51,6 +51,18 @@ struct adadelta_options {
     bool maximize = false;
 };
 
+struct lamb_options {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double eps = 1e-6;
+    double max_grad_norm = 1;
+    bool bias_correction = true;
+    bool grad_averaging = true;
+    bool adam_w_mode = true;
+    bool use_nvlamb = false;
+    bool maximize = false;
+};
+
 class optimizer {
   public:
     explicit optimizer(tt_optimizer *owned) : optimizer_(check(owned)) {}
@@ -135,6 +147,14 @@ inline optimizer adadelta(const tt_named_tensors *params, double lr, const adade
     a.maximize = o.maximize;
     return optimizer(detail::call(tt_adadelta_with, a));
 }
+inline optimizer lamb(const tt_named_tensors *params, double lr, double weight_decay, const lamb_options &o = {}) {
+    tt_lamb_args a = TT_LAMB_ARGS_INIT;
+    a.params = params, a.lr = lr, a.weight_decay = weight_decay, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
+    a.max_grad_norm = o.max_grad_norm, a.no_bias_correction = !o.bias_correction;
+    a.no_grad_averaging = !o.grad_averaging, a.no_adam_w_mode = !o.adam_w_mode, a.use_nvlamb = o.use_nvlamb;
+    a.maximize = o.maximize;
+    return optimizer(detail::call(tt_lamb_with, a));
+}
 
 /* ---- gradient clipping */
 
@@ -158,7 +178,7 @@ inline void clip_grad_value_(const tt_named_tensors *params, double clip_value) 
 class ema {
   public:
     ema(const tt_named_tensors *params, double decay, bool warm_up = false) {
-        tt_ema_args a = TT_EMA_ARGS_INIT;
+        tt_ema_new_args a = TT_EMA_NEW_ARGS_INIT;
         a.params = params, a.decay = decay, a.warm_up = warm_up;
         ema_.reset(check(detail::call(tt_ema_new_with, a)));
     }

@@ -562,6 +562,7 @@ static void training(tutti::group &world) {
     EXPECT(tutti::rmsprop(twin.parameters(), 0.01, centered).option("centered") == 1);
     EXPECT(tutti::adagrad(twin.parameters(), 0.01).option("eps") == 1e-10);
     EXPECT(tutti::adadelta(twin.parameters(), 1).option("rho") == 0.9);
+    EXPECT(tutti::lamb(twin.parameters(), 1, 0.5).option("weight_decay") == 0.5);
     EXPECT(adam.option("beta1") == 0.9 && adamw.option("weight_decay") == 0.01 && adam.option("eps") == 1e-8);
     tutti::tensor bias = tutti::zeros(tutti::shape(3));
     bias.requires_grad_();
@@ -574,6 +575,12 @@ static void training(tutti::group &world) {
     average.update(), average.store(), average.copy_to(), average.restore();
     average.load_state_dict(average.state_dict());
     EXPECT(thrown_by([&] { average.restore(); }).status() == TT_ERR_STATE);
+    tutti::lr_scheduler constant = tutti::exponential_lr(adam, 1);
+    tutti::checkpoint_parts parts{&adam, &constant, &average};
+    const std::string whole = path + ".whole";
+    tutti::checkpoint_save(whole, twin, parts, tutti::progress(3));
+    EXPECT(tutti::checkpoint_load(whole, twin, parts).epoch == 3);
+    unlink(whole.c_str());
     EXPECT(tutti::clip_grad_norm_(twin.parameters(), 1) == 0);
     tutti::clip_grad_value_(twin.parameters(), 1);
     twin.to(TT_F64);

@@ -1,0 +1,21 @@
+/* One pass of a rule over all parameters of a group, whatever their sizes, shared among threads. */
+#ifndef TT_OPTIM_FUSED_H
+#define TT_OPTIM_FUSED_H
+
+#include "optim/optimizer.h"
+
+/* A parameter in a step: contiguous memory, and where it begins among the elements of all runs. */
+typedef struct tt__optim_run {
+    size_t param;      /* its number in the group */
+    tt_tensor *tensor; /* the parameter, or a contiguous copy */
+    tt_tensor *grad;
+    int64_t begin;
+    void *state[TT__OPTIM_SLOTS];
+    bool fresh[TT__OPTIM_SLOTS];
+    tt__update update;
+} tt__optim_run;
+
+/* Update n runs in the host's memory. */
+void tt__optim_fused(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_run *runs, size_t n);
+
+#endif
