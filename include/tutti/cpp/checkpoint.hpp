@@ -87,9 +87,9 @@ class value_ref {
     const tt_named_tensors *tensors() const { return check(tt_value_tensors(v_)); }
 
   private:
-    template <class T, class Get> T get_as(Get get) const {
+    template <class T, class Getter> T get_as(Getter getter) const {
         T x{};
-        check(get(&x, v_));
+        check(getter(&x, v_));
         return x;
     }
     const tt_value *v_;
