@@ -236,6 +236,26 @@ TT_API TT_NODISCARD tt_status tt_checkpoint_save(const char *path, tt_module *mo
  * TT_ERR_IO, TT_ERR_INVALID it is a directory, a FIFO or the like; both with the path. */
 TT_API TT_NODISCARD tt_status tt_checkpoint_can_save(const char *path);
 
+/* Saves beside training: tt_checkpoint_saver_save() copies what is to be saved, and a thread of the library writes
+ * it. */
+typedef struct tt_checkpoint_saver tt_checkpoint_saver;
+
+/* Make one; NULL and TT_ERR_MEMORY. Free it: waits for a write that is under way, whose error, if nobody waited for it,
+ * becomes the thread's last error. NULL is allowed. */
+TT_API tt_checkpoint_saver *tt_checkpoint_saver_new(void);
+TT_API void tt_checkpoint_saver_free(tt_checkpoint_saver *saver);
+
+/* Copy the state now and begin to write it as tt_checkpoint_save() does; when this returns, model and optimizer may go
+ * on. One write is under way at a time: waits for the one before, and if that failed returns its error and begins
+ * nothing. The copies take as much memory as the state, and are kept for the next
+ * call, which uses them again where names, shapes and types are the same. A saver is for one thread. Errors: those of
+ * tt_checkpoint_save(), and TT_ERR_SYSTEM no thread could be started. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_saver_save(tt_checkpoint_saver *saver, const char *path, tt_module *model,
+                                                       tt_optimizer *optimizer, const tt_progress *progress);
+
+/* Wait until the file is in place. Returns the write's error, once; TT_OK if nothing is under way. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_saver_wait(tt_checkpoint_saver *saver);
+
 /* Load it: into the model (names with or without "module."), into the optimizer (may be NULL: then its entries are
  * ignored), and *progress (may be NULL; its size must be set; zeros if the file has none). All or nothing. Options of
  * the optimizer's groups become the file's, if it has them. Nothing is converted: an entry of another element type than

@@ -159,6 +159,22 @@ inline void checkpoint_save(const std::string &path, module &model, optimizer &o
 inline void checkpoint_save(const std::string &path, module &model, const tt_progress &progress = tutti::progress()) {
     check(tt_checkpoint_save(path.c_str(), model.get(), nullptr, &progress));
 }
+/* Saves beside training; its end waits for the last write. */
+class checkpoint_saver {
+  public:
+    checkpoint_saver() : saver_(check(tt_checkpoint_saver_new())) {}
+    void save(const std::string &path, module &model, optimizer &opt, const tt_progress &progress) {
+        check(tt_checkpoint_saver_save(saver_.get(), path.c_str(), model.get(), opt.get(), &progress));
+    }
+    void save(const std::string &path, module &model, const tt_progress &progress = tutti::progress()) {
+        check(tt_checkpoint_saver_save(saver_.get(), path.c_str(), model.get(), nullptr, &progress));
+    }
+    void wait() { check(tt_checkpoint_saver_wait(saver_.get())); }
+
+  private:
+    detail::handle<tt_checkpoint_saver, tt_checkpoint_saver_free> saver_;
+};
+
 inline tt_progress checkpoint_load(const std::string &path, module &model) {
     tt_progress progress = TT_PROGRESS_INIT;
     check(tt_checkpoint_load(path.c_str(), model.get(), nullptr, &progress));
