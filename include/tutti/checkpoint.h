@@ -277,5 +277,31 @@ TT_API TT_NODISCARD tt_status tt_checkpoint_load_with(const tt_checkpoint_load_a
 #endif
 #define TT_CHECKPOINT_LOAD_ARGS_INIT TT_ARGS_INIT
 
+/* Saves beside training: tt_checkpoint_saver_save() copies what is to be saved, and a thread of the library writes
+ * it. */
+typedef struct tt_checkpoint_saver tt_checkpoint_saver;
+
+/* Make one; NULL and TT_ERR_MEMORY. Free it: waits for a write that is under way, whose error, if nobody waited for it,
+ * becomes the thread's last error. NULL is allowed. */
+TT_API tt_checkpoint_saver *tt_checkpoint_saver_new(void);
+TT_API void tt_checkpoint_saver_free(tt_checkpoint_saver *saver);
+
+/* Copy the state now and begin to write it as tt_checkpoint_save() does; when this returns, model and optimizer may go
+ * on. One write is under way at a time: waits for the one before, and if that failed returns its error and begins
+ * nothing. The copies take as much memory as the state, and are kept for the next call, which uses them again where
+ * names, shapes and types are the same. A saver is for one thread. Errors: those of tt_checkpoint_save(), and
+ * TT_ERR_SYSTEM no thread could be started.
+ *   tt_checkpoint_saver_save(saver, path, model, adam, &progress, .scheduler = cosine) */
+TT_API TT_NODISCARD tt_status tt_checkpoint_saver_save_with(tt_checkpoint_saver *saver,
+                                                            const tt_checkpoint_save_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_checkpoint_saver_save(saver_, path_, model_, optimizer_, ...)                                         \
+    tt_checkpoint_saver_save_with((saver_), TT_ARGS(tt_checkpoint_save_args, .path = (path_), .model = (model_), \
+                                                    .optimizer = (optimizer_), .progress = __VA_ARGS__))
+#endif
+
+/* Wait until the file is in place. Returns the write's error, once; TT_OK if nothing is under way. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_saver_wait(tt_checkpoint_saver *saver);
+
 TT_END_DECLS
 #endif

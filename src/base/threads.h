@@ -3,15 +3,14 @@
 #define TT_BASE_THREADS_H
 
 #include "base/clock.h"
-
-#include <tutti/base.h>
+#include "base/export.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 
 /* Start a thread that runs `run(arg)` with all signals blocked: they belong to the program's own threads. TT_ERR_SYSTEM
  * names it as `what` ("the store's thread"), and the limits that it may have met. */
-tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what);
+TT__EXPORT tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what);
 
 /* Count the threads of this process that tt__thread_create() did not start, the main thread's remains included; at
  * least 2 where that can't be found out. */

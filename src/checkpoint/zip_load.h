@@ -1,4 +1,4 @@
-/* libzip, loaded by the first archive that is read or written: it brings libraries of its own, which a process that has
+/* libzip, loaded by the first archive that is read: it brings libraries of its own, which a process that has
  * no archives need not wait for. */
 #ifndef TT_CHECKPOINT_ZIP_LOAD_H
 #define TT_CHECKPOINT_ZIP_LOAD_H
@@ -8,31 +8,24 @@
 #include <zip.h>
 
 /* The functions that are used. Types and constants come from its header. */
-#define TT__ZIP_FUNCTIONS(X)      \
-    X(zip_close)                  \
-    X(zip_discard)                \
-    X(zip_error_code_zip)         \
-    X(zip_error_fini)             \
-    X(zip_error_init)             \
-    X(zip_error_set)              \
-    X(zip_error_strerror)         \
-    X(zip_error_to_data)          \
-    X(zip_fclose)                 \
-    X(zip_file_add)               \
-    X(zip_file_extra_field_set)   \
-    X(zip_file_get_error)         \
-    X(zip_file_set_dostime)       \
-    X(zip_fopen_index)            \
-    X(zip_fread)                  \
-    X(zip_get_error)              \
-    X(zip_get_num_entries)        \
-    X(zip_open_from_source)       \
-    X(zip_set_file_compression)   \
-    X(zip_source_buffer_create)   \
-    X(zip_source_filep_create)    \
-    X(zip_source_free)            \
-    X(zip_source_function_create) \
-    X(zip_stat_index)             \
+#define TT__ZIP_FUNCTIONS(X)    \
+    X(zip_discard)              \
+    X(zip_error_code_zip)       \
+    X(zip_error_fini)           \
+    X(zip_error_init)           \
+    X(zip_error_set)            \
+    X(zip_error_strerror)       \
+    X(zip_fclose)               \
+    X(zip_file_get_error)       \
+    X(zip_fopen_index)          \
+    X(zip_fread)                \
+    X(zip_get_error)            \
+    X(zip_get_num_entries)      \
+    X(zip_open_from_source)     \
+    X(zip_source_buffer_create) \
+    X(zip_source_filep_create)  \
+    X(zip_source_free)          \
+    X(zip_stat_index)           \
     X(zip_stat_init)
 
 typedef struct tt__zip {

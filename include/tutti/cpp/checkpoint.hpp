@@ -87,9 +87,9 @@ class value_ref {
     const tt_named_tensors *tensors() const { return check(tt_value_tensors(v_)); }
 
   private:
-    template <class T, class Get> T get_as(Get get) const {
+    template <class T, class Getter> T get_as(Getter getter) const {
         T x{};
-        check(get(&x, v_));
+        check(getter(&x, v_));
         return x;
     }
     const tt_value *v_;
@@ -159,14 +159,23 @@ struct checkpoint_parts {
     ema *average = nullptr;
 };
 
-inline void checkpoint_save(const std::string &path, module &model, const checkpoint_parts &parts,
-                            const tt_progress &progress) {
+namespace detail {
+
+inline tt_checkpoint_save_args save_args(const std::string &path, module &model, const checkpoint_parts &parts,
+                                         const tt_progress &progress) {
     tt_checkpoint_save_args a = TT_CHECKPOINT_SAVE_ARGS_INIT;
     a.path = path.c_str(), a.model = model.get(), a.progress = &progress;
     a.optimizer = parts.optim ? parts.optim->get() : nullptr;
     a.scheduler = parts.scheduler ? parts.scheduler->get() : nullptr;
     a.ema = parts.average ? parts.average->get() : nullptr;
-    check(detail::call(tt_checkpoint_save_with, a));
+    return a;
+}
+
+} // namespace detail
+
+inline void checkpoint_save(const std::string &path, module &model, const checkpoint_parts &parts,
+                            const tt_progress &progress) {
+    check(detail::call(tt_checkpoint_save_with, detail::save_args(path, model, parts, progress)));
 }
 inline void checkpoint_save(const std::string &path, module &model, optimizer &opt, const tt_progress &progress) {
     checkpoint_save(path, model, checkpoint_parts{&opt, nullptr, nullptr}, progress);
@@ -192,6 +201,23 @@ inline tt_progress checkpoint_load(const std::string &path, module &model) {
 inline tt_progress checkpoint_load(const std::string &path, module &model, optimizer &opt) {
     return checkpoint_load(path, model, checkpoint_parts{&opt, nullptr, nullptr});
 }
+
+/* Saves beside training; its end waits for the last write. */
+class checkpoint_saver {
+  public:
+    checkpoint_saver() : saver_(check(tt_checkpoint_saver_new())) {}
+    void save(const std::string &path, module &model, const checkpoint_parts &parts, const tt_progress &progress) {
+        tt_checkpoint_save_args a = detail::save_args(path, model, parts, progress);
+        check(tt_checkpoint_saver_save_with(saver_.get(), &a, offsetof(tt_checkpoint_save_args, tt_end)));
+    }
+    void save(const std::string &path, module &model, const tt_progress &progress = tutti::progress()) {
+        save(path, model, checkpoint_parts(), progress);
+    }
+    void wait() { check(tt_checkpoint_saver_wait(saver_.get())); }
+
+  private:
+    detail::handle<tt_checkpoint_saver, tt_checkpoint_saver_free> saver_;
+};
 
 } // namespace tutti
 

@@ -1,0 +1,40 @@
+/* The tensors of a training state under the names that they have in a file: the model's under their own, those of the
+ * optimizer, the scheduler and the averages behind a prefix. */
+#ifndef TT_CHECKPOINT_ENTRIES_H
+#define TT_CHECKPOINT_ENTRIES_H
+
+#include <tutti/checkpoint.h>
+
+/* What a training state is made of, and what the names of each part begin with. */
+enum { TT__PART_MODEL, TT__PART_OPTIMIZER, TT__PART_SCHEDULER, TT__PART_EMA, TT__PARTS };
+extern const char *const tt__part_prefixes[TT__PARTS];
+
+/* Return the part that an entry of a file belongs to. */
+int tt__part_of(const char *name);
+
+/* A list under construction: names are borrowed, or in `made` where they had to be put together. */
+typedef struct tt__entries {
+    size_t count;
+    const char **names;
+    tt_tensor **tensors;
+    char **made;
+    tt_named_tensors view;
+} tt__entries;
+
+/* Make an empty list with room for so many entries. */
+tt_status tt__entries_make(tt__entries *e, size_t room);
+
+/* Release the list, and its tensors, too, if they are copies. Harmless on a zeroed one. */
+void tt__entries_free(tt__entries *e);
+void tt__entries_free_copies(tt__entries *e);
+
+void tt__entries_add(tt__entries *e, const char *name, tt_tensor *tensor);
+const tt_named_tensors *tt__entries_view(tt__entries *e);
+
+/* Collect all entries of all parts that are given, borrowed from them. */
+tt_status tt__entries_collect(tt__entries *e, const tt_checkpoint_save_args *a);
+
+/* Copy tensors, to the host, and their names; release with tt__entries_free_copies(), also after a failure. */
+tt_status tt__entries_copy(tt__entries *copies, const tt_named_tensors *of);
+
+#endif
