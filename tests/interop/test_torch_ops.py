@@ -14,7 +14,7 @@ except ImportError as error:
 
 VECTORS = os.path.join(os.environ["TT_SOURCE"], "tests", "vectors")
 # make_torch_NAME.py makes torch-NAME.json
-FAMILIES = ["ops", "index"]
+FAMILIES = ["ops", "index", "text"]
 
 
 def differences(want, got, where):
