@@ -44,7 +44,7 @@ static tt_tensor *f_stack_last(tt_tensor *const *in) { return tt_stack(in, 2, -1
 
 /* i64 numbers at, at + step, at + 2 step, ... modulo n, on x's device. */
 static tt_tensor *places(const tt_tensor *x, tt_shape shape, int64_t at, int64_t step, int64_t n) {
-    tt_tensor *index = tt_empty(shape, TT_I64);
+    tt_tensor *index = x ? tt_empty(shape, TT_I64) : NULL;
     for (int64_t i = 0; i < tt_tensor_numel(index); i++)
         tt_tensor_i64(index)[i] = (at + step * i) % n;
     return tt_to_device(index, tt_tensor_device(x));
