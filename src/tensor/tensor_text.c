@@ -47,7 +47,7 @@ typedef struct number_style {
     int width;
 } number_style;
 
-static const char *number_text(const number_style *s, const void *p, char text[NUMBER]) {
+static const char *element_text(const number_style *s, const void *p, char text[NUMBER]) {
     double v = s->is_float ? tt__load_f64(s->dtype, p) : 0;
     if (s->dtype == TT_BOOL)
         snprintf(text, NUMBER, "%s", *(const uint8_t *)p ? "True" : "False");
@@ -93,7 +93,7 @@ static void measure_number(const shown *t, const char *p, magnitudes *m) {
     char text[NUMBER];
     double v = fabs(tt__load_f64(t->x->dtype, p));
     if (!t->style.is_float) {
-        int n = (int)strlen(number_text(&t->style, p, text));
+        int n = (int)strlen(element_text(&t->style, p, text));
         m->fixed = n > m->fixed ? n : m->fixed;
         return;
     }
@@ -138,7 +138,7 @@ static number_style style_of(const shown *t) {
 
 static void write_number(const shown *t, const char *p) {
     char text[NUMBER];
-    number_text(&t->style, p, text);
+    element_text(&t->style, p, text);
     write_spaces(t->to, t->style.width - (int)strlen(text));
     write_text(t->to, "%s", text);
 }
@@ -228,7 +228,7 @@ static void write_suffixes(written *w, int indent, const tt_tensor *x) {
 
 /* ---- */
 
-static void write_tensor(written *w, const tt_tensor *x, const tt_tensor *here) {
+static void write_elements(written *w, const tt_tensor *x, const tt_tensor *here) {
     static const char prefix[] = "tensor(";
     int indent = sizeof prefix - 1;
     shown t = {.x = here, .summarized = x->numel > MANY, .to = w};
@@ -256,7 +256,7 @@ size_t tt_tensor_text(const tt_tensor *x, char *out, size_t size) {
     tt_tensor *here = tt__device_is_host(tt__device_of(x)) ? (tt_tensor *)x : tt__to_device(who, x, &tt__cpu_device);
     tt_tensor *rows = here ? tt__contiguous_begin(who, here) : NULL;
     if (rows)
-        write_tensor(&w, x, rows);
+        write_elements(&w, x, rows);
     if (w.size)
         out[w.length < w.size ? w.length : w.size - 1] = 0;
     tt__contiguous_done(rows, here);

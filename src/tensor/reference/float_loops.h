@@ -203,11 +203,13 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/attention_loops.h"
 #include "tensor/reference/resize_loops.h"
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
     RESIZE_KERNELS,
+    ATTENTION_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
