@@ -56,6 +56,22 @@ static void every_allocation_may_fail(void **state) {
     assert_in_range(alloc_fail_each(makers, NULL, ALLOC_ENDS), 5, 1000);
 }
 
+/* Once memory is in the pool, passes take it from there. */
+static void a_steady_pass_allocates_nothing(void **state) {
+    (void)state;
+    if (!alloc_count_works)
+        skip();
+    for (int i = 0; i < index_family.count; i++) {
+        gradcheck_case c = index_family.cases[i];
+        for (int warm = 0; warm < 3; warm++)
+            assert_int_equal(pass_of(&c), TT_OK);
+        long before = alloc_count_own;
+        assert_int_equal(pass_of(&c), TT_OK);
+        if (alloc_count_own != before)
+            fail_msg("%s: %ld calls of the allocator in a steady pass", c.name, alloc_count_own - before);
+    }
+}
+
 /* ---- without a scope: x (2, 2) with gaps */
 
 static tt_tensor *places_of(int64_t a, int64_t b) {
@@ -127,6 +143,21 @@ static tt_tensor *scatter_value(tt_tensor *x) { return with_places(x, 4); }
 static tt_tensor *embedding(tt_tensor *x) { return with_places(x, 5); }
 static tt_tensor *one_hot(tt_tensor *x) { return with_places(x, 6); }
 
+static tt_tensor *attention(tt_tensor *x) {
+    tt_tensor *index = places_of(0, 1), *mask = tt_to(index, TT_BOOL);
+    tt_tensor *y = tt_scaled_dot_product_attention(x, x, x, .attn_mask = mask);
+    tt_tensor_free(mask);
+    tt_tensor_free(index);
+    return y;
+}
+
+static tt_tensor *interpolate(tt_tensor *x) {
+    tt_tensor *image = tt_reshape(x, TT_SHAPE(1, 1, 2, 2));
+    tt_tensor *y = tt_interpolate(image, TT_SHAPE(3, 3), .mode = TT_BILINEAR);
+    tt_tensor_free(image);
+    return y;
+}
+
 static void use_without_a_scope(tt_tensor *(*f)(tt_tensor *)) {
     tt_tensor *leaf = tt_requires_grad_(tt_ones(TT_SHAPE(3, 3), TT_BF16), true);
     tt_tensor *part = tt_narrow(leaf, 1, 0, 2), *x = tt_narrow(part, 0, 0, 2);
@@ -143,9 +174,9 @@ static void use_without_a_scope(tt_tensor *(*f)(tt_tensor *)) {
 static void the_caller_owns_results_only(void **state) {
     (void)state;
     static tt_tensor *(*const ops[])(tt_tensor *) = {
-        permute, expand,       slice,     select_one, unsqueeze,   tt_squeeze_all, unbind_0,  cat,
-        stack,   index_select, gather,    scatter,    scatter_add, scatter_value,  embedding, one_hot,
-        triu,    cumsum,       argsort_0, sort_0,     matmul,      zeros_like,     wrong_cat};
+        permute,      expand, slice,   select_one,  unsqueeze,     tt_squeeze_all, unbind_0,   cat,  stack,
+        index_select, gather, scatter, scatter_add, scatter_value, embedding,      one_hot,    triu, cumsum,
+        argsort_0,    sort_0, matmul,  zeros_like,  wrong_cat,     attention,      interpolate};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         use_without_a_scope(ops[i]); /* what is made once stays */
         long before = alloc_in_use();
@@ -159,6 +190,7 @@ static void the_caller_owns_results_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_steady_pass_allocates_nothing),
         cmocka_unit_test(the_caller_owns_results_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
