@@ -364,6 +364,32 @@ TT_API tt_tensor *tt_avg_pool2d_with(const tt_avg_pool2d_args *args, size_t size
  * `width` Q, whatever x's size is. TT_ERR_INVALID one below 1. */
 TT_API tt_tensor *tt_adaptive_avg_pool2d(tt_tensor *x, int64_t height, int64_t width);
 
+/* ---- attention ---- */
+
+typedef struct tt_scaled_dot_product_attention_args {
+    tt_tensor *q; /* required: (..., T, E) */
+    tt_tensor *k; /* required: (..., S, E) */
+    tt_tensor *v; /* required: (..., S, V) */
+    TT_OPTIONS;
+    /* broadcasts to (..., T, S): bool, true where k is seen, or of q's dtype, added to the scores. It gets no gradient:
+     * TT_ERR_UNSUPPORTED if it requires one. NULL: none */
+    tt_tensor *attn_mask;
+    bool is_causal; /* row t sees the first t + 1 of k; together with attn_mask both hide */
+    double scale;   /* 0: 1 / sqrt(E) */
+    char tt_end;    /* not an option: see base.h */
+} tt_scaled_dot_product_attention_args;
+
+/* softmax(scale q k^T + mask) v, (..., T, V); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
+ * A row that sees nothing is 0. 16-bit floats are computed in f32.
+ *   tt_scaled_dot_product_attention(q, k, v, .is_causal = true) */
+TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size);
+#define TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_scaled_dot_product_attention(q_, k_, ...) \
+    tt_scaled_dot_product_attention_with(            \
+        TT_ARGS(tt_scaled_dot_product_attention_args, .q = (q_), .k = (k_), .v = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* e^x, divided by its sum along dim / x - log sum exp x along dim (negative counts from the end). */

@@ -171,6 +171,11 @@ TT_API TT_NODISCARD tt_status tt_item(const tt_tensor *x, double *value);
 /* "f32 (20, 10)" into `out` (at most `size` bytes with the NUL); returns out. For messages. */
 TT_API const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size);
 
+/* x with its elements as PyTorch prints it, "tensor([1., 2.])", into `out` (at most `size` bytes with the NUL; NULL
+ * with 0: nowhere). Returns the length of the whole text without the NUL, as snprintf() does; 0, with an error, if the
+ * elements can't be read, and for NULL. What an operator made is said to require a gradient, but not which operator. */
+TT_API size_t tt_tensor_text(const tt_tensor *x, char *out, size_t size);
+
 /* ---- views and copies: same elements; gradients are recorded for floats ---- */
 
 /* Same storage, other shape; one size may be -1. view needs a layout that allows it (TT_ERR_SHAPE otherwise), reshape

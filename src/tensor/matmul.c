@@ -56,8 +56,7 @@ tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, cons
 
 /* ---- batches of matrices: the last two dimensions; those before them number the matrices */
 
-/* View matrix number i of x, in row-major order of the batch. */
-static tt_tensor matrix_number(const tt_tensor *x, int64_t i) {
+tt_tensor tt__matrix_number(const tt_tensor *x, int64_t i) {
     int row = x->shape.ndim - 2;
     int64_t at = 0;
     for (int d = row - 1; d >= 0; d--) {
@@ -70,7 +69,7 @@ static tt_tensor matrix_number(const tt_tensor *x, int64_t i) {
     return matrix;
 }
 
-static int64_t batch_size(const tt_tensor *x) {
+int64_t tt__batch_size(const tt_tensor *x) {
     int64_t n = 1;
     for (int d = 0; d < x->shape.ndim - 2; d++)
         n *= x->shape.dim[d];
@@ -107,9 +106,9 @@ static bool batch_joins(const tt_tensor *x, int along) {
 
 /* View x as one matrix, whose rows or columns are those of the whole batch. */
 static tt_tensor batch_joined(const tt_tensor *x, int along) {
-    tt_tensor matrix = matrix_number(x, 0);
+    tt_tensor matrix = tt__matrix_number(x, 0);
     tt_shape shape = matrix.shape;
-    shape.dim[along] *= batch_size(x);
+    shape.dim[along] *= tt__batch_size(x);
     return tt__tensor_seen(&matrix, shape, matrix.stride);
 }
 
@@ -124,7 +123,7 @@ typedef struct batch_product {
 static void multiply_some(void *user, int64_t begin, int64_t end) {
     batch_product *p = user;
     for (int64_t i = begin; i < end && !p->status; i++) {
-        tt_tensor y = matrix_number(p->y, i), a = matrix_number(p->a, i), b = matrix_number(p->b, i);
+        tt_tensor y = tt__matrix_number(p->y, i), a = tt__matrix_number(p->a, i), b = tt__matrix_number(p->b, i);
         tt_status status = p->run(&y, &a, &b, p->beta);
         if (status)
             p->status = (int)status;
@@ -135,7 +134,7 @@ static void multiply_some(void *user, int64_t begin, int64_t end) {
 static tt_status multiply_each(const char *who, batch_product *p) {
     enum { SMALL = 1 << 21, BLOCK = 1 << 18 };
     int row = p->y->shape.ndim - 2;
-    int64_t n = batch_size(p->y), work = p->y->shape.dim[row] * p->y->shape.dim[row + 1] * p->a->shape.dim[row + 1];
+    int64_t n = tt__batch_size(p->y), work = p->y->shape.dim[row] * p->y->shape.dim[row + 1] * p->a->shape.dim[row + 1];
     bool side_by_side = p->beta == 0 && work < SMALL && tt__device_is_host(tt__device_of(p->y));
     if (!side_by_side) {
         multiply_some(p, 0, n);
@@ -151,11 +150,11 @@ static tt_status multiply_each(const char *who, batch_product *p) {
 static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
                                 const tt_tensor *b) {
     if (is_repeated(b) && batch_joins(a, 0) && batch_joins(y, 0)) {
-        tt_tensor to = batch_joined(y, 0), rows = batch_joined(a, 0), one = matrix_number(b, 0);
+        tt_tensor to = batch_joined(y, 0), rows = batch_joined(a, 0), one = tt__matrix_number(b, 0);
         return run(&to, &rows, &one, 0);
     }
     if (is_repeated(y) && batch_joins(a, 1) && batch_joins(b, 0)) {
-        tt_tensor to = matrix_number(y, 0), rows = batch_joined(a, 1), columns = batch_joined(b, 0);
+        tt_tensor to = tt__matrix_number(y, 0), rows = batch_joined(a, 1), columns = batch_joined(b, 0);
         return run(&to, &rows, &columns, 0);
     }
     batch_product p = {.run = run, .y = y, .a = a, .b = b, .beta = is_partly_repeated(y) ? 1 : 0};
@@ -166,7 +165,7 @@ static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tenso
 
 /* Can products read all matrices in place? Return x, or a contiguous copy of it. */
 static tt_tensor *plain_batch(const char *who, const tt_tensor *x) {
-    tt_tensor first = matrix_number(x, 0);
+    tt_tensor first = tt__matrix_number(x, 0);
     return is_plain_matrix(&first) ? (tt_tensor *)x : tt__clone_contiguous(who, x);
 }
 

@@ -75,6 +75,10 @@ tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, cons
  * has strides of 0 there, and where y is, it is the sum. The rows of y's matrices have a stride of 1. */
 tt_status tt__bmm_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 
+/* View matrix number i of a batch, in row-major order / count them. */
+tt_tensor tt__matrix_number(const tt_tensor *x, int64_t i);
+int64_t tt__batch_size(const tt_tensor *x);
+
 /* View x (rows, cols) as its transpose. */
 tt_tensor tt__transposed(const tt_tensor *x);
 

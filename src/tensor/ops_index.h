@@ -62,4 +62,19 @@ tt_tensor *tt__empty_resized(const char *who, const tt_tensor *x, int64_t H, int
 tt_status tt__resize_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt__resize *how);
 tt_status tt__resize_backward_out(const char *who, tt_tensor *dx, const tt_tensor *g, const tt__resize *how);
 
+/* ---- attention.c: batches of matrices, floats; any layout, y and stats contiguous */
+
+/* Make the room for what backward needs of each row of q. */
+tt_tensor *tt__attention_stats(const char *who, const tt_tensor *q);
+
+/* Return a mask to add to scores, in the type that they have for q: of a bool mask, 0 where it is true, else -infinity.
+ * The mask itself, or a new one that tt__contiguous_done() frees. */
+tt_tensor *tt__additive_mask(const char *who, const tt_tensor *mask, const tt_tensor *q);
+
+tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, const tt__attention *in);
+
+/* d: of q, k, v; NULL: not wanted. */
+tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *y, const tt_tensor *stats,
+                                     const tt_tensor *g, const tt__attention *in);
+
 #endif

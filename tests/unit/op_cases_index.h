@@ -44,7 +44,7 @@ static tt_tensor *f_stack_last(tt_tensor *const *in) { return tt_stack(in, 2, -1
 
 /* i64 numbers at, at + step, at + 2 step, ... modulo n, on x's device. */
 static tt_tensor *places(const tt_tensor *x, tt_shape shape, int64_t at, int64_t step, int64_t n) {
-    tt_tensor *index = tt_empty(shape, TT_I64);
+    tt_tensor *index = x ? tt_empty(shape, TT_I64) : NULL;
     for (int64_t i = 0; i < tt_tensor_numel(index); i++)
         tt_tensor_i64(index)[i] = (at + step * i) % n;
     return tt_to_device(index, tt_tensor_device(x));
@@ -124,6 +124,29 @@ static tt_tensor *f_bilinear_one(tt_tensor *const *in) {
     return tt_interpolate(in[0], TT_SHAPE(1, 3), .mode = TT_BILINEAR, .align_corners = true);
 }
 
+/* ---- attention */
+
+static tt_tensor *f_attention(tt_tensor *const *in) { return tt_scaled_dot_product_attention(in[0], in[1], in[2]); }
+static tt_tensor *f_attention_causal(tt_tensor *const *in) {
+    return tt_scaled_dot_product_attention(in[0], in[1], in[2], .is_causal = true, .scale = 0.7);
+}
+/* Of rows and columns t, s: hidden where t + 2 s is a multiple of 3. */
+static tt_tensor *f_attention_masked(tt_tensor *const *in) {
+    tt_tensor *mask = tt_empty(TT_SHAPE(tt_tensor_size(in[0], -2), tt_tensor_size(in[1], -2)), TT_BOOL);
+    bool *p = mask ? tt_tensor_data(mask) : NULL;
+    int64_t S = tt_tensor_size(in[1], -2);
+    for (int64_t i = 0; i < tt_tensor_numel(mask); i++)
+        p[i] = (i / S + 2 * (i % S)) % 3 != 0;
+    mask = tt_to_device(mask, tt_tensor_device(in[0]));
+    return mask ? tt_scaled_dot_product_attention(in[0], in[1], in[2], .attn_mask = mask) : NULL;
+}
+/* A number for each column. */
+static tt_tensor *f_attention_biased(tt_tensor *const *in) {
+    tt_tensor *mask =
+        in[0] ? tt_to(places(in[0], TT_SHAPE(tt_tensor_size(in[1], -2)), 0, 2, 3), tt_tensor_dtype(in[0])) : NULL;
+    return mask ? tt_scaled_dot_product_attention(in[0], in[1], in[2], .attn_mask = mask) : NULL;
+}
+
 /* ---- */
 
 static const gradcheck_case index_cases[] = {
@@ -178,6 +201,12 @@ static const gradcheck_case index_cases[] = {
     {"bilinear", f_bilinear, 1, {{4, {2, 3, 3, 5}}}},
     {"bilinear aligned", f_bilinear_aligned, 1, {{4, {2, 3, 3, 5}}}},
     {"bilinear to one", f_bilinear_one, 1, {{4, {2, 3, 3, 2}}}},
+    {"attention", f_attention, 3, {{3, {2, 3, 4}}, {3, {2, 5, 4}}, {3, {2, 5, 2}}}},
+    {"attention of heads", f_attention, 3, {{4, {2, 2, 3, 4}}, {4, {2, 2, 3, 4}}, {4, {2, 2, 3, 4}}}},
+    {"attention of one", f_attention, 3, {{2, {1, 3}}, {2, {1, 3}}, {2, {1, 2}}}},
+    {"causal attention", f_attention_causal, 3, {{4, {1, 2, 5, 3}}, {4, {1, 2, 4, 3}}, {4, {1, 2, 4, 2}}}},
+    {"masked attention", f_attention_masked, 3, {{3, {2, 4, 3}}, {3, {2, 5, 3}}, {3, {2, 5, 2}}}},
+    {"biased attention", f_attention_biased, 3, {{3, {2, 4, 3}}, {3, {2, 5, 3}}, {3, {2, 5, 2}}}},
     {"triu", f_triu, 1, {{3, {2, 3, 4}}}},
     {"tril", f_tril, 1, {{2, {4, 3}}}},
     {"tril of images", f_tril, 1, {{4, {2, 3, 4, 3}}}},

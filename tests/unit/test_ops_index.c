@@ -262,6 +262,56 @@ static void wrong_products(void **state) {
     assert_null(tt_bmm(a, NULL));
 }
 
+/* ---- attention */
+
+/* Several blocks of rows, against the plain loops. */
+static void long_attention_matches_the_reference(void **state) {
+    (void)state;
+    const gradcheck_kind cpu = {"cpu", TT_F32, TT_F32}, plain = {"reference", TT_F64, TT_F32};
+    const gradcheck_case cases[] = {
+        {"long", f_attention, 3, {{3, {2, 150, 16}}, {3, {2, 90, 16}}, {3, {2, 90, 8}}}},
+        {"long, causal", f_attention_causal, 3, {{3, {2, 150, 16}}, {3, {2, 150, 16}}, {3, {2, 150, 8}}}},
+        {"long, masked", f_attention_masked, 3, {{3, {2, 130, 16}}, {3, {2, 70, 16}}, {3, {2, 70, 8}}}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        op_below(gradcheck_compare(&cases[i], GRADCHECK_LEAF, &cpu, &plain), 2e-5, &cases[i], 0, "f32 is off");
+}
+
+static void rows_that_see_nothing_are_zero(void **state) {
+    (void)state;
+    for (int device = 0; device < 2; device++) {
+        TT_AUTO_SCOPE;
+        const tt_device *on = tt_device_get(device ? "reference" : "cpu");
+        tt_tensor *q = tt_requires_grad_(tt_to_device(tt_ones(S(2, 3), TT_F32), on), true);
+        tt_tensor *mask = tt_to_device(tt_to(tt_view(I64(0, 1), S(2, 1)), TT_BOOL), on);
+        tt_tensor *y = tt_scaled_dot_product_attention(q, q, q, .attn_mask = mask);
+        assert_true(tt_equal(tt_select(y, 0, 0), tt_to_device(tt_zeros(S(3), TT_F32), on)));
+        assert_true(tt_equal(tt_select(y, 0, 1), tt_to_device(tt_ones(S(3), TT_F32), on)));
+        assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+        assert_true(gradcheck_difference(tt_grad(q), tt_full(S(2, 3), TT_F32, 0.5)) < 1e-6);
+    }
+}
+
+static void wrong_attention(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const char who[] = "tt_scaled_dot_product_attention";
+    tt_tensor *q = tt_zeros(S(2, 3, 4), TT_F32), *k = tt_zeros(S(2, 5, 4), TT_F32), *v = tt_zeros(S(2, 6, 4), TT_F32);
+    tt_tensor *row = tt_zeros(S(3), TT_F32), *f64 = tt_zeros(S(5), TT_F64);
+    op_expect(tt_scaled_dot_product_attention(q, k, v), TT_ERR_SHAPE, who, "v f32 (2, 6, 4)");
+    op_expect(tt_scaled_dot_product_attention(row, row, row), TT_ERR_SHAPE, who, "q f32 (3)");
+    op_expect(tt_scaled_dot_product_attention(q, k, k, .attn_mask = row), TT_ERR_SHAPE, who, "got f32 (3)");
+    op_expect(tt_scaled_dot_product_attention(q, k, k, .attn_mask = f64), TT_ERR_DTYPE, who, "bool or f32, got f64");
+    op_expect(tt_scaled_dot_product_attention(q, k, k, .attn_mask = tt_requires_grad_(tt_zeros(S(5), TT_F32), true)),
+              TT_ERR_UNSUPPORTED, who, "no gradient");
+    op_expect(tt_scaled_dot_product_attention(q, f64, k), TT_ERR_DTYPE, who, "k f64 (5)");
+    assert_null(tt_scaled_dot_product_attention(NULL, k, k));
+    tt_tensor *none = tt_requires_grad_(tt_zeros(S(2, 0, 4), TT_F32), true), *query = tt_requires_grad_(q, true);
+    tt_tensor *y = tt_scaled_dot_product_attention(query, none, none);
+    assert_true(tt_equal(y, tt_zeros(S(2, 3, 4), TT_F32)));
+    assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+    assert_true(tt_equal(tt_grad(query), tt_zeros(S(2, 3, 4), TT_F32)));
+}
+
 /* ---- images */
 
 static void wrong_images(void **state) {
@@ -433,6 +483,9 @@ int main(void) {
         cmocka_unit_test(made_like_others),
         cmocka_unit_test(large_batches_match_f64),
         cmocka_unit_test(wrong_products),
+        cmocka_unit_test(long_attention_matches_the_reference),
+        cmocka_unit_test(rows_that_see_nothing_are_zero),
+        cmocka_unit_test(wrong_attention),
         cmocka_unit_test(wrong_images),
         cmocka_unit_test(wrong_views),
         cmocka_unit_test(wrong_orders),

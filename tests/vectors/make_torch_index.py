@@ -53,6 +53,23 @@ def cat(*x): return torch.cat(x, 1)
 def index_select(x): return x.index_select(1, places(2, 3, x.shape[1], 6))
 
 
+def attention(q, k, v, mask=None, scale=None):
+    """In plain arithmetic: torch 1.13 has no public function for it."""
+    scores = q @ k.transpose(-2, -1) * (scale or q.shape[-1] ** -0.5)
+    return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+
+
+def hidden(seen): return torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))
+
+
+def causal(q, k, v): return attention(q, k, v, hidden(torch.ones(q.shape[-2], k.shape[-2]).bool().tril()), 0.7)
+
+
+def masked(q, k, v):
+    t, s = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    return attention(q, k, v, hidden((t + 2 * s) % 3 != 0))
+
+
 INDEXING = [
     ("cat", cat, [(3, 2), (3, 1), (3, 4)]), ("cat with nothing", cat, [(2, 2, 2), (2, 0, 2), (2, 1, 2)]),
     ("cat of images", cat, [(2, 3, 2, 2), (2, 1, 2, 2), (2, 2, 2, 2)]),
@@ -84,6 +101,12 @@ INDEXING = [
     ("bilinear", lambda x: F.interpolate(x, (7, 2), mode="bilinear", align_corners=False), [(2, 3, 3, 5)]),
     ("bilinear aligned", lambda x: F.interpolate(x, (7, 2), mode="bilinear", align_corners=True), [(2, 3, 3, 5)]),
     ("bilinear to one", lambda x: F.interpolate(x, (1, 3), mode="bilinear", align_corners=True), [(2, 3, 3, 2)]),
+    ("attention", attention, [(2, 3, 4), (2, 5, 4), (2, 5, 2)]),
+    ("attention of heads", attention, [(2, 2, 3, 4)] * 3), ("attention of one", attention, [(1, 3), (1, 3), (1, 2)]),
+    ("causal attention", causal, [(1, 2, 5, 3), (1, 2, 4, 3), (1, 2, 4, 2)]),
+    ("masked attention", masked, [(2, 4, 3), (2, 5, 3), (2, 5, 2)]),
+    ("biased attention", lambda q, k, v: attention(q, k, v, places(0, 2, 3, k.shape[-2]).float()),
+     [(2, 4, 3), (2, 5, 3), (2, 5, 2)]),
     ("triu", lambda x: x.triu(1), [(2, 3, 4)]), ("tril", lambda x: x.tril(-1), [(4, 3)]),
     ("tril of images", lambda x: x.tril(-1), [(2, 3, 4, 3)]),
     ("cumsum", lambda x: x.cumsum(1), [(2, 4, 3)]), ("cumsum of images", lambda x: x.cumsum(1), [(2, 4, 3, 2)]),

@@ -268,6 +268,18 @@ inline tensor interpolate(const tensor &x, tt_shape size, tt_interpolate_mode mo
     args.x = x.get(), args.size = size, args.mode = mode, args.align_corners = align_corners;
     return tensor(tt_interpolate_with(&args, offsetof(tt_interpolate_args, tt_end)));
 }
+struct attention_options {
+    tensor_ref attn_mask = nullptr;
+    bool is_causal = false;
+    double scale = 0;
+};
+inline tensor scaled_dot_product_attention(const tensor &q, const tensor &k, const tensor &v,
+                                           const attention_options &o = {}) {
+    tt_scaled_dot_product_attention_args args = TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT;
+    args.q = q.get(), args.k = k.get(), args.v = v.get();
+    args.attn_mask = o.attn_mask.get(), args.is_causal = o.is_causal, args.scale = o.scale;
+    return tensor(tt_scaled_dot_product_attention_with(&args, offsetof(tt_scaled_dot_product_attention_args, tt_end)));
+}
 
 } // namespace tutti
 

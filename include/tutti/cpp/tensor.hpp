@@ -232,6 +232,15 @@ class tensor {
         return tt_tensor_describe(x_, text, sizeof text);
     }
 
+    /* With its elements, as PyTorch prints it. */
+    std::string text() const {
+        std::size_t length = tt_tensor_text(x_, nullptr, 0);
+        std::string text(length + 1, '\0');
+        tt_tensor_text(x_, &text[0], text.size());
+        text.resize(length);
+        return text;
+    }
+
     /* First element; for a contiguous tensor all, in row-major order. data_ptr() is of any element type. */
     template <class T> T *data() const {
         if (dtype_of<T>() != dtype())

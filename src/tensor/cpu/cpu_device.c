@@ -1,4 +1,5 @@
 /* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
+#include "tensor/cpu/cpu_attention.h"
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
 #include "tensor/cpu/cpu_index.h"
@@ -38,6 +39,8 @@ static const tt__kernels f32 = {
     .mse_loss_backward = tt__cpu_mse_loss_backward_f32,
     .index_select = tt__cpu_index_select,
     .index_add = tt__cpu_index_add_f32,
+    .attention = tt__cpu_attention_f32,
+    .attention_backward = tt__cpu_attention_backward_f32,
 };
 
 static const tt__kernels any = {.fill = tt__cpu_fill, .copy = tt__cpu_copy, .index_select = tt__cpu_index_select};

@@ -188,6 +188,7 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/attention_loops.h"
 #include "tensor/reference/reduction_loops.h"
 #include "tensor/reference/resize_loops.h"
 
@@ -198,6 +199,7 @@ const tt__kernels TABLE = {
     POOLING_KERNELS,
     REDUCTION_KERNELS,
     RESIZE_KERNELS,
+    ATTENTION_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,

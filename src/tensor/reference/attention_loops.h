@@ -1,0 +1,80 @@
+/* Scaled dot product attention, a row of q at a time; part of float_loops.h, which says what TYPE and the rest are.
+ *   q (T,E)  k (S,E)  v (S,V)  ->  s[j] = scale q.k[j] + mask[j]   p = softmax of s   y = sum of p[j] v[j]
+ *   dv[j] = sum of p[j] g     ds[j] = p[j] (g.v[j] - g.y) scale     dq = sum of ds[j] k[j]     dk[j] = sum of ds[j] q
+ * stats (T,2): max of s, sum of exp(s - max); infinity and 1 for a row that sees nothing, whose y is 0. */
+
+static TYPE *row_at(const tt_tensor *x, int64_t i) { return (TYPE *)x->data + i * x->stride[0]; }
+
+static double row_dot(const TYPE *a, const TYPE *b, int64_t n) {
+    double total = 0;
+    for (int64_t i = 0; i < n; i++)
+        total += (double)LOAD(a[i]) * (double)LOAD(b[i]);
+    return total;
+}
+
+static void row_add(TYPE *to, double factor, const TYPE *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        to[i] = FROM_F64((double)LOAD(to[i]) + factor * (double)LOAD(from[i]));
+}
+
+/* How many of k row t sees. */
+static int64_t seen_by(const struct tt__attention *in, int64_t t) {
+    int64_t S = in->k->shape.dim[0];
+    return in->causal && t + 1 < S ? t + 1 : S;
+}
+
+static double score(const struct tt__attention *in, int64_t t, int64_t j) {
+    double s = in->scale * row_dot(row_at(in->q, t), row_at(in->k, j), in->q->shape.dim[1]);
+    return in->mask ? s + (double)LOAD(row_at(in->mask, t)[j * in->mask->stride[1]]) : s;
+}
+
+static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__attention *in) {
+    int64_t V = in->v->shape.dim[1];
+    for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
+        int64_t n = seen_by(in, t);
+        double max = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < n; j++)
+            max = fmax(max, score(in, t, j));
+        max = max == -INFINITY ? INFINITY : max;
+        for (int64_t j = 0; j < n; j++)
+            sum += exp(score(in, t, j) - max);
+        sum = max == INFINITY ? 1 : sum;
+        row_at(stats, t)[0] = FROM_F64(max);
+        row_at(stats, t)[1] = FROM_F64(sum);
+        for (int64_t c = 0; c < V; c++) {
+            double total = 0;
+            for (int64_t j = 0; j < n; j++)
+                total += exp(score(in, t, j) - max) / sum * (double)LOAD(row_at(in->v, j)[c]);
+            row_at(y, t)[c] = FROM_F64(total);
+        }
+    }
+    return TT_OK;
+}
+
+static void clear_rows(tt_tensor *x) {
+    for (int64_t i = 0; i < x->shape.dim[0]; i++)
+        for (int64_t c = 0; c < x->shape.dim[1]; c++)
+            row_at(x, i)[c] = STORE(0);
+}
+
+static tt_status ref_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
+                                        const tt_tensor *stats, const tt_tensor *g, const struct tt__attention *in) {
+    int64_t E = in->q->shape.dim[1], V = in->v->shape.dim[1];
+    clear_rows(dq);
+    clear_rows(dk);
+    clear_rows(dv);
+    for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
+        double max = (double)LOAD(row_at(stats, t)[0]), sum = (double)LOAD(row_at(stats, t)[1]);
+        double of_y = row_dot(row_at(g, t), row_at(y, t), V);
+        for (int64_t j = 0; j < seen_by(in, t); j++) {
+            double p = exp(score(in, t, j) - max) / sum;
+            double ds = p * (row_dot(row_at(g, t), row_at(in->v, j), V) - of_y) * in->scale;
+            row_add(row_at(dv, j), p, row_at(g, t), V);
+            row_add(row_at(dq, t), ds, row_at(in->k, j), E);
+            row_add(row_at(dk, j), ds, row_at(in->q, t), E);
+        }
+    }
+    return TT_OK;
+}
+
+#define ATTENTION_KERNELS .attention = ref_attention, .attention_backward = ref_attention_backward
