@@ -38,7 +38,8 @@ tt_status tt__entries_make(tt__entries *e, size_t room) {
     if (e->names && e->tensors && e->made)
         return TT_OK;
     tt__entries_free(e);
-    return tt__fail(TT_ERR_MEMORY, "no memory to list a checkpoint's %zu tensors", room);
+    tt__fail(TT_ERR_MEMORY, "no memory to list a checkpoint's %zu tensors", room);
+    return TT_ERR_MEMORY;
 }
 
 void tt__entries_add(tt__entries *e, const char *name, tt_tensor *tensor) {

@@ -12,7 +12,8 @@ except ImportError as missing:
     print(f"skipped: {missing} (./dev setup --interop installs it)")
     sys.exit(77)
 
-COPY = os.path.join(os.environ["TT_PROGRAMS"], "pt_copy")
+COPY, RESUME = (os.path.join(os.environ["TT_PROGRAMS"], name) for name in ("pt_copy", "pt_resume"))
+TUTTI = os.environ["TUTTI"]
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
          torch.uint8, torch.bool]
 
@@ -111,6 +112,28 @@ with tempfile.TemporaryDirectory() as folder:
     restricted = torch.load("to.pt", weights_only=True)
     same(dict(model.state_dict()), dict(restricted))
     torch.nn.Linear(3, 2).load_state_dict(restricted)
+
+    # a run of PyTorch's goes on here: model and optimizer, three steps each
+    for name, make in (("sgd", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+                       ("adamw", lambda p: torch.optim.AdamW(p, lr=0.1))):
+        model = torch.nn.Linear(3, 2)
+        optimizer = make(model.parameters())
+        for step in (7, 8, 0, 1, 2):
+            if step == 0:
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "run.pt")
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(torch.full((4, 3), 0.5 + step)), torch.ones(4, 2)).backward()
+            optimizer.step()
+        subprocess.run([RESUME, "run.pt", "went_on.pt", name], check=True)
+        for key, value in torch.load("went_on.pt").items():
+            assert torch.allclose(value, model.state_dict()[key], rtol=1e-5, atol=1e-6), (name, key)
+
+    # by the command: to safetensors and back, through several files
+    model = states(torch.optim.Adadelta)["model"]
+    torch.save(model, "model.pt")
+    for source, target in (("model.pt", "many.safetensors.index.json"), ("many.safetensors.index.json", "back.pt")):
+        subprocess.run([TUTTI, "ckpt", "convert", source, target], check=True)
+    same(dict(sorted(model.items())), dict(torch.load("back.pt")))
 
     # refused by name
     for value, text in (({"w": torch.ones(2, dtype=torch.complex64)}, '"w": tensors of torch.complex64'),
