@@ -109,6 +109,73 @@ TT_API tt_tensor *tt_avg_pool2d_with(const tt_avg_pool2d_args *args, size_t size
  * `width` Q, whatever x's size is. TT_ERR_INVALID one below 1. */
 TT_API tt_tensor *tt_adaptive_avg_pool2d(tt_tensor *x, int64_t height, int64_t width);
 
+/* ---- normalisation: (x - mean) / sqrt(variance + eps), times weight, plus bias, where these are given ---- */
+
+typedef struct tt_batch_norm_args {
+    tt_tensor *x; /* required: (N,C) or (N,C,...) */
+    TT_OPTIONS;
+    tt_tensor *running_mean, *running_var; /* (C): both or none; required unless `training` */
+    tt_tensor *weight, *bias;              /* (C) */
+    bool training;   /* normalise by the mean and variance of x, and move the running ones, in place, towards them */
+    double momentum; /* how far; 0, the default, is 0.1 */
+    double eps;      /* 0, the default, is 1e-5 */
+    char tt_end;     /* not an option: see base.h */
+} tt_batch_norm_args;
+
+/* Over all dimensions but C. The running variance is of the unbiased kind. The result lies like x.
+ *   tt_batch_norm(x, .running_mean = mean, .running_var = var, .training = true)
+ * Errors: TT_ERR_SHAPE; TT_ERR_INVALID no running statistics though not `training`, less than two elements a channel in
+ * training, a negative number. */
+TT_API tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size);
+
+typedef struct tt_layer_norm_args {
+    tt_tensor *x;              /* required */
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    tt_tensor *weight, *bias; /* normalized_shape */
+    double eps;               /* 0, the default, is 1e-5 */
+    char tt_end;              /* not an option: see base.h */
+} tt_layer_norm_args;
+
+/* Over the last dimensions: tt_layer_norm(x, TT_SHAPE(256), .weight = weight, .bias = bias).
+ * Errors: TT_ERR_SHAPE; TT_ERR_INVALID a negative eps. */
+TT_API tt_tensor *tt_layer_norm_with(const tt_layer_norm_args *args, size_t size);
+
+typedef struct tt_group_norm_args {
+    tt_tensor *x;       /* required: (N,C,...) */
+    int64_t num_groups; /* required: divides C */
+    TT_OPTIONS;
+    tt_tensor *weight, *bias; /* (C) */
+    double eps;               /* 0, the default, is 1e-5 */
+    char tt_end;              /* not an option: see base.h */
+} tt_group_norm_args;
+
+/* Over each group of channels of each image. Errors as tt_layer_norm()'s, and TT_ERR_INVALID num_groups. */
+TT_API tt_tensor *tt_group_norm_with(const tt_group_norm_args *args, size_t size);
+
+typedef struct tt_rms_norm_args {
+    tt_tensor *x;              /* required */
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    tt_tensor *weight; /* normalized_shape */
+    double eps;        /* 0, the default: the distance from 1 to the next number of x's dtype */
+    char tt_end;       /* not an option: see base.h */
+} tt_rms_norm_args;
+
+/* x / sqrt(mean of x^2 + eps), times weight, over the last dimensions. Errors as tt_layer_norm()'s. */
+TT_API tt_tensor *tt_rms_norm_with(const tt_rms_norm_args *args, size_t size);
+#define TT_BATCH_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_LAYER_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_GROUP_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_RMS_NORM_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_batch_norm(...) tt_batch_norm_with(TT_ARGS(tt_batch_norm_args, .x = __VA_ARGS__))
+#define tt_layer_norm(x_, ...) \
+    tt_layer_norm_with(TT_ARGS(tt_layer_norm_args, .x = (x_), .normalized_shape = __VA_ARGS__))
+#define tt_group_norm(x_, ...) tt_group_norm_with(TT_ARGS(tt_group_norm_args, .x = (x_), .num_groups = __VA_ARGS__))
+#define tt_rms_norm(x_, ...) tt_rms_norm_with(TT_ARGS(tt_rms_norm_args, .x = (x_), .normalized_shape = __VA_ARGS__))
+#endif
+
 /* ---- softmax ---- */
 
 /* x - log sum exp x along dim (negative counts from the end). */

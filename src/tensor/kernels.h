@@ -9,6 +9,7 @@
 #define TT_TENSOR_KERNELS_H
 
 #include "tensor/kernels_conv.h"
+#include "tensor/kernels_norm.h"
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
@@ -49,7 +50,8 @@
     X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))             \
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
-    TT__CONV_KERNELS(X)
+    TT__CONV_KERNELS(X)                                                                                          \
+    TT__NORM_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

@@ -7,6 +7,7 @@
 
 #include "tensor/kernels.h"
 #include "tensor/ops_conv.h"
+#include "tensor/ops_norm.h"
 
 /* ---- making (make.c, copy.c) */
 

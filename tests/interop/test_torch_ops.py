@@ -30,7 +30,8 @@ def differences(want, got, where):
     return [] if want == got else [where]
 
 
-SCRIPTS = [("make_torch_ops.py", "torch-ops.json"), ("make_torch_conv.py", "torch-conv.json")]
+SCRIPTS = [("make_torch_ops.py", "torch-ops.json"), ("make_torch_conv.py", "torch-conv.json"),
+           ("make_torch_norm.py", "torch-norm.json")]
 
 found = []
 for script, vectors in SCRIPTS:

@@ -1,14 +1,15 @@
 /* Floats: the arithmetic of every operator as plain loops, in the types of common_loops.h. Sums are added up in double,
  * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
+#include <math.h>
+#include <string.h>
+
 #define ORDER WIDE
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
 #include "tensor/reference/common_loops.h"
 #include "tensor/reference/conv_loops.h"
+#include "tensor/reference/norm_loops.h"
 #include "tensor/reference/pooling_loops.h"
-
-#include <math.h>
-#include <string.h>
 
 /* ---- element by element */
 
@@ -206,6 +207,7 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
     CONV_KERNELS,
+    NORM_KERNELS,
     POOLING_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
