@@ -9,8 +9,6 @@
 #include "op_cases_conv.h"
 #include "op_checks.h"
 
-#include <tutti/nn.h>
-
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
 static void gradients_match_finite_differences(void **state) {
@@ -140,29 +138,16 @@ static void wrong_windows(void **state) {
 
 /* ---- layers ---- */
 
-static void check_state(tt_module *m, const json_t *want) {
-    const tt_named_tensors *state = tt_module_state_dict(m);
-    if (!state)
-        fail_msg("%s", tt_last_error());
-    assert_int_equal(state->count, json_array_size(want));
-    for (int64_t i = 0; i < state->count; i++) {
-        const json_t *entry = json_array_get(want, (size_t)i), *numbers = json_array_get(entry, 1);
-        assert_string_equal(state->names[i], json_string_value(json_array_get(entry, 0)));
-        assert_int_equal(tt_tensor_numel(state->tensors[i]), json_array_size(numbers));
-        for (size_t k = 0; k < json_array_size(numbers); k++)
-            assert_true(tt_tensor_f32(state->tensors[i])[k] == (float)vectors_number(numbers, k));
-    }
-    tt_module_free(m);
-}
-
 /* Bit for bit. */
 static void layers_start_as_pytorchs(void **state) {
     (void)state;
     json_t *vectors = vectors_load("torch-conv.json");
     const json_t *modules = json_object_get(vectors, "modules");
     tt_manual_seed(0);
-    check_state(tt_nn_conv2d(4, 6, 0, .kernel_size_hw = {3, 2}, .groups = 2),
-                json_object_get(op_find(modules, "Conv2d"), "state"));
+    tt_module *m = tt_nn_conv2d(4, 6, 0, .kernel_size_hw = {3, 2}, .groups = 2);
+    TT_AUTO_SCOPE;
+    op_check_state(tt_module_state_dict(m), json_object_get(op_find(modules, "Conv2d"), "state"), 0);
+    tt_module_free(m);
     json_decref(vectors);
 }
 

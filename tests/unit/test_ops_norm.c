@@ -84,6 +84,59 @@ static void wrong_arguments(void **state) {
     assert_int_equal(tt_last_status(), TT_OK);
 }
 
+/* ---- layers ---- */
+
+/* Two steps of training, then evaluation; the batches are PyTorch's, drawn from the same seed. */
+static void running_statistics_are_pytorchs(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("torch-norm.json");
+    const json_t *want = json_object_get(vectors, "running");
+    for (int format = TT_CONTIGUOUS; format <= TT_CHANNELS_LAST; format++) {
+        TT_AUTO_SCOPE;
+        tt_module *m = tt_nn_batch_norm2d(3, .momentum = 0.3);
+        tt_manual_seed(0);
+        for (int step = 0; step < 2; step++)
+            assert_non_null(
+                tt_module_forward(m, tt_to_memory_format(tt_rand(S(2, 3, 4, 5), NULL), (tt_memory_format)format)));
+        tt_module_eval(m);
+        op_compare("BatchNorm2d", tt_module_forward(m, tt_rand(S(2, 3, 4, 5), NULL)), json_object_get(want, "result"));
+        op_check_state(tt_module_state_dict(m), json_object_get(want, "state"), 1e-6);
+        tt_module_free(m);
+    }
+    json_decref(vectors);
+}
+
+static void layers_run_their_operators(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_rand(S(4, 6, 5), NULL);
+    tt_module *batch = tt_nn_batch_norm1d(6, .no_affine = true, .no_running_stats = true, .eps = 1e-3);
+    tt_module *rows = tt_nn_sequential(tt_nn_layer_norm(S(5)), tt_nn_rms_norm(S(6, 5)), tt_nn_group_norm(3, 6));
+    tt_module_eval(batch);
+    assert_int_equal(tt_module_state_dict(batch)->count, 0);
+    assert_true(tt_equal(tt_module_forward(batch, x), tt_batch_norm(x, .training = true, .eps = 1e-3)));
+    assert_int_equal(tt_module_state_dict(rows)->count, 5);
+    tt_tensor *y = tt_group_norm(tt_rms_norm(tt_layer_norm(x, S(5)), S(6, 5)), 3);
+    assert_true(gradcheck_difference(tt_module_forward(rows, x), y) < 1e-6);
+    tt_module_free(rows);
+    tt_module_free(batch);
+}
+
+static void wrong_layers(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    op_fails(tt_nn_batch_norm2d(0), TT_ERR_INVALID, "tt_nn_batch_norm2d", "got 0");
+    op_fails(tt_nn_batch_norm1d(3, .momentum = -1), TT_ERR_INVALID, "tt_nn_batch_norm1d", "-1");
+    op_fails(tt_nn_batch_norm1d(3, .dtype = TT_I64), TT_ERR_DTYPE, "tt_nn_batch_norm1d", "got i64");
+    op_fails(tt_nn_layer_norm(S(0)), TT_ERR_INVALID, "tt_nn_layer_norm", "got (0)");
+    op_fails(tt_nn_layer_norm(TT_SCALAR), TT_ERR_INVALID, "tt_nn_layer_norm", "got ()");
+    op_fails(tt_nn_rms_norm(S(3), .eps = -1), TT_ERR_INVALID, "tt_nn_rms_norm", "-1");
+    op_fails(tt_nn_group_norm(4, 6), TT_ERR_INVALID, "tt_nn_group_norm", "to divide 6 channels, got 4");
+    tt_module *m = tt_nn_batch_norm2d(3);
+    op_fails(tt_module_forward(m, tt_zeros(S(2, 3), TT_F32)), TT_ERR_SHAPE, "tt_nn_batch_norm2d", "expected x of 4");
+    tt_module_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_finite_differences),
@@ -92,6 +145,9 @@ int main(void) {
         cmocka_unit_test(results_lie_as_their_inputs),
         cmocka_unit_test(batches_of_nothing),
         cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(running_statistics_are_pytorchs),
+        cmocka_unit_test(layers_run_their_operators),
+        cmocka_unit_test(wrong_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,18 @@ struct avg_pool2d_options {
     std::int64_t divisor_override = 0;
 };
 
+/* Optional tensors may be empty. */
+struct batch_norm_options {
+    tensor_ref running_mean = nullptr, running_var = nullptr, weight = nullptr, bias = nullptr;
+    bool training = false;
+    double momentum = 0.1, eps = 1e-5;
+};
+
+struct norm_options {
+    tensor_ref weight = nullptr, bias = nullptr;
+    double eps = 0; /* 0: the operator's default */
+};
+
 namespace detail {
 
 /* Fill the args of an operator, or of its module. */
@@ -110,6 +122,30 @@ inline tensor avg_pool2d(const tensor &x, const pair_hw &kernel_size, const avg_
 }
 inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
     return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
+}
+inline tensor batch_norm(const tensor &x, const batch_norm_options &o = {}) {
+    tt_batch_norm_args a = TT_BATCH_NORM_ARGS_INIT;
+    a.x = x.get(), a.running_mean = o.running_mean.get(), a.running_var = o.running_var.get();
+    a.weight = o.weight.get(), a.bias = o.bias.get();
+    a.training = o.training, a.momentum = o.momentum, a.eps = o.eps;
+    return tensor(detail::call(tt_batch_norm_with, a));
+}
+inline tensor layer_norm(const tensor &x, tt_shape normalized_shape, const norm_options &o = {}) {
+    tt_layer_norm_args a = TT_LAYER_NORM_ARGS_INIT;
+    a.x = x.get(), a.normalized_shape = normalized_shape;
+    a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
+    return tensor(detail::call(tt_layer_norm_with, a));
+}
+inline tensor rms_norm(const tensor &x, tt_shape normalized_shape, const norm_options &o = {}) {
+    tt_rms_norm_args a = TT_RMS_NORM_ARGS_INIT;
+    a.x = x.get(), a.normalized_shape = normalized_shape, a.weight = o.weight.get(), a.eps = o.eps;
+    return tensor(detail::call(tt_rms_norm_with, a));
+}
+inline tensor group_norm(const tensor &x, std::int64_t num_groups, const norm_options &o = {}) {
+    tt_group_norm_args a = TT_GROUP_NORM_ARGS_INIT;
+    a.x = x.get(), a.num_groups = num_groups;
+    a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
+    return tensor(detail::call(tt_group_norm_with, a));
 }
 inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
     return tensor(tt_nll_loss(log_prob.get(), target.get()));

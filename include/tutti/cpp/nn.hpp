@@ -58,6 +58,19 @@ struct conv2d_module_options {
     tt_dtype dtype = TT_F32;
 };
 
+struct batch_norm_module_options {
+    double momentum = 0.1, eps = 1e-5;
+    bool no_affine = false, no_running_stats = false;
+    tt_dtype dtype = TT_F32;
+};
+
+struct norm_module_options {
+    double eps = 0; /* 0: the layer's default */
+    bool no_affine = false;
+    bool no_bias = false; /* of a layer_norm */
+    tt_dtype dtype = TT_F32;
+};
+
 class module;
 
 /* Called before each forward of the module, and after it; may put other tensors into `inputs`, or `outputs`. What they
@@ -201,6 +214,17 @@ inline std::int64_t module::register_forward_hook(forward_hook hook) {
 
 /* ---- the layers */
 
+namespace detail {
+
+inline tt_nn_batch_norm_args batch_norm_args(std::int64_t num_features, const batch_norm_module_options &o) {
+    tt_nn_batch_norm_args a = TT_NN_BATCH_NORM_ARGS_INIT;
+    a.num_features = num_features, a.momentum = o.momentum, a.eps = o.eps;
+    a.no_affine = o.no_affine, a.no_running_stats = o.no_running_stats, a.dtype = o.dtype;
+    return a;
+}
+
+} // namespace detail
+
 namespace nn {
 
 inline module linear(std::int64_t in_features, std::int64_t out_features, const linear_options &o = {}) {
@@ -228,6 +252,29 @@ inline module avg_pool2d(const pair_hw &kernel_size, const avg_pool2d_options &o
 }
 inline module adaptive_avg_pool2d(std::int64_t height, std::int64_t width) {
     return module(tt_nn_adaptive_avg_pool2d(height, width));
+}
+inline module batch_norm1d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
+    return module(detail::call(tt_nn_batch_norm1d_with, detail::batch_norm_args(num_features, o)));
+}
+inline module batch_norm2d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
+    return module(detail::call(tt_nn_batch_norm2d_with, detail::batch_norm_args(num_features, o)));
+}
+inline module layer_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
+    tt_nn_layer_norm_args a = TT_NN_LAYER_NORM_ARGS_INIT;
+    a.normalized_shape = normalized_shape, a.eps = o.eps;
+    a.no_affine = o.no_affine, a.no_bias = o.no_bias, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_layer_norm_with, a));
+}
+inline module rms_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
+    tt_nn_rms_norm_args a = TT_NN_RMS_NORM_ARGS_INIT;
+    a.normalized_shape = normalized_shape, a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_rms_norm_with, a));
+}
+inline module group_norm(std::int64_t num_groups, std::int64_t num_channels, const norm_module_options &o = {}) {
+    tt_nn_group_norm_args a = TT_NN_GROUP_NORM_ARGS_INIT;
+    a.num_groups = num_groups, a.num_channels = num_channels;
+    a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_group_norm_with, a));
 }
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }
