@@ -60,8 +60,40 @@ typedef struct tt_conv2d_args {
  *   tt_conv2d(x, weight, .bias = bias, .stride = 2, .padding_hw = {1, 0})
  * Errors: TT_ERR_SHAPE shapes that don't fit, or no window fits; TT_ERR_INVALID options out of range. */
 TT_API tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size);
+
+typedef struct tt_conv1d_args {
+    tt_tensor *x;      /* required: (N,C,L) */
+    tt_tensor *weight; /* required: (K,C/groups,S) */
+    TT_OPTIONS;
+    tt_tensor *bias;                           /* (K) */
+    int64_t stride, padding, dilation, groups; /* as tt_conv2d()'s */
+    char tt_end;                               /* not an option: see base.h */
+} tt_conv1d_args;
+
+/* (N,K,Q). Computed as tt_conv2d() of one row; errors likewise. */
+TT_API tt_tensor *tt_conv1d_with(const tt_conv1d_args *args, size_t size);
+
+typedef struct tt_conv_transpose2d_args {
+    tt_tensor *x;      /* required: (N,K,P,Q) */
+    tt_tensor *weight; /* required: (K,C/groups,R,S) */
+    TT_OPTIONS;
+    tt_tensor *bias; /* (C) */
+    int64_t stride, padding, dilation, groups;
+    int64_t output_padding; /* rows and columns added at the end; below stride or dilation */
+    int64_t stride_hw[2], padding_hw[2], dilation_hw[2], output_padding_hw[2];
+    char tt_end; /* not an option: see base.h */
+} tt_conv_transpose2d_args;
+
+/* What tt_conv2d() with the same weight and options does to images (N,C,H,W), transposed: (N,C,H,W), H = (P - 1) stride
+ * - 2 padding + dilation (R - 1) + output_padding + 1, W likewise. Lies and fails as tt_conv2d(). */
+TT_API tt_tensor *tt_conv_transpose2d_with(const tt_conv_transpose2d_args *args, size_t size);
 #define TT_CONV2D_ARGS_INIT TT_ARGS_INIT
+#define TT_CONV1D_ARGS_INIT TT_ARGS_INIT
+#define TT_CONV_TRANSPOSE2D_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_conv1d(x_, ...) tt_conv1d_with(TT_ARGS(tt_conv1d_args, .x = (x_), .weight = __VA_ARGS__))
+#define tt_conv_transpose2d(x_, ...) \
+    tt_conv_transpose2d_with(TT_ARGS(tt_conv_transpose2d_args, .x = (x_), .weight = __VA_ARGS__))
 #define tt_conv2d(x_, ...) tt_conv2d_with(TT_ARGS(tt_conv2d_args, .x = (x_), .weight = __VA_ARGS__))
 #endif
 

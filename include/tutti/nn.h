@@ -108,7 +108,7 @@ TT_API tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_
 TT_API tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size);
 TT_API tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width);
 
-typedef struct tt_nn_batch_norm_args {
+typedef struct tt_nn_batch_norm2d_args {
     int64_t num_features; /* required */
     TT_OPTIONS;
     double momentum, eps;  /* 0, the default: 0.1 and 1e-5 */
@@ -116,13 +116,13 @@ typedef struct tt_nn_batch_norm_args {
     bool no_running_stats; /* each batch by its own, in evaluation too */
     tt_dtype dtype;        /* TT_F32, the default, or TT_F64 */
     char tt_end;           /* not an option: see base.h */
-} tt_nn_batch_norm_args;
+} tt_nn_batch_norm2d_args;
 
 /* torch.nn.BatchNorm1d of (N,C) or (N,C,L), BatchNorm2d of (N,C,H,W). Parameters "weight" (ones), "bias" (zeros);
  * buffers "running_mean" (zeros), "running_var" (ones), "num_batches_tracked" (i64). See tt_batch_norm().
  * Errors: TT_ERR_INVALID num_features below 1, negative numbers; TT_ERR_DTYPE. */
-TT_API tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm_args *args, size_t size);
-TT_API tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm_args *args, size_t size);
+TT_API tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size);
+TT_API tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm2d_args *args, size_t size);
 
 typedef struct tt_nn_layer_norm_args {
     tt_shape normalized_shape; /* required: the last dimensions of x */
@@ -190,14 +190,14 @@ TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_
 #define TT_NN_CONV2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_BATCH_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_BATCH_NORM2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_LAYER_NORM_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_RMS_NORM_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_GROUP_NORM_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_SEQUENTIAL_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_nn_batch_norm1d(...) tt_nn_batch_norm1d_with(TT_ARGS(tt_nn_batch_norm_args, .num_features = __VA_ARGS__))
-#define tt_nn_batch_norm2d(...) tt_nn_batch_norm2d_with(TT_ARGS(tt_nn_batch_norm_args, .num_features = __VA_ARGS__))
+#define tt_nn_batch_norm1d(...) tt_nn_batch_norm1d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
+#define tt_nn_batch_norm2d(...) tt_nn_batch_norm2d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
 #define tt_nn_layer_norm(...) tt_nn_layer_norm_with(TT_ARGS(tt_nn_layer_norm_args, .normalized_shape = __VA_ARGS__))
 #define tt_nn_rms_norm(...) tt_nn_rms_norm_with(TT_ARGS(tt_nn_rms_norm_args, .normalized_shape = __VA_ARGS__))
 #define tt_nn_group_norm(num_groups_, ...) \

@@ -80,9 +80,9 @@ tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (!a.x || !batch_norm_check(&a))
         return NULL;
-    tt_shape channels = TT_SHAPE(a.x->shape.dim[1]);
-    tt_tensor *mean = tt__empty_beside(who, a.x, channels, TT_F64);
-    tt_tensor *rstd = mean ? tt__empty_beside(who, a.x, channels, TT_F64) : NULL;
+    int64_t channels = a.x->shape.dim[1];
+    tt_tensor *mean = tt__norm_stats_beside(who, a.x, channels);
+    tt_tensor *rstd = mean ? tt__norm_stats_beside(who, a.x, channels) : NULL;
     tt_tensor *y = rstd ? tt__empty_like(who, a.x) : NULL;
     y = TT__MADE(who, y, batch_norm_stats(&a, mean, rstd));
     y = TT__MADE(who, y, tt__batch_norm_out(who, y, a.x, mean, rstd, a.weight, a.bias));

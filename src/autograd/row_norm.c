@@ -39,8 +39,8 @@ tt_tensor *tt__row_normed(const tt__operator *op, tt_tensor *x, tt_tensor *weigh
         return NULL;
     if (!(norm->eps >= 0))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected eps of at least 0, got %g", who, norm->eps);
-    tt_tensor *mean = tt__empty_beside(who, x, TT_SHAPE(rows), TT_F64);
-    tt_tensor *rstd = mean ? tt__empty_beside(who, x, TT_SHAPE(rows), TT_F64) : NULL;
+    tt_tensor *mean = tt__norm_stats_beside(who, x, rows);
+    tt_tensor *rstd = mean ? tt__norm_stats_beside(who, x, rows) : NULL;
     tt_tensor *y = rstd ? tt__empty_like(who, x) : NULL;
     y = TT__MADE(who, y, tt__row_norm_out(who, y, mean, rstd, x, weight, bias, norm));
     y = tt__recorded(op, y, TT__INPUTS(x, weight, bias),

@@ -46,7 +46,7 @@ static const tt_module_class batch_norm1d_class =
 static const tt_module_class batch_norm2d_class =
     TT_MODULE_CLASS(.name = "BatchNorm2d", .forward = batch_norm_forward, .destroy = batch_norm_destroy);
 
-static tt_status batch_norm_add(tt_module *module, batch_norm *b, const tt_nn_batch_norm_args *a) {
+static tt_status batch_norm_add(tt_module *module, batch_norm *b, const tt_nn_batch_norm2d_args *a) {
     tt_shape shape = TT_SHAPE(a->num_features);
     if (!a->no_affine) {
         TT__TRY(tt__add_filled(module, b->who, "weight", shape, a->dtype, 1, &b->weight));
@@ -59,9 +59,9 @@ static tt_status batch_norm_add(tt_module *module, batch_norm *b, const tt_nn_ba
     return tt__add_buffer(module, b->who, "num_batches_tracked", TT_SCALAR, TT_I64, 0, &b->batches);
 }
 
-static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *kind, const tt_nn_batch_norm_args *args,
-                                 size_t size) {
-    tt_nn_batch_norm_args a;
+static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *kind,
+                                 const tt_nn_batch_norm2d_args *args, size_t size) {
+    tt_nn_batch_norm2d_args a;
     TT__ARGS_COPY(a, args, size);
     if (a.num_features < 1 || !(a.momentum >= 0) || !(a.eps >= 0))
         return tt__fail_null(
@@ -85,12 +85,12 @@ static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *k
     return module;
 }
 
-tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm_args *args, size_t size) {
+tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size) {
     const batch_norm kind = {.who = "tt_nn_batch_norm1d", .least_dims = 2, .most_dims = 3};
     return batch_norm_new(&batch_norm1d_class, &kind, args, size);
 }
 
-tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm_args *args, size_t size) {
+tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm2d_args *args, size_t size) {
     const batch_norm kind = {.who = "tt_nn_batch_norm2d", .least_dims = 4, .most_dims = 4};
     return batch_norm_new(&batch_norm2d_class, &kind, args, size);
 }

@@ -26,6 +26,8 @@ tt_status tt__conv2d_backward_weight_out(const char *who, tt_tensor *dw, tt_tens
 
 /* ---- pooling.c: see kernels_conv.h */
 
+/* Make what takes the places of max_pool2d, for x pooled to `shape`. */
+tt_tensor *tt__pool_places_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_memory_format format);
 tt_status tt__max_pool2d_out(const char *who, tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool);
 tt_status tt__max_pool2d_backward_out(const char *who, tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
                                       const tt__pooling *pool);

@@ -4,6 +4,12 @@
 
 #include "tensor/kernels_norm.h"
 
+/* Make the means, or the rstd, of `count` channels or rows, on x's device. */
+tt_tensor *tt__norm_stats_beside(const char *who, const tt_tensor *x, int64_t count);
+
+/* Return the distance from 1 to the next number of a float type: the default eps of rms_norm. */
+double tt__dtype_epsilon(tt_dtype dtype);
+
 /* x (N,C,...); mean and rstd f64 (C). */
 tt_status tt__batch_norm_stats_out(const char *who, const tt_tensor *x, double eps, tt_tensor *mean, tt_tensor *rstd);
 tt_status tt__batch_norm_given_out(const char *who, const tt_tensor *m, const tt_tensor *var, double eps,

@@ -92,6 +92,16 @@ static void wrong_arguments(void **state) {
     op_fails(tt_conv2d(x, tt_zeros(S(6, 4, 3, 3), TT_F64)), TT_ERR_DTYPE, "tt_conv2d", "weight f64");
     op_fails(tt_conv2d(tt_zeros(S(2, 4, 5, 5), TT_I64), w), TT_ERR_DTYPE, "tt_conv2d", "x i64");
     op_fails(tt_conv2d(x, tt_to_device(w, tt_device_get("reference"))), TT_ERR_INVALID, "tt_conv2d", "reference");
+    op_fails(tt_conv1d(x, w), TT_ERR_SHAPE, "tt_conv1d", "expected x (N, C, L)");
+    tt_tensor *t = tt_zeros(S(4, 6, 3, 3), TT_F32);
+    op_fails(tt_conv_transpose2d(x, w), TT_ERR_SHAPE, "tt_conv_transpose2d", "expected x (N, 6, H, W)");
+    op_fails(tt_conv_transpose2d(x, t, .output_padding = 1), TT_ERR_INVALID, "tt_conv_transpose2d", "got 1");
+    op_fails(tt_conv_transpose2d(x, t, .padding = 9), TT_ERR_SHAPE, "tt_conv_transpose2d", "a result of (-11, -11)");
+    op_fails(tt_conv_transpose2d(x, t, .bias = tt_zeros(S(4), TT_F32)), TT_ERR_SHAPE, "tt_conv_transpose2d",
+             "expected bias (6)");
+    op_fails(tt_conv_transpose2d(x, t, .groups = 3), TT_ERR_SHAPE, "tt_conv_transpose2d", "groups = 3");
+    assert_null(tt_conv1d(NULL, w));
+    assert_null(tt_conv_transpose2d(x, NULL));
     assert_null(tt_conv2d(NULL, w));
     assert_null(tt_conv2d(x, NULL));
     assert_null(tt_conv2d_with(NULL, 0));

@@ -30,6 +30,18 @@ struct conv2d_options {
     std::int64_t groups = 1;
 };
 
+/* Optional tensors may be empty. */
+struct conv1d_options {
+    tensor_ref bias = nullptr;
+    std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+};
+
+struct conv_transpose2d_options {
+    tensor_ref bias = nullptr;
+    pair_hw stride = {}, padding = {}, output_padding = {}, dilation = {};
+    std::int64_t groups = 1;
+};
+
 struct max_pool2d_options {
     pair_hw stride = {}, padding = {}, dilation = {};
     bool ceil_mode = false;
@@ -109,6 +121,21 @@ inline tensor conv2d(const tensor &x, const tensor &weight, const conv2d_options
 }
 inline tensor conv2d(const tensor &x, const tensor &weight, const tensor &bias, const conv2d_options &o = {}) {
     return conv2d(x, weight, bias.get(), o);
+}
+inline tensor conv1d(const tensor &x, const tensor &weight, const conv1d_options &o = {}) {
+    tt_conv1d_args a = TT_CONV1D_ARGS_INIT;
+    a.x = x.get(), a.weight = weight.get(), a.bias = o.bias.get();
+    a.stride = o.stride, a.padding = o.padding, a.dilation = o.dilation, a.groups = o.groups;
+    return tensor(detail::call(tt_conv1d_with, a));
+}
+inline tensor conv_transpose2d(const tensor &x, const tensor &weight, const conv_transpose2d_options &o = {}) {
+    tt_conv_transpose2d_args a = TT_CONV_TRANSPOSE2D_ARGS_INIT;
+    a.x = x.get(), a.weight = weight.get(), a.bias = o.bias.get(), a.groups = o.groups;
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.output_padding.put(a.output_padding, a.output_padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
+    return tensor(detail::call(tt_conv_transpose2d_with, a));
 }
 inline tensor max_pool2d(const tensor &x, const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
     tt_max_pool2d_args a = detail::max_pool2d_args<tt_max_pool2d_args>(kernel_size, o);

@@ -216,8 +216,8 @@ inline std::int64_t module::register_forward_hook(forward_hook hook) {
 
 namespace detail {
 
-inline tt_nn_batch_norm_args batch_norm_args(std::int64_t num_features, const batch_norm_module_options &o) {
-    tt_nn_batch_norm_args a = TT_NN_BATCH_NORM_ARGS_INIT;
+inline tt_nn_batch_norm2d_args batch_norm_args(std::int64_t num_features, const batch_norm_module_options &o) {
+    tt_nn_batch_norm2d_args a = TT_NN_BATCH_NORM2D_ARGS_INIT;
     a.num_features = num_features, a.momentum = o.momentum, a.eps = o.eps;
     a.no_affine = o.no_affine, a.no_running_stats = o.no_running_stats, a.dtype = o.dtype;
     return a;

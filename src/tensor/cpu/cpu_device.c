@@ -1,6 +1,7 @@
 /* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
+#include "tensor/cpu/cpu_norm.h"
 #include "tensor/cpu/cpu_pooling.h"
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/cpu_softmax.h"
@@ -21,6 +22,8 @@ static const tt__kernels f32 = {
     .conv2d_backward_weight = tt__onednn_conv2d_backward_weight_f32,
     .max_pool2d = tt__cpu_max_pool2d_f32,
     .max_pool2d_backward = tt__cpu_max_pool2d_backward_f32,
+    .row_norm = tt__cpu_row_norm_f32,
+    .row_norm_backward = tt__cpu_row_norm_backward_f32,
     .log_softmax = tt__cpu_log_softmax_f32,
     .log_softmax_backward = tt__cpu_log_softmax_backward_f32,
     .cross_entropy = tt__cpu_cross_entropy_f32,

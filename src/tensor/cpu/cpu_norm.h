@@ -1,0 +1,12 @@
+/* Normalisation of f32: see kernels_norm.h for what each kernel does. */
+#ifndef TT_TENSOR_CPU_CPU_NORM_H
+#define TT_TENSOR_CPU_CPU_NORM_H
+
+#include "tensor/kernels.h"
+
+tt_status tt__cpu_row_norm_f32(tt_tensor *y, tt_tensor *mean, tt_tensor *rstd, const tt_tensor *x,
+                               const tt_tensor *weight, const tt_tensor *bias, const tt__row_norm *norm);
+tt_status tt__cpu_row_norm_backward_f32(const tt__normed *n, const tt__row_norm *norm, tt_tensor *dx, tt_tensor *dw,
+                                        tt_tensor *db);
+
+#endif
