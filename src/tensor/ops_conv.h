@@ -11,9 +11,6 @@
 tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype,
                                tt_memory_format format);
 
-/* Return x if it lies in this format, else a copy that does, which tt__contiguous_done() frees. */
-tt_tensor *tt__in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format);
-
 /* ---- conv.c: see kernels_conv.h */
 
 tt_status tt__conv2d_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,

@@ -30,11 +30,17 @@ static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base, &tt
                                                    &tt__reduce_kernels_avx512};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base, &tt__softmax_kernels_avx2,
                                                      &tt__softmax_kernels_avx512};
+static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base, &tt__norm_kernels_avx2,
+                                               &tt__norm_kernels_avx512};
+static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base, &tt__pooling_kernels_avx2,
+                                                     &tt__pooling_kernels_avx512};
 static int levels(void) { return (int)tt__cpu_level_get() + 1; }
 #else
 static const tt__elementwise_kernels *const elementwise[] = {&tt__elementwise_kernels_base};
 static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base};
+static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base};
+static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base};
 static int levels(void) { return 1; }
 #endif
 
@@ -64,6 +70,28 @@ static int all_results(int l, int n, float *out) {
     return (int)(y - out);
 }
 
+/* The same for rows that are normalised, and for maxima and their places. */
+static int family_results(int l, int n, float *out) {
+    const float *const weights[][2] = {{b, a}, {b, NULL}, {NULL, NULL}, {NULL, b}};
+    static const double mean[3] = {0.25, -1, 0.5}, rstd[3] = {1.5, 0.75, 2};
+    static int32_t at[N];
+    float *y = out;
+    double sums[2];
+    *y++ = (float)norm[l]->deviations(n, a, 0.25);
+    for (int k = 0; k < 4; k++, y += n)
+        norm[l]->apply(n, a, 0.25f, 1.5f, weights[k][0], weights[k][1], y);
+    for (int k = 0; k < 2; k++, y += n) {
+        norm[l]->weigh(n, a, weights[2 * k][0], b, 0.25f, 1.5f, y, sums);
+        norm[l]->give(n, b, 0.25f, 1.5f, (float)sums[0], (float)sums[1], y);
+    }
+    norm[l]->give_weights(3, n, n, a, b, mean, rstd, y, y + n), y += 2 * n;
+    pooling[l]->max_first(n, a, 7, y, at);
+    pooling[l]->max_next(n, b, 8, y, at), y += n;
+    memset(y, 0, (size_t)n * sizeof *y);
+    pooling[l]->max_give(n, at, 8, b, y), y += n;
+    return (int)(y - out);
+}
+
 static void levels_agree(void **state) {
     (void)state;
     static float base[32 * N], other[32 * N];
@@ -71,6 +99,11 @@ static void levels_agree(void **state) {
         int count = all_results(0, n, base);
         for (int l = 1; l < levels(); l++) {
             assert_int_equal(all_results(l, n, other), count);
+            assert_memory_equal(other, base, (size_t)count * sizeof(float));
+        }
+        count = family_results(0, n, base);
+        for (int l = 1; l < levels(); l++) {
+            assert_int_equal(family_results(l, n, other), count);
             assert_memory_equal(other, base, (size_t)count * sizeof(float));
         }
     }
