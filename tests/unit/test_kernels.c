@@ -30,6 +30,8 @@ static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base, &tt
                                                    &tt__reduce_kernels_avx512};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base, &tt__softmax_kernels_avx2,
                                                      &tt__softmax_kernels_avx512};
+static const tt__batch_norm_kernels *const batch[] = {&tt__batch_norm_kernels_base, &tt__batch_norm_kernels_avx2,
+                                                      &tt__batch_norm_kernels_avx512};
 static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base, &tt__norm_kernels_avx2,
                                                &tt__norm_kernels_avx512};
 static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base, &tt__pooling_kernels_avx2,
@@ -39,6 +41,7 @@ static int levels(void) { return (int)tt__cpu_level_get() + 1; }
 static const tt__elementwise_kernels *const elementwise[] = {&tt__elementwise_kernels_base};
 static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base};
+static const tt__batch_norm_kernels *const batch[] = {&tt__batch_norm_kernels_base};
 static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base};
 static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base};
 static int levels(void) { return 1; }
@@ -67,6 +70,29 @@ static int all_results(int l, int n, float *out) {
     *y++ = s.sum;
     *y++ = (float)reduce[l]->sum(n, a);
     *y++ = (float)reduce[l]->sum_square_diff(n, a, b);
+    return (int)(y - out);
+}
+
+/* The same for batch_norm. */
+static int batch_results(int l, int n, float *out) {
+    const tt__channel c = {0.25f, 1.5f, 0.75f, -0.5f};
+    const tt__batch_norm_kernels *k = batch[l];
+    double one[16], other[16], sums[2] = {0, 0};
+    int width = n < 16 ? n : 16;
+    float *y = out;
+    k->dots(n, a, b, 0.25, sums);
+    *y++ = (float)sums[0];
+    *y++ = (float)sums[1];
+    k->affine(n, a, &c, y), y += n;
+    k->give(n, a, b, &c, y), y += n;
+    k->column_affine(n, a, b, a + 1, b + 1, y), y += n;
+    k->column_give(n, a, b, a + 1, b + 1, a + 2, b + 2, y), y += n;
+    k->column_moments(3, n, width, a, one, other);
+    for (int i = 0; i < width; i++, y += 2)
+        y[0] = (float)one[i], y[1] = (float)other[i];
+    k->column_dots(3, n, width, b, a, one, other, one);
+    for (int i = 0; i < width; i++, y += 2)
+        y[0] = (float)one[i], y[1] = (float)other[i];
     return (int)(y - out);
 }
 
@@ -99,6 +125,11 @@ static void levels_agree(void **state) {
         int count = all_results(0, n, base);
         for (int l = 1; l < levels(); l++) {
             assert_int_equal(all_results(l, n, other), count);
+            assert_memory_equal(other, base, (size_t)count * sizeof(float));
+        }
+        count = batch_results(0, n, base);
+        for (int l = 1; l < levels(); l++) {
+            assert_int_equal(batch_results(l, n, other), count);
             assert_memory_equal(other, base, (size_t)count * sizeof(float));
         }
         count = family_results(0, n, base);

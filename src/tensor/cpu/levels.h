@@ -72,6 +72,30 @@ typedef struct tt__norm_kernels {
                          const double *rstd, float *dw, float *db);
 } tt__norm_kernels;
 
+/* What batch_norm does to a channel. */
+typedef struct tt__channel {
+    float mean, scale, shift, slope;
+} tt__channel;
+
+/* batch_norm: of the n elements of a channel, or of a channel each column. */
+typedef struct tt__batch_norm_kernels {
+    /* sums += those of g and of g (x - mean). */
+    void (*dots)(int64_t n, const float *g, const float *x, double mean, double sums[2]);
+    /* y = (x - mean) scale + shift; dx = scale (g - shift - (x - mean) slope). */
+    void (*affine)(int64_t n, const float *x, const tt__channel *c, float *y);
+    void (*give)(int64_t n, const float *g, const float *x, const tt__channel *c, float *dx);
+    /* At most 16 columns of rows `stride` apart: the mean of each, and the sum of (x - mean)^2; sums as of `dots`. */
+    void (*column_moments)(int64_t rows, int64_t stride, int width, const float *x, double *mean, double *dev);
+    void (*column_dots)(int64_t rows, int64_t stride, int width, const float *g, const float *x, const double *mean,
+                        double *sum, double *dot);
+    /* A row of n columns, as `affine` and `give`. */
+    void (*column_affine)(int64_t n, const float *x, const float *mean, const float *scale, const float *shift,
+                          float *y);
+    void (*column_give)(int64_t n, const float *g, const float *x, const float *mean, const float *scale,
+                        const float *shift, const float *slope, float *dx);
+} tt__batch_norm_kernels;
+
+TT__LEVEL_DECLARE(tt__batch_norm_kernels, tt__batch_norm_kernels);
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
 TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
 TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
@@ -81,6 +105,9 @@ TT__LEVEL_DECLARE(tt__pooling_kernels, tt__pooling_kernels);
 static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
 static inline const tt__reduce_kernels *tt__reduce(void) { return TT__LEVEL_CHOOSE(tt__reduce_kernels); }
 static inline const tt__softmax_kernels *tt__softmax(void) { return TT__LEVEL_CHOOSE(tt__softmax_kernels); }
+static inline const tt__batch_norm_kernels *tt__batch_norm_loops(void) {
+    return TT__LEVEL_CHOOSE(tt__batch_norm_kernels);
+}
 static inline const tt__norm_kernels *tt__norm_loops(void) { return TT__LEVEL_CHOOSE(tt__norm_kernels); }
 static inline const tt__pooling_kernels *tt__pooling_loops(void) { return TT__LEVEL_CHOOSE(tt__pooling_kernels); }
 
