@@ -30,6 +30,7 @@ static const gradcheck_case norm_cases[] = {
     {"batch_norm", f_batch, 3, {{4, {3, 3, 4, 5}}, {1, {3}}, {1, {3}}}},
     {"batch_norm of rows", f_batch, 3, {{2, {6, 3}}, {1, {3}}, {1, {3}}}},
     {"batch_norm 3-d", f_batch, 3, {{3, {2, 3, 5}}, {1, {3}}, {1, {3}}}},
+    {"batch_norm wide", f_batch, 3, {{4, {2, 19, 3, 3}}, {1, {19}}, {1, {19}}}},
     {"batch_norm plain", f_batch_plain, 1, {{4, {2, 3, 4, 5}}}},
     {"batch_norm given", f_batch_given, 3, {{4, {2, 3, 4, 5}}, {1, {3}}, {1, {3}}}},
     {"layer_norm", f_layer, 3, {{2, {4, 19}}, {1, {19}}, {1, {19}}}},

@@ -23,6 +23,7 @@ def group(x, w, b): return F.group_norm(x, 2, w, b)
 CASES = [
     ("batch_norm", batch, [(3, 3, 4, 5), (3,), (3,)]), ("batch_norm of rows", batch, [(6, 3), (3,), (3,)]),
     ("batch_norm 3-d", batch, [(2, 3, 5), (3,), (3,)]),
+    ("batch_norm wide", batch, [(2, 19, 3, 3), (19,), (19,)]),
     ("batch_norm plain", lambda x: F.batch_norm(x, None, None, training=True, eps=1e-3), [(2, 3, 4, 5)]),
     ("batch_norm given", given, [(2, 3, 4, 5), (3,), (3,)]),
     ("layer_norm", layer, [(4, 19), (19,), (19,)]), ("layer_norm of planes", layer, [(2, 3, 4, 5), (4, 5), (4, 5)]),
