@@ -81,6 +81,22 @@ typedef struct tt_nn_conv2d_args {
  * Errors: TT_ERR_INVALID sizes below 1, channels that groups don't divide, options out of range; TT_ERR_DTYPE. */
 TT_API tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size);
 
+typedef struct tt_nn_conv_transpose2d_args {
+    int64_t in_channels;  /* required */
+    int64_t out_channels; /* required */
+    int64_t kernel_size;  /* required; along H and W, as are the options */
+    TT_OPTIONS;
+    int64_t stride, padding, output_padding, dilation, groups; /* as tt_conv_transpose2d()'s */
+    bool no_bias;
+    tt_generator *generator; /* NULL = the thread's default */
+    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
+    char tt_end;             /* not an option: see base.h */
+} tt_nn_conv_transpose2d_args;
+
+/* x (N,in,P,Q) -> (N,out,H,W): see tt_conv_transpose2d(). Parameters "weight" (in,out/groups,R,S) and "bias" (out),
+ * drawn as torch.nn.ConvTranspose2d draws them. Errors as tt_nn_conv2d()'s. */
+TT_API tt_module *tt_nn_conv_transpose2d_with(const tt_nn_conv_transpose2d_args *args, size_t size);
+
 typedef struct tt_nn_max_pool2d_args {
     int64_t kernel_size; /* required; 0: see kernel_size_hw */
     TT_OPTIONS;
@@ -188,6 +204,7 @@ TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_
 
 #define TT_NN_LINEAR_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_CONV2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_CONV_TRANSPOSE2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_BATCH_NORM2D_ARGS_INIT TT_ARGS_INIT
@@ -202,6 +219,9 @@ TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_
 #define tt_nn_rms_norm(...) tt_nn_rms_norm_with(TT_ARGS(tt_nn_rms_norm_args, .normalized_shape = __VA_ARGS__))
 #define tt_nn_group_norm(num_groups_, ...) \
     tt_nn_group_norm_with(TT_ARGS(tt_nn_group_norm_args, .num_groups = (num_groups_), .num_channels = __VA_ARGS__))
+#define tt_nn_conv_transpose2d(in_channels_, out_channels_, ...)                                    \
+    tt_nn_conv_transpose2d_with(TT_ARGS(tt_nn_conv_transpose2d_args, .in_channels = (in_channels_), \
+                                        .out_channels = (out_channels_), .kernel_size = __VA_ARGS__))
 #define tt_nn_max_pool2d(...) tt_nn_max_pool2d_with(TT_ARGS(tt_nn_max_pool2d_args, .kernel_size = __VA_ARGS__))
 #define tt_nn_avg_pool2d(...) tt_nn_avg_pool2d_with(TT_ARGS(tt_nn_avg_pool2d_args, .kernel_size = __VA_ARGS__))
 #define tt_nn_conv2d(in_channels_, out_channels_, ...)                                                           \

@@ -158,6 +158,13 @@ static void layers_start_as_pytorchs(void **state) {
     TT_AUTO_SCOPE;
     op_check_state(tt_module_state_dict(m), json_object_get(op_find(modules, "Conv2d"), "state"), 0);
     tt_module_free(m);
+    tt_manual_seed(0);
+    m = tt_nn_conv_transpose2d(4, 6, 3, .groups = 2);
+    op_check_state(tt_module_state_dict(m), json_object_get(op_find(modules, "ConvTranspose2d"), "state"), 0);
+    tt_tensor *x = tt_ones(S(1, 4, 2, 2), TT_F32), *w = tt_named_tensors_find(tt_module_parameters(m), "weight");
+    tt_tensor *b = tt_named_tensors_find(tt_module_parameters(m), "bias");
+    assert_true(tt_equal(tt_module_forward(m, x), tt_conv_transpose2d(x, w, .bias = b, .groups = 2)));
+    tt_module_free(m);
     json_decref(vectors);
 }
 
@@ -185,6 +192,8 @@ static void wrong_layers(void **state) {
     op_fails(tt_nn_conv2d(3, 4, 3, .groups = 2), TT_ERR_INVALID, "tt_nn_conv2d", "groups to divide");
     op_fails(tt_nn_conv2d(3, 4, 3, .dtype = TT_F16), TT_ERR_DTYPE, "tt_nn_conv2d", "got f16");
     op_fails(tt_nn_conv2d(3, 4, INT64_MAX / 2), TT_ERR_SHAPE, "tt_nn_conv2d", "f32");
+    op_fails(tt_nn_conv_transpose2d(0, 4, 3), TT_ERR_INVALID, "tt_nn_conv_transpose2d", "in_channels 0");
+    op_fails(tt_nn_conv_transpose2d(3, 4, 3, .groups = 2), TT_ERR_INVALID, "tt_nn_conv_transpose2d", "to divide");
     op_fails(tt_nn_max_pool2d(0), TT_ERR_INVALID, "tt_nn_max_pool2d", "got 0 and (0, 0)");
     op_fails(tt_nn_avg_pool2d(2, .kernel_size_hw = {2, 2}), TT_ERR_INVALID, "tt_nn_avg_pool2d", "got 2 and (2, 2)");
     op_fails(tt_nn_adaptive_avg_pool2d(1, 0), TT_ERR_INVALID, "tt_nn_adaptive_avg_pool2d", "got (1, 0)");

@@ -38,7 +38,8 @@ CASES = [
     ("adaptive_avg_pool2d uneven", lambda x: F.adaptive_avg_pool2d(x, (3, 4)), [(2, 3, 5, 3)]),
 ]
 
-MODULES = [("Conv2d", lambda: torch.nn.Conv2d(4, 6, (3, 2), groups=2))]
+MODULES = [("Conv2d", lambda: torch.nn.Conv2d(4, 6, (3, 2), groups=2)),
+           ("ConvTranspose2d", lambda: torch.nn.ConvTranspose2d(4, 6, 3, groups=2))]
 
 
 def module(name, make):

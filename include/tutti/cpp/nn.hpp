@@ -58,6 +58,13 @@ struct conv2d_module_options {
     tt_dtype dtype = TT_F32;
 };
 
+struct conv_transpose2d_module_options {
+    std::int64_t stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1;
+    bool no_bias = false;
+    tt_generator *generator = nullptr;
+    tt_dtype dtype = TT_F32;
+};
+
 struct batch_norm_module_options {
     double momentum = 0.1, eps = 1e-5;
     bool no_affine = false, no_running_stats = false;
@@ -243,6 +250,15 @@ inline module conv2d(std::int64_t in_channels, std::int64_t out_channels, const 
     o.dilation.put(a.dilation, a.dilation_hw);
     a.groups = o.groups, a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_nn_conv2d_with, a));
+}
+inline module conv_transpose2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                               const conv_transpose2d_module_options &o = {}) {
+    tt_nn_conv_transpose2d_args a = TT_NN_CONV_TRANSPOSE2D_ARGS_INIT;
+    a.in_channels = in_channels, a.out_channels = out_channels, a.kernel_size = kernel_size;
+    a.stride = o.stride, a.padding = o.padding, a.output_padding = o.output_padding;
+    a.dilation = o.dilation, a.groups = o.groups;
+    a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_conv_transpose2d_with, a));
 }
 inline module max_pool2d(const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
     return module(detail::call(tt_nn_max_pool2d_with, detail::max_pool2d_args<tt_nn_max_pool2d_args>(kernel_size, o)));
