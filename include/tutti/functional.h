@@ -315,8 +315,40 @@ typedef struct tt_conv2d_args {
  *   tt_conv2d(x, weight, .bias = bias, .stride = 2, .padding_hw = {1, 0})
  * Errors: TT_ERR_SHAPE shapes that don't fit, or no window fits; TT_ERR_INVALID options out of range. */
 TT_API tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size);
+
+typedef struct tt_conv1d_args {
+    tt_tensor *x;      /* required: (N,C,L) */
+    tt_tensor *weight; /* required: (K,C/groups,S) */
+    TT_OPTIONS;
+    tt_tensor *bias;                           /* (K) */
+    int64_t stride, padding, dilation, groups; /* as tt_conv2d()'s */
+    char tt_end;                               /* not an option: see base.h */
+} tt_conv1d_args;
+
+/* (N,K,Q). Computed as tt_conv2d() of one row; errors likewise. */
+TT_API tt_tensor *tt_conv1d_with(const tt_conv1d_args *args, size_t size);
+
+typedef struct tt_conv_transpose2d_args {
+    tt_tensor *x;      /* required: (N,K,P,Q) */
+    tt_tensor *weight; /* required: (K,C/groups,R,S) */
+    TT_OPTIONS;
+    tt_tensor *bias; /* (C) */
+    int64_t stride, padding, dilation, groups;
+    int64_t output_padding; /* rows and columns added at the end; below stride or dilation */
+    int64_t stride_hw[2], padding_hw[2], dilation_hw[2], output_padding_hw[2];
+    char tt_end; /* not an option: see base.h */
+} tt_conv_transpose2d_args;
+
+/* What tt_conv2d() with the same weight and options does to images (N,C,H,W), transposed: (N,C,H,W), H = (P - 1) stride
+ * - 2 padding + dilation (R - 1) + output_padding + 1, W likewise. Lies and fails as tt_conv2d(). */
+TT_API tt_tensor *tt_conv_transpose2d_with(const tt_conv_transpose2d_args *args, size_t size);
 #define TT_CONV2D_ARGS_INIT TT_ARGS_INIT
+#define TT_CONV1D_ARGS_INIT TT_ARGS_INIT
+#define TT_CONV_TRANSPOSE2D_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_conv1d(x_, ...) tt_conv1d_with(TT_ARGS(tt_conv1d_args, .x = (x_), .weight = __VA_ARGS__))
+#define tt_conv_transpose2d(x_, ...) \
+    tt_conv_transpose2d_with(TT_ARGS(tt_conv_transpose2d_args, .x = (x_), .weight = __VA_ARGS__))
 #define tt_conv2d(x_, ...) tt_conv2d_with(TT_ARGS(tt_conv2d_args, .x = (x_), .weight = __VA_ARGS__))
 #endif
 
@@ -388,6 +420,73 @@ TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_produ
 #define tt_scaled_dot_product_attention(q_, k_, ...) \
     tt_scaled_dot_product_attention_with(            \
         TT_ARGS(tt_scaled_dot_product_attention_args, .q = (q_), .k = (k_), .v = __VA_ARGS__))
+#endif
+
+/* ---- normalisation: (x - mean) / sqrt(variance + eps), times weight, plus bias, where these are given ---- */
+
+typedef struct tt_batch_norm_args {
+    tt_tensor *x; /* required: (N,C) or (N,C,...) */
+    TT_OPTIONS;
+    tt_tensor *running_mean, *running_var; /* (C): both or none; required unless `training` */
+    tt_tensor *weight, *bias;              /* (C) */
+    bool training;   /* normalise by the mean and variance of x, and move the running ones, in place, towards them */
+    double momentum; /* how far; 0, the default, is 0.1 */
+    double eps;      /* 0, the default, is 1e-5 */
+    char tt_end;     /* not an option: see base.h */
+} tt_batch_norm_args;
+
+/* Over all dimensions but C. The running variance is of the unbiased kind. The result lies like x.
+ *   tt_batch_norm(x, .running_mean = mean, .running_var = var, .training = true)
+ * Errors: TT_ERR_SHAPE; TT_ERR_INVALID no running statistics though not `training`, less than two elements a channel in
+ * training, a negative number. */
+TT_API tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size);
+
+typedef struct tt_layer_norm_args {
+    tt_tensor *x;              /* required */
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    tt_tensor *weight, *bias; /* normalized_shape */
+    double eps;               /* 0, the default, is 1e-5 */
+    char tt_end;              /* not an option: see base.h */
+} tt_layer_norm_args;
+
+/* Over the last dimensions: tt_layer_norm(x, TT_SHAPE(256), .weight = weight, .bias = bias).
+ * Errors: TT_ERR_SHAPE; TT_ERR_INVALID a negative eps. */
+TT_API tt_tensor *tt_layer_norm_with(const tt_layer_norm_args *args, size_t size);
+
+typedef struct tt_group_norm_args {
+    tt_tensor *x;       /* required: (N,C,...) */
+    int64_t num_groups; /* required: divides C */
+    TT_OPTIONS;
+    tt_tensor *weight, *bias; /* (C) */
+    double eps;               /* 0, the default, is 1e-5 */
+    char tt_end;              /* not an option: see base.h */
+} tt_group_norm_args;
+
+/* Over each group of channels of each image. Errors as tt_layer_norm()'s, and TT_ERR_INVALID num_groups. */
+TT_API tt_tensor *tt_group_norm_with(const tt_group_norm_args *args, size_t size);
+
+typedef struct tt_rms_norm_args {
+    tt_tensor *x;              /* required */
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    tt_tensor *weight; /* normalized_shape */
+    double eps;        /* 0, the default: the distance from 1 to the next number of x's dtype */
+    char tt_end;       /* not an option: see base.h */
+} tt_rms_norm_args;
+
+/* x / sqrt(mean of x^2 + eps), times weight, over the last dimensions. Errors as tt_layer_norm()'s. */
+TT_API tt_tensor *tt_rms_norm_with(const tt_rms_norm_args *args, size_t size);
+#define TT_BATCH_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_LAYER_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_GROUP_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_RMS_NORM_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_batch_norm(...) tt_batch_norm_with(TT_ARGS(tt_batch_norm_args, .x = __VA_ARGS__))
+#define tt_layer_norm(x_, ...) \
+    tt_layer_norm_with(TT_ARGS(tt_layer_norm_args, .x = (x_), .normalized_shape = __VA_ARGS__))
+#define tt_group_norm(x_, ...) tt_group_norm_with(TT_ARGS(tt_group_norm_args, .x = (x_), .num_groups = __VA_ARGS__))
+#define tt_rms_norm(x_, ...) tt_rms_norm_with(TT_ARGS(tt_rms_norm_args, .x = (x_), .normalized_shape = __VA_ARGS__))
 #endif
 
 /* ---- softmax ---- */

@@ -81,6 +81,22 @@ typedef struct tt_nn_conv2d_args {
  * Errors: TT_ERR_INVALID sizes below 1, channels that groups don't divide, options out of range; TT_ERR_DTYPE. */
 TT_API tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size);
 
+typedef struct tt_nn_conv_transpose2d_args {
+    int64_t in_channels;  /* required */
+    int64_t out_channels; /* required */
+    int64_t kernel_size;  /* required; along H and W, as are the options */
+    TT_OPTIONS;
+    int64_t stride, padding, output_padding, dilation, groups; /* as tt_conv_transpose2d()'s */
+    bool no_bias;
+    tt_generator *generator; /* NULL = the thread's default */
+    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
+    char tt_end;             /* not an option: see base.h */
+} tt_nn_conv_transpose2d_args;
+
+/* x (N,in,P,Q) -> (N,out,H,W): see tt_conv_transpose2d(). Parameters "weight" (in,out/groups,R,S) and "bias" (out),
+ * drawn as torch.nn.ConvTranspose2d draws them. Errors as tt_nn_conv2d()'s. */
+TT_API tt_module *tt_nn_conv_transpose2d_with(const tt_nn_conv_transpose2d_args *args, size_t size);
+
 typedef struct tt_nn_max_pool2d_args {
     int64_t kernel_size; /* required; 0: see kernel_size_hw */
     TT_OPTIONS;
@@ -107,6 +123,58 @@ typedef struct tt_nn_avg_pool2d_args {
 TT_API tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_t size);
 TT_API tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size);
 TT_API tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width);
+
+typedef struct tt_nn_batch_norm2d_args {
+    int64_t num_features; /* required */
+    TT_OPTIONS;
+    double momentum, eps;  /* 0, the default: 0.1 and 1e-5 */
+    bool no_affine;        /* no weight and bias */
+    bool no_running_stats; /* each batch by its own, in evaluation too */
+    tt_dtype dtype;        /* TT_F32, the default, or TT_F64 */
+    char tt_end;           /* not an option: see base.h */
+} tt_nn_batch_norm2d_args;
+
+/* torch.nn.BatchNorm1d of (N,C) or (N,C,L), BatchNorm2d of (N,C,H,W). Parameters "weight" (ones), "bias" (zeros);
+ * buffers "running_mean" (zeros), "running_var" (ones), "num_batches_tracked" (i64). See tt_batch_norm().
+ * Errors: TT_ERR_INVALID num_features below 1, negative numbers; TT_ERR_DTYPE. */
+TT_API tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size);
+TT_API tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm2d_args *args, size_t size);
+
+typedef struct tt_nn_layer_norm_args {
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    double eps;     /* 0, the default, is 1e-5 */
+    bool no_affine; /* no weight and bias */
+    bool no_bias;
+    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
+    char tt_end;    /* not an option: see base.h */
+} tt_nn_layer_norm_args;
+
+typedef struct tt_nn_rms_norm_args {
+    tt_shape normalized_shape; /* required: the last dimensions of x */
+    TT_OPTIONS;
+    double eps;     /* 0, the default: see tt_rms_norm() */
+    bool no_affine; /* no weight */
+    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
+    char tt_end;    /* not an option: see base.h */
+} tt_nn_rms_norm_args;
+
+typedef struct tt_nn_group_norm_args {
+    int64_t num_groups;   /* required: divides num_channels */
+    int64_t num_channels; /* required */
+    TT_OPTIONS;
+    double eps;     /* 0, the default, is 1e-5 */
+    bool no_affine; /* no weight and bias */
+    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
+    char tt_end;    /* not an option: see base.h */
+} tt_nn_group_norm_args;
+
+/* torch.nn.LayerNorm, RMSNorm, GroupNorm. Parameters "weight" (ones) and, but for RMSNorm, "bias" (zeros).
+ *   tt_nn_layer_norm(TT_SHAPE(256))     tt_nn_group_norm(8, 64)
+ * Errors: TT_ERR_INVALID sizes below 1, a negative eps; TT_ERR_DTYPE. */
+TT_API tt_module *tt_nn_layer_norm_with(const tt_nn_layer_norm_args *args, size_t size);
+TT_API tt_module *tt_nn_rms_norm_with(const tt_nn_rms_norm_args *args, size_t size);
+TT_API tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_t size);
 
 /* torch.nn.ReLU; torch.nn.Flatten(start_dim=1). */
 TT_API tt_module *tt_nn_relu(void);
@@ -136,10 +204,24 @@ TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_
 
 #define TT_NN_LINEAR_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_CONV2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_CONV_TRANSPOSE2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_BATCH_NORM2D_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_LAYER_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_RMS_NORM_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_GROUP_NORM_ARGS_INIT TT_ARGS_INIT
 #define TT_NN_SEQUENTIAL_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_nn_batch_norm1d(...) tt_nn_batch_norm1d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
+#define tt_nn_batch_norm2d(...) tt_nn_batch_norm2d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
+#define tt_nn_layer_norm(...) tt_nn_layer_norm_with(TT_ARGS(tt_nn_layer_norm_args, .normalized_shape = __VA_ARGS__))
+#define tt_nn_rms_norm(...) tt_nn_rms_norm_with(TT_ARGS(tt_nn_rms_norm_args, .normalized_shape = __VA_ARGS__))
+#define tt_nn_group_norm(num_groups_, ...) \
+    tt_nn_group_norm_with(TT_ARGS(tt_nn_group_norm_args, .num_groups = (num_groups_), .num_channels = __VA_ARGS__))
+#define tt_nn_conv_transpose2d(in_channels_, out_channels_, ...)                                    \
+    tt_nn_conv_transpose2d_with(TT_ARGS(tt_nn_conv_transpose2d_args, .in_channels = (in_channels_), \
+                                        .out_channels = (out_channels_), .kernel_size = __VA_ARGS__))
 #define tt_nn_max_pool2d(...) tt_nn_max_pool2d_with(TT_ARGS(tt_nn_max_pool2d_args, .kernel_size = __VA_ARGS__))
 #define tt_nn_avg_pool2d(...) tt_nn_avg_pool2d_with(TT_ARGS(tt_nn_avg_pool2d_args, .kernel_size = __VA_ARGS__))
 #define tt_nn_conv2d(in_channels_, out_channels_, ...)                                                           \

@@ -43,7 +43,7 @@ tt_tensor *tt_max_pool2d_with(const tt_max_pool2d_args *args, size_t size) {
         return NULL;
     tt_memory_format format = tt__is_channels_last(a.x) ? TT_CHANNELS_LAST : TT_CONTIGUOUS;
     tt_tensor *y = tt__empty_in_format(who, a.x, shape, a.x->dtype, format);
-    tt_tensor *at = y ? tt__empty_in_format(who, a.x, shape, TT_I32, format) : NULL;
+    tt_tensor *at = y ? tt__pool_places_beside(who, a.x, shape, format) : NULL;
     if (!at)
         return tt__abandon(y);
     y = TT__MADE(who, y, tt__max_pool2d_out(who, y, at, a.x, &pool));

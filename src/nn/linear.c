@@ -1,6 +1,6 @@
 #include "base/args.h"
 #include "base/error.h"
-#include "nn/drawn.h"
+#include "nn/initial.h"
 
 #include <stdlib.h>
 

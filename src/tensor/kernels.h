@@ -10,6 +10,7 @@
 
 #include "tensor/kernels_conv.h"
 #include "tensor/kernels_index.h"
+#include "tensor/kernels_norm.h"
 #include "tensor/kernels_pointwise.h"
 #include "tensor/kernels_reduction.h"
 #include "tensor/tensor.h"
@@ -53,7 +54,7 @@
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
     /* Families: kernels_<family>.h. */                                                                          \
-    TT__CONV_KERNELS(X) TT__INDEX_KERNELS(X) TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X)
+    TT__CONV_KERNELS(X) TT__INDEX_KERNELS(X) TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

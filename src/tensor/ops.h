@@ -8,6 +8,7 @@
 #include "tensor/kernels.h"
 #include "tensor/ops_conv.h"
 #include "tensor/ops_index.h"
+#include "tensor/ops_norm.h"
 #include "tensor/ops_pointwise.h"
 #include "tensor/ops_reduction.h"
 #include "tensor/ops_selection.h"

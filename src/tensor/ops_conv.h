@@ -11,9 +11,6 @@
 tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype,
                                tt_memory_format format);
 
-/* Return x if it lies in this format, else a copy that does, which tt__contiguous_done() frees. */
-tt_tensor *tt__in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format);
-
 /* ---- conv.c: see kernels_conv.h */
 
 tt_status tt__conv2d_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
@@ -26,6 +23,8 @@ tt_status tt__conv2d_backward_weight_out(const char *who, tt_tensor *dw, tt_tens
 
 /* ---- pooling.c: see kernels_conv.h */
 
+/* Make what takes the places of max_pool2d, for x pooled to `shape`. */
+tt_tensor *tt__pool_places_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_memory_format format);
 tt_status tt__max_pool2d_out(const char *who, tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool);
 tt_status tt__max_pool2d_backward_out(const char *who, tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
                                       const tt__pooling *pool);

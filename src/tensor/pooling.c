@@ -2,6 +2,10 @@
 #include "base/error.h"
 #include "tensor/staged.h"
 
+tt_tensor *tt__pool_places_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_memory_format format) {
+    return tt__empty_in_format(who, x, shape, TT_I32, format);
+}
+
 tt_status tt__max_pool2d_out(const char *who, tt_tensor *y, tt_tensor *at, const tt_tensor *x,
                              const tt__pooling *pool) {
     tt__kernel_max_pool2d run = TT__KERNEL(who, y, max_pool2d);

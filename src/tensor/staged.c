@@ -9,7 +9,8 @@ tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape sha
     return tt__tensor_new_on(who, tt__device_of(x), shape, dtype, stride);
 }
 
-tt_tensor *tt__in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format) {
+/* Return x if it lies in this format, else a copy that does, which tt__contiguous_done() frees. */
+static tt_tensor *in_format_begin(const char *who, const tt_tensor *x, tt_memory_format format) {
     if (tt__lies_as(x, format))
         return (tt_tensor *)x;
     tt_tensor *copy = tt__empty_in_format(who, x, x->shape, x->dtype, format);
@@ -27,7 +28,7 @@ static tt_tensor *stage_add(tt__staged *s, const tt_tensor *given, tt_tensor *us
 }
 
 const tt_tensor *tt__stage_image(tt__staged *s, const tt_tensor *x, tt_memory_format format) {
-    return !x || s->failed ? NULL : stage_add(s, x, tt__in_format_begin(s->who, x, format), NULL);
+    return !x || s->failed ? NULL : stage_add(s, x, in_format_begin(s->who, x, format), NULL);
 }
 
 const tt_tensor *tt__stage_plain(tt__staged *s, const tt_tensor *x) {

@@ -23,6 +23,20 @@ static tt_tensor *f_conv_depthwise(tt_tensor *const *in) {
     return tt_conv2d(in[0], in[1], .bias = in[2], .stride = 2, .groups = 3);
 }
 
+static tt_tensor *f_conv1d(tt_tensor *const *in) {
+    return tt_conv1d(in[0], in[1], .bias = in[2], .stride = 2, .padding = 1);
+}
+static tt_tensor *f_conv1d_groups(tt_tensor *const *in) {
+    return tt_conv1d(in[0], in[1], .bias = in[2], .dilation = 2, .groups = 2);
+}
+static tt_tensor *f_transposed(tt_tensor *const *in) { return tt_conv_transpose2d(in[0], in[1], .bias = in[2]); }
+static tt_tensor *f_transposed_strided(tt_tensor *const *in) {
+    return tt_conv_transpose2d(in[0], in[1], .bias = in[2], .stride = 2, .padding = 1, .output_padding = 1);
+}
+static tt_tensor *f_transposed_groups(tt_tensor *const *in) {
+    return tt_conv_transpose2d(in[0], in[1], .stride_hw = {2, 1}, .dilation_hw = {1, 2}, .groups = 2);
+}
+
 static tt_tensor *f_max(tt_tensor *const *in) { return tt_max_pool2d(in[0], 2); }
 static tt_tensor *f_max_overlapping(tt_tensor *const *in) {
     return tt_max_pool2d(in[0], 3, .stride = 2, .padding = 1, .ceil_mode = true);
@@ -55,6 +69,11 @@ static const gradcheck_case conv_cases[] = {
     {"conv2d dilated", f_conv_dilated, 3, {{4, {1, 2, 6, 6}}, {4, {2, 2, 3, 3}}, {1, {2}}}},
     {"conv2d groups", f_conv_groups, 3, {{4, {2, 4, 4, 4}}, {4, {6, 2, 3, 3}}, {1, {6}}}},
     {"conv2d depthwise", f_conv_depthwise, 3, {{4, {2, 3, 5, 5}}, {4, {3, 1, 2, 2}}, {1, {3}}}},
+    {"conv1d", f_conv1d, 3, {{3, {2, 3, 7}}, {3, {4, 3, 3}}, {1, {4}}}},
+    {"conv1d groups", f_conv1d_groups, 3, {{3, {2, 4, 6}}, {3, {6, 2, 2}}, {1, {6}}}},
+    {"conv_transpose2d", f_transposed, 3, {{4, {2, 3, 4, 3}}, {4, {3, 4, 2, 3}}, {1, {4}}}},
+    {"conv_transpose2d strided", f_transposed_strided, 3, {{4, {2, 3, 4, 3}}, {4, {3, 2, 3, 3}}, {1, {2}}}},
+    {"conv_transpose2d groups", f_transposed_groups, 2, {{4, {1, 4, 3, 4}}, {4, {4, 3, 2, 2}}}},
     {"max_pool2d", f_max, 1, {{4, {2, 3, 4, 5}}}},
     {"max_pool2d overlapping", f_max_overlapping, 1, {{4, {2, 3, 6, 5}}}},
     {"max_pool2d dilated", f_max_dilated, 1, {{4, {2, 3, 5, 6}}}},

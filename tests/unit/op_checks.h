@@ -5,6 +5,8 @@
 #include "gradcheck.h"
 #include "vectors.h"
 
+#include <tutti/nn.h>
+
 #include <string.h>
 
 static inline void op_below(double worst, double limit, const gradcheck_case *c, int mode, const char *what) {
@@ -67,6 +69,24 @@ static inline void op_check_pytorch(const gradcheck_case *c, const json_t *ops, 
     TT_NO_GRAD;
     for (int k = 0; k < c->n; k++)
         op_compare(c->name, tt_contiguous(tt_grad(leaf[k])), json_array_get(json_object_get(want, "grads"), (size_t)k));
+}
+
+/* Compare a state_dict with PyTorch's: names, order, and numbers to within `limit`, relative to 1 + theirs. */
+static inline void op_check_state(const tt_named_tensors *state, const json_t *want, double limit) {
+    if (!state)
+        fail_msg("%s", tt_last_error());
+    assert_int_equal(state->count, json_array_size(want));
+    for (int64_t i = 0; i < state->count; i++) {
+        const json_t *entry = json_array_get(want, (size_t)i), *numbers = json_array_get(entry, 1);
+        const double *got = gradcheck_numbers(state->tensors[i]);
+        assert_string_equal(state->names[i], json_string_value(json_array_get(entry, 0)));
+        assert_int_equal(tt_tensor_numel(state->tensors[i]), json_array_size(numbers));
+        for (size_t k = 0; k < json_array_size(numbers); k++) {
+            double b = (double)(float)vectors_number(numbers, k);
+            if (!(fabs(got[k] - b) <= limit * (1 + fabs(b))))
+                fail_msg("%s: element %zu is %.9g, in PyTorch %.9g", state->names[i], k, got[k], b);
+        }
+    }
 }
 
 /* Expect an error of `who` that says `what`. */

@@ -30,11 +30,20 @@ static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base, &tt
                                                    &tt__reduce_kernels_avx512};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base, &tt__softmax_kernels_avx2,
                                                      &tt__softmax_kernels_avx512};
+static const tt__batch_norm_kernels *const batch[] = {&tt__batch_norm_kernels_base, &tt__batch_norm_kernels_avx2,
+                                                      &tt__batch_norm_kernels_avx512};
+static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base, &tt__norm_kernels_avx2,
+                                               &tt__norm_kernels_avx512};
+static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base, &tt__pooling_kernels_avx2,
+                                                     &tt__pooling_kernels_avx512};
 static int levels(void) { return (int)tt__cpu_level_get() + 1; }
 #else
 static const tt__elementwise_kernels *const elementwise[] = {&tt__elementwise_kernels_base};
 static const tt__reduce_kernels *const reduce[] = {&tt__reduce_kernels_base};
 static const tt__softmax_kernels *const softmax[] = {&tt__softmax_kernels_base};
+static const tt__batch_norm_kernels *const batch[] = {&tt__batch_norm_kernels_base};
+static const tt__norm_kernels *const norm[] = {&tt__norm_kernels_base};
+static const tt__pooling_kernels *const pooling[] = {&tt__pooling_kernels_base};
 static int levels(void) { return 1; }
 #endif
 
@@ -65,6 +74,51 @@ static int all_results(int l, int n, float *out) {
     return (int)(y - out);
 }
 
+/* The same for batch_norm. */
+static int batch_results(int l, int n, float *out) {
+    const tt__channel c = {0.25f, 1.5f, 0.75f, -0.5f};
+    const tt__batch_norm_kernels *k = batch[l];
+    double one[16], other[16], sums[2] = {0, 0};
+    int width = n < 16 ? n : 16;
+    float *y = out;
+    k->dots(n, a, b, 0.25, sums);
+    *y++ = (float)sums[0];
+    *y++ = (float)sums[1];
+    k->affine(n, a, &c, y), y += n;
+    k->give(n, a, b, &c, y), y += n;
+    k->column_affine(n, a, b, a + 1, b + 1, y), y += n;
+    k->column_give(n, a, b, a + 1, b + 1, a + 2, b + 2, y), y += n;
+    k->column_moments(3, n, width, a, one, other);
+    for (int i = 0; i < width; i++, y += 2)
+        y[0] = (float)one[i], y[1] = (float)other[i];
+    k->column_dots(3, n, width, b, a, one, other, one);
+    for (int i = 0; i < width; i++, y += 2)
+        y[0] = (float)one[i], y[1] = (float)other[i];
+    return (int)(y - out);
+}
+
+/* The same for rows that are normalised, and for maxima and their places. */
+static int family_results(int l, int n, float *out) {
+    const float *const weights[][2] = {{b, a}, {b, NULL}, {NULL, NULL}, {NULL, b}};
+    static const double mean[3] = {0.25, -1, 0.5}, rstd[3] = {1.5, 0.75, 2};
+    static int32_t at[N];
+    float *y = out;
+    double sums[2];
+    *y++ = (float)norm[l]->deviations(n, a, 0.25);
+    for (int k = 0; k < 4; k++, y += n)
+        norm[l]->apply(n, a, 0.25f, 1.5f, weights[k][0], weights[k][1], y);
+    for (int k = 0; k < 2; k++, y += n) {
+        norm[l]->weigh(n, a, weights[2 * k][0], b, 0.25f, 1.5f, y, sums);
+        norm[l]->give(n, b, 0.25f, 1.5f, (float)sums[0], (float)sums[1], y);
+    }
+    norm[l]->give_weights(3, n, n, a, b, mean, rstd, y, y + n), y += 2 * n;
+    pooling[l]->max_first(n, a, 7, y, at);
+    pooling[l]->max_next(n, b, 8, y, at), y += n;
+    memset(y, 0, (size_t)n * sizeof *y);
+    pooling[l]->max_give(n, at, 8, b, y), y += n;
+    return (int)(y - out);
+}
+
 static void levels_agree(void **state) {
     (void)state;
     static float base[32 * N], other[32 * N];
@@ -72,6 +126,16 @@ static void levels_agree(void **state) {
         int count = all_results(0, n, base);
         for (int l = 1; l < levels(); l++) {
             assert_int_equal(all_results(l, n, other), count);
+            assert_memory_equal(other, base, (size_t)count * sizeof(float));
+        }
+        count = batch_results(0, n, base);
+        for (int l = 1; l < levels(); l++) {
+            assert_int_equal(batch_results(l, n, other), count);
+            assert_memory_equal(other, base, (size_t)count * sizeof(float));
+        }
+        count = family_results(0, n, base);
+        for (int l = 1; l < levels(); l++) {
+            assert_int_equal(family_results(l, n, other), count);
             assert_memory_equal(other, base, (size_t)count * sizeof(float));
         }
     }

@@ -9,8 +9,6 @@
 #include "op_cases_conv.h"
 #include "op_checks.h"
 
-#include <tutti/nn.h>
-
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
 static void gradients_match_finite_differences(void **state) {
@@ -94,6 +92,16 @@ static void wrong_arguments(void **state) {
     op_fails(tt_conv2d(x, tt_zeros(S(6, 4, 3, 3), TT_F64)), TT_ERR_DTYPE, "tt_conv2d", "weight f64");
     op_fails(tt_conv2d(tt_zeros(S(2, 4, 5, 5), TT_I64), w), TT_ERR_DTYPE, "tt_conv2d", "x i64");
     op_fails(tt_conv2d(x, tt_to_device(w, tt_device_get("reference"))), TT_ERR_INVALID, "tt_conv2d", "reference");
+    op_fails(tt_conv1d(x, w), TT_ERR_SHAPE, "tt_conv1d", "expected x (N, C, L)");
+    tt_tensor *t = tt_zeros(S(4, 6, 3, 3), TT_F32);
+    op_fails(tt_conv_transpose2d(x, w), TT_ERR_SHAPE, "tt_conv_transpose2d", "expected x (N, 6, H, W)");
+    op_fails(tt_conv_transpose2d(x, t, .output_padding = 1), TT_ERR_INVALID, "tt_conv_transpose2d", "got 1");
+    op_fails(tt_conv_transpose2d(x, t, .padding = 9), TT_ERR_SHAPE, "tt_conv_transpose2d", "a result of (-11, -11)");
+    op_fails(tt_conv_transpose2d(x, t, .bias = tt_zeros(S(4), TT_F32)), TT_ERR_SHAPE, "tt_conv_transpose2d",
+             "expected bias (6)");
+    op_fails(tt_conv_transpose2d(x, t, .groups = 3), TT_ERR_SHAPE, "tt_conv_transpose2d", "groups = 3");
+    assert_null(tt_conv1d(NULL, w));
+    assert_null(tt_conv_transpose2d(x, NULL));
     assert_null(tt_conv2d(NULL, w));
     assert_null(tt_conv2d(x, NULL));
     assert_null(tt_conv2d_with(NULL, 0));
@@ -140,29 +148,23 @@ static void wrong_windows(void **state) {
 
 /* ---- layers ---- */
 
-static void check_state(tt_module *m, const json_t *want) {
-    const tt_named_tensors *state = tt_module_state_dict(m);
-    if (!state)
-        fail_msg("%s", tt_last_error());
-    assert_int_equal(state->count, json_array_size(want));
-    for (int64_t i = 0; i < state->count; i++) {
-        const json_t *entry = json_array_get(want, (size_t)i), *numbers = json_array_get(entry, 1);
-        assert_string_equal(state->names[i], json_string_value(json_array_get(entry, 0)));
-        assert_int_equal(tt_tensor_numel(state->tensors[i]), json_array_size(numbers));
-        for (size_t k = 0; k < json_array_size(numbers); k++)
-            assert_true(tt_tensor_f32(state->tensors[i])[k] == (float)vectors_number(numbers, k));
-    }
-    tt_module_free(m);
-}
-
 /* Bit for bit. */
 static void layers_start_as_pytorchs(void **state) {
     (void)state;
     json_t *vectors = vectors_load("torch-conv.json");
     const json_t *modules = json_object_get(vectors, "modules");
     tt_manual_seed(0);
-    check_state(tt_nn_conv2d(4, 6, 0, .kernel_size_hw = {3, 2}, .groups = 2),
-                json_object_get(op_find(modules, "Conv2d"), "state"));
+    tt_module *m = tt_nn_conv2d(4, 6, 0, .kernel_size_hw = {3, 2}, .groups = 2);
+    TT_AUTO_SCOPE;
+    op_check_state(tt_module_state_dict(m), json_object_get(op_find(modules, "Conv2d"), "state"), 0);
+    tt_module_free(m);
+    tt_manual_seed(0);
+    m = tt_nn_conv_transpose2d(4, 6, 3, .groups = 2);
+    op_check_state(tt_module_state_dict(m), json_object_get(op_find(modules, "ConvTranspose2d"), "state"), 0);
+    tt_tensor *x = tt_ones(S(1, 4, 2, 2), TT_F32), *w = tt_named_tensors_find(tt_module_parameters(m), "weight");
+    tt_tensor *b = tt_named_tensors_find(tt_module_parameters(m), "bias");
+    assert_true(tt_equal(tt_module_forward(m, x), tt_conv_transpose2d(x, w, .bias = b, .groups = 2)));
+    tt_module_free(m);
     json_decref(vectors);
 }
 
@@ -190,6 +192,8 @@ static void wrong_layers(void **state) {
     op_fails(tt_nn_conv2d(3, 4, 3, .groups = 2), TT_ERR_INVALID, "tt_nn_conv2d", "groups to divide");
     op_fails(tt_nn_conv2d(3, 4, 3, .dtype = TT_F16), TT_ERR_DTYPE, "tt_nn_conv2d", "got f16");
     op_fails(tt_nn_conv2d(3, 4, INT64_MAX / 2), TT_ERR_SHAPE, "tt_nn_conv2d", "f32");
+    op_fails(tt_nn_conv_transpose2d(0, 4, 3), TT_ERR_INVALID, "tt_nn_conv_transpose2d", "in_channels 0");
+    op_fails(tt_nn_conv_transpose2d(3, 4, 3, .groups = 2), TT_ERR_INVALID, "tt_nn_conv_transpose2d", "to divide");
     op_fails(tt_nn_max_pool2d(0), TT_ERR_INVALID, "tt_nn_max_pool2d", "got 0 and (0, 0)");
     op_fails(tt_nn_avg_pool2d(2, .kernel_size_hw = {2, 2}), TT_ERR_INVALID, "tt_nn_avg_pool2d", "got 2 and (2, 2)");
     op_fails(tt_nn_adaptive_avg_pool2d(1, 0), TT_ERR_INVALID, "tt_nn_adaptive_avg_pool2d", "got (1, 0)");

@@ -20,6 +20,13 @@ CASES = [
     ("conv2d dilated", lambda x, w, b: F.conv2d(x, w, b, dilation=2, padding=2), [(1, 2, 6, 6), (2, 2, 3, 3), (2,)]),
     ("conv2d groups", lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=2), [(2, 4, 4, 4), (6, 2, 3, 3), (6,)]),
     ("conv2d depthwise", lambda x, w, b: F.conv2d(x, w, b, stride=2, groups=3), [(2, 3, 5, 5), (3, 1, 2, 2), (3,)]),
+    ("conv1d", lambda x, w, b: F.conv1d(x, w, b, 2, 1), [(2, 3, 7), (4, 3, 3), (4,)]),
+    ("conv1d groups", lambda x, w, b: F.conv1d(x, w, b, dilation=2, groups=2), [(2, 4, 6), (6, 2, 2), (6,)]),
+    ("conv_transpose2d", F.conv_transpose2d, [(2, 3, 4, 3), (3, 4, 2, 3), (4,)]),
+    ("conv_transpose2d strided", lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1),
+     [(2, 3, 4, 3), (3, 2, 3, 3), (2,)]),
+    ("conv_transpose2d groups", lambda x, w: F.conv_transpose2d(x, w, None, (2, 1), 0, 0, 2, (1, 2)),
+     [(1, 4, 3, 4), (4, 3, 2, 2)]),
     ("max_pool2d", lambda x: F.max_pool2d(x, 2), [(2, 3, 4, 5)]),
     ("max_pool2d overlapping", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), [(2, 3, 6, 5)]),
     ("max_pool2d dilated", lambda x: F.max_pool2d(x, (2, 3), 1, (1, 0), (2, 1)), [(2, 3, 5, 6)]),
@@ -31,7 +38,8 @@ CASES = [
     ("adaptive_avg_pool2d uneven", lambda x: F.adaptive_avg_pool2d(x, (3, 4)), [(2, 3, 5, 3)]),
 ]
 
-MODULES = [("Conv2d", lambda: torch.nn.Conv2d(4, 6, (3, 2), groups=2))]
+MODULES = [("Conv2d", lambda: torch.nn.Conv2d(4, 6, (3, 2), groups=2)),
+           ("ConvTranspose2d", lambda: torch.nn.ConvTranspose2d(4, 6, 3, groups=2))]
 
 
 def module(name, make):

@@ -58,6 +58,26 @@ struct conv2d_module_options {
     tt_dtype dtype = TT_F32;
 };
 
+struct conv_transpose2d_module_options {
+    std::int64_t stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1;
+    bool no_bias = false;
+    tt_generator *generator = nullptr;
+    tt_dtype dtype = TT_F32;
+};
+
+struct batch_norm_module_options {
+    double momentum = 0.1, eps = 1e-5;
+    bool no_affine = false, no_running_stats = false;
+    tt_dtype dtype = TT_F32;
+};
+
+struct norm_module_options {
+    double eps = 0; /* 0: the layer's default */
+    bool no_affine = false;
+    bool no_bias = false; /* of a layer_norm */
+    tt_dtype dtype = TT_F32;
+};
+
 class module;
 
 /* Called before each forward of the module, and after it; may put other tensors into `inputs`, or `outputs`. What they
@@ -212,6 +232,17 @@ inline std::int64_t module::register_forward_hook(forward_hook hook) {
 
 /* ---- the layers */
 
+namespace detail {
+
+inline tt_nn_batch_norm2d_args batch_norm_args(std::int64_t num_features, const batch_norm_module_options &o) {
+    tt_nn_batch_norm2d_args a = TT_NN_BATCH_NORM2D_ARGS_INIT;
+    a.num_features = num_features, a.momentum = o.momentum, a.eps = o.eps;
+    a.no_affine = o.no_affine, a.no_running_stats = o.no_running_stats, a.dtype = o.dtype;
+    return a;
+}
+
+} // namespace detail
+
 namespace nn {
 
 inline module linear(std::int64_t in_features, std::int64_t out_features, const linear_options &o = {}) {
@@ -231,6 +262,15 @@ inline module conv2d(std::int64_t in_channels, std::int64_t out_channels, const 
     a.groups = o.groups, a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_nn_conv2d_with, a));
 }
+inline module conv_transpose2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                               const conv_transpose2d_module_options &o = {}) {
+    tt_nn_conv_transpose2d_args a = TT_NN_CONV_TRANSPOSE2D_ARGS_INIT;
+    a.in_channels = in_channels, a.out_channels = out_channels, a.kernel_size = kernel_size;
+    a.stride = o.stride, a.padding = o.padding, a.output_padding = o.output_padding;
+    a.dilation = o.dilation, a.groups = o.groups;
+    a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_conv_transpose2d_with, a));
+}
 inline module max_pool2d(const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
     return module(detail::call(tt_nn_max_pool2d_with, detail::max_pool2d_args<tt_nn_max_pool2d_args>(kernel_size, o)));
 }
@@ -239,6 +279,29 @@ inline module avg_pool2d(const pair_hw &kernel_size, const avg_pool2d_options &o
 }
 inline module adaptive_avg_pool2d(std::int64_t height, std::int64_t width) {
     return module(tt_nn_adaptive_avg_pool2d(height, width));
+}
+inline module batch_norm1d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
+    return module(detail::call(tt_nn_batch_norm1d_with, detail::batch_norm_args(num_features, o)));
+}
+inline module batch_norm2d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
+    return module(detail::call(tt_nn_batch_norm2d_with, detail::batch_norm_args(num_features, o)));
+}
+inline module layer_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
+    tt_nn_layer_norm_args a = TT_NN_LAYER_NORM_ARGS_INIT;
+    a.normalized_shape = normalized_shape, a.eps = o.eps;
+    a.no_affine = o.no_affine, a.no_bias = o.no_bias, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_layer_norm_with, a));
+}
+inline module rms_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
+    tt_nn_rms_norm_args a = TT_NN_RMS_NORM_ARGS_INIT;
+    a.normalized_shape = normalized_shape, a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_rms_norm_with, a));
+}
+inline module group_norm(std::int64_t num_groups, std::int64_t num_channels, const norm_module_options &o = {}) {
+    tt_nn_group_norm_args a = TT_NN_GROUP_NORM_ARGS_INIT;
+    a.num_groups = num_groups, a.num_channels = num_channels;
+    a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
+    return module(detail::call(tt_nn_group_norm_with, a));
 }
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }

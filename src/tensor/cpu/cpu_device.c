@@ -3,6 +3,7 @@
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_elementwise.h"
 #include "tensor/cpu/cpu_index.h"
+#include "tensor/cpu/cpu_norm.h"
 #include "tensor/cpu/cpu_pointwise.h"
 #include "tensor/cpu/cpu_pooling.h"
 #include "tensor/cpu/cpu_reduce.h"
@@ -31,6 +32,11 @@ static const tt__kernels f32 = {
     .max_pool2d_backward = tt__cpu_max_pool2d_backward_f32,
     .softmax = tt__cpu_softmax_f32,
     .softmax_backward = tt__cpu_softmax_backward_f32,
+    .batch_norm_stats = tt__cpu_batch_norm_stats_f32,
+    .batch_norm = tt__cpu_batch_norm_f32,
+    .batch_norm_backward = tt__cpu_batch_norm_backward_f32,
+    .row_norm = tt__cpu_row_norm_f32,
+    .row_norm_backward = tt__cpu_row_norm_backward_f32,
     .log_softmax = tt__cpu_log_softmax_f32,
     .log_softmax_backward = tt__cpu_log_softmax_backward_f32,
     .cross_entropy = tt__cpu_cross_entropy_f32,

@@ -69,16 +69,62 @@ typedef struct tt__pooling_kernels {
     void (*max_give)(int64_t n, const int32_t *at, int32_t place, const float *g, float *dx);
 } tt__pooling_kernels;
 
+/* Normalisation of a row x[0..n); `w` and `b` may be NULL (ones, zeros). */
+typedef struct tt__norm_kernels {
+    /* The sum of (x - mean)^2. */
+    double (*deviations)(int64_t n, const float *x, double mean);
+    /* y = (x - mean) rstd w + b. */
+    void (*apply)(int64_t n, const float *x, float mean, float rstd, const float *w, const float *b, float *y);
+    /* h = g w; sums = those of h and of h (x - mean) rstd. */
+    void (*weigh)(int64_t n, const float *g, const float *w, const float *x, float mean, float rstd, float *h,
+                  double sums[2]);
+    /* dx = rstd (dx - shift - (x - mean) rstd slope). */
+    void (*give)(int64_t n, const float *x, float mean, float rstd, float shift, float slope, float *dx);
+    /* Of rows `stride` apart, for c below cols: db[c] = the sum of g, dw[c] = of g (x - mean) rstd; either may be
+     * NULL. */
+    void (*give_weights)(int64_t rows, int64_t cols, int64_t stride, const float *g, const float *x, const double *mean,
+                         const double *rstd, float *dw, float *db);
+} tt__norm_kernels;
+
+/* What batch_norm does to a channel. */
+typedef struct tt__channel {
+    float mean, scale, shift, slope;
+} tt__channel;
+
+/* batch_norm: of the n elements of a channel, or of a channel each column. */
+typedef struct tt__batch_norm_kernels {
+    /* sums += those of g and of g (x - mean). */
+    void (*dots)(int64_t n, const float *g, const float *x, double mean, double sums[2]);
+    /* y = (x - mean) scale + shift; dx = scale (g - shift - (x - mean) slope). */
+    void (*affine)(int64_t n, const float *x, const tt__channel *c, float *y);
+    void (*give)(int64_t n, const float *g, const float *x, const tt__channel *c, float *dx);
+    /* At most 16 columns of rows `stride` apart: the mean of each, and the sum of (x - mean)^2; sums as of `dots`. */
+    void (*column_moments)(int64_t rows, int64_t stride, int width, const float *x, double *mean, double *dev);
+    void (*column_dots)(int64_t rows, int64_t stride, int width, const float *g, const float *x, const double *mean,
+                        double *sum, double *dot);
+    /* A row of n columns, as `affine` and `give`. */
+    void (*column_affine)(int64_t n, const float *x, const float *mean, const float *scale, const float *shift,
+                          float *y);
+    void (*column_give)(int64_t n, const float *g, const float *x, const float *mean, const float *scale,
+                        const float *shift, const float *slope, float *dx);
+} tt__batch_norm_kernels;
+
+TT__LEVEL_DECLARE(tt__batch_norm_kernels, tt__batch_norm_kernels);
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
 TT__LEVEL_DECLARE(tt__pointwise_kernels, tt__pointwise_kernels);
 TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
 TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
+TT__LEVEL_DECLARE(tt__norm_kernels, tt__norm_kernels);
 TT__LEVEL_DECLARE(tt__pooling_kernels, tt__pooling_kernels);
 
 static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
 static inline const tt__pointwise_kernels *tt__pointwise(void) { return TT__LEVEL_CHOOSE(tt__pointwise_kernels); }
 static inline const tt__reduce_kernels *tt__reduce(void) { return TT__LEVEL_CHOOSE(tt__reduce_kernels); }
 static inline const tt__softmax_kernels *tt__softmax(void) { return TT__LEVEL_CHOOSE(tt__softmax_kernels); }
+static inline const tt__batch_norm_kernels *tt__batch_norm_loops(void) {
+    return TT__LEVEL_CHOOSE(tt__batch_norm_kernels);
+}
+static inline const tt__norm_kernels *tt__norm_loops(void) { return TT__LEVEL_CHOOSE(tt__norm_kernels); }
 static inline const tt__pooling_kernels *tt__pooling_loops(void) { return TT__LEVEL_CHOOSE(tt__pooling_kernels); }
 
 #endif

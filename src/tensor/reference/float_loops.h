@@ -2,15 +2,16 @@
  * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
 #define SUM double
 #define FROM_SUM(s) FROM_F64(s)
+#include <math.h>
+#include <string.h>
+
 #define ORDER WIDE
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
 #include "tensor/reference/common_loops.h"
 #include "tensor/reference/conv_loops.h"
+#include "tensor/reference/norm_loops.h"
 #include "tensor/reference/pooling_loops.h"
-
-#include <math.h>
-#include <string.h>
 
 /* ---- element by element */
 
@@ -196,6 +197,7 @@ const tt__kernels TABLE = {
     COMMON_KERNELS,
     CONV_KERNELS,
     POINTWISE_KERNELS,
+    NORM_KERNELS,
     POOLING_KERNELS,
     REDUCTION_KERNELS,
     RESIZE_KERNELS,

@@ -1,6 +1,8 @@
-/* Parameters as PyTorch's layers draw them. */
-#ifndef TT_NN_DRAWN_H
-#define TT_NN_DRAWN_H
+/* Parameters and buffers as PyTorch's layers begin with them. */
+#ifndef TT_NN_INITIAL_H
+#define TT_NN_INITIAL_H
+
+#include "tensor/tensor.h"
 
 #include <tutti/nn.h>
 
@@ -19,5 +21,11 @@ tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
  * there is none. */
 tt_status tt__add_weight_and_bias(tt_module *module, tt_shape shape, double fan_in, int64_t outputs,
                                   const tt__drawing *drawing, tt_tensor **weight, tt_tensor **bias);
+
+/* Add a parameter / a buffer, filled with a value; *made is the tensor. `who` begins errors. */
+tt_status tt__add_filled(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
+                         double value, tt_tensor **made);
+tt_status tt__add_buffer(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
+                         double value, tt_tensor **made);
 
 #endif

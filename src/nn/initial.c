@@ -1,7 +1,7 @@
-#include "nn/drawn.h"
+#include "nn/initial.h"
 
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 #include <math.h>
 
@@ -42,4 +42,27 @@ tt_status tt__add_weight_and_bias(tt_module *module, tt_shape shape, double fan_
     if (outputs)
         *bias = add_drawn(module, "bias", TT_SHAPE(outputs), 1 / sqrt(fan_in), drawing);
     return outputs && !*bias ? tt_last_status() : TT_OK;
+}
+
+/* Give x, filled with a value, to `add`; it is freed where that fails. */
+static tt_status add_full(tt_module *module, const char *who, const char *name, tt_tensor *x, double value,
+                          bool is_buffer) {
+    tt_status status = x ? tt__fill_out(who, x, value) : tt_last_status();
+    if (!status)
+        status = is_buffer ? tt_module_register_buffer(module, name, x) : tt_module_register_parameter(module, name, x);
+    if (status && x && x->owner == TT__OWNER_CALLER)
+        tt_tensor_free(x);
+    return status;
+}
+
+tt_status tt__add_filled(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
+                         double value, tt_tensor **made) {
+    *made = tt__tensor_new(who, shape, dtype);
+    return add_full(module, who, name, *made, value, false);
+}
+
+tt_status tt__add_buffer(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
+                         double value, tt_tensor **made) {
+    *made = tt__tensor_new(who, shape, dtype);
+    return add_full(module, who, name, *made, value, true);
 }

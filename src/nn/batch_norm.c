@@ -1,0 +1,96 @@
+#include "base/args.h"
+#include "base/error.h"
+#include "nn/initial.h"
+
+#include <stdlib.h>
+
+/* Of BatchNorm1d and BatchNorm2d. */
+typedef struct batch_norm {
+    const char *who;
+    int least_dims, most_dims; /* of x */
+    double momentum, eps;
+    tt_tensor *weight, *bias, *running_mean, *running_var, *batches; /* borrowed from the module; NULL: none */
+} batch_norm;
+
+/* Count a batch, wherever the buffer lies. */
+static tt_status batch_norm_count(const batch_norm *b) {
+    TT_NO_GRAD;
+    double batches;
+    tt_status status = tt_item(b->batches, &batches);
+    tt_tensor *next = status ? NULL : tt_full(TT_SCALAR, TT_I64, batches + 1);
+    if (!next)
+        return tt_last_status();
+    status = tt_copy(b->batches, next);
+    tt__abandon(next);
+    return status;
+}
+
+static tt_tensor *batch_norm_forward(tt_module *self, tt_tensor *x) {
+    const batch_norm *b = tt_module_user(self);
+    int dims = tt_tensor_dim(x);
+    if (dims < b->least_dims || dims > b->most_dims)
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x of %s dimensions, got x %s", b->who,
+                               b->least_dims == 4 ? "4" : "2 or 3", TT__DESCRIBE(x));
+    bool training = tt_module_training(self);
+    if (training && b->batches && batch_norm_count(b))
+        return NULL;
+    return tt_batch_norm(x, .running_mean = b->running_mean, .running_var = b->running_var, .weight = b->weight,
+                         .bias = b->bias, .training = training || !b->running_mean, .momentum = b->momentum,
+                         .eps = b->eps);
+}
+
+static void batch_norm_destroy(tt_module *self) { free(tt_module_user(self)); }
+
+static const tt_module_class batch_norm1d_class =
+    TT_MODULE_CLASS(.name = "BatchNorm1d", .forward = batch_norm_forward, .destroy = batch_norm_destroy);
+static const tt_module_class batch_norm2d_class =
+    TT_MODULE_CLASS(.name = "BatchNorm2d", .forward = batch_norm_forward, .destroy = batch_norm_destroy);
+
+static tt_status batch_norm_add(tt_module *module, batch_norm *b, const tt_nn_batch_norm2d_args *a) {
+    tt_shape shape = TT_SHAPE(a->num_features);
+    if (!a->no_affine) {
+        TT__TRY(tt__add_filled(module, b->who, "weight", shape, a->dtype, 1, &b->weight));
+        TT__TRY(tt__add_filled(module, b->who, "bias", shape, a->dtype, 0, &b->bias));
+    }
+    if (a->no_running_stats)
+        return TT_OK;
+    TT__TRY(tt__add_buffer(module, b->who, "running_mean", shape, a->dtype, 0, &b->running_mean));
+    TT__TRY(tt__add_buffer(module, b->who, "running_var", shape, a->dtype, 1, &b->running_var));
+    return tt__add_buffer(module, b->who, "num_batches_tracked", TT_SCALAR, TT_I64, 0, &b->batches);
+}
+
+static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *kind,
+                                 const tt_nn_batch_norm2d_args *args, size_t size) {
+    tt_nn_batch_norm2d_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (a.num_features < 1 || !(a.momentum >= 0) || !(a.eps >= 0))
+        return tt__fail_null(
+            TT_ERR_INVALID, "%s: expected num_features of at least 1, momentum and eps of at least 0, got %lld, %g, %g",
+            kind->who, (long long)a.num_features, a.momentum, a.eps);
+    if (tt__layer_dtype_check(kind->who, a.dtype))
+        return NULL;
+    batch_norm *b = malloc(sizeof *b);
+    tt_module *module = b ? tt_module_new(cls, b) : NULL;
+    if (!module) {
+        free(b);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", kind->who);
+    }
+    *b = *kind;
+    b->momentum = a.momentum;
+    b->eps = a.eps;
+    if (batch_norm_add(module, b, &a)) {
+        tt_module_free(module);
+        return NULL;
+    }
+    return module;
+}
+
+tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size) {
+    const batch_norm kind = {.who = "tt_nn_batch_norm1d", .least_dims = 2, .most_dims = 3};
+    return batch_norm_new(&batch_norm1d_class, &kind, args, size);
+}
+
+tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm2d_args *args, size_t size) {
+    const batch_norm kind = {.who = "tt_nn_batch_norm2d", .least_dims = 4, .most_dims = 4};
+    return batch_norm_new(&batch_norm2d_class, &kind, args, size);
+}
