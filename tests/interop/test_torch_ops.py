@@ -30,7 +30,7 @@ def differences(want, got, where):
     return [] if want == got else [where]
 
 
-FAMILIES = ["ops", "pointwise", "reduction"]
+FAMILIES = ["ops", "pointwise", "reduction", "loss"]
 
 found = []
 with tempfile.TemporaryDirectory() as folder:

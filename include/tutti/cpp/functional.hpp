@@ -112,14 +112,68 @@ inline tensor linear(const tensor &x, const tensor &weight) {
 inline tensor linear(const tensor &x, const tensor &weight, const tensor &bias) {
     return tensor(tt_linear(x.get(), weight.get(), bias.get()));
 }
-inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
-    return tensor(tt_nll_loss(log_prob.get(), target.get()));
+
+/* ---- losses */
+
+struct class_loss_options {
+    tensor_ref weight = nullptr;
+    std::int64_t ignore_index = -100;
+    double label_smoothing = 0; /* of cross_entropy() */
+    tt_reduction reduction = TT_REDUCTION_MEAN;
+};
+inline tensor nll_loss(const tensor &log_prob, const tensor &target, const class_loss_options &o = {}) {
+    tt_nll_loss_args a = TT_NLL_LOSS_ARGS_INIT;
+    a.log_prob = log_prob.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
+    a.ignore_index = {true, o.ignore_index};
+    return tensor(detail::call(tt_nll_loss_with, a));
 }
-inline tensor cross_entropy(const tensor &logits, const tensor &target) {
-    return tensor(tt_cross_entropy(logits.get(), target.get()));
+inline tensor cross_entropy(const tensor &logits, const tensor &target, const class_loss_options &o = {}) {
+    tt_cross_entropy_args a = TT_CROSS_ENTROPY_ARGS_INIT;
+    a.logits = logits.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
+    a.ignore_index = {true, o.ignore_index}, a.label_smoothing = o.label_smoothing;
+    return tensor(detail::call(tt_cross_entropy_with, a));
 }
-inline tensor mse_loss(const tensor &input, const tensor &target) {
-    return tensor(tt_mse_loss(input.get(), target.get()));
+
+namespace detail {
+
+/* What all losses of two tensors have. */
+template <class Args> Args loss(Args a, const tensor &input, const tensor &target, tt_reduction reduction) {
+    a.input = input.get(), a.target = target.get(), a.reduction = reduction;
+    return a;
+}
+
+} // namespace detail
+
+inline tensor mse_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
+    return tensor(detail::call(tt_mse_loss_with,
+                               detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
+}
+inline tensor l1_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
+    return tensor(detail::call(tt_l1_loss_with,
+                               detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
+}
+inline tensor smooth_l1_loss(const tensor &input, const tensor &target, double beta = 1,
+                             tt_reduction reduction = TT_REDUCTION_MEAN) {
+    auto a = detail::loss(tt_smooth_l1_loss_args TT_SMOOTH_L1_LOSS_ARGS_INIT, input, target, reduction);
+    a.beta = beta;
+    return tensor(detail::call(tt_smooth_l1_loss_with, a));
+}
+struct logit_loss_options {
+    tensor_ref weight = nullptr, pos_weight = nullptr;
+    tt_reduction reduction = TT_REDUCTION_MEAN;
+};
+inline tensor binary_cross_entropy_with_logits(const tensor &input, const tensor &target,
+                                               const logit_loss_options &o = {}) {
+    using args = tt_binary_cross_entropy_with_logits_args;
+    auto a = detail::loss(args TT_BINARY_CROSS_ENTROPY_WITH_LOGITS_ARGS_INIT, input, target, o.reduction);
+    a.weight = o.weight.get(), a.pos_weight = o.pos_weight.get();
+    return tensor(detail::call(tt_binary_cross_entropy_with_logits_with, a));
+}
+inline tensor kl_div(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN,
+                     bool log_target = false) {
+    auto a = detail::loss(tt_kl_div_args TT_KL_DIV_ARGS_INIT, input, target, reduction);
+    a.log_target = log_target;
+    return tensor(detail::call(tt_kl_div_with, a));
 }
 
 } // namespace tutti

@@ -184,12 +184,14 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/loss_loops.h"
 #include "tensor/reference/reduction_loops.h"
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
     POINTWISE_KERNELS,
     REDUCTION_KERNELS,
+    LOSS_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
