@@ -82,6 +82,28 @@ TT_API tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size);
 #define tt_gelu(...) tt_gelu_with(TT_ARGS(tt_gelu_args, .x = __VA_ARGS__))
 #endif
 
+/* ---- dropout ---- */
+
+typedef struct tt_dropout_args {
+    tt_tensor *x;  /* required */
+    double p;      /* required: how likely an element is dropped, 0..1 */
+    bool training; /* required: else x comes back as it is */
+    TT_OPTIONS;
+    tt_generator *generator; /* NULL: the thread's default */
+    char tt_end;             /* not an option: see base.h */
+} tt_dropout_args;
+
+/* Each element is 0 with probability p, else divided by 1 - p. A call takes 64 bits of the generator as a key; which
+ * elements are dropped follows from it (Philox) and from their places in memory, whatever the number of threads: the
+ * same seed gives the same run, though not PyTorch's. x itself where nothing is dropped (p = 0, or not training).
+ *   tt_dropout(x, 0.1, true)     tt_dropout(x, 0.5, tt_module_training(self))
+ * TT_ERR_INVALID p outside of 0..1. */
+TT_API tt_tensor *tt_dropout_with(const tt_dropout_args *args, size_t size);
+#define TT_DROPOUT_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_dropout(x_, p_, ...) tt_dropout_with(TT_ARGS(tt_dropout_args, .x = (x_), .p = (p_), .training = __VA_ARGS__))
+#endif
+
 /* ---- reductions ---- */
 
 typedef struct tt_sum_args {

@@ -89,6 +89,11 @@ inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
 inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
     return tensor(tt_masked_fill(x.get(), mask.get(), value));
 }
+inline tensor dropout(const tensor &x, double p = 0.5, bool training = true, tt_generator *generator = nullptr) {
+    tt_dropout_args a = TT_DROPOUT_ARGS_INIT;
+    a.x = x.get(), a.p = p, a.training = training, a.generator = generator;
+    return tensor::made_of(detail::call(tt_dropout_with, a), x.get());
+}
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
     return tensor(tt_leaky_relu(x.get(), negative_slope));

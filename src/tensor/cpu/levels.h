@@ -32,6 +32,8 @@ typedef struct tt__pointwise_kernels {
                                    float *y);
     void (*binary_backward[2][TT__BINARY_OPS])(int64_t n, const float *x, int64_t x_step, const float *z,
                                                int64_t z_step, const float *g, int64_t g_step, float a, float *d);
+    /* y[i] = x[i] * scale where dropout keeps element i, else 0, for i in begin..end-1; begin is a multiple of 4. */
+    void (*dropout)(int64_t begin, int64_t end, const float *x, uint64_t key, uint32_t limit, float scale, float *y);
 } tt__pointwise_kernels;
 
 /* Sums, in double. */

@@ -184,6 +184,7 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+#include "tensor/reference/dropout_loops.h"
 #include "tensor/reference/loss_loops.h"
 #include "tensor/reference/reduction_loops.h"
 
@@ -192,6 +193,7 @@ const tt__kernels TABLE = {
     POINTWISE_KERNELS,
     REDUCTION_KERNELS,
     LOSS_KERNELS,
+    DROPOUT_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
