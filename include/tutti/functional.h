@@ -44,6 +44,30 @@ TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
  * NaN. */
 TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
 
+/* ---- in place: x changes, and is returned ----
+ *
+ * A call is recorded like any other: x then has its history. Backward over an earlier record that needs what stood in x
+ * is an error (TT_ERR_STATE), found by the version of its storage. Errors besides the others: TT_ERR_STATE where the
+ * call is recorded and x is a leaf that requires a gradient (PyTorch refuses that, too: change it under no_grad),
+ * belongs to a module or data set, or has had views, whose records would not know (PyTorch's would);
+ * TT_ERR_INVALID x repeats elements in memory. b is repeated to x's shape. */
+
+/* x += b, x -= b. PyTorch: Tensor.add_, sub_. */
+TT_API tt_tensor *tt_add_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_sub_(tt_tensor *x, tt_tensor *b);
+
+/* x *= b, x /= b, x *= factor. PyTorch: Tensor.mul_, div_. */
+TT_API tt_tensor *tt_mul_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_div_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_scale_(tt_tensor *x, double factor);
+
+/* x = max(x, 0). */
+TT_API tt_tensor *tt_relu_(tt_tensor *x);
+
+/* All of x (any dtype) becomes `value` / 0. TT_ERR_INVALID a value that x's integer type does not hold. */
+TT_API tt_tensor *tt_fill_(tt_tensor *x, double value);
+TT_API tt_tensor *tt_zero_(tt_tensor *x);
+
 /* ---- choices ---- */
 
 /* a where condition (bool) holds, else b; with broadcasting. a and b of one dtype, whatever it is; gradients for

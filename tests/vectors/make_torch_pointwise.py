@@ -23,7 +23,7 @@ CASES = [
     one("gelu tanh", lambda x: F.gelu(3 * x, approximate="tanh")),
     one("leaky_relu", lambda x: F.leaky_relu(x, 0.2)), one("clamp", lambda x: torch.clamp(x, -0.51, 0.33)),
     one("add_scalar", lambda x: torch.add(x, -0.7)), one("pow 2", lambda x: torch.pow(x, 2)),
-    one("pow 3", lambda x: torch.pow(x, 3)), one("pow half", lambda x: torch.pow(above(x), 0.5)),
+    one("pow 3", lambda x: torch.pow(x, 3)), one("pow 4", lambda x: torch.pow(x, 4)), one("pow half", lambda x: torch.pow(above(x), 0.5)),
     one("pow below 0", lambda x: torch.pow(above(x), -1.3)), one("pow 0", lambda x: torch.pow(x, 0)),
     ("div", lambda x, z: x / above(z), [(3, 4), (3, 4)]),
     ("div by rows", lambda x, z: x / above(z), [(5, 7), (5, 1)]),

@@ -83,6 +83,17 @@ inline std::pair<tensor, tensor> min(const tensor &x, int dim, bool keepdim = fa
 }
 
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+
+/* In place: these change x, and give it back. */
+inline tensor &add_(tensor &x, const tensor &b) { return check(tt_add_(x.get(), b.get())), x; }
+inline tensor &sub_(tensor &x, const tensor &b) { return check(tt_sub_(x.get(), b.get())), x; }
+inline tensor &mul_(tensor &x, const tensor &b) { return check(tt_mul_(x.get(), b.get())), x; }
+inline tensor &div_(tensor &x, const tensor &b) { return check(tt_div_(x.get(), b.get())), x; }
+inline tensor &scale_(tensor &x, double factor) { return check(tt_scale_(x.get(), factor)), x; }
+inline tensor &relu_(tensor &x) { return check(tt_relu_(x.get())), x; }
+inline tensor &fill_(tensor &x, double value) { return check(tt_fill_(x.get(), value)), x; }
+inline tensor &zero_(tensor &x) { return check(tt_zero_(x.get())), x; }
+
 inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
     return tensor(tt_where(condition.get(), a.get(), b.get()));
 }

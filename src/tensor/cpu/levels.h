@@ -40,8 +40,8 @@ typedef struct tt__pointwise_kernels {
 typedef struct tt__reduce_kernels {
     double (*sum)(int64_t n, const float *x);
     double (*sum_square_diff)(int64_t n, const float *a, const float *b);
-    /* y[c] = sum over r of x[r * stride + c], rounded once, for c below cols. */
-    void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y);
+    /* y[c] = factor * sum over r of x[r * stride + c], rounded once, for c below cols. */
+    void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, double factor, float *y);
 } tt__reduce_kernels;
 
 /* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is
