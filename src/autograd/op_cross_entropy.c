@@ -3,7 +3,7 @@
  * dx[b][v] = (exp(x[b][v] - max[b]) / sum[b] - [v == t[b]]) * g / B
  *
  * Backward finds max and sum in one array (B,2). With options it is log_softmax and the negative log likelihood. */
-#include "autograd/loss.h"
+#include "autograd/loss_reduction.h"
 #include "base/args.h"
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* Losses of an input and a target of one shape, element by element, then reduced. What each computes, forward and
  * backward, is a line of tensor/pointwise_formulas.h. */
-#include "autograd/loss.h"
+#include "autograd/loss_reduction.h"
 #include "autograd/op_binary.h"
 #include "base/args.h"
 #include "base/error.h"

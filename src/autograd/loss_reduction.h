@@ -1,6 +1,6 @@
 /* Shared by losses. */
-#ifndef TT_AUTOGRAD_LOSS_H
-#define TT_AUTOGRAD_LOSS_H
+#ifndef TT_AUTOGRAD_LOSS_REDUCTION_H
+#define TT_AUTOGRAD_LOSS_REDUCTION_H
 
 #include "autograd/record.h"
 

@@ -1,4 +1,4 @@
-#include "autograd/loss.h"
+#include "autograd/loss_reduction.h"
 
 #include "autograd/op_binary.h"
 #include "base/error.h"
