@@ -83,7 +83,7 @@ static double worst_error(tt__unary_op op, double (*f)(double), float low, float
     for (int i = 0; i <= STEPS; i++) {
         float x = low + (high - low) * (float)i / STEPS, y;
         tt__pointwise()->unary[op](1, &x, 0, 0, &y);
-        double want = f((double)x), size = fmax(fabs(want), floor);
+        double want = f((double)x), size = fmax(fabs(want), fmax(floor, 0x1p-149));
         double error = fabs((double)y - want) / (ldexp(1, ilogb(size) - 23));
         worst = error > worst || error != error ? error : worst;
     }

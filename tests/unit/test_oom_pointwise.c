@@ -1,6 +1,6 @@
 /* Memory runs out in every operator that goes element by element, reduces, is a loss, drops or works in place: each
- * allocation fails once. Every round ends with TT_ERR_MEMORY and with as much memory in use as before. And operators
- * used without a scope leave nothing behind. */
+ * allocation fails once. Every round ends with TT_ERR_MEMORY and with as much memory in use as before. Steps that have
+ * run allocate nothing, and operators used without a scope leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,6 +68,21 @@ static void every_allocation_may_fail(void **state) {
     assert_in_range(alloc_fail_each(program, NULL, ALLOC_ENDS), 20, 1000); /* there was something to fail */
 }
 
+/* A step that has run before allocates nothing. */
+static void steady_steps_allocate_nothing(void **state) {
+    (void)state;
+    if (!alloc_count_works)
+        skip();
+    for (size_t i = 0; i < sizeof combined / sizeof *combined; i++) {
+        for (int warm = 0; warm < 2; warm++)
+            assert_int_equal(use_in_a_scope(combined[i]), TT_OK);
+        long before = alloc_count_own;
+        assert_int_equal(use_in_a_scope(combined[i]), TT_OK);
+        if (alloc_count_own != before)
+            fail_msg("operator number %zu allocates %ld times", i, alloc_count_own - before);
+    }
+}
+
 /* ---- without a scope: one operator each */
 
 static tt_tensor *gelu(tt_tensor *x) { return tt_gelu(x); }
@@ -113,6 +128,7 @@ static void the_caller_owns_results_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(steady_steps_allocate_nothing),
         cmocka_unit_test(the_caller_owns_results_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
