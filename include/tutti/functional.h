@@ -236,7 +236,7 @@ typedef struct tt_index {
 #endif
 
 typedef struct tt_nll_loss_args {
-    tt_tensor *log_prob; /* required: (B,V) */
+    tt_tensor *log_prob; /* required: (B,V), or (B,V,d...) with a target (B,d...) */
     tt_tensor *target;   /* required: i64 (B) in 0..V-1, or ignore_index */
     TT_OPTIONS;
     tt_tensor *weight;     /* (V): how much each class counts; NULL: 1. It gets no gradient */
@@ -253,7 +253,7 @@ TT_API tt_tensor *tt_nll_loss_with(const tt_nll_loss_args *args, size_t size);
 #define TT_NLL_LOSS_ARGS_INIT TT_ARGS_INIT
 
 typedef struct tt_cross_entropy_args {
-    tt_tensor *logits; /* required: (B,V) */
+    tt_tensor *logits; /* required: (B,V), or (B,V,d...) with a target (B,d...) */
     tt_tensor *target; /* required: i64 (B) in 0..V-1, or ignore_index */
     TT_OPTIONS;
     tt_tensor *weight;      /* as for tt_nll_loss() */

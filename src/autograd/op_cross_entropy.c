@@ -40,16 +40,31 @@ static tt_tensor *cross_entropy_of(const tt_cross_entropy_args *o, tt__nll call)
     return loss;
 }
 
+/* logits (B,V). */
+static tt_tensor *cross_entropy_of_rows(const tt_cross_entropy_args *o) {
+    tt__nll call = {o->ignore_index.given ? o->ignore_index.value : -100, o->label_smoothing};
+    bool ignored = false;
+    if (!tt__check_reduction(who, o->reduction, false) ||
+        !tt__check_targets(who, "logits", o->logits, o->target, o->weight, call.ignore, &ignored))
+        return NULL;
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: expected label_smoothing in 0..1, got %g", who, o->label_smoothing);
+    bool plain = !ignored && !o->weight && o->label_smoothing == 0 && o->reduction == TT_REDUCTION_MEAN;
+    return plain ? cross_entropy_mean(o->logits, o->target) : cross_entropy_of(o, call);
+}
+
 tt_tensor *tt_cross_entropy_with(const tt_cross_entropy_args *args, size_t size) {
     tt_cross_entropy_args o;
     TT__ARGS_COPY(o, args, size);
-    tt__nll call = {o.ignore_index.given ? o.ignore_index.value : -100, o.label_smoothing};
-    bool ignored = false;
-    if (!o.logits || !o.target || !tt__check_reduction(who, o.reduction, false) ||
-        !tt__check_targets(who, "logits", o.logits, o.target, o.weight, call.ignore, &ignored))
+    if (!o.logits || !o.target || !tt__tensor_check(who, o.logits))
         return NULL;
-    if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-        return tt__tensor_fail(TT_ERR_INVALID, "%s: expected label_smoothing in 0..1, got %g", who, o.label_smoothing);
-    bool plain = !ignored && !o.weight && o.label_smoothing == 0 && o.reduction == TT_REDUCTION_MEAN;
-    return plain ? cross_entropy_mean(o.logits, o.target) : cross_entropy_of(&o, call);
+    if (o.logits->shape.ndim <= 2)
+        return cross_entropy_of_rows(&o);
+    tt_cross_entropy_args rows = o;
+    if (!tt__class_rows(who, "logits", o.logits, o.target, &rows.logits, &rows.target))
+        return NULL;
+    tt_tensor *loss = tt__class_losses(cross_entropy_of_rows(&rows), o.target, o.reduction);
+    tt__abandon(rows.logits);
+    tt__abandon(rows.target);
+    return loss;
 }

@@ -65,14 +65,30 @@ tt_tensor *tt__nll_recorded(tt_tensor *x, tt_tensor *target, tt_tensor *weight, 
     return each;
 }
 
+/* log_prob (B,V). */
+static tt_tensor *nll_loss_of_rows(const tt_nll_loss_args *o) {
+    tt__nll call = {.ignore = o->ignore_index.given ? o->ignore_index.value : -100};
+    bool ignored = false;
+    if (!tt__check_reduction(who, o->reduction, false) ||
+        !tt__check_targets(who, "log_prob", o->log_prob, o->target, o->weight, call.ignore, &ignored))
+        return NULL;
+    bool plain = !ignored && !o->weight && o->reduction == TT_REDUCTION_MEAN;
+    return plain ? nll_mean(o->log_prob, o->target)
+                 : tt__nll_recorded(o->log_prob, o->target, o->weight, call, o->reduction);
+}
+
 tt_tensor *tt_nll_loss_with(const tt_nll_loss_args *args, size_t size) {
     tt_nll_loss_args o;
     TT__ARGS_COPY(o, args, size);
-    tt__nll call = {.ignore = o.ignore_index.given ? o.ignore_index.value : -100};
-    bool ignored = false;
-    if (!o.log_prob || !o.target || !tt__check_reduction(who, o.reduction, false) ||
-        !tt__check_targets(who, "log_prob", o.log_prob, o.target, o.weight, call.ignore, &ignored))
+    if (!o.log_prob || !o.target || !tt__tensor_check(who, o.log_prob))
         return NULL;
-    bool plain = !ignored && !o.weight && o.reduction == TT_REDUCTION_MEAN;
-    return plain ? nll_mean(o.log_prob, o.target) : tt__nll_recorded(o.log_prob, o.target, o.weight, call, o.reduction);
+    if (o.log_prob->shape.ndim <= 2)
+        return nll_loss_of_rows(&o);
+    tt_nll_loss_args rows = o;
+    if (!tt__class_rows(who, "log_prob", o.log_prob, o.target, &rows.log_prob, &rows.target))
+        return NULL;
+    tt_tensor *loss = tt__class_losses(nll_loss_of_rows(&rows), o.target, o.reduction);
+    tt__abandon(rows.log_prob);
+    tt__abandon(rows.target);
+    return loss;
 }

@@ -42,6 +42,20 @@ static tt_tensor *f_ce_none(tt_tensor *const *in) {
     return tt_cross_entropy(in[0], class_targets(in[0], 1), .label_smoothing = 0.3, .ignore_index = TT_INDEX(1),
                             .weight = class_weights(in[0]), .reduction = TT_REDUCTION_NONE);
 }
+/* Of images (B,V,H,W), every third pixel ignored. */
+static tt_tensor *image_targets(const tt_tensor *x) {
+    tt_tensor *t = tt_empty(TT_SHAPE(tt_tensor_size(x, 0), tt_tensor_size(x, 2), tt_tensor_size(x, 3)), TT_I64);
+    for (int64_t i = 0; i < tt_tensor_numel(t); i++)
+        tt_tensor_i64(t)[i] = i % 3 == 1 ? -100 : i * 3 % tt_tensor_size(x, 1);
+    return tt_to_device(t, tt_tensor_device(x));
+}
+static tt_tensor *f_ce_images(tt_tensor *const *in) {
+    return tt_cross_entropy(in[0], image_targets(in[0]), .weight = class_weights(in[0]));
+}
+static tt_tensor *f_ce_images_none(tt_tensor *const *in) {
+    return tt_cross_entropy(in[0], image_targets(in[0]), .reduction = TT_REDUCTION_NONE);
+}
+static tt_tensor *f_nll_images(tt_tensor *const *in) { return tt_nll_loss(in[0], image_targets(in[0])); }
 static tt_tensor *f_mse_sum(tt_tensor *const *in) { return tt_mse_loss(in[0], in[1], .reduction = TT_REDUCTION_SUM); }
 static tt_tensor *f_mse_none(tt_tensor *const *in) { return tt_mse_loss(in[0], in[1], .reduction = TT_REDUCTION_NONE); }
 static tt_tensor *f_l1(tt_tensor *const *in) { return tt_l1_loss(in[0], in[1]); }
@@ -76,6 +90,9 @@ static const gradcheck_case loss_cases[] = {
     {"cross_entropy smooth", f_ce_smooth, 1, {{2, {4, 19}}}},
     {"cross_entropy all", f_ce_all, 1, {{2, {7, 5}}}},
     {"cross_entropy none", f_ce_none, 1, {{2, {7, 5}}}},
+    {"cross_entropy images", f_ce_images, 1, {{4, {2, 3, 4, 5}}}},
+    {"cross_entropy images none", f_ce_images_none, 1, {{4, {2, 3, 4, 5}}}},
+    {"nll_loss images", f_nll_images, 1, {{4, {2, 3, 4, 5}}}},
     {"mse_loss sum", f_mse_sum, 2, {{2, {4, 5}}, {2, {4, 5}}}},
     {"mse_loss none", f_mse_none, 2, {{2, {4, 5}}, {2, {4, 5}}}},
     {"l1_loss", f_l1, 2, {{2, {4, 5}}, {2, {4, 5}}}},

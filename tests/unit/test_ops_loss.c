@@ -89,6 +89,10 @@ static void wrong_arguments(void **state) {
     op_expect(tt_nll_loss(a, i64(S(2), (int64_t[]){-100, 3})), TT_ERR_INVALID, "tt_nll_loss", "target[1] = 3");
     op_expect(tt_nll_loss(a, i64(S(2), (int64_t[]){-100, 0}), .ignore_index = TT_INDEX(1)), TT_ERR_INVALID,
               "tt_nll_loss", "target[0] = -100");
+    op_expect(tt_cross_entropy(tt_zeros(S(2, 3, 4), TT_F32), t), TT_ERR_SHAPE, "tt_cross_entropy",
+              "expected logits (B, V, d...), not empty, and target (B, d...), got f32 (2, 3, 4) and i64 (2)");
+    op_expect(tt_nll_loss(tt_zeros(S(2, 3, 4), TT_F32), tt_zeros(S(2, 5), TT_I64)), TT_ERR_SHAPE, "tt_nll_loss",
+              "i64 (2, 5)");
     tt_tensor *const none[] = {tt_l1_loss(NULL, a), tt_smooth_l1_loss(a, NULL, 1), tt_kl_div(NULL, a),
                                tt_binary_cross_entropy_with_logits(a, NULL), tt_cross_entropy(NULL, t)};
     for (size_t k = 0; k < OP_COUNT(none); k++)

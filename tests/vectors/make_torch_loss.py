@@ -16,6 +16,12 @@ def targets(x, ignored=None):
     return t
 
 
+def image_targets(x):
+    t = torch.arange(x.numel() // x.shape[1]) * 3 % x.shape[1]
+    t[1::3] = -100
+    return t.reshape(x.shape[0], *x.shape[2:])
+
+
 def weights(x): return torch.arange(x.shape[1]).float() * 0.3 + 0.5
 
 
@@ -41,6 +47,9 @@ CASES = [
          lambda x: F.cross_entropy(x, targets(x, 1), weights(x), ignore_index=1, label_smoothing=0.3)),
     rows("cross_entropy none", lambda x: F.cross_entropy(x, targets(x, 1), weights(x), ignore_index=1,
                                                          label_smoothing=0.3, reduction="none")),
+    rows("cross_entropy images", lambda x: F.cross_entropy(x, image_targets(x), weights(x)), (2, 3, 4, 5)),
+    rows("cross_entropy images none", lambda x: F.cross_entropy(x, image_targets(x), reduction="none"), (2, 3, 4, 5)),
+    rows("nll_loss images", lambda x: F.nll_loss(x, image_targets(x)), (2, 3, 4, 5)),
     pair("mse_loss sum", lambda x, z: F.mse_loss(x, z, reduction="sum")),
     pair("mse_loss none", lambda x, z: F.mse_loss(x, z, reduction="none")), pair("l1_loss", F.l1_loss),
     pair("l1_loss none", lambda x, z: F.l1_loss(x, z, reduction="none")), pair("smooth_l1_loss", F.smooth_l1_loss),
