@@ -44,6 +44,30 @@ TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
  * NaN. */
 TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
 
+/* ---- in place: x changes, and is returned ----
+ *
+ * A call is recorded like any other: x then has its history. Backward over an earlier record that needs what stood in x
+ * is an error (TT_ERR_STATE), found by the version of its storage. Errors besides the others: TT_ERR_STATE where the
+ * call is recorded and x is a leaf that requires a gradient (PyTorch refuses that, too: change it under no_grad),
+ * belongs to a module or data set, or has had views, whose records would not know (PyTorch's would);
+ * TT_ERR_INVALID x repeats elements in memory. b is repeated to x's shape. */
+
+/* x += b, x -= b. PyTorch: Tensor.add_, sub_. */
+TT_API tt_tensor *tt_add_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_sub_(tt_tensor *x, tt_tensor *b);
+
+/* x *= b, x /= b, x *= factor. PyTorch: Tensor.mul_, div_. */
+TT_API tt_tensor *tt_mul_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_div_(tt_tensor *x, tt_tensor *b);
+TT_API tt_tensor *tt_scale_(tt_tensor *x, double factor);
+
+/* x = max(x, 0). */
+TT_API tt_tensor *tt_relu_(tt_tensor *x);
+
+/* All of x (any dtype) becomes `value` / 0. TT_ERR_INVALID a value that x's integer type does not hold. */
+TT_API tt_tensor *tt_fill_(tt_tensor *x, double value);
+TT_API tt_tensor *tt_zero_(tt_tensor *x);
+
 /* ---- choices ---- */
 
 /* a where condition (bool) holds, else b; with broadcasting. a and b of one dtype, whatever it is; gradients for
@@ -80,6 +104,28 @@ TT_API tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size);
 #define TT_GELU_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_gelu(...) tt_gelu_with(TT_ARGS(tt_gelu_args, .x = __VA_ARGS__))
+#endif
+
+/* ---- dropout ---- */
+
+typedef struct tt_dropout_args {
+    tt_tensor *x;  /* required */
+    double p;      /* required: how likely an element is dropped, 0..1 */
+    bool training; /* required: else x comes back as it is */
+    TT_OPTIONS;
+    tt_generator *generator; /* NULL: the thread's default */
+    char tt_end;             /* not an option: see base.h */
+} tt_dropout_args;
+
+/* Each element is 0 with probability p, else divided by 1 - p. A call takes 64 bits of the generator as a key; which
+ * elements are dropped follows from it (Philox) and from their places in memory, whatever the number of threads: the
+ * same seed gives the same run, though not PyTorch's. x itself where nothing is dropped (p = 0, or not training).
+ *   tt_dropout(x, 0.1, true)     tt_dropout(x, 0.5, tt_module_training(self))
+ * TT_ERR_INVALID p outside of 0..1. */
+TT_API tt_tensor *tt_dropout_with(const tt_dropout_args *args, size_t size);
+#define TT_DROPOUT_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_dropout(x_, p_, ...) tt_dropout_with(TT_ARGS(tt_dropout_args, .x = (x_), .p = (p_), .training = __VA_ARGS__))
 #endif
 
 /* ---- reductions ---- */
@@ -497,15 +543,142 @@ TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
 
 /* ---- losses ---- */
 
-/* log_prob (B,V), target i64 (B) in 0..V-1 -> mean of -log_prob[b][target[b]]. TT_ERR_INVALID names a target out of
- * range. */
-TT_API tt_tensor *tt_nll_loss(tt_tensor *log_prob, tt_tensor *target);
+/* What becomes of the losses: their mean, their sum, or they stay as they are. BATCHMEAN: the sum, divided by the size
+ * of the first dimension; of tt_kl_div() only. */
+typedef enum tt_reduction {
+    TT_REDUCTION_MEAN,
+    TT_REDUCTION_SUM,
+    TT_REDUCTION_NONE,
+    TT_REDUCTION_BATCHMEAN
+} tt_reduction;
 
-/* logits (B,V), target i64 (B): nll_loss(log_softmax(logits, 1), target), in one step. */
-TT_API tt_tensor *tt_cross_entropy(tt_tensor *logits, tt_tensor *target);
+/* A class that may be given or not: TT_INDEX(0). */
+typedef struct tt_index {
+    bool given;
+    int64_t value;
+} tt_index;
+#ifndef __cplusplus
+#define TT_INDEX(index) ((tt_index){true, (index)})
+#endif
 
-/* Mean of (input - target)^2 over all elements; shapes must be equal. */
-TT_API tt_tensor *tt_mse_loss(tt_tensor *input, tt_tensor *target);
+typedef struct tt_nll_loss_args {
+    tt_tensor *log_prob; /* required: (B,V), or (B,V,d...) with a target (B,d...) */
+    tt_tensor *target;   /* required: i64 (B) in 0..V-1, or ignore_index */
+    TT_OPTIONS;
+    tt_tensor *weight;     /* (V): how much each class counts; NULL: 1. It gets no gradient */
+    tt_index ignore_index; /* rows with this target don't count; not given: -100, as in PyTorch */
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_nll_loss_args;
+
+/* -log_prob[b][target[b]] of each row, times the weight of its target; their mean is divided by the sum of these
+ * weights.
+ *   tt_nll_loss(log_prob, target)     tt_nll_loss(log_prob, target, .ignore_index = TT_INDEX(0))
+ * TT_ERR_INVALID names a target out of range. */
+TT_API tt_tensor *tt_nll_loss_with(const tt_nll_loss_args *args, size_t size);
+#define TT_NLL_LOSS_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_cross_entropy_args {
+    tt_tensor *logits; /* required: (B,V), or (B,V,d...) with a target (B,d...) */
+    tt_tensor *target; /* required: i64 (B) in 0..V-1, or ignore_index */
+    TT_OPTIONS;
+    tt_tensor *weight;      /* as for tt_nll_loss() */
+    tt_index ignore_index;  /* likewise */
+    double label_smoothing; /* this share of each target is divided among all classes; 0..1 */
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_cross_entropy_args;
+
+/* nll_loss(log_softmax(logits, 1), target), without options in one step.
+ *   tt_cross_entropy(logits, target)     tt_cross_entropy(logits, target, .label_smoothing = 0.1)
+ * Errors as for tt_nll_loss(). */
+TT_API tt_tensor *tt_cross_entropy_with(const tt_cross_entropy_args *args, size_t size);
+#define TT_CROSS_ENTROPY_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_mse_loss_args {
+    tt_tensor *input;  /* required */
+    tt_tensor *target; /* required: of the same shape */
+    TT_OPTIONS;
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_mse_loss_args;
+
+/* (input - target)^2.
+ *   tt_mse_loss(input, target)     tt_mse_loss(input, target, .reduction = TT_REDUCTION_SUM) */
+TT_API tt_tensor *tt_mse_loss_with(const tt_mse_loss_args *args, size_t size);
+#define TT_MSE_LOSS_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_l1_loss_args {
+    tt_tensor *input;  /* required */
+    tt_tensor *target; /* required: of the same shape */
+    TT_OPTIONS;
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_l1_loss_args;
+
+/* |input - target|.
+ *   tt_l1_loss(input, target) */
+TT_API tt_tensor *tt_l1_loss_with(const tt_l1_loss_args *args, size_t size);
+#define TT_L1_LOSS_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_smooth_l1_loss_args {
+    tt_tensor *input;  /* required */
+    tt_tensor *target; /* required: of the same shape */
+    double beta;       /* required: at least 0; PyTorch's default is 1 */
+    TT_OPTIONS;
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_smooth_l1_loss_args;
+
+/* With d = |input - target|: d^2 / (2 beta) where d is below beta, else d - beta / 2.
+ *   tt_smooth_l1_loss(input, target, 1) */
+TT_API tt_tensor *tt_smooth_l1_loss_with(const tt_smooth_l1_loss_args *args, size_t size);
+#define TT_SMOOTH_L1_LOSS_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_binary_cross_entropy_with_logits_args {
+    tt_tensor *input;  /* required: logits */
+    tt_tensor *target; /* required: of the same shape, probabilities */
+    TT_OPTIONS;
+    tt_tensor *weight;     /* of each loss; NULL: 1. It and pos_weight broadcast to the input's shape */
+    tt_tensor *pos_weight; /* of what targets of 1 cost; NULL: 1 */
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_binary_cross_entropy_with_logits_args;
+
+/* -(target log sigmoid(input) + (1 - target) log(1 - sigmoid(input))).
+ *   tt_binary_cross_entropy_with_logits(logits, target, .pos_weight = w) */
+TT_API tt_tensor *tt_binary_cross_entropy_with_logits_with(const tt_binary_cross_entropy_with_logits_args *args,
+                                                           size_t size);
+#define TT_BINARY_CROSS_ENTROPY_WITH_LOGITS_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_kl_div_args {
+    tt_tensor *input;  /* required: log probabilities */
+    tt_tensor *target; /* required: of the same shape, probabilities */
+    TT_OPTIONS;
+    bool log_target; /* the target is log probabilities, too */
+    tt_reduction reduction;
+    char tt_end; /* not an option: see base.h */
+} tt_kl_div_args;
+
+/* target (log target - input), 0 where the target is. The divergence of distributions is the reduction BATCHMEAN.
+ *   tt_kl_div(log_q, p, .reduction = TT_REDUCTION_BATCHMEAN) */
+TT_API tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size);
+#define TT_KL_DIV_ARGS_INIT TT_ARGS_INIT
+
+#ifndef __cplusplus
+#define tt_nll_loss(log_prob_, ...) \
+    tt_nll_loss_with(TT_ARGS(tt_nll_loss_args, .log_prob = (log_prob_), .target = __VA_ARGS__))
+#define tt_cross_entropy(logits_, ...) \
+    tt_cross_entropy_with(TT_ARGS(tt_cross_entropy_args, .logits = (logits_), .target = __VA_ARGS__))
+#define tt_mse_loss(input_, ...) tt_mse_loss_with(TT_ARGS(tt_mse_loss_args, .input = (input_), .target = __VA_ARGS__))
+#define tt_l1_loss(input_, ...) tt_l1_loss_with(TT_ARGS(tt_l1_loss_args, .input = (input_), .target = __VA_ARGS__))
+#define tt_smooth_l1_loss(input_, target_, ...) \
+    tt_smooth_l1_loss_with(TT_ARGS(tt_smooth_l1_loss_args, .input = (input_), .target = (target_), .beta = __VA_ARGS__))
+#define tt_binary_cross_entropy_with_logits(input_, ...) \
+    tt_binary_cross_entropy_with_logits_with(            \
+        TT_ARGS(tt_binary_cross_entropy_with_logits_args, .input = (input_), .target = __VA_ARGS__))
+#define tt_kl_div(input_, ...) tt_kl_div_with(TT_ARGS(tt_kl_div_args, .input = (input_), .target = __VA_ARGS__))
+#endif
 
 TT_END_DECLS
 #endif

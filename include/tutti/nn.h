@@ -180,6 +180,26 @@ TT_API tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_
 TT_API tt_module *tt_nn_relu(void);
 TT_API tt_module *tt_nn_flatten(void);
 
+/* torch.nn.Sigmoid; torch.nn.Tanh; torch.nn.SiLU. */
+TT_API tt_module *tt_nn_sigmoid(void);
+TT_API tt_module *tt_nn_tanh(void);
+TT_API tt_module *tt_nn_silu(void);
+
+/* torch.nn.GELU(); torch.nn.GELU(approximate="tanh"). */
+TT_API tt_module *tt_nn_gelu(void);
+TT_API tt_module *tt_nn_gelu_tanh(void);
+
+/* torch.nn.LeakyReLU; its default slope is 0.01. */
+TT_API tt_module *tt_nn_leaky_relu(double negative_slope);
+
+/* torch.nn.Softmax(dim); torch.nn.LogSoftmax(dim). */
+TT_API tt_module *tt_nn_softmax(int dim);
+TT_API tt_module *tt_nn_log_softmax(int dim);
+
+/* torch.nn.Dropout: drops elements with probability p, from the thread's default generator, while it is in training
+ * mode. TT_ERR_INVALID p outside of 0..1. */
+TT_API tt_module *tt_nn_dropout(double p);
+
 /* A child and its name. */
 typedef struct tt_named_child {
     const char *name;

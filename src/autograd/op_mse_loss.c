@@ -1,6 +1,7 @@
 /* a, b of one shape, n elements  ->  mean of (a - b)^2.    da = (a - b) * 2 / n * g    db = (b - a) * 2 / n * g */
-#include "autograd/record.h"
-
+#include "autograd/loss_reduction.h"
+#include "autograd/op_binary.h"
+#include "base/args.h"
 #include "base/error.h"
 
 static const char who[] = "tt_mse_loss";
@@ -17,9 +18,17 @@ static tt_status mse_loss_backward(tt_node *node) {
 }
 
 static const tt__operator mse_loss_op = {.name = who, .backward = mse_loss_backward};
+static const tt__operator each_op = {.name = who, .backward = tt__binary_backward};
 
-tt_tensor *tt_mse_loss(tt_tensor *input, tt_tensor *target) {
-    if (!input || !target || !TT__CHECK_FLOATS(who, {"input", input}, {"target", target}))
+tt_tensor *tt_mse_loss_with(const tt_mse_loss_args *args, size_t size) {
+    tt_mse_loss_args o;
+    TT__ARGS_COPY(o, args, size);
+    tt_tensor *input = o.input, *target = o.target;
+    if (!input || !target || !tt__check_reduction(who, o.reduction, false))
+        return NULL;
+    if (o.reduction != TT_REDUCTION_MEAN)
+        return tt__pair_loss(&each_op, input, target, (tt__binary){.op = TT__SQUARE_LOSS}, o.reduction);
+    if (!TT__CHECK_FLOATS(who, {"input", input}, {"target", target}))
         return NULL;
     if (!tt__shape_equal(&input->shape, &target->shape) || input->numel == 0)
         return tt__tensor_fail(TT_ERR_SHAPE,

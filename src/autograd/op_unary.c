@@ -81,7 +81,11 @@ tt_tensor *tt_add_scalar(tt_tensor *x, double number) {
 
 /* Exponents that need no logarithm have formulas of their own. */
 static tt__unary_op pow_formula(double exponent) {
-    return exponent == 2 ? TT__SQUARE : exponent == 0.5 ? TT__SQRT : exponent == -1 ? TT__RECIPROCAL : TT__POW;
+    return exponent == 2     ? TT__SQUARE
+           : exponent == 3   ? TT__CUBE
+           : exponent == 0.5 ? TT__SQRT
+           : exponent == -1  ? TT__RECIPROCAL
+                             : TT__POW;
 }
 
 tt_tensor *tt_pow(tt_tensor *x, double exponent) {

@@ -87,7 +87,20 @@ static bool check_target_shapes(const char *who, const char *name, const tt_tens
     return false;
 }
 
-bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target) {
-    return TT__CHECK_FLOATS(who, {name, x}) && tt__tensor_check(who, target) &&
-           check_target_shapes(who, name, x, target) && !tt__check_range(who, "target", target, 0, x->shape.dim[1] - 1);
+static bool check_weight(const char *who, const tt_tensor *x, const tt_tensor *weight) {
+    int64_t V = x->shape.dim[1];
+    if (!weight || (weight->shape.ndim == 1 && weight->shape.dim[0] == V))
+        return true;
+    tt__tensor_fail(TT_ERR_SHAPE, "%s: expected weight (%" PRId64 "), one for each class, got weight %s", who, V,
+                    TT__DESCRIBE(weight));
+    return false;
+}
+
+bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target,
+                       const tt_tensor *weight, int64_t ignore, bool *ignored) {
+    if (!TT__CHECK_FLOATS(who, {name, x}, {"weight", weight}) || !tt__tensor_check(who, target) ||
+        !check_target_shapes(who, name, x, target) || !check_weight(who, x, weight))
+        return false;
+    tt_status status = tt__check_classes(who, target, x->shape.dim[1], ignore, ignored);
+    return !status || tt__made(who, NULL, status);
 }

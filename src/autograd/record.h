@@ -48,7 +48,9 @@ bool tt__check_floats(const char *who, int n, const tt__argument *arguments);
     tt__check_floats((who), (int)(sizeof((tt__argument[]){__VA_ARGS__}) / sizeof(tt__argument)), \
                      (tt__argument[]){__VA_ARGS__})
 
-/* Is x, called `name`, floats (B,V), B and V at least 1, and target i64 (B) in 0..V-1? Else false, and an error. */
-bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target);
+/* Is x, called `name`, floats (B,V), B and V at least 1, target i64 (B) in 0..V-1 or `ignore`, and weight NULL or (V),
+ * as x? Else false, and an error. *ignored: `ignore` is among them, or could be. */
+bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target,
+                       const tt_tensor *weight, int64_t ignore, bool *ignored);
 
 #endif

@@ -9,7 +9,9 @@
 #define TT_TENSOR_KERNELS_H
 
 #include "tensor/kernels_conv.h"
+#include "tensor/kernels_dropout.h"
 #include "tensor/kernels_index.h"
+#include "tensor/kernels_loss.h"
 #include "tensor/kernels_norm.h"
 #include "tensor/kernels_pointwise.h"
 #include "tensor/kernels_reduction.h"
@@ -54,7 +56,10 @@
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
     /* Families: kernels_<family>.h. */                                                                          \
-    TT__CONV_KERNELS(X) TT__INDEX_KERNELS(X) TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X)
+    /* Families: kernels_<family>.h. */                                                                          \
+    TT__CONV_KERNELS(X)                                                                                          \
+    TT__INDEX_KERNELS(X)                                                                                         \
+    TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

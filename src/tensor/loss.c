@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "tensor/contiguous.h"
 
 tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x,
@@ -31,4 +32,44 @@ tt_status tt__mse_loss_backward_out(const char *who, tt_tensor *da, const tt_ten
                                     const tt_tensor *g) {
     tt__operands o = TT__OPERANDS(who, mse_loss_backward, da, a, b, g);
     return TT__RUN(o, mse_loss_backward, o.y, o.in[0], o.in[1], o.in[2]);
+}
+
+tt_status tt__nll_rows_out(const char *who, tt_tensor *loss, tt_tensor *share, const tt_tensor *x, const tt_tensor *t,
+                           const tt_tensor *w, const tt__nll *call) {
+    tt__operands o = TT__OPERANDS(who, nll_rows, loss, x, t, w);
+    return TT__RUN(o, nll_rows, o.y, share, o.in[0], o.in[1], o.in[2], call);
+}
+
+tt_status tt__nll_rows_backward_out(const char *who, tt_tensor *dx, const tt_tensor *t, const tt_tensor *w,
+                                    const tt_tensor *g, const tt__nll *call) {
+    tt__operands o = TT__OPERANDS(who, nll_rows_backward, dx, t, w, g);
+    return TT__RUN(o, nll_rows_backward, o.y, o.in[0], o.in[1], o.in[2], call);
+}
+
+/* Check those that are not `ignore`: a copy has class 0 in its place. */
+static tt_status check_others(const char *who, const tt_tensor *target, int64_t V, int64_t ignore) {
+    tt_tensor *number = tt__empty_beside(who, target, TT_SCALAR, target->dtype);
+    tt_tensor *mask = number ? tt__empty_beside(who, target, target->shape, TT_BOOL) : NULL;
+    tt_tensor *others = mask ? tt__empty_beside(who, target, target->shape, target->dtype) : NULL;
+    tt_status status = others ? tt__fill_out(who, number, (double)ignore) : tt_last_status();
+    if (!status)
+        status = tt__compare_out(who, mask, target, number, TT__EQ);
+    if (!status)
+        status = tt__masked_fill_out(who, others, target, mask, true, 0);
+    if (!status)
+        status = tt__check_range(who, "target", others, 0, V - 1);
+    tt__abandon(others);
+    tt__abandon(mask);
+    tt__abandon(number);
+    return status;
+}
+
+tt_status tt__check_classes(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, bool *ignored) {
+    int64_t index = -1, value = 0;
+    *ignored = ignore >= 0 && ignore < V;
+    TT__TRY(tt__find_outside_out(who, target, 0, V - 1, &index, &value));
+    if (index < 0)
+        return TT_OK;
+    *ignored = true;
+    return value == ignore ? check_others(who, target, V, ignore) : tt__check_range(who, "target", target, 0, V - 1);
 }

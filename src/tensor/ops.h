@@ -8,6 +8,7 @@
 #include "tensor/kernels.h"
 #include "tensor/ops_conv.h"
 #include "tensor/ops_index.h"
+#include "tensor/ops_loss.h"
 #include "tensor/ops_norm.h"
 #include "tensor/ops_pointwise.h"
 #include "tensor/ops_reduction.h"
@@ -60,6 +61,10 @@ tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, doub
 
 /* By the dtype of x; see tt_argmax(). */
 tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim);
+
+/* Find the first element of x, integers, outside of low..high; *index = -1: none. */
+tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t *index,
+                               int64_t *value);
 
 /* Are all elements of x, integers, within low..high? Else TT_ERR_INVALID names the first one that is not, as element of
  * `name`. */

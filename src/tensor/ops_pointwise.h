@@ -14,4 +14,7 @@ tt_status tt__binary_op_out(const char *who, tt_tensor *y, const tt_tensor *x, c
 tt_status tt__binary_backward_out(const char *who, tt_tensor *d, const tt_tensor *x, const tt_tensor *z,
                                   const tt_tensor *g, const tt__binary *call, int input);
 
+/* See kernels_dropout.h; y is dense. */
+tt_status tt__dropout_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt__dropout *call);
+
 #endif

@@ -15,6 +15,7 @@
     X(NEG, NOTHING, -x, -g)                                                                               \
     X(RECIPROCAL, RESULT, K(1.0) / x, -g * v * v)                                                         \
     X(SQUARE, INPUT, x *x, K(2.0) * g * v)                                                                \
+    X(CUBE, INPUT, x *x *x, K(3.0) * g * v * v)                                                           \
     X(ADD_SCALAR, NOTHING, x + a, g)                                                                      \
     X(TANH, RESULT, TANH(x), g *(K(1.0) - v * v))                                                         \
     X(SIGMOID, RESULT, SIGMOID(x), g *v *(K(1.0) - v))                                                    \
@@ -32,6 +33,7 @@
 
 /* y from x and z.  X(name, y, dx, dz) */
 #define TT__BINARY_FORMULAS(X)                                                                          \
+    X(MUL, x *z, g *z, g *x)                                                                            \
     X(DIV, x / z, g / z, -g * ((x / z) / z))                                                            \
     X(MAXIMUM, SELECT(x > z || x != x, x, z), SELECT(x < z, K(0.0), SELECT(x == z, g * K(0.5), g)),     \
       SELECT(x > z, K(0.0), SELECT(x == z, g * K(0.5), g)))                                             \

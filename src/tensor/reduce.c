@@ -21,10 +21,15 @@ tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int 
     return run && TT__SAME_DEVICE(who, y, x) ? run(x, dim, y) : tt_last_status();
 }
 
-tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high) {
+tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t *index,
+                               int64_t *value) {
     tt__kernel_find_outside run = TT__KERNEL(who, x, find_outside);
+    return run ? run(x, low, high, index, value) : tt_last_status();
+}
+
+tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high) {
     int64_t index = -1, value = 0;
-    if (!run || run(x, low, high, &index, &value))
+    if (tt__find_outside_out(who, x, low, high, &index, &value))
         return tt_last_status();
     if (index < 0)
         return TT_OK;

@@ -10,6 +10,7 @@
 typedef struct tt__storage {
     _Atomic int refs;
     _Atomic uint32_t version; /* grows with each write that is not its first: records compare it */
+    _Atomic bool viewed;      /* another tensor was made over it: a view, or a detached one */
     bool recycle;             /* goes back to the thread's pool; else, if large, to the system */
     size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
     const tt_device *device;

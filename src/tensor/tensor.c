@@ -98,6 +98,8 @@ static tt_tensor *alias_of(const char *who, const tt_tensor *x, tt_shape shape, 
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride,
                             int64_t offset) {
     tt_tensor *y = alias_of(who, x, shape, stride, offset);
+    if (y)
+        atomic_store_explicit(&y->storage->viewed, true, memory_order_relaxed);
     return y ? give_to_scope(y, 0) : NULL;
 }
 

@@ -35,6 +35,10 @@ class Backward(ctypes.Structure):
     _fields_ = [("y", ctypes.c_void_p)]
 
 
+class Loss(ctypes.Structure):
+    _fields_ = [("input", ctypes.c_void_p), ("target", ctypes.c_void_p)]
+
+
 class Sgd(ctypes.Structure):
     _fields_ = [("params", ctypes.c_void_p), ("lr", ctypes.c_double)]
 
@@ -74,7 +78,7 @@ class Tensors:
         self.sgd = declare(library, "tt_sgd_with", pointer, *args)
         self.parameters = declare(library, "tt_module_parameters", pointer, pointer)
         self.forward = declare(library, "tt_module_forward", pointer, pointer, pointer)
-        self.mse_loss = declare(library, "tt_mse_loss", pointer, pointer, pointer)
+        self.mse_loss = declare(library, "tt_mse_loss_with", pointer, *args)
         self.backward = declare(library, "tt_backward_with", ctypes.c_int, *args)
         self.item = declare(library, "tt_item", ctypes.c_int, pointer, pointer)
         self.step = declare(library, "tt_optimizer_step", ctypes.c_int, pointer)
@@ -100,7 +104,8 @@ def train(comm, tensors, world):
     for _ in range(20):
         scope = tensors.scope_begin()
         tensors.zero_grad(sgd)
-        loss = tensors.mse_loss(tensors.forward(ddp, filled(tensors, 8, 3, size)), filled(tensors, 8, 2, 2 * size))
+        y = tensors.forward(ddp, filled(tensors, 8, 3, size))
+        loss = call(tensors.mse_loss, Loss(y, filled(tensors, 8, 2, 2 * size)))
         comm.check(tensors.item(loss, ctypes.byref(value)))
         comm.check(call(tensors.backward, Backward(loss)))
         comm.check(tensors.step(sgd))

@@ -15,7 +15,7 @@ except ImportError as error:
 
 VECTORS = os.path.join(os.environ["TT_SOURCE"], "tests", "vectors")
 # make_torch_NAME.py makes torch-NAME.json
-FAMILIES = ["ops", "optim", "index", "conv", "pointwise", "reduction", "text", "norm"]
+FAMILIES = ["ops", "optim", "index", "conv", "pointwise", "reduction", "text", "norm", "loss"]
 
 
 def differences(want, got, where):

@@ -24,6 +24,7 @@ static tt_tensor *f_clamp(tt_tensor *const *in) { return tt_clamp(in[0], -0.51, 
 static tt_tensor *f_add_scalar(tt_tensor *const *in) { return tt_add_scalar(in[0], -0.7); }
 static tt_tensor *f_pow_2(tt_tensor *const *in) { return tt_pow(in[0], 2); }
 static tt_tensor *f_pow_3(tt_tensor *const *in) { return tt_pow(in[0], 3); }
+static tt_tensor *f_pow_4(tt_tensor *const *in) { return tt_pow(in[0], 4); }
 static tt_tensor *f_pow_half(tt_tensor *const *in) { return tt_pow(above(in[0]), 0.5); }
 static tt_tensor *f_pow_below(tt_tensor *const *in) { return tt_pow(above(in[0]), -1.3); }
 static tt_tensor *f_pow_0(tt_tensor *const *in) { return tt_pow(in[0], 0); }
@@ -54,6 +55,7 @@ static const gradcheck_case pointwise_cases[] = {
     {"add_scalar", f_add_scalar, 1, {{2, {5, 7}}}},
     {"pow 2", f_pow_2, 1, {{2, {5, 7}}}},
     {"pow 3", f_pow_3, 1, {{2, {5, 7}}}},
+    {"pow 4", f_pow_4, 1, {{2, {5, 7}}}},
     {"pow half", f_pow_half, 1, {{2, {5, 7}}}},
     {"pow below 0", f_pow_below, 1, {{2, {5, 7}}}},
     {"pow 0", f_pow_0, 1, {{2, {5, 7}}}},

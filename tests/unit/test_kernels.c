@@ -63,7 +63,7 @@ static int all_results(int l, int n, float *out) {
     softmax[l]->exp_scale(n, a, (tt__sum_exp){2.8f, 1.3f}, 0.37f, y), y += n;
     softmax[l]->log_softmax_backward(n, a, b, 1.5f, y), y += n;
     softmax[l]->softmax_backward(n, a, b, y), y += n;
-    reduce[l]->sum_rows(1 + N / n, n, n, n < N ? a : b, y), y += n;
+    reduce[l]->sum_rows(1 + N / n, n, n, n < N ? a : b, 0.37, y), y += n;
     e->relu(n, a, y), y += n;
     softmax[l]->shift(n, a, 1.2f, 0.5f, y), y += n;
     tt__sum_exp s = softmax[l]->sum_exp(n, a);
@@ -167,7 +167,7 @@ static void sums_are_rounded_once(void **state) {
     for (int i = 0; i < 200; i++)
         rows[i] = i % 2 ? -1e8f : 1e8f + 8;
     for (int l = 0; l < levels(); l++) {
-        reduce[l]->sum_rows(200, 1, 1, rows, &one);
+        reduce[l]->sum_rows(200, 1, 1, rows, 1, &one);
         assert_true(one == 800);
     }
 }

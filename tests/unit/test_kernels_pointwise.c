@@ -51,6 +51,7 @@ static int results_of(const tt__pointwise_kernels *k, int n, float *out) {
             for (int input = 0; input < 2; input++, y += n)
                 k->binary_backward[input][op](n, a, steps[s][0], b, steps[s][1], b, steps[s][1], 0.7f, y);
         }
+    k->dropout(0, n, a, 0x0123456789abcdef, 1U << 31, 2, y), y += n;
     for (float *p = out; p < y; p++)
         *p = *p != *p ? (float)NAN : *p;
     return (int)(y - out);
@@ -82,7 +83,7 @@ static double worst_error(tt__unary_op op, double (*f)(double), float low, float
     for (int i = 0; i <= STEPS; i++) {
         float x = low + (high - low) * (float)i / STEPS, y;
         tt__pointwise()->unary[op](1, &x, 0, 0, &y);
-        double want = f((double)x), size = fmax(fabs(want), floor);
+        double want = f((double)x), size = fmax(fabs(want), fmax(floor, 0x1p-149));
         double error = fabs((double)y - want) / (ldexp(1, ilogb(size) - 23));
         worst = error > worst || error != error ? error : worst;
     }

@@ -79,12 +79,31 @@ static tt_tensor *f_entropy(tt_tensor *a, tt_tensor *b) {
     return (void)b, tt_cross_entropy(a, tt_zeros(S(tt_tensor_size(a, 0)), TT_I64));
 }
 
+static tt_tensor *f_mse(tt_tensor *a, tt_tensor *b) { return tt_mse_loss(a, b); }
+static tt_tensor *f_gelu(tt_tensor *a, tt_tensor *b) { return (void)b, tt_gelu(a); }
+static tt_tensor *f_sum_rows(tt_tensor *a, tt_tensor *b) { return (void)b, tt_sum(a, .dim = TT_DIMS(1)); }
+static tt_tensor *f_mean_columns(tt_tensor *a, tt_tensor *b) { return (void)b, tt_mean(a, .dim = TT_DIMS(0)); }
+static tt_tensor *f_probabilities(tt_tensor *a, tt_tensor *b) { return (void)b, tt_softmax(a, 1); }
+
 static const struct {
     const char *name;
     operation run;
-} operations[] = {{"add", tt_add},      {"sub", tt_sub},        {"mul", tt_mul},       {"add rows", f_rows},
-                  {"scale", f_scale},   {"relu", f_relu},       {"sum", f_sum},        {"mean", f_mean},
-                  {"mse", tt_mse_loss}, {"softmax", f_softmax}, {"entropy", f_entropy}};
+} operations[] = {{"div", tt_div},
+                  {"gelu", f_gelu},
+                  {"sum of rows", f_sum_rows},
+                  {"mean of columns", f_mean_columns},
+                  {"probabilities", f_probabilities},
+                  {"add", tt_add},
+                  {"sub", tt_sub},
+                  {"mul", tt_mul},
+                  {"add rows", f_rows},
+                  {"scale", f_scale},
+                  {"relu", f_relu},
+                  {"sum", f_sum},
+                  {"mean", f_mean},
+                  {"mse", f_mse},
+                  {"softmax", f_softmax},
+                  {"entropy", f_entropy}};
 
 enum { ROWS = 1500, COLUMNS = 700 };
 

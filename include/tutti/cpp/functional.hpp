@@ -165,11 +165,27 @@ inline std::pair<tensor, tensor> min(const tensor &x, int dim, bool keepdim = fa
 
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
 inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
+
+/* In place: these change x, and give it back. */
+inline tensor &add_(tensor &x, const tensor &b) { return check(tt_add_(x.get(), b.get())), x; }
+inline tensor &sub_(tensor &x, const tensor &b) { return check(tt_sub_(x.get(), b.get())), x; }
+inline tensor &mul_(tensor &x, const tensor &b) { return check(tt_mul_(x.get(), b.get())), x; }
+inline tensor &div_(tensor &x, const tensor &b) { return check(tt_div_(x.get(), b.get())), x; }
+inline tensor &scale_(tensor &x, double factor) { return check(tt_scale_(x.get(), factor)), x; }
+inline tensor &relu_(tensor &x) { return check(tt_relu_(x.get())), x; }
+inline tensor &fill_(tensor &x, double value) { return check(tt_fill_(x.get(), value)), x; }
+inline tensor &zero_(tensor &x) { return check(tt_zero_(x.get())), x; }
+
 inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
     return tensor(tt_where(condition.get(), a.get(), b.get()));
 }
 inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
     return tensor(tt_masked_fill(x.get(), mask.get(), value));
+}
+inline tensor dropout(const tensor &x, double p = 0.5, bool training = true, tt_generator *generator = nullptr) {
+    tt_dropout_args a = TT_DROPOUT_ARGS_INIT;
+    a.x = x.get(), a.p = p, a.training = training, a.generator = generator;
+    return tensor::made_of(detail::call(tt_dropout_with, a), x.get());
 }
 inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
@@ -260,14 +276,68 @@ inline tensor group_norm(const tensor &x, std::int64_t num_groups, const norm_op
     a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
     return tensor(detail::call(tt_group_norm_with, a));
 }
-inline tensor nll_loss(const tensor &log_prob, const tensor &target) {
-    return tensor(tt_nll_loss(log_prob.get(), target.get()));
+
+/* ---- losses */
+
+struct class_loss_options {
+    tensor_ref weight = nullptr;
+    std::int64_t ignore_index = -100;
+    double label_smoothing = 0; /* of cross_entropy() */
+    tt_reduction reduction = TT_REDUCTION_MEAN;
+};
+inline tensor nll_loss(const tensor &log_prob, const tensor &target, const class_loss_options &o = {}) {
+    tt_nll_loss_args a = TT_NLL_LOSS_ARGS_INIT;
+    a.log_prob = log_prob.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
+    a.ignore_index = {true, o.ignore_index};
+    return tensor(detail::call(tt_nll_loss_with, a));
 }
-inline tensor cross_entropy(const tensor &logits, const tensor &target) {
-    return tensor(tt_cross_entropy(logits.get(), target.get()));
+inline tensor cross_entropy(const tensor &logits, const tensor &target, const class_loss_options &o = {}) {
+    tt_cross_entropy_args a = TT_CROSS_ENTROPY_ARGS_INIT;
+    a.logits = logits.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
+    a.ignore_index = {true, o.ignore_index}, a.label_smoothing = o.label_smoothing;
+    return tensor(detail::call(tt_cross_entropy_with, a));
 }
-inline tensor mse_loss(const tensor &input, const tensor &target) {
-    return tensor(tt_mse_loss(input.get(), target.get()));
+
+namespace detail {
+
+/* What all losses of two tensors have. */
+template <class Args> Args loss(Args a, const tensor &input, const tensor &target, tt_reduction reduction) {
+    a.input = input.get(), a.target = target.get(), a.reduction = reduction;
+    return a;
+}
+
+} // namespace detail
+
+inline tensor mse_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
+    return tensor(detail::call(tt_mse_loss_with,
+                               detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
+}
+inline tensor l1_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
+    return tensor(detail::call(tt_l1_loss_with,
+                               detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
+}
+inline tensor smooth_l1_loss(const tensor &input, const tensor &target, double beta = 1,
+                             tt_reduction reduction = TT_REDUCTION_MEAN) {
+    auto a = detail::loss(tt_smooth_l1_loss_args TT_SMOOTH_L1_LOSS_ARGS_INIT, input, target, reduction);
+    a.beta = beta;
+    return tensor(detail::call(tt_smooth_l1_loss_with, a));
+}
+struct logit_loss_options {
+    tensor_ref weight = nullptr, pos_weight = nullptr;
+    tt_reduction reduction = TT_REDUCTION_MEAN;
+};
+inline tensor binary_cross_entropy_with_logits(const tensor &input, const tensor &target,
+                                               const logit_loss_options &o = {}) {
+    using args = tt_binary_cross_entropy_with_logits_args;
+    auto a = detail::loss(args TT_BINARY_CROSS_ENTROPY_WITH_LOGITS_ARGS_INIT, input, target, o.reduction);
+    a.weight = o.weight.get(), a.pos_weight = o.pos_weight.get();
+    return tensor(detail::call(tt_binary_cross_entropy_with_logits_with, a));
+}
+inline tensor kl_div(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN,
+                     bool log_target = false) {
+    auto a = detail::loss(tt_kl_div_args TT_KL_DIV_ARGS_INIT, input, target, reduction);
+    a.log_target = log_target;
+    return tensor(detail::call(tt_kl_div_with, a));
 }
 
 inline tensor cat(const tensor_list &x, int dim = 0) { return tensor(tt_cat(x.data(), x.size(), dim)); }

@@ -305,6 +305,14 @@ inline module group_norm(std::int64_t num_groups, std::int64_t num_channels, con
 }
 inline module relu() { return module(tt_nn_relu()); }
 inline module flatten() { return module(tt_nn_flatten()); }
+inline module sigmoid() { return module(tt_nn_sigmoid()); }
+inline module tanh() { return module(tt_nn_tanh()); }
+inline module silu() { return module(tt_nn_silu()); }
+inline module gelu(bool tanh = false) { return module(tanh ? tt_nn_gelu_tanh() : tt_nn_gelu()); }
+inline module leaky_relu(double negative_slope = 0.01) { return module(tt_nn_leaky_relu(negative_slope)); }
+inline module softmax(int dim) { return module(tt_nn_softmax(dim)); }
+inline module log_softmax(int dim) { return module(tt_nn_log_softmax(dim)); }
+inline module dropout(double p = 0.5) { return module(tt_nn_dropout(p)); }
 
 /* nn::sequential{nn::linear(784, 512), nn::relu(), nn::linear(512, 10)}: in braces, which evaluate from left to right.
  * So initial weights are drawn in that order, as in C; parentheses, whose order is the compiler's, don't compile.

@@ -1,6 +1,7 @@
 /* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
 #include "tensor/cpu/cpu_attention.h"
 #include "tensor/cpu/cpu_copy.h"
+#include "tensor/cpu/cpu_dropout.h"
 #include "tensor/cpu/cpu_elementwise.h"
 #include "tensor/cpu/cpu_index.h"
 #include "tensor/cpu/cpu_norm.h"
@@ -19,6 +20,7 @@ static const tt__kernels f32 = {
     .scale = tt__cpu_scale_f32,
     .relu = tt__cpu_relu_f32,
     .relu_backward = tt__cpu_relu_backward_f32,
+    .dropout = tt__cpu_dropout_f32,
     .unary = tt__cpu_unary_f32,
     .unary_backward = tt__cpu_unary_backward_f32,
     .binary = tt__cpu_binary_f32,

@@ -43,12 +43,13 @@ static tt_status sum_array(int64_t n, const float *a, const float *b, double *su
 typedef struct columns {
     int64_t rows, cols;
     const float *x;
+    double factor;
     float *y;
 } columns;
 
 static void sum_columns(void *user, int64_t begin, int64_t end) {
     const columns *c = user;
-    tt__reduce()->sum_rows(c->rows, end - begin, c->cols, c->x + begin, c->y + begin);
+    tt__reduce()->sum_rows(c->rows, end - begin, c->cols, c->x + begin, c->factor, c->y + begin);
 }
 
 /* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones?
@@ -101,10 +102,10 @@ tt_status tt__cpu_sum_f32(tt_tensor *y, const tt_tensor *x, double factor) {
         tt__parallel_for(x->numel / cols, cols < BLOCK / 8 ? BLOCK / 8 / cols : 1, sum_each_row, &s);
         return TT_OK;
     }
-    if (!sums_leading(y, x, &cols) || (cols > 1 && factor != 1))
+    if (!sums_leading(y, x, &cols))
         return tt__reference_kernels[TT_F32]->sum(y, x, factor);
     if (cols > 1) {
-        columns c = {x->numel / cols, cols, x->data, y->data};
+        columns c = {x->numel / cols, cols, x->data, factor, y->data};
         tt__parallel_for(cols, c.rows >= 64 ? COLUMNS : cols, sum_columns, &c);
         return TT_OK;
     }

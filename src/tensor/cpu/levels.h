@@ -32,14 +32,16 @@ typedef struct tt__pointwise_kernels {
                                    float *y);
     void (*binary_backward[2][TT__BINARY_OPS])(int64_t n, const float *x, int64_t x_step, const float *z,
                                                int64_t z_step, const float *g, int64_t g_step, float a, float *d);
+    /* y[i] = x[i] * scale where dropout keeps element i, else 0, for i in begin..end-1; begin is a multiple of 4. */
+    void (*dropout)(int64_t begin, int64_t end, const float *x, uint64_t key, uint32_t limit, float scale, float *y);
 } tt__pointwise_kernels;
 
 /* Sums, in double. */
 typedef struct tt__reduce_kernels {
     double (*sum)(int64_t n, const float *x);
     double (*sum_square_diff)(int64_t n, const float *a, const float *b);
-    /* y[c] = sum over r of x[r * stride + c], rounded once, for c below cols. */
-    void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y);
+    /* y[c] = factor * sum over r of x[r * stride + c], rounded once, for c below cols. */
+    void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, double factor, float *y);
 } tt__reduce_kernels;
 
 /* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is

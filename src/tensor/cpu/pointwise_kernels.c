@@ -1,4 +1,5 @@
 /* The formulas of pointwise_formulas.h as loops over f32. */
+#include "base/philox.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/math_f32.h"
 #include "tensor/pointwise_parts.h"
@@ -79,10 +80,33 @@ TT__UNARY_FORMULAS(UNARY_LOOPS)
     BACK_LOOP(back_z_##name, dz)
 TT__BINARY_FORMULAS(BINARY_LOOPS)
 
+/* Compute the words of COUNTERS counters side by side. */
+enum { COUNTERS = 64 };
+
+static void random_words(uint64_t key, uint64_t counter, uint32_t *words) {
+    for (int k = 0; k < COUNTERS; k++) {
+        uint32_t four[4];
+        tt__philox(key, counter + (uint64_t)k, four);
+        for (int i = 0; i < 4; i++)
+            words[4 * k + i] = four[i];
+    }
+}
+
+static void loop_dropout(int64_t begin, int64_t end, const float *x, uint64_t key, uint32_t limit, float scale,
+                         float *y) {
+    uint32_t words[4 * COUNTERS];
+    for (int64_t at = begin; at < end; at += 4 * COUNTERS) {
+        int64_t n = end - at < 4 * COUNTERS ? end - at : 4 * COUNTERS;
+        random_words(key, (uint64_t)at / 4, words);
+        for (int64_t i = 0; i < n; i++)
+            y[at + i] = words[i] >= limit ? x[at + i] * scale : 0;
+    }
+}
+
 const tt__pointwise_kernels TT__LEVEL_NAME(tt__pointwise_kernels) = {
 #define UNARY_ENTRY(name, saves, forward, backward) \
     .unary[TT__##name] = loop_##name, .unary_backward[TT__##name] = back_##name,
 #define BINARY_ENTRY(name, forward, dx, dz)                                             \
     .binary[TT__##name] = loop_##name, .binary_backward[0][TT__##name] = back_x_##name, \
     .binary_backward[1][TT__##name] = back_z_##name,
-    TT__UNARY_FORMULAS(UNARY_ENTRY) TT__BINARY_FORMULAS(BINARY_ENTRY)};
+    .dropout = loop_dropout, TT__UNARY_FORMULAS(UNARY_ENTRY) TT__BINARY_FORMULAS(BINARY_ENTRY)};

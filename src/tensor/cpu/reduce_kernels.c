@@ -38,21 +38,21 @@ static double loop_sum_square_diff(int64_t n, const float *a, const float *b) {
 }
 
 /* Sum `width` columns (at most LANES) from x on, row after row. */
-static inline void sum_strip(int64_t rows, int64_t stride, int width, const float *x, float *y) {
+static inline void sum_strip(int64_t rows, int64_t stride, int width, const float *x, double factor, float *y) {
     double part[LANES] = {0};
     for (int64_t r = 0; r < rows; r++)
         for (int k = 0; k < width; k++)
             part[k] += (double)x[r * stride + k];
     for (int k = 0; k < width; k++)
-        y[k] = (float)part[k];
+        y[k] = (float)(part[k] * factor);
 }
 
-static void loop_sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x, float *y) {
+static void loop_sum_rows(int64_t rows, int64_t cols, int64_t stride, const float *x, double factor, float *y) {
     int64_t c = 0;
     for (; c + LANES <= cols; c += LANES)
-        sum_strip(rows, stride, LANES, x + c, y + c);
+        sum_strip(rows, stride, LANES, x + c, factor, y + c);
     if (c < cols)
-        sum_strip(rows, stride, (int)(cols - c), x + c, y + c);
+        sum_strip(rows, stride, (int)(cols - c), x + c, factor, y + c);
 }
 
 const tt__reduce_kernels TT__LEVEL_NAME(tt__reduce_kernels) = {

@@ -190,6 +190,8 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
 }
 
 #include "tensor/reference/attention_loops.h"
+#include "tensor/reference/dropout_loops.h"
+#include "tensor/reference/loss_loops.h"
 #include "tensor/reference/reduction_loops.h"
 #include "tensor/reference/resize_loops.h"
 
@@ -202,6 +204,8 @@ const tt__kernels TABLE = {
     REDUCTION_KERNELS,
     RESIZE_KERNELS,
     ATTENTION_KERNELS,
+    LOSS_KERNELS,
+    DROPOUT_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,

@@ -1,0 +1,93 @@
+/* Losses of an input and a target of one shape, element by element, then reduced. What each computes, forward and
+ * backward, is a line of tensor/pointwise_formulas.h. */
+#include "autograd/loss_reduction.h"
+#include "autograd/op_binary.h"
+#include "base/args.h"
+#include "base/error.h"
+
+#define LOSS_OPERATOR(called) \
+    static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__binary_backward}
+
+LOSS_OPERATOR(l1_loss);
+LOSS_OPERATOR(smooth_l1_loss);
+LOSS_OPERATOR(kl_div);
+LOSS_OPERATOR(binary_cross_entropy_with_logits);
+
+tt_tensor *tt_l1_loss_with(const tt_l1_loss_args *args, size_t size) {
+    tt_l1_loss_args o;
+    TT__ARGS_COPY(o, args, size);
+    if (!o.input || !o.target || !tt__check_reduction(l1_loss_op.name, o.reduction, false))
+        return NULL;
+    return tt__pair_loss(&l1_loss_op, o.input, o.target, (tt__binary){.op = TT__ABS_LOSS}, o.reduction);
+}
+
+tt_tensor *tt_smooth_l1_loss_with(const tt_smooth_l1_loss_args *args, size_t size) {
+    tt_smooth_l1_loss_args o;
+    TT__ARGS_COPY(o, args, size);
+    const char *who = smooth_l1_loss_op.name;
+    if (!o.input || !o.target || !tt__check_reduction(who, o.reduction, false))
+        return NULL;
+    if (!(o.beta >= 0))
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: expected beta of at least 0, got %g", who, o.beta);
+    return tt__pair_loss(&smooth_l1_loss_op, o.input, o.target, (tt__binary){TT__SMOOTH_ABS_LOSS, o.beta}, o.reduction);
+}
+
+tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size) {
+    tt_kl_div_args o;
+    TT__ARGS_COPY(o, args, size);
+    if (!o.input || !o.target || !tt__check_reduction(kl_div_op.name, o.reduction, true))
+        return NULL;
+    tt__binary call = {.op = o.log_target ? TT__KL_DIV_LOG : TT__KL_DIV};
+    return tt__pair_loss(&kl_div_op, o.input, o.target, call, o.reduction);
+}
+
+/* ---- logits */
+
+/* (1 - target) x + (1 + (pos_weight - 1) target) log(1 + e^-x): the formula, and what positive targets cost more,
+ * (pos_weight - 1) target log(1 + e^-x), where that logarithm is the cost of a target of 1. */
+static tt_tensor *with_pos_weight(tt_tensor *each, const tt_binary_cross_entropy_with_logits_args *o) {
+    const tt__operator *op = &binary_cross_entropy_with_logits_op;
+    tt_tensor *one = tt__empty_like(op->name, o->input);
+    one = TT__MADE(op->name, one, tt__fill_out(op->name, one, 1));
+    tt_tensor *cost = one ? tt__binary_recorded(op, o->input, one, (tt__binary){.op = TT__LOGIT_LOSS}) : NULL;
+    tt_tensor *more = tt_add_scalar(o->pos_weight, -1), *positive = tt_mul(cost, o->target);
+    tt_tensor *extra = tt_mul(positive, more), *sum = tt_add(each, extra);
+    tt_tensor *made[] = {one, cost, more, positive, extra, each};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        tt__abandon(made[i]);
+    return sum;
+}
+
+static tt_tensor *with_weight(tt_tensor *each, tt_tensor *weight) {
+    tt_tensor *product = tt_mul(each, weight);
+    tt__abandon(each);
+    return product;
+}
+
+/* Do the weights broadcast to the input's shape? Else false, and an error. */
+static bool check_logit_weight(const char *name, const tt_tensor *weight, const tt_tensor *input) {
+    tt_shape shape;
+    if (!weight ||
+        (tt__shape_broadcast(&weight->shape, &input->shape, &shape) && tt__shape_equal(&shape, &input->shape)))
+        return true;
+    tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s that broadcasts to input %s, got %s %s",
+                    binary_cross_entropy_with_logits_op.name, name, TT__DESCRIBE(input), name, TT__DESCRIBE(weight));
+    return false;
+}
+
+tt_tensor *tt_binary_cross_entropy_with_logits_with(const tt_binary_cross_entropy_with_logits_args *args, size_t size) {
+    tt_binary_cross_entropy_with_logits_args o;
+    TT__ARGS_COPY(o, args, size);
+    const tt__operator *op = &binary_cross_entropy_with_logits_op;
+    if (!o.input || !o.target || !tt__check_reduction(op->name, o.reduction, false) ||
+        !TT__CHECK_FLOATS(op->name, {"input", o.input}, {"target", o.target}, {"weight", o.weight},
+                          {"pos_weight", o.pos_weight}) ||
+        !check_logit_weight("weight", o.weight, o.input) || !check_logit_weight("pos_weight", o.pos_weight, o.input))
+        return NULL;
+    tt_tensor *each = tt__pair_loss(op, o.input, o.target, (tt__binary){.op = TT__LOGIT_LOSS}, TT_REDUCTION_NONE);
+    if (each && o.pos_weight)
+        each = with_pos_weight(each, &o);
+    if (each && o.weight)
+        each = with_weight(each, o.weight);
+    return tt__loss_reduced(each, o.reduction);
+}
