@@ -228,7 +228,7 @@ static void write_suffixes(written *w, int indent, const tt_tensor *x) {
 
 /* ---- */
 
-static void write_elements(written *w, const tt_tensor *x, const tt_tensor *here) {
+static void write_elements_text(written *w, const tt_tensor *x, const tt_tensor *here) {
     static const char prefix[] = "tensor(";
     int indent = sizeof prefix - 1;
     shown t = {.x = here, .summarized = x->numel > MANY, .to = w};
@@ -256,7 +256,7 @@ size_t tt_tensor_text(const tt_tensor *x, char *out, size_t size) {
     tt_tensor *here = tt__device_is_host(tt__device_of(x)) ? (tt_tensor *)x : tt__to_device(who, x, &tt__cpu_device);
     tt_tensor *rows = here ? tt__contiguous_begin(who, here) : NULL;
     if (rows)
-        write_elements(&w, x, rows);
+        write_elements_text(&w, x, rows);
     if (w.size)
         out[w.length < w.size ? w.length : w.size - 1] = 0;
     tt__contiguous_done(rows, here);
