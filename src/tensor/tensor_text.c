@@ -108,19 +108,19 @@ static void measure_number(const shown *t, const char *p, magnitudes *m) {
     m->scientific = scientific > m->scientific ? scientific : m->scientific;
 }
 
-static void measure(const shown *t, int d, const char *p, magnitudes *m) {
+static void measure_shown(const shown *t, int d, const char *p, magnitudes *m) {
     if (d == t->x->shape.ndim) {
         measure_number(t, p, m);
         return;
     }
     for (int64_t i = 0; i < t->x->shape.dim[d]; i = next_shown(t, i, t->x->shape.dim[d]))
-        measure(t, d + 1, entry_at(t, d, p, i), m);
+        measure_shown(t, d + 1, entry_at(t, d, p, i), m);
 }
 
 static number_style style_of(const shown *t) {
     magnitudes m = {.min = INFINITY, .whole = true};
     number_style s = t->style;
-    measure(t, 0, t->x->data, &m);
+    measure_shown(t, 0, t->x->data, &m);
     bool any = m.max > 0;
     s.whole = m.whole;
     s.scientific = any && (m.max / m.min > 1000 || m.max > 1e8 || (!m.whole && m.min < 1e-4));
