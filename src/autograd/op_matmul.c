@@ -111,7 +111,7 @@ static tt_status operand_gradient(tt_node *node, int i, const product *p, const 
     return tt__grad_give(node, i, d);
 }
 
-/* State: the shapes of both operands stand in the edges; saved: those that are needed. */
+/* Saved: a, b, where they are needed; the shape of the other one stands in its edge. */
 static tt_status matmul_backward(tt_node *node) {
     static const int64_t zero[TT_MAX_DIMS];
     const tt_tensor *g = tt__grad_of(node, 0);
@@ -122,7 +122,8 @@ static tt_status matmul_backward(tt_node *node) {
     tt_tensor shape_a = tt__tensor_seen(g, node->edge[0].shape, zero);
     tt_tensor shape_b = tt__tensor_seen(g, node->edge[1].shape, zero);
     product p;
-    read_product(&p, a ? a : &shape_a, b ? b : &shape_b);
+    if (!read_product(&p, a ? a : &shape_a, b ? b : &shape_b)) /* what forward has done */
+        return tt__fail(TT_ERR_STATE, "%s: the operands have other shapes than before", node->op->name);
     tt_tensor gradient = result_matrices(&p, g), at = flipped(&p.a), bt = flipped(&p.b);
     if (wants_b)
         TT__TRY(operand_gradient(node, 1, &p, &at, &gradient));

@@ -41,7 +41,8 @@ static bool check_joined(const char *who, int n, tt_tensor *const *x, int but) {
 }
 
 /* Make y in the order of memory of `like`, and copy all into it. */
-static tt_tensor *joined(const char *who, int n, tt_tensor *const *x, tt_shape shape, const int64_t *like, int dim) {
+static tt_tensor *cat_into_new(const char *who, int n, tt_tensor *const *x, tt_shape shape, const int64_t *like,
+                               int dim) {
     int64_t stride[TT_MAX_DIMS], at = 0;
     tt__shape_dense_strides(&shape, like, stride);
     tt_tensor *y = tt__tensor_new_on(who, tt__device_of(x[0]), shape, x[0]->dtype, stride);
@@ -64,7 +65,7 @@ tt_tensor *tt__cat(const char *who, int n, tt_tensor *const *x, int dim) {
     for (int i = 1; i < n; i++)
         if (__builtin_add_overflow(shape.dim[d], x[i]->shape.dim[d], &shape.dim[d]))
             shape.dim[d] = INT64_MAX; /* which no tensor holds */
-    return joined(who, n, x, shape, x[0]->stride, d);
+    return cat_into_new(who, n, x, shape, x[0]->stride, d);
 }
 
 tt_tensor *tt__stack(const char *who, int n, tt_tensor *const *x, int dim) {
@@ -82,5 +83,5 @@ tt_tensor *tt__stack(const char *who, int n, tt_tensor *const *x, int dim) {
     }
     shape.dim[d] = n;
     like[d] = d < ndim ? x[0]->shape.dim[d] * x[0]->stride[d] : 0;
-    return joined(who, n, x, shape, like, d);
+    return cat_into_new(who, n, x, shape, like, d);
 }

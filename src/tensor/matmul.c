@@ -77,7 +77,7 @@ int64_t tt__batch_size(const tt_tensor *x) {
 }
 
 /* Is each matrix of the batch the same one? */
-static bool is_repeated(const tt_tensor *x) {
+static bool repeats_one_matrix(const tt_tensor *x) {
     for (int d = 0; d < x->shape.ndim - 2; d++)
         if (x->stride[d] != 0 && x->shape.dim[d] != 1)
             return false;
@@ -149,11 +149,11 @@ static tt_status multiply_each(const char *who, batch_product *p) {
 /* Where b is one matrix, or y the sum of all products, a batch may be one large product. */
 static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
                                 const tt_tensor *b) {
-    if (is_repeated(b) && batch_joins(a, 0) && batch_joins(y, 0)) {
+    if (repeats_one_matrix(b) && batch_joins(a, 0) && batch_joins(y, 0)) {
         tt_tensor to = batch_joined(y, 0), rows = batch_joined(a, 0), one = tt__matrix_number(b, 0);
         return run(&to, &rows, &one, 0);
     }
-    if (is_repeated(y) && batch_joins(a, 1) && batch_joins(b, 0)) {
+    if (repeats_one_matrix(y) && batch_joins(a, 1) && batch_joins(b, 0)) {
         tt_tensor to = tt__matrix_number(y, 0), rows = batch_joined(a, 1), columns = batch_joined(b, 0);
         return run(&to, &rows, &columns, 0);
     }

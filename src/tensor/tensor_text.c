@@ -108,19 +108,19 @@ static void measure_number(const shown *t, const char *p, magnitudes *m) {
     m->scientific = scientific > m->scientific ? scientific : m->scientific;
 }
 
-static void measure(const shown *t, int d, const char *p, magnitudes *m) {
+static void measure_shown(const shown *t, int d, const char *p, magnitudes *m) {
     if (d == t->x->shape.ndim) {
         measure_number(t, p, m);
         return;
     }
     for (int64_t i = 0; i < t->x->shape.dim[d]; i = next_shown(t, i, t->x->shape.dim[d]))
-        measure(t, d + 1, entry_at(t, d, p, i), m);
+        measure_shown(t, d + 1, entry_at(t, d, p, i), m);
 }
 
 static number_style style_of(const shown *t) {
     magnitudes m = {.min = INFINITY, .whole = true};
     number_style s = t->style;
-    measure(t, 0, t->x->data, &m);
+    measure_shown(t, 0, t->x->data, &m);
     bool any = m.max > 0;
     s.whole = m.whole;
     s.scientific = any && (m.max / m.min > 1000 || m.max > 1e8 || (!m.whole && m.min < 1e-4));
@@ -228,7 +228,7 @@ static void write_suffixes(written *w, int indent, const tt_tensor *x) {
 
 /* ---- */
 
-static void write_elements(written *w, const tt_tensor *x, const tt_tensor *here) {
+static void write_elements_text(written *w, const tt_tensor *x, const tt_tensor *here) {
     static const char prefix[] = "tensor(";
     int indent = sizeof prefix - 1;
     shown t = {.x = here, .summarized = x->numel > MANY, .to = w};
@@ -256,7 +256,7 @@ size_t tt_tensor_text(const tt_tensor *x, char *out, size_t size) {
     tt_tensor *here = tt__device_is_host(tt__device_of(x)) ? (tt_tensor *)x : tt__to_device(who, x, &tt__cpu_device);
     tt_tensor *rows = here ? tt__contiguous_begin(who, here) : NULL;
     if (rows)
-        write_elements(&w, x, rows);
+        write_elements_text(&w, x, rows);
     if (w.size)
         out[w.length < w.size ? w.length : w.size - 1] = 0;
     tt__contiguous_done(rows, here);
