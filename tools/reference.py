@@ -234,10 +234,15 @@ def code_block(code):
 # ---- putting together what belongs together
 
 
+def function_of(macro):
+    """What a macro with options calls: tt_sum() tt_sum_with(), tt_clip_grad_norm_() tt_clip_grad_norm_with()."""
+    return macro + ("with" if macro.endswith("_") else "_with")
+
+
 def owner_of(name, code, functions):
     """The function that an uncommented macro or struct belongs to, or None."""
-    if name + "_with" in functions:
-        return name + "_with"
+    if function_of(name) in functions:
+        return function_of(name)
     if match := re.fullmatch(r"TT_(\w+)_INIT", name):
         name = "tt_" + match.group(1).lower()
     if name.endswith("_args"):
@@ -259,7 +264,7 @@ def gather(headers):
             for code in list(entry.code):
                 name = macro_name(code) or declared_names(code)[0]
                 owner = functions.get(owner_of(name, code, functions))
-                belongs = name + "_with" in functions or name.endswith("_INIT") or not entry.comment
+                belongs = function_of(name) in functions or name.endswith("_INIT") or not entry.comment
                 if owner and owner is not entry and belongs:
                     move(name, code, entry, owner)
         header.parts = [part for part in header.parts if part[0] == "section" or part[1].code]
@@ -277,7 +282,7 @@ def move(name, code, entry, owner):
 
 def rank_of(name, names):
     """A function's macro is what people call; then functions; then types and initialisers."""
-    if name + "_with" in names:
+    if function_of(name) in names:
         return 0
     return 2 if name.endswith(("_args", "_INIT")) else 1
 

@@ -80,7 +80,7 @@ static tt_status load_part(tt_safetensors *all, const char *index, const char *f
 }
 
 /* Load each file of the map once. */
-static tt_status load_parts(tt_safetensors *all, const char *index, json_t *map, bool skip) {
+static tt_status load_shards(tt_safetensors *all, const char *index, json_t *map, bool skip) {
     json_t *seen = json_object();
     const char *name;
     json_t *file;
@@ -181,7 +181,7 @@ static tt_status read_index_parts(tt_safetensors *all, const char *path, bool sk
     all->parts = calloc(json_object_size(map) + 1, sizeof *all->parts);
     if (!all->parts)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its files", path);
-    TT__TRY(load_parts(all, path, map, skip));
+    TT__TRY(load_shards(all, path, map, skip));
     return join_parts(all, path, map);
 }
 

@@ -46,7 +46,7 @@ static double joined(double norm_type, double a, double b) {
 }
 
 /* Return the sum of powers, or the largest, of contiguous memory on the host. */
-static double measure(const tt_tensor *x, double norm_type) {
+static double clip_term(const tt_tensor *x, double norm_type) {
     clip_pass pass = {.loops = tt__clip_loops_of(x->dtype), .size = tt_dtype_size(x->dtype), .value = norm_type};
     const int64_t round = (int64_t)CLIP_ROUND * TT__CLIP_BLOCK;
     double all = 0;
@@ -60,7 +60,7 @@ static double measure(const tt_tensor *x, double norm_type) {
     return all;
 }
 
-double tt__sum_of_squares(const tt_tensor *x) { return measure(x, 2); }
+double tt__sum_of_squares(const tt_tensor *x) { return clip_term(x, 2); }
 
 static void clip_scale_block(void *user, int64_t begin, int64_t end) {
     const clip_pass *pass = user;
@@ -114,7 +114,7 @@ static tt_status total_norm(const tt_named_tensors *params, double norm_type, do
         const tt_tensor *flat = tt_contiguous(near);
         if (!flat)
             return tt_last_status();
-        all = joined(norm_type, all, measure(flat, norm_type));
+        all = joined(norm_type, all, clip_term(flat, norm_type));
         *is_f64 = *is_f64 || grad->dtype == TT_F64;
     }
     *norm = isinf(norm_type) ? all : norm_type == 2 ? sqrt(all) : pow(all, 1 / norm_type);

@@ -71,7 +71,8 @@ class OfOurHeaders(unittest.TestCase):
     def test_macros_stand_with_their_functions(self):
         for name in exported():
             if name.endswith("_with"):
-                self.assertEqual(self.described(name), self.described(name[:-5]), name)
+                macros = [self.described(name[:-5]), self.described(name[:-4])]
+                self.assertIn(self.described(name), macros, name)
 
     def test_macros_that_are_statements_have_pages(self):
         for name in ("TT_AUTO_SCOPE", "TT_NO_GRAD", "TT_ENABLE_GRAD"):

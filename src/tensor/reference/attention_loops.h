@@ -12,7 +12,7 @@ static double row_dot(const TYPE *a, const TYPE *b, int64_t n) {
     return total;
 }
 
-static void row_add(TYPE *to, double factor, const TYPE *from, int64_t n) {
+static void add_scaled_row(TYPE *to, double factor, const TYPE *from, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         to[i] = FROM_F64((double)LOAD(to[i]) + factor * (double)LOAD(from[i]));
 }
@@ -69,9 +69,9 @@ static tt_status ref_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor 
         for (int64_t j = 0; j < seen_by(in, t); j++) {
             double p = exp(score(in, t, j) - max) / sum;
             double ds = p * (row_dot(row_at(g, t), row_at(in->v, j), V) - of_y) * in->scale;
-            row_add(row_at(dv, j), p, row_at(g, t), V);
-            row_add(row_at(dq, t), ds, row_at(in->k, j), E);
-            row_add(row_at(dk, j), ds, row_at(in->q, t), E);
+            add_scaled_row(row_at(dv, j), p, row_at(g, t), V);
+            add_scaled_row(row_at(dq, t), ds, row_at(in->k, j), E);
+            add_scaled_row(row_at(dk, j), ds, row_at(in->q, t), E);
         }
     }
     return TT_OK;
