@@ -10,13 +10,14 @@
 #include "parity_conv.h"
 #include "parity_core.h"
 #include "parity_index.h"
+#include "parity_layers.h"
 #include "parity_pointwise.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static const parity_op ops[] = {PARITY_CORE, PARITY_POINTWISE, PARITY_INDEX, PARITY_CONV};
+static const parity_op ops[] = {PARITY_CORE, PARITY_POINTWISE, PARITY_INDEX, PARITY_CONV, PARITY_LAYERS};
 
 static void die(const char *what) {
     fprintf(stderr, "parity: %s\n", what);

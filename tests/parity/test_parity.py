@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import sys
+import warnings
 
 try:
     import torch
@@ -22,11 +23,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cases_conv  # noqa: E402
 import cases_core  # noqa: E402
 import cases_index  # noqa: E402
+import cases_layers  # noqa: E402
 import cases_pointwise  # noqa: E402
 import parity  # noqa: E402
 
 FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES)
-            for cases in (cases_core, cases_pointwise, cases_index, cases_conv)]
+            for cases in (cases_core, cases_pointwise, cases_index, cases_conv, cases_layers)]
 
 
 def worst_of(program, name, draw, cases, seed):
@@ -70,6 +72,7 @@ def main():
     args = parser.parse_args()
     print(f"--seed {args.seed}", flush=True)
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", "reduction:")
     program = parity.Program(os.path.join(os.environ["TT_PROGRAMS"], "parity"))
     rows = [(title, [(name, worst_of(program, name, draw, args.cases, args.seed)) for name, draw in cases.items()
                      if args.only in (None, name)]) for title, cases in FAMILIES]

@@ -30,7 +30,7 @@ enum { THREADS = 4, STEPS = 20 };
     X(tt_module_free)       \
     X(tt_optimizer_step)    \
     X(tt_optimizer_free)    \
-    X(tt_mse_loss)          \
+    X(tt_mse_loss_with)     \
     X(tt_matmul)            \
     X(tt_backward_with)     \
     X(tt_item)              \
