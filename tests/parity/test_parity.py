@@ -53,7 +53,7 @@ def table_lines(rows, cases, seed):
 Made by `tests/parity/test_parity.py --cases {cases} --seed {seed} --table docs/parity.md`: {cases} random
 shapes of each operator (empty, of one element, permuted, channels last, broadcast), f32, beside PyTorch
 {torch.__version__.split('+')[0]}. *Error* is the largest difference of a result or gradient from PyTorch's in f64, as
-a share of the largest magnitude; beside it that of PyTorch's own f32 in the same cases.
+a share of the largest magnitude (at least 0.01); beside it that of PyTorch's own f32 in the same cases.
 """
     for title, found in rows:
         yield f"## {title}\n"
