@@ -103,12 +103,12 @@ tt_status tt__cpu_attention_f32(tt_tensor *y, tt_tensor *stats, const tt__attent
     return status;
 }
 
-/* ds = p (dp - g.y) scale, in dp's place. */
-static void score_gradients(float *dp, const float *p, int64_t S, const float *g, const float *y, int64_t V,
-                            float scale) {
+/* ds = p (dp - sum of p dp) scale, in dp's place. The sum is g.y; made of these numbers it cancels exactly where a row
+ * sees one key. */
+static void score_gradients(float *dp, const float *p, int64_t S, float scale) {
     float of_y = 0;
-    for (int64_t c = 0; c < V; c++)
-        of_y += g[c] * y[c];
+    for (int64_t j = 0; j < S; j++)
+        of_y += p[j] * dp[j];
     for (int64_t j = 0; j < S; j++)
         dp[j] = p[j] * (dp[j] - of_y) * scale;
 }
@@ -120,7 +120,7 @@ typedef struct attention_gradients {
 
 static tt_status backward_block(const attention_gradients *to, const tt__attention *in, int64_t begin, tt_tensor *p,
                                 tt_tensor *ds) {
-    int64_t S = p->shape.dim[1], V = in->v->shape.dim[1], end = begin + p->shape.dim[0];
+    int64_t S = p->shape.dim[1], end = begin + p->shape.dim[0];
     tt_tensor q = block_of(in->q, begin, end), g = block_of(to->g, begin, end), dq = block_of(to->dq, begin, end);
     tt_tensor vt = block_transposed(in->v), pt = block_transposed(p), dst = block_transposed(ds);
     double beta = begin > 0;
@@ -131,7 +131,7 @@ static tt_status backward_block(const attention_gradients *to, const tt__attenti
     TT__TRY(tt__onednn_matmul_f32(ds, &g, &vt, 0));
     for (int64_t t = begin; t < end; t++)
         score_gradients((float *)ds->data + (t - begin) * S, (const float *)p->data + (t - begin) * S, S,
-                        float_row(to->g, t), float_row(to->y, t), V, (float)in->scale);
+                        (float)in->scale);
     TT__TRY(tt__onednn_matmul_f32(&dq, ds, in->k, 0));
     return tt__onednn_matmul_f32(to->dk, &dst, &q, beta);
 }
