@@ -9,8 +9,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
-              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap step startup store
-              all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8, or all_reduce_mpi for these three
+              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap step_mlp step_conv step_gpt startup
+              store all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi and step for three each
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
@@ -36,10 +36,12 @@ from contenders import PEERS, Failed, Missing, compiled, objects, run  # noqa: E
 
 TUTTI = ROOT / "build" / "bin" / "tutti"
 PYTHON = "/usr/bin/python3"  # Debian's, for Debian's PyTorch
+CURRENT = ROOT / "build" / "peers" / "torch" / "bin" / "python3"
 WORLD = 2
 GMAC = "GMAC alone"
 MPI_WORLDS = (2, 4, 8)
-GROUPS = {"all_reduce_mpi": [f"all_reduce_mpi_{world}" for world in MPI_WORLDS]}  # what --only also takes
+GROUPS = {"all_reduce_mpi": [f"all_reduce_mpi_{world}" for world in MPI_WORLDS],
+          "step": ["step_mlp", "step_conv", "step_gpt"]}  # what --only also takes
 
 
 def tutti(*words):
@@ -60,14 +62,14 @@ def torch_env():
 
 
 @functools.lru_cache
-def has_torch():
-    return subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode == 0
+def has_torch(python):
+    return subprocess.run([python, "-c", "import torch.distributed"], capture_output=True).returncode == 0
 
 
-def torch(world, script, *words):
-    if not has_torch():
-        raise Missing(f"{PYTHON} has no torch (./dev setup --interop installs it)")
-    command = [PYTHON, str(PEERS / script), *map(str, words)]
+def torch(world, script, *words, python=PYTHON, setup="--interop"):
+    if not has_torch(python):
+        raise Missing(f"{python} has no torch (./dev setup {setup} installs it)")
+    command = [python, str(PEERS / script), *map(str, words)]
     if world == 1:
         return run(command, torch_env())
     code, text = launch.launch(world, command, torch_env(), stderr=subprocess.DEVNULL)
@@ -85,6 +87,16 @@ def gmac_limit(out, sizes):
     as the buffer has, and checks as many."""
     program = compiled(out, "gcc", "gmac_limit.c", "-O2", "-lcrypto")
     return [dict(found, bytes=found["bytes"] // 2) for found in run([program, *(2 * size for size in sizes)])]
+
+
+def current_torch(world, script, *words):
+    """The PyTorch that PyPI has, which is linked with MKL."""
+    return torch(world, script, *words, python=str(CURRENT), setup="--torch")
+
+
+def products_limit(out, model, steps):
+    program = compiled(out, "gcc", "products_limit.c", "-O2", "-ldnnl")
+    return run([program, model, steps], dict(os.environ, OMP_NUM_THREADS="1"))
 
 
 def mlp_limit(out, world, steps):
@@ -388,28 +400,44 @@ def overlap_section(quick):
     }, [("both at once", "limit")], lambda found: [(f"computing for {found['share']:g} of its time", found["both_ms"])])
 
 
-def sections(out, quick, may_fetch):
-    steps = 50 if quick else 200
-
-    def step_rows(found):
+def step_section(out, model, title, steps):
+    """Training steps of a model, on one rank and on two."""
+    def rows(found):
         ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
-        yield f"{found['model']}, {ranks}, ms", found["ms_median"]
-        yield f"{found['model']}, {ranks}, MB a rank", found["rss_mb"]
+        yield f"{model}, {ranks}, ms", found["ms_median"]
+        if "rss_mb" in found:
+            yield f"{model}, {ranks}, MB a rank", found["rss_mb"]
 
     def both_worlds(function):
         return lambda: function(1) + function(2)
 
+    contenders = {
+        "tutti": both_worlds(lambda world: tutti("step", "--model", model, "--world", world, "--steps", steps)),
+        "products": lambda: products_limit(out, model, steps),
+        "PyTorch": both_worlds(lambda world: torch(world, "torch_train.py", model, steps)),
+        "current PyTorch": both_worlds(lambda world: current_torch(world, "torch_train.py", model, steps)),
+    }
+    if model == "mlp":
+        contenders["limit"] = both_worlds(lambda world: mlp_limit(out, world, steps))
+    return Section("step_" + model, title, "ms and MB", "less", contenders,
+                   [("tutti", name) for name in contenders if name != "tutti"], rows)
+
+
+def step_sections(out, quick):
+    few = 4 if quick else 1
+    return [step_section(out, "mlp", "training step: 784-512-10, batch 32", 200 // few),
+            step_section(out, "conv", "training step: MNIST's convolutional network, batch 64", 12 // few),
+            step_section(out, "gpt", "training step: GPT of 4 layers, 256 channels, 8 x 128 tokens", 8 // few)]
+
+
+def sections(out, quick, may_fetch):
     return [
         *all_reduce_sections(out, quick),
         *mpi_sections(out, quick, may_fetch),
         *tcp_sections(out, quick),
         *wire_sections(out, quick),
         overlap_section(quick),
-        Section("step", "training step", "ms and MB", "less", {
-            "tutti": both_worlds(lambda world: tutti("step", "--model", "mlp", "--world", str(world))),
-            "limit": both_worlds(lambda world: mlp_limit(out, world, steps)),
-            "PyTorch": both_worlds(lambda world: torch(world, "torch_train.py", "mlp", steps)),
-        }, [("tutti", "limit"), ("tutti", "PyTorch")], step_rows),
+        *step_sections(out, quick),
         Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),
             "PyTorch": torch_startup,

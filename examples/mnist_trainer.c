@@ -6,57 +6,10 @@
  *   mnist_trainer --epochs 10 --resume checkpoint.safetensors     go on, alone
  *
  * B batch, 784 = 28 x 28 pixels, 512 hidden units, 10 classes. */
-#include <getopt.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "mnist_program.h"
+
 #include <time.h>
-#include <tutti/tutti.h>
 #include <unistd.h>
-
-/* The built-in data: so many digits, of which the last are held out. */
-enum { DIGITS = 24000, DIGITS_HELD_OUT = 4000, DIGITS_SEED = 1 };
-
-/* Held-out examples are classified so many at a time. */
-enum { TEST_BATCH = 200 };
-
-typedef struct Options {
-    const char *data, *images, *labels;
-    int64_t holdout;
-    int64_t epochs, batch_size, save_every;
-    double lr, momentum;
-    int64_t seed;
-    const char *checkpoint, *resume;
-} Options;
-
-/* The data sets of training and testing. `all` is the set that `train` and `test` are parts of, if they are. */
-typedef struct Data {
-    tt_dataset *all, *train, *test;
-} Data;
-
-typedef struct Trainer {
-    tt_group *world;
-    int rank;
-    tt_module *model; /* 784-512-10 */
-    tt_module *ddp;   /* the model, with gradients averaged over the ranks */
-    tt_optimizer *sgd;
-    tt_sampler *sampler; /* this rank's share of each epoch */
-    tt_loader *loader;
-    tt_dataset *test_share; /* this rank's share of the held-out examples; NULL = none */
-    tt_loader *test_loader;
-    int64_t epochs, save_every;
-    const char *checkpoint;
-    tt_progress progress;
-    bool bar; /* show a progress bar */
-} Trainer;
-
-/* Sums over examples. */
-typedef struct Totals {
-    double loss, correct, examples;
-} Totals;
-
-/* ---- the command line ---- */
 
 static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "       tutti run --nproc-per-node=N mnist_trainer [FLAGS]\n"
@@ -75,190 +28,47 @@ static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "  --save-every N     save a checkpoint every N epochs, and after the last; 0 = never (2)\n"
                             "  --checkpoint FILE  where (checkpoint.safetensors)\n"
                             "  --resume FILE      go on from a checkpoint, with its epoch and sampler seed\n"
+                            "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
                             "  --seed N           of initial weights and of shuffling (0)\n"
+                            "  --workers N        threads that make batches ahead (0)\n"
                             "  --help             this text\n";
 
-/* May this process print errors of the command line? With several ranks only the first one does. */
-static bool speaks(void) {
-    const char *rank = getenv("RANK");
-    return !rank || !strcmp(rank, "0");
-}
+static const Program mnist_program = {
+    "mnist_trainer",
+    usage,
+    "momentum",
+    {.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"}};
 
-static bool parse_integer(const char *flag, const char *text, int64_t min, int64_t *value) {
-    char *end;
-    long long number = strtoll(text, &end, 10);
-    if (*text && !*end && number >= min && number <= INT32_MAX) {
-        *value = number;
-        return true;
-    }
-    if (speaks())
-        fprintf(stderr, "mnist_trainer: --%s: expected a whole number from %" PRId64 " to %d, got \"%s\"\n", flag, min,
-                INT32_MAX, text);
-    return false;
-}
+typedef struct Trainer {
+    tt_group *world;
+    int rank;
+    tt_module *model; /* 784-512-10 */
+    tt_module *ddp;   /* the model, with gradients averaged over the ranks */
+    tt_optimizer *sgd;
+    tt_sampler *sampler; /* this rank's share of each epoch */
+    tt_loader *loader;
+    tt_sampler *test_sampler; /* this rank's share of the held-out examples; NULL = none */
+    tt_loader *test_loader;
+    int64_t epochs, save_every;
+    const char *checkpoint;
+    tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
+    tt_progress progress;
+    bool bar; /* show a progress bar */
+} Trainer;
 
-static bool parse_real(const char *flag, const char *text, double *value) {
-    char *end;
-    *value = strtod(text, &end);
-    if (*text && !*end && *value >= 0 && *value < 1e30)
-        return true;
-    if (speaks())
-        fprintf(stderr, "mnist_trainer: --%s: expected a number of at least 0, got \"%s\"\n", flag, text);
-    return false;
-}
-
-static bool set_option(Options *o, const char *name, const char *value) {
-    const struct {
-        const char *name;
-        const char **text;
-    } texts[] = {
-        {"data", &o->data},     {"images", &o->images}, {"labels", &o->labels}, {"checkpoint", &o->checkpoint},
-        {"resume", &o->resume},
-    };
-    const struct {
-        const char *name;
-        int64_t min;
-        int64_t *number;
-    } integers[] = {
-        {"holdout", 0, &o->holdout},       {"epochs", 1, &o->epochs}, {"batch-size", 1, &o->batch_size},
-        {"save-every", 0, &o->save_every}, {"seed", 0, &o->seed},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (!strcmp(name, texts[i].name))
-            return *texts[i].text = value, true;
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (!strcmp(name, integers[i].name))
-            return parse_integer(name, value, integers[i].min, integers[i].number);
-    return parse_real(name, value, !strcmp(name, "lr") ? &o->lr : &o->momentum);
-}
-
-static bool complain(const char *what, const char *text) {
-    if (speaks())
-        fprintf(stderr, "mnist_trainer: %s%s (see --help)\n", what, text);
-    return false;
-}
-
-static bool check_options(const Options *o) {
-    if (!o->images != !o->labels)
-        return complain("--images and --labels go together", "");
-    if (o->data && o->images)
-        return complain("--data and --images exclude each other", "");
-    if (o->holdout && !o->images)
-        return complain("--holdout needs --images and --labels", "");
-    return true;
-}
-
-static bool parse_options(Options *o, int argc, char **argv) {
-    static const struct option flags[] = {
-        {"data", 1, 0, 0},       {"images", 1, 0, 0},
-        {"labels", 1, 0, 0},     {"holdout", 1, 0, 0},
-        {"epochs", 1, 0, 0},     {"batch-size", 1, 0, 0},
-        {"lr", 1, 0, 0},         {"momentum", 1, 0, 0},
-        {"save-every", 1, 0, 0}, {"checkpoint", 1, 0, 0},
-        {"resume", 1, 0, 0},     {"seed", 1, 0, 0},
-        {"help", 0, 0, 'h'},     {0},
-    };
-    *o = (Options){.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"};
-    opterr = 0;
-    for (int c, i; (c = getopt_long(argc, argv, ":h", flags, &i)) != -1;) {
-        if (c == 'h') {
-            if (speaks())
-                fputs(usage, stdout);
-            exit(EXIT_SUCCESS);
-        }
-        if (c == ':')
-            return complain("a value is missing after ", argv[optind - 1]);
-        if (c == '?')
-            return complain("unknown flag ", argv[optind - 1]);
-        if (!set_option(o, flags[i].name, optarg))
-            return false;
-    }
-    if (optind < argc)
-        return complain("expected flags only, got ", argv[optind]);
-    return check_options(o);
-}
-
-/* ---- data ---- */
-
-/* Split d->all: the last `holdout` examples are for testing. */
-static tt_status split(Data *d, int64_t holdout) {
-    int64_t n = tt_dataset_size(d->all);
-    if (!d->all)
-        return tt_last_status();
-    if (holdout >= n) {
-        if (speaks())
-            fprintf(stderr,
-                    "mnist_trainer: --holdout %" PRId64 " leaves none of the %" PRId64 " examples to train on\n",
-                    holdout, n);
-        return TT_ERR_INVALID;
-    }
-    d->train = tt_subset(d->all, 0, n - holdout);
-    if (holdout)
-        d->test = tt_subset(d->all, n - holdout, n);
-    return d->train && (d->test || !holdout) ? TT_OK : tt_last_status();
-}
-
-static tt_status load_data(Data *d, const Options *o) {
-    if (o->data) {
-        d->train = tt_mnist(o->data, true);
-        d->test = d->train ? tt_mnist(o->data, false) : NULL;
-        return d->test ? TT_OK : tt_last_status();
-    }
-    if (o->images) {
-        d->all = tt_image_dataset(o->images, o->labels);
-        return split(d, o->holdout);
-    }
-    d->all = tt_digits(DIGITS, DIGITS_SEED);
-    return split(d, DIGITS_HELD_OUT);
-}
-
-/* ToTensor, then Normalize((0.1307,), (0.3081,)). */
-static tt_status prepare_data(Data *d, const Options *o) {
-    tt_status status = load_data(d, o);
-    if (!status)
-        status = tt_dataset_normalize(d->train, 0.1307, 0.3081);
-    if (!status && d->test)
-        status = tt_dataset_normalize(d->test, 0.1307, 0.3081);
-    return status;
-}
-
-static void free_data(Data *d) {
-    tt_dataset_free(d->train);
-    tt_dataset_free(d->test);
-    tt_dataset_free(d->all);
-}
+/* Sums over examples. */
+typedef struct Totals {
+    double loss, correct, examples;
+} Totals;
 
 /* ---- the trainer ---- */
-
-/* Join the job. Without a launcher this process is a world of its own. */
-static tt_status join(Trainer *t) {
-    bool launched = getenv("RANK") || getenv("WORLD_SIZE");
-    tt_status status =
-        launched ? tt_init_process_group(&t->world)
-                 : tt_init_process_group(&t->world, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1);
-    t->rank = tt_get_rank(t->world);
-    return status;
-}
-
-/* Take this rank's part of the held-out examples. */
-static tt_status share_test_set(Trainer *t, tt_dataset *test) {
-    int64_t n = tt_dataset_size(test), world = tt_get_world_size(t->world);
-    int64_t begin = n * t->rank / world, end = n * (t->rank + 1) / world;
-    if (begin == end)
-        return TT_OK;
-    t->test_share = tt_subset(test, begin, end);
-    if (!t->test_share || tt_dataset_normalize(t->test_share, 0.1307, 0.3081))
-        return tt_last_status();
-    t->test_loader = tt_loader_new(t->test_share, TEST_BATCH, tt_in_order());
-    return t->test_loader ? TT_OK : tt_last_status();
-}
 
 static tt_status make_model(Trainer *t, const Options *o) {
     tt_manual_seed((uint64_t)o->seed);
     t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     if (!t->model)
         return tt_last_status();
-    t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->momentum);
+    t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->factor);
     if (!t->sgd)
         return tt_last_status();
     if (t->rank == 0 && o->save_every > 0 && tt_checkpoint_can_save(o->checkpoint))
@@ -283,15 +93,18 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
                                         .seed = t->progress.sampler_seed);
     if (!t->sampler)
         return tt_last_status();
-    t->loader = tt_loader_new(d->train, o->batch_size, t->sampler);
+    t->loader = tt_loader_new(d->train, o->batch_size, t->sampler, .workers = (int)o->workers);
     if (!t->loader)
         return tt_last_status();
-    return d->test ? share_test_set(t, d->test) : TT_OK;
+    if (o->metrics && t->rank == 0 && !(t->metrics = tt_summary_writer_new(o->metrics)))
+        return tt_last_status();
+    return share_test_set(t->world, d, &t->test_sampler, &t->test_loader);
 }
 
 static void tear_down(Trainer *t) {
+    tt_summary_writer_free(t->metrics);
     tt_loader_free(t->test_loader);
-    tt_dataset_free(t->test_share);
+    tt_sampler_free(t->test_sampler);
     tt_loader_free(t->loader);
     tt_sampler_free(t->sampler);
     tt_module_free(t->ddp);
@@ -402,6 +215,23 @@ static void print_epoch(const Trainer *t, const Totals *train, const Totals *tes
     fflush(stdout);
 }
 
+static tt_status log_epoch(const Trainer *t, const Totals *train, const Totals *tested) {
+    const struct {
+        const char *tag;
+        const Totals *of;
+        double sum;
+    } means[] = {{"train/loss", train, train->loss},
+                 {"train/accuracy", train, train->correct},
+                 {"eval/loss", tested, tested->loss},
+                 {"eval/accuracy", tested, tested->correct}};
+    for (size_t i = 0; i < sizeof means / sizeof *means && t->metrics; i++)
+        if (means[i].of->examples > 0 &&
+            tt_summary_writer_add_scalar(t->metrics, means[i].tag, means[i].sum / means[i].of->examples,
+                                         t->progress.epoch))
+            return tt_last_status();
+    return TT_OK;
+}
+
 /* Save on rank 0; the others' parameters are the same. */
 static tt_status save(const Trainer *t, bool last) {
     bool due = t->save_every > 0 && (last || t->progress.epoch % t->save_every == 0);
@@ -429,22 +259,20 @@ static tt_status train(Trainer *t) {
         }
         t->progress.epoch++;
         print_epoch(t, &trained, &tested, elapsed);
-        status = save(t, t->progress.epoch == t->epochs);
+        status = log_epoch(t, &trained, &tested);
+        if (!status)
+            status = save(t, t->progress.epoch == t->epochs);
         if (status)
             return status;
     }
     return TT_OK;
 }
 
-static void introduce(const Trainer *t, const Data *d, const Options *o) {
-    if (t->rank != 0)
+static void tell_resumed(const Trainer *t, const Options *o) {
+    if (t->rank != 0 || !o->resume)
         return;
-    printf("%" PRId64 " examples and %" PRId64 " held out, %d rank%s, batches of %" PRId64 " a rank\n",
-           tt_dataset_size(d->train), d->test ? tt_dataset_size(d->test) : 0, tt_get_world_size(t->world),
-           tt_get_world_size(t->world) == 1 ? "" : "s", o->batch_size);
-    if (o->resume)
-        printf("Resumed after epoch %" PRId64 " from %s%s\n", t->progress.epoch, o->resume,
-               t->progress.epoch < o->epochs ? "" : ": nothing left to train");
+    printf("Resumed after epoch %" PRId64 " from %s%s\n", t->progress.epoch, o->resume,
+           t->progress.epoch < o->epochs ? "" : ": nothing left to train");
     fflush(stdout);
 }
 
@@ -454,13 +282,15 @@ int main(int argc, char **argv) {
     Trainer trainer = {0};
     if (!parse_options(&options, argc, argv))
         return 2;
-    tt_status status = join(&trainer);
+    tt_status status = join_job(&trainer.world);
+    trainer.rank = tt_get_rank(trainer.world);
     if (!status)
         status = prepare_data(&data, &options);
     if (!status)
         status = set_up(&trainer, &data, &options);
     if (!status) {
-        introduce(&trainer, &data, &options);
+        introduce(trainer.world, &data, &options);
+        tell_resumed(&trainer, &options);
         status = train(&trainer);
     }
     if (status)

@@ -52,11 +52,15 @@ BELOW = {
     "autograd": ["tensor"],
     "nn": ["autograd"],
     "optim": ["nn"],
-    "data": ["tensor"],
-    "checkpoint": ["nn", "optim"],
+    "zip": ["base"],
+    "data": ["tensor", "zip"],
+    "checkpoint": ["nn", "optim", "data", "zip"],
+    "models": ["checkpoint"],
     "parallel": ["reducer", "nn", "optim", "data", "checkpoint"],
+    "metrics": ["base"],
     "elastic": ["store"],
-    "cli": ["elastic", "parallel"],
+    "trainer": ["parallel", "metrics"],
+    "cli": ["elastic", "trainer", "models"],
 }
 # What each folder of src/comm may include besides itself and the headers of VOCABULARY; the top, src/comm itself, may
 # include all.
@@ -83,14 +87,15 @@ VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machi
 MAY_PRINT = {"cli"}
 MAY_END = {"cli", "elastic"}
 # Files of autograd that may: record.c has the argument checks of operators; backward.c and leaf.c check gradients that
-# come from operators and programs, and leaf.c moves a gradient's bytes to other memory.
-MAY_SEE_ELEMENTS = {"record", "backward", "leaf"}
+# come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c chooses types.
+MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
 COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"backend": "comm", "functional": "autograd"}
+LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "functional": "autograd", "init": "nn",
+                   "layers": "nn", "loader": "data", "samplers": "data", "transforms": "data"}
 
 
 def allowed(layer):

@@ -135,6 +135,51 @@ TT_API void tt_no_grad_cleanup(const bool *before);
     __attribute__((cleanup(tt_no_grad_cleanup), unused)) const bool tt_enable_grad_ = tt_enable_grad_begin()
 #endif
 
+/* ---- autocast: mixed precision ---- */
+
+typedef struct tt_autocast_begin_args {
+    tt_dtype dtype; /* required: TT_BF16 or TT_F16; with another one operators fail (TT_ERR_DTYPE) */
+    TT_OPTIONS;
+    bool disabled; /* inside another autocast: everything is computed in the types it comes in */
+    bool no_cache; /* cast leaves at each use, not once */
+    char tt_end;   /* not an option: see base.h */
+} tt_autocast_begin_args;
+
+/* Until tt_autocast_end(), operators that this thread calls choose the types they compute in (docs/mixed_precision.md
+ * has the list): products, convolutions and attention cast floats to `dtype`, losses to f32, and those that join
+ * tensors, which otherwise must have one type, to the widest among them; others take what comes. f64 is never made
+ * narrower. Casts are recorded: the gradient of an f32 leaf is f32. A leaf of f32 is cast once, until the outermost
+ * autocast ends or an operation or optimizer overwrites the leaf (a write through a pointer is not seen:
+ * tt_clear_autocast_cache()). Casts made while no scope is open live until then, too. Pairs nest, and are the thread's
+ * own. Backward belongs outside, and runs in the types of forward anywhere; segments of tt_recompute() are repeated
+ * under the autocast that they first ran under, and so are functions of one's own in backward. Returns what
+ * tt_autocast_end() takes. PyTorch: torch.autocast("cpu", dtype).
+ *   int before = tt_autocast_begin(TT_BF16);     tt_autocast_begin(TT_BF16, .disabled = true) */
+TT_API int tt_autocast_begin_with(const tt_autocast_begin_args *args, size_t size);
+#define TT_AUTOCAST_BEGIN_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_autocast_begin(...) tt_autocast_begin_with(TT_ARGS(tt_autocast_begin_args, .dtype = __VA_ARGS__))
+#endif
+
+/* End it; `before` is what its begin returned. */
+TT_API void tt_autocast_end(int before);
+
+/* TT_AUTOCAST(TT_BF16); does both for the rest of the enclosing block, however it is left. gcc and clang. */
+#if defined(__GNUC__) && !defined(__cplusplus)
+/* What it runs at the block's end: tt_autocast_end(*before). */
+TT_API void tt_autocast_cleanup(const int *before);
+#define TT_AUTOCAST(...) \
+    __attribute__((cleanup(tt_autocast_cleanup), unused)) const int tt_autocast_ = tt_autocast_begin(__VA_ARGS__)
+#endif
+
+/* Is autocast on in this thread, and to which type does it cast (TT_F32: it is off)? PyTorch:
+ * is_autocast_cpu_enabled, get_autocast_cpu_dtype. */
+TT_API bool tt_is_autocast_enabled(void);
+TT_API tt_dtype tt_get_autocast_dtype(void);
+
+/* Forget this thread's casts of leaves. PyTorch: clear_autocast_cache. */
+TT_API void tt_clear_autocast_cache(void);
+
 /* ---- anomaly mode ---- */
 
 /* Look for NaN in every gradient that a backward pass of this process makes, and note where operators are called: the

@@ -13,6 +13,8 @@
 #ifndef TUTTI_CHECKPOINT_H
 #define TUTTI_CHECKPOINT_H
 
+#include <tutti/amp.h>
+#include <tutti/loader.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
 
@@ -143,6 +145,19 @@ TT_API tt_value *tt_value_dict(void);
 /* A dict of a list's tensors under their names, as a state_dict() of PyTorch's. */
 TT_API tt_value *tt_value_of_tensors(const tt_named_tensors *tensors);
 
+/* An optimizer's state as PyTorch's Optimizer.state_dict() has it, so that optimizer.load_state_dict() takes it there:
+ * {"state": {0: {"step": ..., "exp_avg": ...}, ...}, "param_groups": [{"lr": ..., "betas": (...), "params": [0,
+ * ...]}]}. What it has of the tensors is theirs: saved before the next step. NULL: TT_ERR_INVALID no optimizer;
+ * TT_ERR_MEMORY.
+ *   tt_value_set(file, "optimizer", tt_value_of_optimizer(adam)) */
+TT_API tt_value *tt_value_of_optimizer(tt_optimizer *optimizer);
+
+/* Put such a state back, one of PyTorch's or of Tutti's; what is done with it is tt_optimizer_load_state_dict()'s.
+ * Options that only PyTorch has, such as "foreach", are ignored: they don't change results.
+ *   tt_optimizer_load_value(adam, tt_value_find(file, "optimizer"))
+ * Errors: TT_ERR_INVALID no such state (the text says where), NULL; those of tt_optimizer_load_state_dict(). */
+TT_API TT_NODISCARD tt_status tt_optimizer_load_value(tt_optimizer *optimizer, const tt_value *value);
+
 /* Append an item to a list or a tuple; set a dict's item of a new key, a name or a number. The item is taken over, also
  * on failure, so that tt_value_set(dict, "lr", tt_value_of_float(0.1)) leaks nothing; NULL is an error whose cause is
  * recorded already. A container is filled before it becomes part of another. Errors: TT_ERR_INVALID not such a
@@ -214,11 +229,17 @@ typedef struct tt_progress {
     size_t size;   /* sizeof(tt_progress): TT_PROGRESS sets it */
     int64_t epoch; /* epochs completed since the start of training */
     uint64_t sampler_seed;
+    /* a trainer's (tutti/trainer.h) */
+    int64_t step;        /* optimizer steps since the start of training */
+    int64_t epoch_step;  /* of them in the epoch under way */
+    int64_t evaluations; /* so many were made; 0: none, and no best */
+    int64_t stale;       /* of them since the best */
+    double best;
 } tt_progress;
 
 /* No epoch yet / with these values (not in C++). */
 #define TT_PROGRESS_INIT \
-    { sizeof(tt_progress), 0, 0 }
+    { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0 }
 #ifndef __cplusplus
 #define TT_PROGRESS(...) \
     { .size = sizeof(tt_progress), __VA_ARGS__ }
@@ -232,12 +253,16 @@ typedef struct tt_checkpoint_save_args {
     TT_OPTIONS;
     tt_lr_scheduler *scheduler; /* NULL: none */
     tt_ema *ema;                /* NULL: none */
+    tt_loader *loader;          /* NULL: none */
+    tt_generator *generator;    /* NULL: none; tt_default_generator() for dropout and tt_shuffled() */
+    tt_grad_scaler *scaler;     /* NULL: none */
     char tt_end;                /* not an option: see base.h */
 } tt_checkpoint_save_args;
 
 /* Save a model's state_dict under PyTorch's names, the optimizer's under "optimizer.", the scheduler's under
- * "lr_scheduler.", the averages' under "ema.", and progress in the metadata. Options of the optimizer's groups are part
- * of its state. All are borrowed. Not collective: one rank saves, usually rank 0.
+ * "lr_scheduler.", the averages' under "ema.", the loader's under "loader.", the generator's under "generator.", the
+ * gradient scaler's under "grad_scaler.", and progress in the metadata. Options of the optimizer's groups are part of
+ * its state. All are borrowed. Not collective: one rank saves, usually rank 0.
  *   tt_checkpoint_save(path, model, adam, &progress, .scheduler = cosine)
  * Errors: TT_ERR_INVALID no path or model, a progress without size, a parameter's name that reads as an entry of
  * another part; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
@@ -261,11 +286,15 @@ typedef struct tt_checkpoint_load_args {
     TT_OPTIONS;
     tt_lr_scheduler *scheduler; /* NULL: its entries are ignored */
     tt_ema *ema;                /* likewise */
+    tt_loader *loader;          /* likewise */
+    tt_generator *generator;    /* likewise */
+    tt_grad_scaler *scaler;     /* likewise */
     char tt_end;                /* not an option: see base.h */
 } tt_checkpoint_load_args;
 
 /* Load it: into the model (names with or without "module."), and into what else is given. All or nothing. Options of
- * the optimizer's groups become the file's, if it has them; a scheduler or average needs entries of its own kind.
+ * the optimizer's groups become the file's, if it has them; a scheduler, average or scaler needs entries of its own
+ * kind.
  * Nothing is converted: an entry of another element type than the model's tensor is TT_ERR_DTYPE; tt_module_to() before
  * loading makes them agree. Errors: those of tt_safetensors_load() and of all load_state_dict() calls, with the path;
  * TT_ERR_INVALID a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */
@@ -276,6 +305,10 @@ TT_API TT_NODISCARD tt_status tt_checkpoint_load_with(const tt_checkpoint_load_a
                                     .optimizer = (optimizer_), .progress = __VA_ARGS__))
 #endif
 #define TT_CHECKPOINT_LOAD_ARGS_INIT TT_ARGS_INIT
+
+/* Read how far a checkpoint's training was, and nothing else: to make a sampler with its seed, say. `progress` must
+ * have its size. Errors: TT_ERR_INVALID NULL or no size; those of tt_safetensors_load(), with the path. */
+TT_API TT_NODISCARD tt_status tt_checkpoint_progress(const char *path, tt_progress *progress);
 
 /* Saves beside training: tt_checkpoint_saver_save() copies what is to be saved, and a thread of the library writes
  * it. */

@@ -1,4 +1,4 @@
-/* tutti/data.h: data sets, samplers, loaders. Knows ranks only as numbers that a sampler divides by.
+/* tutti/data.h: data sets, and by its other headers samplers (samplers.h) and loaders (loader.h).
  *
  * A data set is a number of examples and a function that writes one of them; a sampler says which examples an epoch
  * visits and in which order; a loader makes batches of both. There are built-in data sets and samplers, and a program
@@ -7,7 +7,7 @@
  * Data sets, samplers and loaders are returned by their constructors, NULL after a failure with the error recorded. A
  * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. The maker frees each,
  * after its users: loaders, then subsets, then data sets and samplers. One thread at a time may use a loader with its
- * data set and sampler. */
+ * data set and sampler, besides the loader's own threads. */
 #ifndef TUTTI_DATA_H
 #define TUTTI_DATA_H
 
@@ -16,8 +16,6 @@
 TT_BEGIN_DECLS
 
 typedef struct tt_dataset tt_dataset;
-typedef struct tt_sampler tt_sampler;
-typedef struct tt_loader tt_loader;
 
 /* ---- IDX files (the format of MNIST) ---- */
 
@@ -80,7 +78,8 @@ static inline tt_tensor_spec tt_spec(tt_dtype dtype, tt_shape shape) {
 /* Write example `index`, 0 .. size-1: the elements of its x, row-major, to `x`, and those of its target to `y` (NULL
  * for a data set without targets). Both have room for exactly what the specs say and may hold anything before. A
  * failure is any status but TT_OK, its text recorded by tt_fail(); the caller adds the data set's name and the
- * index. */
+ * index. A loader with workers calls it from several threads at once, unless the data set is `serial`; the result must
+ * depend on the index alone. */
 typedef tt_status (*tt_dataset_get_fn)(void *user, int64_t index, void *x, void *y);
 
 typedef struct tt_dataset_from_args {
@@ -91,6 +90,7 @@ typedef struct tt_dataset_from_args {
     tt_tensor_spec y; /* what `get` writes to y; none = no targets */
     void *user;       /* handed to `get`; borrowed */
     const char *name; /* for errors; borrowed; NULL = "a data set" */
+    bool serial;      /* `get` must not run in two threads at once: a loader's workers take turns */
     char tt_end;      /* not an option: see base.h */
 } tt_dataset_from_args;
 #define TT_DATASET_FROM_ARGS_INIT TT_ARGS_INIT
@@ -107,6 +107,7 @@ typedef struct tt_dataset_class {
     tt_status (*get_batch)(void *user, const int64_t *indices, int64_t n, void *x, void *y);
     /* write n examples, one behind the other; NULL = n calls of `get` */
     void (*destroy)(void *user); /* release `user`, when the data set is freed; NULL = nothing */
+    bool serial; /* `get` and `get_batch` must not run in two threads at once: a loader's workers take turns */
 } tt_dataset_class;
 
 typedef struct tt_dataset_new_args {
@@ -164,194 +165,10 @@ TT_API tt_tensor *tt_dataset_targets(const tt_dataset *dataset);
  * freed, and so must what its callbacks use. NULL is allowed. */
 TT_API void tt_dataset_free(tt_dataset *dataset);
 
-/* ---- built-in samplers: which examples an epoch visits, in which order ---- */
-
-typedef struct tt_distributed_sampler_args {
-    int64_t dataset_size; /* required: >= 1 */
-    int num_replicas;     /* required: the number of ranks, >= 1 */
-    int rank;             /* required: 0 .. num_replicas-1 */
-    TT_OPTIONS;
-    bool no_shuffle;
-    uint64_t seed;
-    bool drop_last; /* drop the tail instead of repeating examples so that all ranks get the same number */
-    char tt_end;    /* not an option: see base.h */
-} tt_distributed_sampler_args;
-#define TT_DISTRIBUTED_SAMPLER_ARGS_INIT TT_ARGS_INIT
-
-/* This rank's share of each epoch, shuffled from seed + epoch: tt_distributed_sampler(n, world_size, rank, .seed = 7).
- * The same indices as torch.utils.data.DistributedSampler, for every argument. TT_ERR_INVALID a value out of range. */
-TT_API tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size);
-
-/* 0, 1, ..., dataset_size-1. PyTorch: SequentialSampler. */
-TT_API tt_sampler *tt_sequential_sampler(int64_t dataset_size);
-
-typedef struct tt_random_sampler_args {
-    int64_t dataset_size; /* required: >= 1 */
-    TT_OPTIONS;
-    bool replacement;        /* draw each example independently of the others */
-    int64_t num_samples;     /* examples an epoch; 0 = dataset_size */
-    tt_generator *generator; /* borrowed; NULL = the thread's default one */
-    char tt_end;             /* not an option: see base.h */
-} tt_random_sampler_args;
-#define TT_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
-
-/* Another random order in each epoch. The draws are those of a loop over DataLoader(set, shuffle=True, generator=...)
- * that is not left early, so that after the same seed (tt_manual_seed()) the order is PyTorch's. For replacement and
- * num_samples: those of DataLoader(set, sampler=RandomSampler(set, ...)). set_epoch has no influence. */
-TT_API tt_sampler *tt_random_sampler_with(const tt_random_sampler_args *args, size_t size);
-
-typedef struct tt_subset_random_sampler_args {
-    int64_t dataset_size;   /* required: >= 1 */
-    const int64_t *indices; /* required: copied; each 0 .. dataset_size-1 */
-    int64_t n;              /* required: how many, >= 0 */
-    TT_OPTIONS;
-    tt_generator *generator; /* borrowed; NULL = the thread's default one */
-    char tt_end;             /* not an option: see base.h */
-} tt_subset_random_sampler_args;
-#define TT_SUBSET_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
-
-/* These examples, in another random order in each epoch: tt_subset_random_sampler(60000, chosen, 500). The draws are
- * those of a loop over DataLoader(set, sampler=SubsetRandomSampler(indices, generator)). */
-TT_API tt_sampler *tt_subset_random_sampler_with(const tt_subset_random_sampler_args *args, size_t size);
-
-/* For tt_loader_new(): all examples in order, or in another random order in each epoch (DataLoader's shuffle=True). The
- * loader makes the sampler itself; these stand for it, have no size or indices, and need not be freed. */
-TT_API tt_sampler *tt_in_order(void);
-TT_API tt_sampler *tt_shuffled(void);
-
-/* ---- samplers of one's own ---- */
-
-/* Write the n indices of an epoch, each 0 .. dataset_size-1, in the order of their visits. `epoch` is what
- * tt_sampler_set_epoch() said last, else 0. Called once at the start of each epoch. Fails as tt_dataset_get_fn does. */
-typedef tt_status (*tt_sampler_order_fn)(void *user, int64_t epoch, int64_t *indices, int64_t n);
-
-typedef struct tt_sampler_from_args {
-    int64_t dataset_size;      /* required: >= 0 */
-    int64_t size;              /* required: examples an epoch, >= 0 */
-    tt_sampler_order_fn order; /* required */
-    TT_OPTIONS;
-    void *user;       /* handed to `order`; borrowed */
-    const char *name; /* for errors; borrowed; NULL = "a sampler" */
-    char tt_end;      /* not an option: see base.h */
-} tt_sampler_from_args;
-#define TT_SAMPLER_FROM_ARGS_INIT TT_ARGS_INIT
-
-/* A sampler by callback: tt_sampler_from(1000, 100, order, .user = &state). */
-TT_API tt_sampler *tt_sampler_from_with(const tt_sampler_from_args *args, size_t size);
-
-/* The functions of a kind of sampler. `size` and `order` are required. */
-typedef struct tt_sampler_class {
-    const char *name;            /* for errors; borrowed for the sampler's life; NULL = "a sampler" */
-    int64_t (*size)(void *user); /* examples an epoch; asked once, when the sampler is made; below 0: a failure */
-    tt_sampler_order_fn order;   /* write an epoch's indices */
-    void (*destroy)(void *user); /* release `user`, when the sampler is freed; NULL = nothing */
-} tt_sampler_class;
-
-typedef struct tt_sampler_new_args {
-    const tt_sampler_class *cls; /* required; copied */
-    size_t cls_size;             /* required: sizeof(tt_sampler_class), which the macro fills in */
-    void *user;                  /* required: handed to the functions; taken over if the class has `destroy` */
-    int64_t dataset_size;        /* required: >= 0 */
-    TT_OPTIONS;
-    char tt_end; /* not an option: see base.h */
-} tt_sampler_new_args;
-#define TT_SAMPLER_NEW_ARGS_INIT TT_ARGS_INIT
-
-/* A sampler of this class: tt_sampler_new(&by_length_class, lengths, 1000). `user` is destroyed on failure, too, unless
- * the class itself is NULL. */
-TT_API tt_sampler *tt_sampler_new_with(const tt_sampler_new_args *args, size_t size);
-
-#ifndef __cplusplus
-#define tt_distributed_sampler(dataset_size_, num_replicas_, ...)                                     \
-    tt_distributed_sampler_with(TT_ARGS(tt_distributed_sampler_args, .dataset_size = (dataset_size_), \
-                                        .num_replicas = (num_replicas_), .rank = __VA_ARGS__))
-#define tt_random_sampler(...) tt_random_sampler_with(TT_ARGS(tt_random_sampler_args, .dataset_size = __VA_ARGS__))
-#define tt_subset_random_sampler(dataset_size_, indices_, ...)                                            \
-    tt_subset_random_sampler_with(TT_ARGS(tt_subset_random_sampler_args, .dataset_size = (dataset_size_), \
-                                          .indices = (indices_), .n = __VA_ARGS__))
-#define tt_sampler_from(dataset_size_, size_, ...) \
-    tt_sampler_from_with(                          \
-        TT_ARGS(tt_sampler_from_args, .dataset_size = (dataset_size_), .size = (size_), .order = __VA_ARGS__))
-#define tt_sampler_new(cls_, user_, ...)                                                                         \
-    tt_sampler_new_with(TT_ARGS(tt_sampler_new_args, .cls = (cls_), .cls_size = sizeof *(cls_), .user = (user_), \
-                                .dataset_size = __VA_ARGS__))
-#endif
-
-/* ---- every sampler ---- */
-
-/* Say which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has
- * the same order. An epoch that a loader has begun keeps its order. */
-TT_API void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch);
-
-/* Examples an epoch (of this rank); 0 for NULL. */
-TT_API int64_t tt_sampler_size(const tt_sampler *sampler);
-
-/* Their indices (borrowed): of the epoch that a loader began last, or of the next one if none began since the sampler
- * was made or tt_sampler_set_epoch() said another one. Valid until the next epoch begins, set_epoch, or free. NULL and
- * an error if the order can't be made. */
-TT_API const int64_t *tt_sampler_indices(tt_sampler *sampler);
-
-/* The seed that a distributed sampler was made with; 0 for others. */
-TT_API uint64_t tt_sampler_seed(const tt_sampler *sampler);
-
-/* Free a sampler. Loaders hold theirs: it lives on until the last of them is freed, and so must what its callbacks use.
- * NULL is allowed. */
-TT_API void tt_sampler_free(tt_sampler *sampler);
-
-/* ---- loaders ---- */
-
-/* One batch of `size` examples: x (size, ...) f32 from u8 or f32 inputs, else the inputs' dtype; y the targets as they
- * are, NULL if there are none; indices (size), which examples these are. `size` is smaller in the last batch of an
- * epoch.
- *
- * x and y are new tensors in each batch. They and `indices` belong to the loader, whatever scopes are open, and are
- * valid until the next tt_loader_next() or tt_loader_free(): a loop needs no scope and leaks nothing. tt_keep() makes x
- * or y the caller's, to free with tt_tensor_free(). Whatever still uses a batch's elements (a kept tensor, a view, a
- * recorded operator) keeps them as they are: the loader fills other memory then. */
-typedef struct tt_batch {
-    tt_tensor *x;
-    tt_tensor *y;
-    int64_t size;
-    const int64_t *indices;
-} tt_batch;
-
-typedef struct tt_loader_new_args {
-    tt_dataset *dataset; /* required: held */
-    int64_t batch_size;  /* required: >= 1 */
-    tt_sampler *sampler; /* required: held; tt_in_order() and tt_shuffled() for those that the loader makes itself */
-    TT_OPTIONS;
-    bool drop_last; /* leave out a last batch that is smaller */
-    char tt_end;    /* not an option: see base.h */
-} tt_loader_new_args;
-#define TT_LOADER_NEW_ARGS_INIT TT_ARGS_INIT
-
-/* tt_loader_new(dataset, 32, sampler), tt_loader_new(test_set, 1000, tt_in_order()). Allocates everything it needs;
- * batches allocate nothing, unless the caller holds on to earlier ones. The sampler is required, so that one that could
- * not be made (NULL) is an error and not another order. TT_ERR_INVALID: batch_size below 1, or a sampler for a data set
- * of another size. PyTorch: DataLoader. */
-TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size);
-#ifndef __cplusplus
-#define tt_loader_new(dataset_, batch_size_, ...) \
-    tt_loader_new_with(                           \
-        TT_ARGS(tt_loader_new_args, .dataset = (dataset_), .batch_size = (batch_size_), .sampler = __VA_ARGS__))
-#endif
-
-/* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or
- * sampler's functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same
- * error. Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails,
- * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. */
-TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size);
-#define tt_loader_next(loader, batch) tt_loader_next_with(loader, batch, sizeof *(batch))
-
-/* Make the next call start an epoch anew, for a loop that was left before its end (in Python every "for" does), or
- * after an error. The last batch stays valid. */
-TT_API void tt_loader_restart(tt_loader *loader);
-
-/* Batches an epoch. */
-TT_API int64_t tt_loader_batches(const tt_loader *loader);
-
-/* NULL is allowed. */
-TT_API void tt_loader_free(tt_loader *loader);
-
 TT_END_DECLS
+
+#include <tutti/loader.h>
+#include <tutti/samplers.h>
+#include <tutti/transforms.h>
+
 #endif

@@ -16,16 +16,7 @@ typedef struct tt_module tt_module;
 
 /* ---- lists ---- */
 
-/* Tensors with names. A list that Tutti gives is borrowed from its object, and NULL, with the error recorded, if
- * there is no memory for it; a NULL object gives NULL. Later versions may have more fields. */
-typedef struct tt_named_tensors {
-    size_t size; /* sizeof(tt_named_tensors) */
-    int64_t count;
-    const char *const *names;
-    tt_tensor *const *tensors;
-} tt_named_tensors;
-
-/* Modules with names; the same holds. */
+/* Modules with names; what tensor.h says of tt_named_tensors holds for them. */
 typedef struct tt_named_modules {
     size_t size; /* sizeof(tt_named_modules) */
     int64_t count;
@@ -33,172 +24,7 @@ typedef struct tt_named_modules {
     tt_module *const *modules;
 } tt_named_modules;
 
-/* The tensor called `name`, NULL if there is none (no error is recorded) or the list is NULL. */
-TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char *name);
-
-/* A list of the program's own, which lives to the end of the enclosing block: TT_NAMED_TENSORS(2, names, tensors).
- * In C++ fill the struct. */
-#ifndef __cplusplus
-#define TT_NAMED_TENSORS(count_, names_, tensors_) \
-    (&(const tt_named_tensors){sizeof(tt_named_tensors), (count_), (names_), (tensors_)})
-#endif
-
-/* ---- the layers ---- */
-
-typedef struct tt_nn_linear_args {
-    int64_t in_features;  /* required */
-    int64_t out_features; /* required */
-    TT_OPTIONS;
-    bool no_bias;
-    tt_generator *generator; /* NULL = the thread's default */
-    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
-    char tt_end;             /* not an option: see base.h */
-} tt_nn_linear_args;
-
-/* x (B...,in) -> (B...,out). Parameters "weight" (out,in) and "bias" (out), drawn in this order from U(-1/sqrt(in),
- * 1/sqrt(in)), the same bits as torch.nn.Linear.
- *   tt_nn_linear(784, 512, .no_bias = true)
- * Errors: TT_ERR_INVALID sizes below 1; TT_ERR_DTYPE another dtype. */
-TT_API tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size);
-
-typedef struct tt_nn_conv2d_args {
-    int64_t in_channels;  /* required */
-    int64_t out_channels; /* required */
-    int64_t kernel_size;  /* required; 0: see kernel_size_hw */
-    TT_OPTIONS;
-    int64_t stride, padding, dilation, groups; /* as tt_conv2d()'s, and so are the pairs */
-    int64_t stride_hw[2], padding_hw[2], dilation_hw[2];
-    int64_t kernel_size_hw[2]; /* instead of kernel_size: {along H, along W} */
-    bool no_bias;
-    tt_generator *generator; /* NULL = the thread's default */
-    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
-    char tt_end;             /* not an option: see base.h */
-} tt_nn_conv2d_args;
-
-/* x (N,in,H,W) -> (N,out,P,Q): see tt_conv2d(). Parameters "weight" (out,in/groups,R,S) and "bias" (out), drawn in this
- * order from U(-1/sqrt(n), 1/sqrt(n)), n = in/groups R S, the same bits as torch.nn.Conv2d.
- *   tt_nn_conv2d(3, 64, 7, .stride = 2, .padding = 3, .no_bias = true)
- * Errors: TT_ERR_INVALID sizes below 1, channels that groups don't divide, options out of range; TT_ERR_DTYPE. */
-TT_API tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size);
-
-typedef struct tt_nn_conv_transpose2d_args {
-    int64_t in_channels;  /* required */
-    int64_t out_channels; /* required */
-    int64_t kernel_size;  /* required; along H and W, as are the options */
-    TT_OPTIONS;
-    int64_t stride, padding, output_padding, dilation, groups; /* as tt_conv_transpose2d()'s */
-    bool no_bias;
-    tt_generator *generator; /* NULL = the thread's default */
-    tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
-    char tt_end;             /* not an option: see base.h */
-} tt_nn_conv_transpose2d_args;
-
-/* x (N,in,P,Q) -> (N,out,H,W): see tt_conv_transpose2d(). Parameters "weight" (in,out/groups,R,S) and "bias" (out),
- * drawn as torch.nn.ConvTranspose2d draws them. Errors as tt_nn_conv2d()'s. */
-TT_API tt_module *tt_nn_conv_transpose2d_with(const tt_nn_conv_transpose2d_args *args, size_t size);
-
-typedef struct tt_nn_max_pool2d_args {
-    int64_t kernel_size; /* required; 0: see kernel_size_hw */
-    TT_OPTIONS;
-    int64_t stride, padding, dilation; /* as tt_max_pool2d()'s, and so is the rest */
-    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
-    bool ceil_mode;
-    char tt_end; /* not an option: see base.h */
-} tt_nn_max_pool2d_args;
-
-typedef struct tt_nn_avg_pool2d_args {
-    int64_t kernel_size; /* required; 0: see kernel_size_hw */
-    TT_OPTIONS;
-    int64_t stride, padding; /* as tt_avg_pool2d()'s, and so is the rest */
-    int64_t kernel_size_hw[2], stride_hw[2], padding_hw[2];
-    bool ceil_mode;
-    bool exclude_padding;
-    int64_t divisor_override;
-    char tt_end; /* not an option: see base.h */
-} tt_nn_avg_pool2d_args;
-
-/* torch.nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d: (N,C,H,W) -> (N,C,P,Q). A stride that is not given is kernel_size.
- *   tt_nn_max_pool2d(3, .stride = 2, .padding = 1)
- * TT_ERR_INVALID a size below 1; other options are checked by each forward. */
-TT_API tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_t size);
-TT_API tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size);
-TT_API tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width);
-
-typedef struct tt_nn_batch_norm2d_args {
-    int64_t num_features; /* required */
-    TT_OPTIONS;
-    double momentum, eps;  /* 0, the default: 0.1 and 1e-5 */
-    bool no_affine;        /* no weight and bias */
-    bool no_running_stats; /* each batch by its own, in evaluation too */
-    tt_dtype dtype;        /* TT_F32, the default, or TT_F64 */
-    char tt_end;           /* not an option: see base.h */
-} tt_nn_batch_norm2d_args;
-
-/* torch.nn.BatchNorm1d of (N,C) or (N,C,L), BatchNorm2d of (N,C,H,W). Parameters "weight" (ones), "bias" (zeros);
- * buffers "running_mean" (zeros), "running_var" (ones), "num_batches_tracked" (i64). See tt_batch_norm().
- * Errors: TT_ERR_INVALID num_features below 1, negative numbers; TT_ERR_DTYPE. */
-TT_API tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size);
-TT_API tt_module *tt_nn_batch_norm2d_with(const tt_nn_batch_norm2d_args *args, size_t size);
-
-typedef struct tt_nn_layer_norm_args {
-    tt_shape normalized_shape; /* required: the last dimensions of x */
-    TT_OPTIONS;
-    double eps;     /* 0, the default, is 1e-5 */
-    bool no_affine; /* no weight and bias */
-    bool no_bias;
-    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
-    char tt_end;    /* not an option: see base.h */
-} tt_nn_layer_norm_args;
-
-typedef struct tt_nn_rms_norm_args {
-    tt_shape normalized_shape; /* required: the last dimensions of x */
-    TT_OPTIONS;
-    double eps;     /* 0, the default: see tt_rms_norm() */
-    bool no_affine; /* no weight */
-    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
-    char tt_end;    /* not an option: see base.h */
-} tt_nn_rms_norm_args;
-
-typedef struct tt_nn_group_norm_args {
-    int64_t num_groups;   /* required: divides num_channels */
-    int64_t num_channels; /* required */
-    TT_OPTIONS;
-    double eps;     /* 0, the default, is 1e-5 */
-    bool no_affine; /* no weight and bias */
-    tt_dtype dtype; /* TT_F32, the default, or TT_F64 */
-    char tt_end;    /* not an option: see base.h */
-} tt_nn_group_norm_args;
-
-/* torch.nn.LayerNorm, RMSNorm, GroupNorm. Parameters "weight" (ones) and, but for RMSNorm, "bias" (zeros).
- *   tt_nn_layer_norm(TT_SHAPE(256))     tt_nn_group_norm(8, 64)
- * Errors: TT_ERR_INVALID sizes below 1, a negative eps; TT_ERR_DTYPE. */
-TT_API tt_module *tt_nn_layer_norm_with(const tt_nn_layer_norm_args *args, size_t size);
-TT_API tt_module *tt_nn_rms_norm_with(const tt_nn_rms_norm_args *args, size_t size);
-TT_API tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_t size);
-
-/* torch.nn.ReLU; torch.nn.Flatten(start_dim=1). */
-TT_API tt_module *tt_nn_relu(void);
-TT_API tt_module *tt_nn_flatten(void);
-
-/* torch.nn.Sigmoid; torch.nn.Tanh; torch.nn.SiLU. */
-TT_API tt_module *tt_nn_sigmoid(void);
-TT_API tt_module *tt_nn_tanh(void);
-TT_API tt_module *tt_nn_silu(void);
-
-/* torch.nn.GELU(); torch.nn.GELU(approximate="tanh"). */
-TT_API tt_module *tt_nn_gelu(void);
-TT_API tt_module *tt_nn_gelu_tanh(void);
-
-/* torch.nn.LeakyReLU; its default slope is 0.01. */
-TT_API tt_module *tt_nn_leaky_relu(double negative_slope);
-
-/* torch.nn.Softmax(dim); torch.nn.LogSoftmax(dim). */
-TT_API tt_module *tt_nn_softmax(int dim);
-TT_API tt_module *tt_nn_log_softmax(int dim);
-
-/* torch.nn.Dropout: drops elements with probability p, from the thread's default generator, while it is in training
- * mode. TT_ERR_INVALID p outside of 0..1. */
-TT_API tt_module *tt_nn_dropout(double p);
+/* ---- containers ---- */
 
 /* A child and its name. */
 typedef struct tt_named_child {
@@ -222,34 +48,26 @@ typedef struct tt_nn_sequential_args {
  * has a dot or comes twice. */
 TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
 
-#define TT_NN_LINEAR_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_CONV2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_CONV_TRANSPOSE2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_MAX_POOL2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_AVG_POOL2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_BATCH_NORM2D_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_LAYER_NORM_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_RMS_NORM_ARGS_INIT TT_ARGS_INIT
-#define TT_NN_GROUP_NORM_ARGS_INIT TT_ARGS_INIT
+/* torch.nn.ModuleList: children "0", "1", ... / torch.nn.ModuleDict: children with names. They own them, also on
+ * failure, as a sequential does, and have no forward (TT_ERR_UNSUPPORTED): who has one runs its children.
+ *   tt_module *blocks = tt_nn_module_list();
+ *   for (int i = 0; i < 12; i++)
+ *       if (tt_module_list_append(blocks, block())) ...
+ *   tt_module_forward(tt_module_child_at(blocks, 3), x);
+ *   tt_module *heads = tt_nn_module_dict({"digit", tt_nn_linear(64, 10)}, {"parity", tt_nn_linear(64, 2)});
+ *   tt_module_forward(tt_module_child(heads, "digit"), x);
+ * Errors: as of tt_nn_sequential(); TT_ERR_INVALID names for a list, or none for a dictionary. */
+TT_API tt_module *tt_nn_module_list_with(const tt_nn_sequential_args *args, size_t size);
+TT_API tt_module *tt_nn_module_dict_with(const tt_nn_sequential_args *args, size_t size);
+
+/* Add a child to a ModuleList, under the next number. The list owns it, as tt_module_add_module(), whose errors these
+ * are. TT_ERR_INVALID: another kind of module. */
+TT_API TT_NODISCARD tt_status tt_module_list_append(tt_module *list, tt_module *child);
+
 #define TT_NN_SEQUENTIAL_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_MODULE_LIST_ARGS_INIT TT_ARGS_INIT
+#define TT_NN_MODULE_DICT_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_nn_batch_norm1d(...) tt_nn_batch_norm1d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
-#define tt_nn_batch_norm2d(...) tt_nn_batch_norm2d_with(TT_ARGS(tt_nn_batch_norm2d_args, .num_features = __VA_ARGS__))
-#define tt_nn_layer_norm(...) tt_nn_layer_norm_with(TT_ARGS(tt_nn_layer_norm_args, .normalized_shape = __VA_ARGS__))
-#define tt_nn_rms_norm(...) tt_nn_rms_norm_with(TT_ARGS(tt_nn_rms_norm_args, .normalized_shape = __VA_ARGS__))
-#define tt_nn_group_norm(num_groups_, ...) \
-    tt_nn_group_norm_with(TT_ARGS(tt_nn_group_norm_args, .num_groups = (num_groups_), .num_channels = __VA_ARGS__))
-#define tt_nn_conv_transpose2d(in_channels_, out_channels_, ...)                                    \
-    tt_nn_conv_transpose2d_with(TT_ARGS(tt_nn_conv_transpose2d_args, .in_channels = (in_channels_), \
-                                        .out_channels = (out_channels_), .kernel_size = __VA_ARGS__))
-#define tt_nn_max_pool2d(...) tt_nn_max_pool2d_with(TT_ARGS(tt_nn_max_pool2d_args, .kernel_size = __VA_ARGS__))
-#define tt_nn_avg_pool2d(...) tt_nn_avg_pool2d_with(TT_ARGS(tt_nn_avg_pool2d_args, .kernel_size = __VA_ARGS__))
-#define tt_nn_conv2d(in_channels_, out_channels_, ...)                                                           \
-    tt_nn_conv2d_with(TT_ARGS(tt_nn_conv2d_args, .in_channels = (in_channels_), .out_channels = (out_channels_), \
-                              .kernel_size = __VA_ARGS__))
-#define tt_nn_linear(in_features_, ...)                                                                              \
-    tt_nn_linear_with(&(tt_nn_linear_args){.in_features = (in_features_), .out_features = __VA_ARGS__, .tt_end = 0}, \
-                      offsetof(tt_nn_linear_args, tt_end))
 #define tt_nn_sequential(...)                                                                                     \
     tt_nn_sequential_with(                                                                                        \
         &(tt_nn_sequential_args){.children = (tt_module *[]){__VA_ARGS__},                                        \
@@ -260,6 +78,19 @@ TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_
                                                    .count = (int64_t)(sizeof((tt_named_child[]){__VA_ARGS__}) / \
                                                                       sizeof(tt_named_child))},                 \
                           offsetof(tt_nn_sequential_args, tt_end))
+/* The leading NULL, which is skipped, lets the list be empty. */
+#define tt_nn_module_list(...)                                                                                         \
+    tt_nn_module_list_with(                                                                                            \
+        &(tt_nn_sequential_args){.children = (tt_module *[]){NULL, __VA_ARGS__} + 1,                                   \
+                                 .count =                                                                              \
+                                     (int64_t)(sizeof((tt_module *[]){NULL, __VA_ARGS__}) / sizeof(tt_module *)) - 1}, \
+        offsetof(tt_nn_sequential_args, tt_end))
+#define tt_nn_module_dict(...)                                                                                       \
+    tt_nn_module_dict_with(                                                                                          \
+        &(tt_nn_sequential_args){                                                                                    \
+            .named = (tt_named_child[]){{NULL, NULL}, __VA_ARGS__} + 1,                                              \
+            .count = (int64_t)(sizeof((tt_named_child[]){{NULL, NULL}, __VA_ARGS__}) / sizeof(tt_named_child)) - 1}, \
+        offsetof(tt_nn_sequential_args, tt_end))
 #endif
 
 /* ---- modules of one's own ---- */
@@ -487,4 +318,7 @@ TT_API TT_NODISCARD tt_status tt_module_to_device(tt_module *module, const tt_de
 TT_API void tt_module_free(tt_module *module);
 
 TT_END_DECLS
+
+#include <tutti/layers.h>
+
 #endif

@@ -13,8 +13,9 @@ typedef struct tt_optimizer tt_optimizer;
 
 /* ---- kinds
  *
- * `params` become group 0: borrowed tensors of f32 or f64, which must outlive the optimizer; the list is copied. Each
- * tensor may be in one place of one group.
+ * `params` become group 0: borrowed tensors of floats, which must outlive the optimizer; the list is copied. Each
+ * tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master of f32, which is what it
+ * updates, and writes it, rounded, to the parameter in each step; values written to the parameter in between count.
  * NULL on failure: TT_ERR_INVALID an empty list or a value out of range, by name; TT_ERR_DTYPE a parameter of another
  * type. A list that is NULL because its object failed leaves that object's error. */
 
@@ -183,12 +184,18 @@ TT_API TT_NODISCARD tt_status tt_optimizer_set_option(tt_optimizer *optimizer, i
  * type or size than when it was added; TT_ERR_MEMORY no memory for state. */
 TT_API TT_NODISCARD tt_status tt_optimizer_step(tt_optimizer *optimizer);
 
+/* The parameters that steps update, borrowed, numbered by their names: of f32 and f64 the program's own; of f16 and
+ * bf16 their masters, whose gradients are f32, once tt_grad_scaler_unscale_() or a step has made them: those to clip.
+ * Valid until the next call of this. NULL for NULL, or if memory is out. apex: amp.master_params. */
+TT_API const tt_named_tensors *tt_optimizer_master_params(tt_optimizer *optimizer);
+
 /* tt_zero_grad() on every parameter. */
 TT_API void tt_optimizer_zero_grad(tt_optimizer *optimizer);
 
 /* ---- state ---- */
 
 /* State as named tensors, all groups' parameters numbered I = 0, 1, ... one after the other:
+ *   "state.I.master_param" (f32) for a parameter of f16 or bf16; loading without it keeps the parameter's own values;
  *   "state.I.step" (i64, a scalar) and "state.I.momentum_buffer" for the state that a parameter has;
  *   "param_groups.G.lr" (f64, a scalar) for each option, and "param_groups.G.params" (i64): the numbers in group G.
  * Borrowed until the next step, change of options or call of this; NULL, with the error recorded, if memory is out. */

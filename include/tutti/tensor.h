@@ -58,6 +58,25 @@ typedef struct tt_dims {
 #define TT_DIMS(...) ((tt_dims){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
 #endif
 
+/* Tensors with names. A list that Tutti gives is borrowed from its object, and NULL, with the error recorded, if
+ * there is no memory for it; a NULL object gives NULL. Later versions may have more fields. */
+typedef struct tt_named_tensors {
+    size_t size; /* sizeof(tt_named_tensors) */
+    int64_t count;
+    const char *const *names;
+    tt_tensor *const *tensors;
+} tt_named_tensors;
+
+/* The tensor called `name`, NULL if there is none (no error is recorded) or the list is NULL. */
+TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char *name);
+
+/* A list of the program's own, which lives to the end of the enclosing block: TT_NAMED_TENSORS(2, names, tensors).
+ * In C++ fill the struct. */
+#ifndef __cplusplus
+#define TT_NAMED_TENSORS(count_, names_, tensors_) \
+    (&(const tt_named_tensors){sizeof(tt_named_tensors), (count_), (names_), (tensors_)})
+#endif
+
 /* ---- devices ---- */
 
 /* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with),
@@ -326,6 +345,12 @@ TT_API void tt_generator_seed(tt_generator *generator, uint64_t seed);
 /* The next raw output, of 32 bits / of 64, which is two of 32. NULL: of the thread's default generator. */
 TT_API uint32_t tt_generator_random(tt_generator *generator);
 TT_API uint64_t tt_generator_random64(tt_generator *generator);
+
+/* Where a generator stands, as a new tensor (i64, of a length that is this library's), and back: it goes on as the one
+ * did whose state this is. NULL is the thread's default generator. TT_ERR_DTYPE, TT_ERR_SHAPE, TT_ERR_INVALID: not such
+ * a state; then nothing has changed. PyTorch: Generator.get_state, set_state, whose layout is another. */
+TT_API tt_tensor *tt_generator_get_state(tt_generator *generator);
+TT_API TT_NODISCARD tt_status tt_generator_set_state(tt_generator *generator, const tt_tensor *state);
 
 /* Fill x (f32 or f64) in place with numbers from [low, high), all equally likely. `generator` NULL: the thread's
  * default one. Not recorded. PyTorch: Tensor.uniform_.

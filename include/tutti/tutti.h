@@ -2,17 +2,27 @@
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 
+#include <tutti/amp.h>
 #include <tutti/autograd.h>
 #include <tutti/base.h>
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
 #include <tutti/data.h>
+#include <tutti/datasets.h>
 #include <tutti/functional.h>
+#include <tutti/init.h>
+#include <tutti/layers.h>
+#include <tutti/loader.h>
+#include <tutti/metrics.h>
+#include <tutti/models.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
 #include <tutti/parallel.h>
 #include <tutti/reducer.h>
+#include <tutti/samplers.h>
 #include <tutti/store.h>
 #include <tutti/tensor.h>
+#include <tutti/trainer.h>
+#include <tutti/transforms.h>
 
 #endif

@@ -15,18 +15,28 @@
 #ifndef TUTTI_TUTTI_HPP
 #define TUTTI_TUTTI_HPP
 
+#include <tutti/cpp/amp.hpp>
 #include <tutti/cpp/autograd.hpp>
 #include <tutti/cpp/base.hpp>
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/datasets.hpp>
 #include <tutti/cpp/functional.hpp>
+#include <tutti/cpp/init.hpp>
+#include <tutti/cpp/layers.hpp>
+#include <tutti/cpp/loader.hpp>
+#include <tutti/cpp/metrics.hpp>
+#include <tutti/cpp/models.hpp>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
 #include <tutti/cpp/parallel.hpp>
 #include <tutti/cpp/reducer.hpp>
+#include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/store.hpp>
 #include <tutti/cpp/tensor.hpp>
+#include <tutti/cpp/trainer.hpp>
+#include <tutti/cpp/transforms.hpp>
 #include <tutti/tutti.h>
 
 #endif

@@ -90,6 +90,26 @@ tt_tensor *tt__grad_dest(tt_node *node, int i) {
     return dest ? dest : fresh_dest(node, edge);
 }
 
+/* May the gradient of the node's result be overwritten? It is needed again where leaves wait for later, and in anomaly
+ * mode, which looks where a NaN came from. */
+static bool grad_is_spent(const tt_node *node, const tt_tensor *g) {
+    return node->outputs == 1 && g && tt__tensor_is_exclusive(g) && !current->defers && !tt_is_anomaly_enabled();
+}
+
+tt_tensor *tt__grad_over(tt_node *node, int i) {
+    const tt__edge *edge = &node->edge[i];
+    tt_tensor *g = tt__grad_of(node, 0);
+    int64_t stride[TT_MAX_DIMS];
+    if (edge->leaf || !grad_is_spent(node, g) || g->dtype != edge->dtype || tt__device_of(g) != edge->device ||
+        !tt__shape_equal(&g->shape, &edge->shape))
+        return tt__grad_dest(node, i);
+    tt__shape_dense_strides(&edge->shape, edge->stride, stride);
+    for (int d = 0; d < g->shape.ndim; d++)
+        if (g->stride[d] != stride[d])
+            return tt__grad_dest(node, i);
+    return g;
+}
+
 /* ---- giving gradients on */
 
 static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {

@@ -1,4 +1,5 @@
 /* Operators of a user's own, whose forward and backward functions are called with the node. */
+#include "autograd/autocast.h"
 #include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/error.h"
@@ -13,6 +14,7 @@ enum { MAX_OUTPUTS = 64, MAX_SAVES = 32 };
 typedef struct call {
     tt__operator op; /* the node's: borrowed from its own state, which it destroys last */
     tt_function function;
+    int autocast; /* what forward ran under, and backward will */
 } call;
 
 static call *call_of_node(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
@@ -21,7 +23,9 @@ static call *call_of_node(const tt_node *node) { return (call *)((char *)node->o
 static tt_status function_backward(tt_node *node) {
     const tt_function *f = &call_of_node(node)->function;
     uint64_t before = tt__error_count();
+    int autocast = tt__autocast_again(call_of_node(node)->autocast);
     tt_status status = f->backward(node);
+    tt_autocast_end(autocast);
     return status && tt__error_count() == before
                ? tt__fail(status, "tt_backward: %s: %s", f->name, tt_status_text(status))
                : status;
@@ -66,6 +70,7 @@ static tt_node *node_for(const tt_function *f, int n, tt_tensor *const *in, int 
         return NULL;
     call *c = node->state;
     c->function = *f;
+    c->autocast = tt__autocast_state();
     c->op = (tt__operator){.name = f->name, .backward = function_backward, .destroy = function_destroy};
     node->op = &c->op;
     return node;

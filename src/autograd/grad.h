@@ -15,6 +15,10 @@ bool tt__grad_wanted(const tt_node *node, int i);
  * no memory. */
 tt_tensor *tt__grad_dest(tt_node *node, int i);
 
+/* The same for a backward that goes element by element, and reads each before it writes it: where the gradient of the
+ * node's only result is nobody else's and lies as that of the input would, it is overwritten by it. */
+tt_tensor *tt__grad_over(tt_node *node, int i);
+
 /* Give the gradient of input `i`: x, of its shape and dtype. What this backward made is taken over; anything else is
  * shared, or copied when it would have to change. It is added to other contributions. At most once for each input. x
  * NULL: TT_ERR_MEMORY. */
@@ -29,13 +33,15 @@ static inline void *tt__state(const tt_node *node) { return node->state; }
 
 /* Write a gradient and give it: TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, g)). Leaves the function on
  * failure. */
-#define TT__GIVE(node, i, dest, write)                \
-    do {                                              \
-        tt_tensor *dest = tt__grad_dest((node), (i)); \
-        if (!dest)                                    \
-            return tt_last_status();                  \
-        TT__TRY(write);                               \
-        TT__TRY(tt__grad_give((node), (i), dest));    \
+#define TT__GIVE(node, i, dest, write) TT__GIVE_AT(tt__grad_dest, node, i, dest, write)
+#define TT__GIVE_OVER(node, i, dest, write) TT__GIVE_AT(tt__grad_over, node, i, dest, write)
+#define TT__GIVE_AT(place, node, i, dest, write)   \
+    do {                                           \
+        tt_tensor *dest = place((node), (i));      \
+        if (!dest)                                 \
+            return tt_last_status();               \
+        TT__TRY(write);                            \
+        TT__TRY(tt__grad_give((node), (i), dest)); \
     } while (0)
 
 #endif

@@ -1,4 +1,5 @@
 /* y = a + b    da = g   db = g        y = a - b    da = g   db = -g        (summed over what was repeated) */
+#include "autograd/autocast.h"
 #include "autograd/broadcast.h"
 
 #include "base/error.h"
@@ -18,11 +19,15 @@ static const tt__operator add_op = {.name = "tt_add", .backward = add_backward};
 static const tt__operator sub_op = {.name = "tt_sub", .backward = sub_backward};
 
 tt_tensor *tt_add(tt_tensor *a, tt_tensor *b) {
+    if (!a || !b || !TT__AUTOCAST(add_op.name, &a, &b))
+        return NULL;
     tt_tensor *y = tt__binary_forward(add_op.name, tt__add_out, a, b);
     return tt__recorded(&add_op, y, TT__INPUTS(a, b), TT__NO_SAVES, TT__NO_STATE);
 }
 
 tt_tensor *tt_sub(tt_tensor *a, tt_tensor *b) {
+    if (!a || !b || !TT__AUTOCAST(sub_op.name, &a, &b))
+        return NULL;
     tt_tensor *y = tt__binary_forward(sub_op.name, tt__sub_out, a, b);
     return tt__recorded(&sub_op, y, TT__INPUTS(a, b), TT__NO_SAVES, TT__NO_STATE);
 }

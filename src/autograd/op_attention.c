@@ -1,5 +1,6 @@
 /* q (...,T,E)  k (...,S,E)  v (...,S,V)  ->  y (...,T,V) = softmax(scale q k^T + mask) v Neither pass has T x S numbers
  * in memory: a block of rows at a time, and backward computes them again from the maximum and the sum of each row. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/args.h"
@@ -120,7 +121,7 @@ static tt_tensor *attend(tt_tensor *q, tt_tensor *k, tt_tensor *v, const tt_tens
 tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size) {
     tt_scaled_dot_product_attention_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.q || !a.k || !a.v || !check_attention(&a))
+    if (!a.q || !a.k || !a.v || !TT__AUTOCAST(who, &a.q, &a.k, &a.v, &a.attn_mask) || !check_attention(&a))
         return NULL;
     double E = (double)a.q->shape.dim[a.q->shape.ndim - 1];
     attention_state s = {.scale = a.scale != 0 ? a.scale : 1 / sqrt(E), .causal = a.is_causal};

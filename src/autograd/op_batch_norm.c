@@ -2,6 +2,7 @@
  *   y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(var + eps)
  *   dbias = sum of g     dweight = sum of g (x - mean) rstd
  *   dx = weight rstd (g - (dbias + (x - mean) rstd dweight) / count); with given statistics: weight rstd g */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/args.h"
@@ -78,7 +79,8 @@ static tt_status batch_norm_stats(const tt_batch_norm_args *a, tt_tensor *mean, 
 tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size) {
     tt_batch_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !batch_norm_check(&a))
+    tt_tensor *running[] = {a.running_mean, a.running_var}; /* their types count; they are written, so never cast */
+    if (!a.x || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias, &running[0], &running[1]) || !batch_norm_check(&a))
         return NULL;
     int64_t channels = a.x->shape.dim[1];
     tt_tensor *mean = tt__norm_stats_beside(who, a.x, channels);

@@ -1,6 +1,7 @@
 /* Operators of two inputs of shapes that broadcast, element by element. What each computes, forward and backward, is a
  * line of tensor/pointwise_formulas.h. add, sub and mul, which need no formula, have files of their own. */
 #include "autograd/op_binary.h"
+#include "autograd/autocast.h"
 
 #include "autograd/broadcast.h"
 #include "base/error.h"
@@ -36,10 +37,12 @@ tt_tensor *tt__binary_recorded(const tt__operator *op, tt_tensor *x, tt_tensor *
     return tt__recorded(op, y, TT__INPUTS(x, z), TT__SAVES({x, "a"}, {z, "b"}), TT__STATE(call));
 }
 
-#define BINARY(called, formula)                                                                        \
-    static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__binary_backward};  \
-    tt_tensor *tt_##called(tt_tensor *a, tt_tensor *b) {                                               \
-        return a && b ? tt__binary_recorded(&called##_op, a, b, (tt__binary){.op = (formula)}) : NULL; \
+#define BINARY(called, formula)                                                                       \
+    static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__binary_backward}; \
+    tt_tensor *tt_##called(tt_tensor *a, tt_tensor *b) {                                              \
+        return a && b && TT__AUTOCAST(called##_op.name, &a, &b)                                       \
+                   ? tt__binary_recorded(&called##_op, a, b, (tt__binary){.op = (formula)})           \
+                   : NULL;                                                                            \
     }
 
 BINARY(div, TT__DIV)

@@ -1,4 +1,5 @@
 /* Cat, stack: inputs joined in one tensor; each gets its part of the gradient. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/error.h"
@@ -46,15 +47,21 @@ static bool check_joined_list(const char *who, tt_tensor *const *x, int64_t coun
 tt_tensor *tt_cat(tt_tensor *const *x, int64_t count, int dim) {
     if (!check_joined_list(cat_op.name, x, count))
         return NULL;
-    tt_tensor *y = tt__cat(cat_op.name, (int)count, x, dim);
+    tt_tensor *const *in = tt__autocast_list(cat_op.name, count, x);
+    tt_tensor *y = in ? tt__cat(cat_op.name, (int)count, in, dim) : NULL;
     int d = y ? tt__dim_index(y->shape.ndim, dim) : 0;
-    return tt__recorded(&cat_op, y, (int)count, x, TT__NO_SAVES, TT__STATE(d));
+    y = tt__recorded(&cat_op, y, (int)count, in, TT__NO_SAVES, TT__STATE(d));
+    tt__autocast_list_done(in, x);
+    return y;
 }
 
 tt_tensor *tt_stack(tt_tensor *const *x, int64_t count, int dim) {
     if (!check_joined_list(stack_op.name, x, count))
         return NULL;
-    tt_tensor *y = tt__stack(stack_op.name, (int)count, x, dim);
+    tt_tensor *const *in = tt__autocast_list(stack_op.name, count, x);
+    tt_tensor *y = in ? tt__stack(stack_op.name, (int)count, in, dim) : NULL;
     int d = y ? tt__dim_index(y->shape.ndim, dim) : 0;
-    return tt__recorded(&stack_op, y, (int)count, x, TT__NO_SAVES, TT__STATE(d));
+    y = tt__recorded(&stack_op, y, (int)count, in, TT__NO_SAVES, TT__STATE(d));
+    tt__autocast_list_done(in, x);
+    return y;
 }

@@ -1,4 +1,5 @@
 /* x (N,C,L) weight (K,C/G,S): conv2d of images of one row. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/args.h"
@@ -24,7 +25,7 @@ static tt_tensor *as_one_row(tt_tensor *x) {
 tt_tensor *tt_conv1d_with(const tt_conv1d_args *args, size_t size) {
     tt_conv1d_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !a.weight || !conv1d_check(&a))
+    if (!a.x || !a.weight || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias) || !conv1d_check(&a))
         return NULL;
     tt_tensor *x = as_one_row(a.x), *weight = x ? as_one_row(a.weight) : NULL;
     tt_tensor *y = weight ? tt_conv2d(x, weight, .bias = a.bias, .stride_hw = {1, a.stride ? a.stride : 1},

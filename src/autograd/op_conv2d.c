@@ -1,6 +1,7 @@
 /* N batch, C channels, K outputs, G groups; x (N,C,H,W)  weight (K,C/G,R,S)  bias (K)  ->  y (N,K,P,Q)
  *   y[n][k][p][q] = bias[k] + sum over c, r, s of x[n][c][p stride - padding + r dilation][..] weight[k][c][r][s]
  * dx: each element's gradient is gathered from the windows it was in; dweight, dbias: sums over n, p, q. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 #include "autograd/window.h"
 
@@ -106,8 +107,8 @@ tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     tt__conv conv;
     tt_shape shape;
-    if (!a.x || !a.weight || !conv2d_options(&a, &conv) || !conv2d_check(a.x, a.weight, a.bias, conv.groups) ||
-        !conv2d_shape(a.x, a.weight, &conv, &shape))
+    if (!a.x || !a.weight || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias) || !conv2d_options(&a, &conv) ||
+        !conv2d_check(a.x, a.weight, a.bias, conv.groups) || !conv2d_shape(a.x, a.weight, &conv, &shape))
         return NULL;
     bool last = tt__is_channels_last(a.x) || tt__is_channels_last(a.weight);
     tt_tensor *y = tt__empty_in_format(who, a.x, shape, a.x->dtype, last ? TT_CHANNELS_LAST : TT_CONTIGUOUS);

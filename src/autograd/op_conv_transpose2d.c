@@ -3,6 +3,7 @@
  *                                                              + output_padding
  * So dx = conv2d(g, weight), dweight is that of conv2d whose image is g and whose output's gradient is x, and dbias is
  * the sum of g over all other dimensions. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 #include "autograd/window.h"
 
@@ -115,7 +116,7 @@ tt_tensor *tt_conv_transpose2d_with(const tt_conv_transpose2d_args *args, size_t
     tt__conv conv = {0};
     int64_t extra[2];
     tt_shape shape;
-    if (!a.x || !a.weight || !transposed_options(&a, &conv, extra) ||
+    if (!a.x || !a.weight || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias) || !transposed_options(&a, &conv, extra) ||
         !transposed_check(a.x, a.weight, a.bias, conv.groups) || !transposed_shape(a.x, a.weight, &conv, extra, &shape))
         return NULL;
     bool last = tt__is_channels_last(a.x) || tt__is_channels_last(a.weight);

@@ -3,6 +3,7 @@
  * dx[b][v] = (exp(x[b][v] - max[b]) / sum[b] - [v == t[b]]) * g / B
  *
  * Backward finds max and sum in one array (B,2). With options it is log_softmax and the negative log likelihood. */
+#include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -56,7 +57,7 @@ static tt_tensor *cross_entropy_of_rows(const tt_cross_entropy_args *o) {
 tt_tensor *tt_cross_entropy_with(const tt_cross_entropy_args *args, size_t size) {
     tt_cross_entropy_args o;
     TT__ARGS_COPY(o, args, size);
-    if (!o.logits || !o.target || !tt__tensor_check(who, o.logits))
+    if (!o.logits || !o.target || !TT__AUTOCAST(who, &o.logits, &o.weight) || !tt__tensor_check(who, o.logits))
         return NULL;
     if (o.logits->shape.ndim <= 2)
         return cross_entropy_of_rows(&o);

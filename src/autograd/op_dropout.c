@@ -8,7 +8,7 @@
 static const char who[] = "tt_dropout";
 
 static tt_status dropout_backward(tt_node *node) {
-    TT__GIVE(node, 0, dx, tt__dropout_out(who, dx, tt__grad_of(node, 0), tt__state(node)));
+    TT__GIVE_OVER(node, 0, dx, tt__dropout_out(who, dx, tt__grad_of(node, 0), tt__state(node)));
     return TT_OK;
 }
 

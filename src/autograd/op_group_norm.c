@@ -1,4 +1,5 @@
 /* Rows are the groups of channels of each image; the elements of a channel share a weight: row_norm.h. */
+#include "autograd/autocast.h"
 #include "autograd/row_norm.h"
 
 #include "base/args.h"
@@ -26,7 +27,8 @@ static bool group_norm_check(const tt_group_norm_args *a) {
 tt_tensor *tt_group_norm_with(const tt_group_norm_args *args, size_t size) {
     tt_group_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}) || !group_norm_check(&a))
+    if (!a.x || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias) ||
+        !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}) || !group_norm_check(&a))
         return NULL;
     const tt_shape *s = &a.x->shape, channels = TT_SHAPE(s->dim[1]);
     tt__row_norm norm = {.eps = a.eps ? a.eps : 1e-5, .groups = a.num_groups, .share = 1};

@@ -2,6 +2,7 @@
  * scale_: x *= number   relu_: x = max(x, 0)   fill_: x = number   zero_: x = 0
  * Gradients are those of the operators without the underscore; what mul_ and div_ overwrite is copied where b's
  * gradient needs it. What is filled passes none on. */
+#include "autograd/autocast.h"
 #include "autograd/broadcast.h"
 #include "autograd/in_place.h"
 #include "autograd/op_binary.h"
@@ -11,7 +12,7 @@
 
 static tt_status scale_in_place_backward(tt_node *node) {
     const double *factor = tt__state(node);
-    TT__GIVE(node, 0, dx, tt__scale_out(node->op->name, dx, tt__grad_of(node, 0), *factor));
+    TT__GIVE_OVER(node, 0, dx, tt__scale_out(node->op->name, dx, tt__grad_of(node, 0), *factor));
     return TT_OK;
 }
 
@@ -29,7 +30,7 @@ static tt_status relu_in_place_backward(tt_node *node) {
     const tt_tensor *y = tt__saved(node, 0);
     if (!y)
         return tt_last_status();
-    TT__GIVE(node, 0, dx, tt__relu_backward_out(node->op->name, dx, y, tt__grad_of(node, 0)));
+    TT__GIVE_OVER(node, 0, dx, tt__relu_backward_out(node->op->name, dx, y, tt__grad_of(node, 0)));
     return TT_OK;
 }
 
@@ -102,7 +103,7 @@ static tt_tensor *apart_from(const char *who, const tt_tensor *x, tt_tensor *b) 
 
 static tt_tensor *sum_in_place(const tt__operator *op, tt__binary_out run, tt_tensor *x, tt_tensor *b) {
     tt__in_place call;
-    if (!check_in_place(op->name, x, b))
+    if (!x || !b || !TT__AUTOCAST(op->name, &x, &b) || !check_in_place(op->name, x, b))
         return NULL;
     tt_tensor *other = apart_from(op->name, x, b);
     bool begun = other && tt__in_place_begin(&call, op, TT__INPUTS(x, b), TT__NO_SAVES, TT__NO_STATE);
@@ -114,7 +115,7 @@ static tt_tensor *sum_in_place(const tt__operator *op, tt__binary_out run, tt_te
 /* The gradient of x needs b alone, which then stands for x as well. */
 static tt_tensor *formula_in_place(const tt__operator *op, tt_tensor *x, tt_tensor *b, tt__binary formula) {
     tt__in_place call;
-    if (!check_in_place(op->name, x, b))
+    if (!x || !b || !TT__AUTOCAST(op->name, &x, &b) || !check_in_place(op->name, x, b))
         return NULL;
     tt_tensor *other = apart_from(op->name, x, b);
     tt_tensor *before = other && b->requires_grad && tt__is_recording() ? tt__clone(op->name, x) : other;

@@ -1,4 +1,5 @@
 /* Rows are the last dimensions of x, each element of which has a weight of its own: row_norm.h. */
+#include "autograd/autocast.h"
 #include "autograd/row_norm.h"
 
 #include "base/args.h"
@@ -10,7 +11,8 @@ static const tt__operator layer_norm_op = {.name = who, .backward = tt__row_norm
 tt_tensor *tt_layer_norm_with(const tt_layer_norm_args *args, size_t size) {
     tt_layer_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
+    if (!a.x || !TT__AUTOCAST(who, &a.x, &a.weight, &a.bias) ||
+        !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
         return NULL;
     const tt__row_norm norm = {.eps = a.eps ? a.eps : 1e-5, .groups = 1, .share = 1};
     int64_t rows = tt__rows_before(who, a.x, &a.normalized_shape);

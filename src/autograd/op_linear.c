@@ -1,5 +1,6 @@
 /* x (B...,C)  weight (K,C)  bias (K)  ->  y (B...,K) = x weight^T + bias, with B rows
  * dx (B...,C) = g weight     dweight (K,C) = g^T x     dbias (K) = sum of g over rows */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/error.h"
@@ -84,7 +85,7 @@ static bool linear_check(const tt_tensor *x, const tt_tensor *weight, const tt_t
 }
 
 tt_tensor *tt_linear(tt_tensor *x, tt_tensor *weight, tt_tensor *bias) {
-    if (!x || !weight || !linear_check(x, weight, bias))
+    if (!x || !weight || !TT__AUTOCAST(who, &x, &weight, &bias) || !linear_check(x, weight, bias))
         return NULL;
     tt_shape shape = x->shape;
     shape.dim[shape.ndim - 1] = weight->shape.dim[0];

@@ -1,6 +1,7 @@
 /* a (...,M,K)  b (...,K,N)  ->  y (...,M,N) = a b.    da = g b^T     db = a^T g, summed over what was repeated
  * The dimensions before the last two, the batch, broadcast. One dimension (K) is a row of a, a column of b, and then
  * y has no M, no N. */
+#include "autograd/autocast.h"
 #include "autograd/record.h"
 
 #include "base/error.h"
@@ -148,7 +149,7 @@ static tt_tensor *multiplied(const tt__operator *op, tt_tensor *a, tt_tensor *b,
 tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b) {
     static const char who[] = "tt_matmul";
     product p;
-    if (!a || !b || !TT__CHECK_FLOATS(who, {"a", a}, {"b", b}))
+    if (!a || !b || !TT__AUTOCAST(who, &a, &b) || !TT__CHECK_FLOATS(who, {"a", a}, {"b", b}))
         return NULL;
     if (!read_product(&p, a, b))
         return tt__tensor_fail(
@@ -162,7 +163,7 @@ tt_tensor *tt_matmul(tt_tensor *a, tt_tensor *b) {
 tt_tensor *tt_bmm(tt_tensor *a, tt_tensor *b) {
     static const char who[] = "tt_bmm";
     product p;
-    if (!a || !b || !TT__CHECK_FLOATS(who, {"a", a}, {"b", b}))
+    if (!a || !b || !TT__AUTOCAST(who, &a, &b) || !TT__CHECK_FLOATS(who, {"a", a}, {"b", b}))
         return NULL;
     if (a->shape.ndim != 3 || b->shape.ndim != 3 || a->shape.dim[0] != b->shape.dim[0] || !read_product(&p, a, b))
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected a (B, M, K) and b (B, K, N), got a %s, b %s", who,

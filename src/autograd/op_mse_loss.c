@@ -1,4 +1,5 @@
 /* a, b of one shape, n elements  ->  mean of (a - b)^2.    da = (a - b) * 2 / n * g    db = (b - a) * 2 / n * g */
+#include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "autograd/op_binary.h"
 #include "base/args.h"
@@ -23,8 +24,10 @@ static const tt__operator each_op = {.name = who, .backward = tt__binary_backwar
 tt_tensor *tt_mse_loss_with(const tt_mse_loss_args *args, size_t size) {
     tt_mse_loss_args o;
     TT__ARGS_COPY(o, args, size);
+    if (!o.input || !o.target || !TT__AUTOCAST(who, &o.input, &o.target))
+        return NULL;
     tt_tensor *input = o.input, *target = o.target;
-    if (!input || !target || !tt__check_reduction(who, o.reduction, false))
+    if (!tt__check_reduction(who, o.reduction, false))
         return NULL;
     if (o.reduction != TT_REDUCTION_MEAN)
         return tt__pair_loss(&each_op, input, target, (tt__binary){.op = TT__SQUARE_LOSS}, o.reduction);

@@ -1,4 +1,5 @@
 /* y = a * b    da = g * b   db = g * a   (summed over what was repeated) */
+#include "autograd/autocast.h"
 #include "autograd/broadcast.h"
 
 #include "base/error.h"
@@ -29,6 +30,8 @@ static tt_status mul_backward(tt_node *node) {
 static const tt__operator mul_op = {.name = who, .backward = mul_backward};
 
 tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b) {
+    if (!a || !b || !TT__AUTOCAST(who, &a, &b))
+        return NULL;
     tt_tensor *y = tt__binary_forward(who, tt__mul_out, a, b);
     bool save_a = y && b->requires_grad, save_b = y && a->requires_grad;
     return tt__recorded(&mul_op, y, TT__INPUTS(a, b), TT__SAVES({save_a ? a : NULL, "a"}, {save_b ? b : NULL, "b"}),

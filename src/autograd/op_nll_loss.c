@@ -2,6 +2,7 @@
  *
  * With options the loss of each row is recorded (tensor/kernels_loss.h has its formula), then reduced; the mean is by
  * the classes' weights. */
+#include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -80,7 +81,7 @@ static tt_tensor *nll_loss_of_rows(const tt_nll_loss_args *o) {
 tt_tensor *tt_nll_loss_with(const tt_nll_loss_args *args, size_t size) {
     tt_nll_loss_args o;
     TT__ARGS_COPY(o, args, size);
-    if (!o.log_prob || !o.target || !tt__tensor_check(who, o.log_prob))
+    if (!o.log_prob || !o.target || !TT__AUTOCAST(who, &o.log_prob, &o.weight) || !tt__tensor_check(who, o.log_prob))
         return NULL;
     if (o.log_prob->shape.ndim <= 2)
         return nll_loss_of_rows(&o);

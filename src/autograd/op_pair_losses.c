@@ -1,5 +1,6 @@
 /* Losses of an input and a target of one shape, element by element, then reduced. What each computes, forward and
  * backward, is a line of tensor/pointwise_formulas.h. */
+#include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "autograd/op_binary.h"
 #include "base/args.h"
@@ -16,7 +17,8 @@ LOSS_OPERATOR(binary_cross_entropy_with_logits);
 tt_tensor *tt_l1_loss_with(const tt_l1_loss_args *args, size_t size) {
     tt_l1_loss_args o;
     TT__ARGS_COPY(o, args, size);
-    if (!o.input || !o.target || !tt__check_reduction(l1_loss_op.name, o.reduction, false))
+    if (!o.input || !o.target || !TT__AUTOCAST(l1_loss_op.name, &o.input, &o.target) ||
+        !tt__check_reduction(l1_loss_op.name, o.reduction, false))
         return NULL;
     return tt__pair_loss(&l1_loss_op, o.input, o.target, (tt__binary){.op = TT__ABS_LOSS}, o.reduction);
 }
@@ -25,7 +27,8 @@ tt_tensor *tt_smooth_l1_loss_with(const tt_smooth_l1_loss_args *args, size_t siz
     tt_smooth_l1_loss_args o;
     TT__ARGS_COPY(o, args, size);
     const char *who = smooth_l1_loss_op.name;
-    if (!o.input || !o.target || !tt__check_reduction(who, o.reduction, false))
+    if (!o.input || !o.target || !TT__AUTOCAST(who, &o.input, &o.target) ||
+        !tt__check_reduction(who, o.reduction, false))
         return NULL;
     if (!(o.beta >= 0))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected beta of at least 0, got %g", who, o.beta);
@@ -35,7 +38,8 @@ tt_tensor *tt_smooth_l1_loss_with(const tt_smooth_l1_loss_args *args, size_t siz
 tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size) {
     tt_kl_div_args o;
     TT__ARGS_COPY(o, args, size);
-    if (!o.input || !o.target || !tt__check_reduction(kl_div_op.name, o.reduction, true))
+    if (!o.input || !o.target || !TT__AUTOCAST(kl_div_op.name, &o.input, &o.target) ||
+        !tt__check_reduction(kl_div_op.name, o.reduction, true))
         return NULL;
     tt__binary call = {.op = o.log_target ? TT__KL_DIV_LOG : TT__KL_DIV};
     return tt__pair_loss(&kl_div_op, o.input, o.target, call, o.reduction);
@@ -79,7 +83,8 @@ tt_tensor *tt_binary_cross_entropy_with_logits_with(const tt_binary_cross_entrop
     tt_binary_cross_entropy_with_logits_args o;
     TT__ARGS_COPY(o, args, size);
     const tt__operator *op = &binary_cross_entropy_with_logits_op;
-    if (!o.input || !o.target || !tt__check_reduction(op->name, o.reduction, false) ||
+    if (!o.input || !o.target || !TT__AUTOCAST(op->name, &o.input, &o.target, &o.weight, &o.pos_weight) ||
+        !tt__check_reduction(op->name, o.reduction, false) ||
         !TT__CHECK_FLOATS(op->name, {"input", o.input}, {"target", o.target}, {"weight", o.weight},
                           {"pos_weight", o.pos_weight}) ||
         !check_logit_weight("weight", o.weight, o.input) || !check_logit_weight("pos_weight", o.pos_weight, o.input))

@@ -9,7 +9,7 @@ static tt_status relu_backward(tt_node *node) {
     const tt_tensor *y = tt__saved(node, 0);
     if (!y)
         return tt_last_status();
-    TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, tt__grad_of(node, 0)));
+    TT__GIVE_OVER(node, 0, dx, tt__relu_backward_out(who, dx, y, tt__grad_of(node, 0)));
     return TT_OK;
 }
 

@@ -1,4 +1,5 @@
 /* y = x rstd weight, rstd = 1 / sqrt(mean of x^2 + eps): as layer_norm, with a mean of 0. See row_norm.h. */
+#include "autograd/autocast.h"
 #include "autograd/row_norm.h"
 
 #include "base/args.h"
@@ -10,7 +11,7 @@ static const tt__operator rms_norm_op = {.name = who, .backward = tt__row_norm_b
 tt_tensor *tt_rms_norm_with(const tt_rms_norm_args *args, size_t size) {
     tt_rms_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    if (!a.x || !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}))
+    if (!a.x || !TT__AUTOCAST(who, &a.x, &a.weight) || !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}))
         return NULL;
     const tt__row_norm norm = {
         .eps = a.eps ? a.eps : tt__dtype_epsilon(a.x->dtype), .no_mean = true, .groups = 1, .share = 1};

@@ -7,7 +7,7 @@ static const char who[] = "tt_scale";
 
 static tt_status scale_backward(tt_node *node) {
     const double *factor = tt__state(node);
-    TT__GIVE(node, 0, dx, tt__scale_out(who, dx, tt__grad_of(node, 0), *factor));
+    TT__GIVE_OVER(node, 0, dx, tt__scale_out(who, dx, tt__grad_of(node, 0), *factor));
     return TT_OK;
 }
 

@@ -21,7 +21,7 @@ static tt_status unary_backward(tt_node *node) {
     const tt_tensor *g = tt__grad_of(node, 0), *v = saves_of[call->op] == NOTHING ? g : tt__saved(node, 0);
     if (!v)
         return tt_last_status();
-    TT__GIVE(node, 0, dx, tt__unary_backward_out(node->op->name, dx, v, g, call));
+    TT__GIVE_OVER(node, 0, dx, tt__unary_backward_out(node->op->name, dx, v, g, call));
     return TT_OK;
 }
 

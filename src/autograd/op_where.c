@@ -1,5 +1,6 @@
 /* where:         y = condition ? a : b      da = condition ? g : 0    db = condition ? 0 : g
  * masked_fill:   y = mask ? value : x       dx = mask ? 0 : g         (summed over what was repeated) */
+#include "autograd/autocast.h"
 #include "autograd/broadcast.h"
 
 #include "base/error.h"
@@ -43,8 +44,8 @@ static const tt__operator where_op = {.name = "tt_where", .backward = where_back
 tt_tensor *tt_where(tt_tensor *condition, tt_tensor *a, tt_tensor *b) {
     const char *who = where_op.name;
     tt_shape shape;
-    if (!condition || !a || !b || !tt__check_alike(who, a, b) || !tt__check_mask(who, "condition", condition, a) ||
-        !three_shapes(who, condition, a, b, &shape))
+    if (!condition || !a || !b || !TT__AUTOCAST(who, &a, &b) || !tt__check_alike(who, a, b) ||
+        !tt__check_mask(who, "condition", condition, a) || !three_shapes(who, condition, a, b, &shape))
         return NULL;
     tt_tensor *y = result_beside(who, tt__shape_equal(&b->shape, &shape) ? b : a, shape);
     y = TT__MADE(who, y, tt__where_out(who, y, condition, a, b));

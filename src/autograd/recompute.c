@@ -4,6 +4,7 @@
  * The record of the whole segment is one node. Its inputs that other operators made are saved; in backward they stand
  * as leaves of a pass inside the pass. Inputs that are leaves themselves, parameters, collect their gradients in that
  * inner pass; the node's edges to them tell the outer pass, and who asks what it reaches, that they are used here. */
+#include "autograd/autocast.h"
 #include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/args.h"
@@ -19,15 +20,18 @@ typedef struct segment {
     tt_segment forward;
     void *arg;
     tt_generator draws; /* the thread's default generator, as it was when the forward ran */
+    int autocast;       /* likewise */
 } segment;
 
 static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->is_leaf; }
 
-/* Run it with the generator as it was, which then goes on as if nothing had been drawn. */
+/* Run it with autocast and the generator as they were; the latter then goes on as if nothing had been drawn. */
 static tt_tensor *run_again(const segment *s, tt_tensor *const *in, int n) {
     tt_generator *generator = tt_default_generator(), now = *generator;
     *generator = s->draws;
+    int autocast = tt__autocast_again(s->autocast);
     tt_tensor *y = s->forward(s->arg, in, n);
+    tt_autocast_end(autocast);
     *generator = now;
     return y;
 }
@@ -122,7 +126,7 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
     for (int64_t i = 0; i < n; i++)
         if (!in[i] || !tt__tensor_check(who, in[i]))
             return NULL;
-    segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator()};
+    segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator(), .autocast = tt__autocast_state()};
     tt_tensor *y = run_unrecorded(&s, in, n);
     if (!y || !tt__wants_grad((int)n, in) || !tt__is_float(y->dtype))
         return y;

@@ -24,16 +24,16 @@ typedef struct tt__atomic_file {
 /* Start writing `path`; stale temporaries of it are removed first. After success commit or abort must follow; after
  * failure there is nothing to release. Errors, which name the file: TT_ERR_IO; TT_ERR_INVALID it can't be
  * replaced: a directory, a FIFO, a socket; TT_ERR_MEMORY. */
-TT__EXPORT tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
+TT__EXPORT TT_NODISCARD tt_status tt__atomic_open(tt__atomic_file *file, const char *path);
 
 /* Check that tt__atomic_open() would succeed now; leaves nothing. */
-TT__EXPORT tt_status tt__atomic_check(const char *path);
+TT__EXPORT TT_NODISCARD tt_status tt__atomic_check(const char *path);
 
 /* Append `size` bytes. */
-TT__EXPORT tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
+TT__EXPORT TT_NODISCARD tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
 
 /* Make it durable and put it in place. On failure the target is as it was; the file is released either way. */
-TT__EXPORT tt_status tt__atomic_commit(tt__atomic_file *file);
+TT__EXPORT TT_NODISCARD tt_status tt__atomic_commit(tt__atomic_file *file);
 
 /* Give up: the target is as it was. Harmless after commit, and on a zeroed or failed file. */
 TT__EXPORT void tt__atomic_abort(tt__atomic_file *file);

@@ -12,7 +12,7 @@
 TT__EXPORT tt_status tt__parse_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
 /* Parse a finite decimal number. */
-tt_status tt__parse_f64(const char *what, const char *text, double *value);
+TT__EXPORT tt_status tt__parse_f64(const char *what, const char *text, double *value);
 
 /* Does `name` end with `ending`, and begin with something else? */
 static inline bool tt__ends_with(const char *name, const char *ending) {

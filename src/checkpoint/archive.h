@@ -2,12 +2,12 @@
  *
  *   NAME/data.pkl   NAME/data/0   NAME/data/1   NAME/version   ...
  *
- * libzip reads it, and checks checksums and what the two headers of a record say of it. Files are taken for hostile:
- * records' names are only compared, never used as paths, and all sizes together are checked against the file's. */
+ * Files are taken for hostile: records' names are only compared, never used as paths, and all sizes together are
+ * checked against the file's. */
 #ifndef TT_CHECKPOINT_ARCHIVE_H
 #define TT_CHECKPOINT_ARCHIVE_H
 
-#include "checkpoint/zip_load.h"
+#include "zip/zip_read.h"
 
 typedef struct tt__record {
     const char *name; /* without the folder; borrowed from the archive */
@@ -16,8 +16,7 @@ typedef struct tt__record {
 
 typedef struct tt__archive {
     const char *name; /* for errors; borrowed */
-    const tt__zip *lib;
-    zip_t *zip;
+    tt__zip_reader zip;
     size_t count;
     tt__record *records; /* sorted by name */
 } tt__archive;

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
+#include "data/loader.h"
 #include "optim/loadable.h"
+#include "tensor/generator.h"
 
 tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }
 
@@ -38,11 +40,28 @@ static void backup_restore(const tt__entries *copies, const tt_named_tensors *to
         (void)!tt_copy(to->tensors[i], copies->tensors[i]);
 }
 
+static const tt_tensor *saved_generator(tt__entries *of) {
+    return tt_named_tensors_find(tt__entries_view(of), "state");
+}
+
+static tt_status check_generator(tt__entries *of) {
+    tt_generator probe;
+    if (!saved_generator(of))
+        return tt__fail(TT_ERR_NOT_FOUND, "entry \"%sstate\" is missing", tt__part_prefixes[TT__PART_GENERATOR]);
+    return tt_generator_set_state(&probe, saved_generator(of));
+}
+
 /* Check what can be checked without changing anything: then only the model and the optimizer may fail. */
 static tt_status check_saved_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
     if (a->scheduler)
         TT__TRY(tt__lr_check_state(a->scheduler, tt__entries_view(&of[TT__PART_SCHEDULER])));
-    return a->ema ? tt__ema_check_state(a->ema, tt__entries_view(&of[TT__PART_EMA])) : TT_OK;
+    if (a->ema)
+        TT__TRY(tt__ema_check_state(a->ema, tt__entries_view(&of[TT__PART_EMA])));
+    if (a->scaler)
+        TT__TRY(tt__grad_scaler_check_state(a->scaler, tt__entries_view(&of[TT__PART_SCALER])));
+    if (a->generator)
+        TT__TRY(check_generator(&of[TT__PART_GENERATOR]));
+    return a->loader ? tt__loader_check_state(a->loader, tt__entries_view(&of[TT__PART_LOADER])) : TT_OK;
 }
 
 /* Load model and optimizer, or neither. */
@@ -67,7 +86,13 @@ static tt_status load_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
                          : tt_module_load_state_dict(a->model, tt__entries_view(&of[TT__PART_MODEL])));
     if (a->scheduler)
         TT__TRY(tt_lr_scheduler_load_state_dict(a->scheduler, tt__entries_view(&of[TT__PART_SCHEDULER])));
-    return a->ema ? tt_ema_load_state_dict(a->ema, tt__entries_view(&of[TT__PART_EMA])) : TT_OK;
+    if (a->ema)
+        TT__TRY(tt_ema_load_state_dict(a->ema, tt__entries_view(&of[TT__PART_EMA])));
+    if (a->scaler)
+        TT__TRY(tt_grad_scaler_load_state_dict(a->scaler, tt__entries_view(&of[TT__PART_SCALER])));
+    if (a->generator)
+        TT__TRY(tt_generator_set_state(a->generator, saved_generator(&of[TT__PART_GENERATOR])));
+    return a->loader ? tt_loader_load_state_dict(a->loader, tt__entries_view(&of[TT__PART_LOADER])) : TT_OK;
 }
 
 /* Sort a file's entries by part, without their prefixes. */
@@ -81,6 +106,13 @@ static tt_status sort_entries(const tt_named_tensors *all, tt__entries *of) {
     return TT_OK;
 }
 
+/* Copy all but the caller's size. */
+static void take_progress(tt_progress *progress, const tt_progress *read) {
+    size_t size = progress->size;
+    *progress = *read;
+    progress->size = size;
+}
+
 static tt_status load_into(const tt_safetensors *file, const tt_checkpoint_load_args *a) {
     tt_progress stand;
     TT__TRY(tt__progress_read(file, &stand));
@@ -90,10 +122,8 @@ static tt_status load_into(const tt_safetensors *file, const tt_checkpoint_load_
         status = load_parts(a, of);
     for (int part = 0; part < TT__PARTS; part++)
         tt__entries_free(&of[part]);
-    if (!status && a->progress) {
-        a->progress->epoch = stand.epoch;
-        a->progress->sampler_seed = stand.sampler_seed;
-    }
+    if (!status && a->progress)
+        take_progress(a->progress, &stand);
     return status;
 }
 
@@ -109,6 +139,23 @@ tt_status tt_checkpoint_load_with(const tt_checkpoint_load_args *args, size_t si
     tt_status status = load_into(file, &a);
     if (status)
         tt__fail_prefix("%s", a.path);
+    tt_safetensors_free(file);
+    return status;
+}
+
+tt_status tt_checkpoint_progress(const char *path, tt_progress *progress) {
+    static const char who[] = "tt_checkpoint_progress";
+    if (!path || !progress)
+        return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", who, path ? "progress" : "path");
+    TT__TRY(tt__progress_check(who, progress));
+    tt_safetensors *file;
+    tt_progress read;
+    TT__TRY(tt_safetensors_load(&file, path));
+    tt_status status = tt__progress_read(file, &read);
+    if (status)
+        tt__fail_prefix("%s", path);
+    else
+        take_progress(progress, &read);
     tt_safetensors_free(file);
     return status;
 }

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 
-const char *const tt__part_prefixes[TT__PARTS] = {"", "optimizer.", "lr_scheduler.", "ema."};
+const char *const tt__part_prefixes[TT__PARTS] = {"",        "optimizer.", "lr_scheduler.", "ema.",
+                                                  "loader.", "generator.", "grad_scaler."};
 
 int tt__part_of(const char *name) {
     int part = TT__PARTS - 1;
@@ -18,6 +19,7 @@ int tt__part_of(const char *name) {
 void tt__entries_free(tt__entries *e) {
     for (size_t i = 0; e->made && i < e->count; i++)
         free(e->made[i]);
+    tt_tensor_free(e->generator);
     free(e->made);
     free(e->tensors);
     free(e->names);
@@ -75,23 +77,34 @@ static tt_status collect_model(tt__entries *e, const tt_named_tensors *model) {
     return TT_OK;
 }
 
+/* The list owns the tensor. */
+static tt_status add_generator(tt__entries *e, tt_generator *generator) {
+    e->generator = tt_keep(tt_generator_get_state(generator));
+    return e->generator ? add_prefixed(e, tt__part_prefixes[TT__PART_GENERATOR], "state", e->generator)
+                        : tt_last_status();
+}
+
 tt_status tt__entries_collect(tt__entries *e, const tt_checkpoint_save_args *a) {
     const tt_named_tensors *const none = TT_NAMED_TENSORS(0, NULL, NULL);
-    const tt_named_tensors *of[TT__PARTS] = {
-        tt_module_state_dict(a->model), a->optimizer ? tt_optimizer_state_dict(a->optimizer) : none,
-        a->scheduler ? tt_lr_scheduler_state_dict(a->scheduler) : none, a->ema ? tt_ema_state_dict(a->ema) : none};
+    const tt_named_tensors *of[TT__PARTS] = {tt_module_state_dict(a->model),
+                                             a->optimizer ? tt_optimizer_state_dict(a->optimizer) : none,
+                                             a->scheduler ? tt_lr_scheduler_state_dict(a->scheduler) : none,
+                                             a->ema ? tt_ema_state_dict(a->ema) : none,
+                                             a->loader ? tt_loader_state_dict(a->loader) : none,
+                                             none,
+                                             a->scaler ? tt_grad_scaler_state_dict(a->scaler) : none};
     size_t room = 0;
     for (int part = 0; part < TT__PARTS; part++) {
         if (!of[part])
             return tt_last_status();
         room += (size_t)of[part]->count;
     }
-    TT__TRY(tt__entries_make(e, room));
+    TT__TRY(tt__entries_make(e, room + 1));
     TT__TRY(collect_model(e, of[TT__PART_MODEL]));
     for (int part = TT__PART_MODEL + 1; part < TT__PARTS; part++)
         for (int64_t i = 0; i < of[part]->count; i++)
             TT__TRY(add_prefixed(e, tt__part_prefixes[part], of[part]->names[i], of[part]->tensors[i]));
-    return TT_OK;
+    return a->generator ? add_generator(e, a->generator) : TT_OK;
 }
 
 tt_status tt__entries_copy(tt__entries *copies, const tt_named_tensors *of) {

@@ -1,12 +1,21 @@
 /* The tensors of a training state under the names that they have in a file: the model's under their own, those of the
- * optimizer, the scheduler and the averages behind a prefix. */
+ * optimizer, the scheduler, the averages, the loader, the generator and the gradient scaler behind a prefix. */
 #ifndef TT_CHECKPOINT_ENTRIES_H
 #define TT_CHECKPOINT_ENTRIES_H
 
 #include <tutti/checkpoint.h>
 
 /* What a training state is made of, and what the names of each part begin with. */
-enum { TT__PART_MODEL, TT__PART_OPTIMIZER, TT__PART_SCHEDULER, TT__PART_EMA, TT__PARTS };
+enum {
+    TT__PART_MODEL,
+    TT__PART_OPTIMIZER,
+    TT__PART_SCHEDULER,
+    TT__PART_EMA,
+    TT__PART_LOADER,
+    TT__PART_GENERATOR,
+    TT__PART_SCALER,
+    TT__PARTS
+};
 extern const char *const tt__part_prefixes[TT__PARTS];
 
 /* Return the part that an entry of a file belongs to. */
@@ -18,6 +27,7 @@ typedef struct tt__entries {
     const char **names;
     tt_tensor **tensors;
     char **made;
+    tt_tensor *generator; /* made for the list, which frees it; or NULL */
     tt_named_tensors view;
 } tt__entries;
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/utf8.h"
 #include "tensor/tensor.h"
 
 /* ---- the stack ---- */
@@ -177,7 +177,7 @@ static tt_status op_string(tt__pickle *p, size_t width) {
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a text of %llu bytes", p->name, (unsigned long long)size);
     if (v && !tt__is_utf8(v->string))
         return tt__pickle_fail(p, TT_ERR_FORMAT, "expected UTF-8, got the string \"%s\"",
-                               tt__safetensors_printable(v->string).text);
+                               tt__make_printable(v->string).text);
     return tt__pickle_push(p, v);
 }
 

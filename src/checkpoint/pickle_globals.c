@@ -90,7 +90,7 @@ tt_status tt__pickle_global_push(tt__pickle *p, const char *module, const char *
     return tt__pickle_fail(p, TT_ERR_UNSUPPORTED,
                            "the file holds a %s.%s; tensors, numbers, texts, lists and dicts of them can be read, and "
                            "no code is run (in Python, save model.state_dict() rather than the model)",
-                           tt__safetensors_printable(module).text, tt__safetensors_printable(name).text);
+                           tt__make_printable(module).text, tt__make_printable(name).text);
 }
 
 tt_status tt__pickle_call(tt__pickle *p, const tt_value *function, const tt_value *args, tt_value **out) {

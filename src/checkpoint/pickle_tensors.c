@@ -19,7 +19,7 @@ static const char *last_key(const tt__pickle *p) {
     return "?";
 }
 
-#define KEY(p) tt__safetensors_printable(last_key(p)).text
+#define KEY(p) tt__make_printable(last_key(p)).text
 
 /* ---- storages ---- */
 
@@ -49,7 +49,7 @@ static tt_status find_record(const tt__pickle *p, const char *key, const tt__rec
     if (*record)
         return TT_OK;
     return tt__pickle_fail(p, TT_ERR_FORMAT, "\"%s\": there is no record data/%s in the archive", KEY(p),
-                           tt__safetensors_printable(key).text);
+                           tt__make_printable(key).text);
 }
 
 /* Check a persistent id. *type, *key, *count are what it says. */

@@ -4,12 +4,25 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/parse.h"
 
 #define EPOCH "tutti.epoch"
 #define SAMPLER_SEED "tutti.sampler_seed"
+#define BEST "tutti.best"
+
+/* Numbers that are written unless they are 0. */
+static const struct {
+    const char *key;
+    size_t offset;
+} counts[] = {
+    {"tutti.step", offsetof(tt_progress, step)},
+    {"tutti.epoch_step", offsetof(tt_progress, epoch_step)},
+    {"tutti.evaluations", offsetof(tt_progress, evaluations)},
+    {"tutti.stale", offsetof(tt_progress, stale)},
+};
 
 tt_status tt__progress_check(const char *who, const tt_progress *progress) {
     if (progress && progress->size < sizeof *progress)
@@ -19,15 +32,33 @@ tt_status tt__progress_check(const char *who, const tt_progress *progress) {
     return TT_OK;
 }
 
+/* Put "KEY" and what was printed to values[count]. Programs may have set a locale whose decimal point is a comma. */
+static void put_pair(tt__progress_texts *texts, const char *key) {
+    char *text = texts->values[texts->count];
+    for (char *comma; (comma = strchr(text, ','));)
+        *comma = '.';
+    texts->pairs[texts->count++] = (tt_metadata){key, text};
+}
+
 void tt__progress_write(tt__progress_texts *texts, const tt_progress *progress) {
     *texts = (tt__progress_texts){.count = 0};
     if (!progress)
         return;
-    snprintf(texts->epoch, sizeof texts->epoch, "%" PRId64, progress->epoch);
-    snprintf(texts->seed, sizeof texts->seed, "%" PRIu64, progress->sampler_seed);
-    texts->pairs[0] = (tt_metadata){EPOCH, texts->epoch};
-    texts->pairs[1] = (tt_metadata){SAMPLER_SEED, texts->seed};
-    texts->count = TT__PROGRESS_PAIRS;
+    snprintf(texts->values[texts->count], sizeof *texts->values, "%" PRId64, progress->epoch);
+    put_pair(texts, EPOCH);
+    snprintf(texts->values[texts->count], sizeof *texts->values, "%" PRIu64, progress->sampler_seed);
+    put_pair(texts, SAMPLER_SEED);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        int64_t count = *(const int64_t *)((const char *)progress + counts[i].offset);
+        if (!count)
+            continue;
+        snprintf(texts->values[texts->count], sizeof *texts->values, "%" PRId64, count);
+        put_pair(texts, counts[i].key);
+    }
+    if (progress->evaluations) {
+        snprintf(texts->values[texts->count], sizeof *texts->values, "%.17g", progress->best);
+        put_pair(texts, BEST);
+    }
 }
 
 static tt_status parse_u64(const char *what, const char *text, uint64_t *value) {
@@ -44,6 +75,15 @@ tt_status tt__progress_read(const tt_safetensors *file, tt_progress *progress) {
     const char *epoch = tt_safetensors_metadata(file, EPOCH), *seed = tt_safetensors_metadata(file, SAMPLER_SEED);
     if ((epoch && tt__parse_i64(EPOCH, epoch, 0, INT64_MAX, &progress->epoch)) ||
         (seed && parse_u64(SAMPLER_SEED, seed, &progress->sampler_seed)))
+        return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        int64_t *count = (int64_t *)((char *)progress + counts[i].offset);
+        const char *text = tt_safetensors_metadata(file, counts[i].key);
+        if (text && tt__parse_i64(counts[i].key, text, 0, INT64_MAX, count))
+            return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
+    }
+    const char *best = tt_safetensors_metadata(file, BEST);
+    if (best && tt__parse_f64(BEST, best, &progress->best))
         return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
     return TT_OK;
 }

@@ -4,10 +4,10 @@
 
 #include <tutti/checkpoint.h>
 
-enum { TT__PROGRESS_PAIRS = 2 };
+enum { TT__PROGRESS_PAIRS = 7 };
 
 typedef struct tt__progress_texts {
-    char epoch[24], seed[24];
+    char values[TT__PROGRESS_PAIRS][32];
     tt_metadata pairs[TT__PROGRESS_PAIRS]; /* that point to them */
     int64_t count;                         /* 0: there is no progress */
 } tt__progress_texts;

@@ -34,15 +34,6 @@ const char *tt__safetensors_dtype_name(tt_dtype dtype) {
     return "?";
 }
 
-tt__printable tt__safetensors_printable(const char *text) {
-    tt__printable p;
-    size_t n = 0;
-    for (; text[n] && n < 100; n++)
-        p.text[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
-    memcpy(p.text + n, text[n] ? "..." : "", text[n] ? 4 : 1);
-    return p;
-}
-
 const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file) { return file ? &file->list : NULL; }
 
 const char *const *tt_safetensors_skipped(const tt_safetensors *file, int64_t *count) {

@@ -10,6 +10,8 @@
 #include <jansson.h>
 #include <tutti/checkpoint.h>
 
+#include "base/printable.h"
+
 /* The reference reader's limit on N. */
 #define TT__SAFETENSORS_MAX_HEADER UINT64_C(100000000)
 
@@ -52,12 +54,5 @@ bool tt__safetensors_is_index(const char *path);
 /* Read one file, or all files of an index. */
 tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported);
 tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported);
-
-/* Make `text` fit for an error message: at most 100 bytes, control characters replaced; names come from files that
- * anyone may have written. */
-typedef struct tt__printable {
-    char text[104];
-} tt__printable;
-tt__printable tt__safetensors_printable(const char *text);
 
 #endif

@@ -46,8 +46,7 @@ static tt_status parse_index(const char *path, json_t **index) {
     *index = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!*index)
         return tt__fail(json_error_code(&error) == json_error_out_of_memory ? TT_ERR_MEMORY : TT_ERR_FORMAT,
-                        "%s: no valid JSON: %s (line %d)", path, tt__safetensors_printable(error.text).text,
-                        error.line);
+                        "%s: no valid JSON: %s (line %d)", path, tt__make_printable(error.text).text, error.line);
     return TT_OK;
 }
 
@@ -62,8 +61,8 @@ static tt_status check_map(const char *path, json_t *map) {
         if (!text || !*text || text[0] == '.' || strchr(text, '/') || strchr(text, '\\'))
             return tt__fail(TT_ERR_FORMAT,
                             "%s: tensor \"%s\": expected the name of a file beside the index, got %s%s%s", path,
-                            tt__safetensors_printable(name).text, text ? "\"" : "",
-                            text ? tt__safetensors_printable(text).text : "something else", text ? "\"" : "");
+                            tt__make_printable(name).text, text ? "\"" : "",
+                            text ? tt__make_printable(text).text : "something else", text ? "\"" : "");
     }
     return TT_OK;
 }
@@ -123,7 +122,7 @@ static tt_status join_tensors(tt_safetensors *all, const char *index, place *pla
         all->tensors[i] = places[i].tensor;
         if (i > 0 && !strcmp(places[i - 1].name, places[i].name))
             tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" lies in two files",
-                            tt__safetensors_printable(places[i].name).text);
+                            tt__make_printable(places[i].name).text);
     }
     return tt__problems_report(&problems, index);
 }
@@ -146,13 +145,12 @@ static tt_status check_map_and_files(const tt_safetensors *all, const char *inde
             found = is_in_part(all->parts[p], name);
         if (!found)
             tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" is missing: %s has none",
-                            tt__safetensors_printable(name).text,
-                            tt__safetensors_printable(json_string_value(file)).text);
+                            tt__make_printable(name).text, tt__make_printable(json_string_value(file)).text);
     }
     for (size_t i = 0; i < all->count; i++)
         if (!json_object_get(map, all->names[i]))
             tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" is unexpected: the index lacks it",
-                            tt__safetensors_printable(all->names[i]).text);
+                            tt__make_printable(all->names[i]).text);
     return tt__problems_report(&problems, index);
 }
 
@@ -291,6 +289,6 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
     for (int64_t i = 0; i < args.tensors->count; i++)
         if (tt_named_tensors_find(args.tensors, args.tensors->names[i]) != args.tensors->tensors[i])
             return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", args.path,
-                            tt__safetensors_printable(args.tensors->names[i]).text);
+                            tt__make_printable(args.tensors->names[i]).text);
     return save_sharded(&args);
 }

@@ -44,7 +44,7 @@ static tt_status fail_tensor(tt_status status, const source *src, const char *te
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return tt__fail(status, "%s: tensor \"%s\": %s", src->name, tt__safetensors_printable(tensor).text, text);
+    return tt__fail(status, "%s: tensor \"%s\": %s", src->name, tt__make_printable(tensor).text, text);
 }
 
 static tt_status source_read(const source *src, uint64_t offset, void *out, uint64_t size) {
@@ -100,7 +100,7 @@ static tt_status header_parse(const source *src, const char *text, size_t length
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", src->name);
     if (!*header)
         return tt__fail(TT_ERR_FORMAT, "%s: the header is no valid JSON: %s (byte %d of it)", src->name,
-                        tt__safetensors_printable(error.text).text, error.position);
+                        tt__make_printable(error.text).text, error.position);
     if (!json_is_object(*header))
         return tt__fail(TT_ERR_FORMAT, "%s: expected a JSON object as header, got something else", src->name);
     return TT_OK;
@@ -130,7 +130,7 @@ static tt_status check_metadata(const source *src, json_t *header) {
     json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
             return tt__fail(TT_ERR_FORMAT, "%s: expected a string as %s's \"%s\", got something else", src->name,
-                            TT__SAFETENSORS_METADATA, tt__safetensors_printable(key).text);
+                            TT__SAFETENSORS_METADATA, tt__make_printable(key).text);
     }
     return TT_OK;
 }
@@ -143,7 +143,7 @@ static tt_status entry_dtype(const source *src, entry *e, json_t *value) {
         return fail_tensor(TT_ERR_FORMAT, src, e->name, "expected a string \"dtype\"");
     e->dtype = tt__safetensors_dtype_find(name);
     if (!e->dtype)
-        return fail_tensor(TT_ERR_FORMAT, src, e->name, "unknown dtype \"%s\"", tt__safetensors_printable(name).text);
+        return fail_tensor(TT_ERR_FORMAT, src, e->name, "unknown dtype \"%s\"", tt__make_printable(name).text);
     return TT_OK;
 }
 
@@ -297,7 +297,7 @@ static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e
     tt_tensor *x = tt__tensor_new("tt_safetensors_load", e->shape, e->dtype->dtype);
     *beyond = -1;
     if (!x || tt__tensor_adopt(x, "a safetensors file"))
-        return tt__fail_prefix("%s: tensor \"%s\"", src->name, tt__safetensors_printable(e->name).text);
+        return tt__fail_prefix("%s: tensor \"%s\"", src->name, tt__make_printable(e->name).text);
     *out = x;
     int64_t count = tt_tensor_numel(x);
     char *end = (char *)tt_tensor_data(x) + (size_t)count * tt_dtype_size(e->dtype->dtype);

@@ -5,10 +5,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "checkpoint/host_copy.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/utf8.h"
 #include "nn/module_lists.h"
+#include "tensor/host_copy.h"
 
 typedef struct item {
     const char *name;
@@ -41,7 +41,7 @@ static tt_status check_text(const char *path, const char *what, const char *text
         return tt__fail(TT_ERR_INVALID, "%s: expected a %s, got NULL", path, what);
     if (!tt__is_utf8(text))
         return tt__fail(TT_ERR_INVALID, "%s: expected the %s \"%s\" to be UTF-8", path, what,
-                        tt__safetensors_printable(text).text);
+                        tt__make_printable(text).text);
     return TT_OK;
 }
 
@@ -50,7 +50,7 @@ static tt_status check_text(const char *path, const char *what, const char *text
 static tt_status json_put(json_t *object, const char *path, const char *key, json_t *value) {
     if (json_object_get(object, key)) {
         json_decref(value);
-        return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", path, tt__safetensors_printable(key).text);
+        return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", path, tt__make_printable(key).text);
     }
     if (json_object_set_new(object, key, value) != 0)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);

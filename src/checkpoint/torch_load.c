@@ -48,12 +48,12 @@ static tt_status check_flags(const tt__archive *archive) {
     TT__TRY(flag_read(archive, "version", version, sizeof version));
     if (*order && strcmp(order, "little"))
         return tt__fail(TT_ERR_UNSUPPORTED, "%s: its numbers are in byte order \"%s\": only \"little\" is supported",
-                        archive->name, tt__safetensors_printable(order).text);
+                        archive->name, tt__make_printable(order).text);
     long number = strtol(version, NULL, 10);
     if (number < 1 || number > 10)
         return tt__fail(number > 10 ? TT_ERR_UNSUPPORTED : TT_ERR_FORMAT,
                         "%s: expected a record \"version\" of 1 to 10, got \"%s\"", archive->name,
-                        tt__safetensors_printable(version).text);
+                        tt__make_printable(version).text);
     return TT_OK;
 }
 

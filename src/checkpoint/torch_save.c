@@ -3,35 +3,41 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "checkpoint/archive_write.h"
-#include "checkpoint/host_copy.h"
 #include "checkpoint/pickle_write.h"
+#include "tensor/host_copy.h"
+#include "zip/zip_write.h"
 
-static tt_status add_elements(tt__archive_writer *w, tt_tensor *x, size_t number) {
-    char record[32];
+#define FOLDER "archive/"
+
+static tt_status add_record(tt__zip_writer *w, const char *record, const void *data, size_t size) {
+    return tt__zip_add(w, record, &(tt__span){data, size}, 1);
+}
+
+static tt_status add_elements(tt__zip_writer *w, tt_tensor *x, size_t number) {
+    char record[48];
     tt__host_copy elements;
-    snprintf(record, sizeof record, "data/%zu", number);
+    snprintf(record, sizeof record, FOLDER "data/%zu", number);
     TT__TRY(tt__host_copy_make(&elements, x));
-    tt_status status = tt__archive_add(w, record, elements.data, elements.size);
+    tt_status status = add_record(w, record, elements.data, elements.size);
     tt__host_copy_free(&elements);
     return status;
 }
 
-static tt_status add_records(tt__archive_writer *w, const tt__bytes *pickle, const tt__pickled_tensors *tensors) {
-    TT__TRY(tt__archive_add(w, "data.pkl", pickle->data, pickle->size));
-    TT__TRY(tt__archive_add(w, "byteorder", "little", 6));
+static tt_status add_records(tt__zip_writer *w, const tt__bytes *pickle, const tt__pickled_tensors *tensors) {
+    TT__TRY(add_record(w, FOLDER "data.pkl", pickle->data, pickle->size));
+    TT__TRY(add_record(w, FOLDER "byteorder", "little", 6));
     for (size_t i = 0; i < tensors->count; i++)
         TT__TRY(add_elements(w, tensors->tensor[i], i));
-    return tt__archive_add(w, "version", "3\n", 2);
+    return add_record(w, FOLDER "version", "3\n", 2);
 }
 
 static tt_status write_archive(const char *path, const tt__bytes *pickle, const tt__pickled_tensors *tensors) {
-    tt__archive_writer w;
-    TT__TRY(tt__archive_create(&w, path));
+    tt__zip_writer w;
+    TT__TRY(tt__zip_create(&w, path));
     tt_status status = add_records(&w, pickle, tensors);
     if (!status)
-        return tt__archive_commit(&w);
-    tt__archive_abort(&w);
+        return tt__zip_commit(&w);
+    tt__zip_abort(&w);
     return status;
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/utf8.h"
 #include "tensor/tensor.h"
 
 /* ---- life ---- */
@@ -77,7 +77,7 @@ tt_value *tt_value_of_float(double x) {
 tt_value *tt_value_of_string(const char *text) {
     if (!text || !tt__is_utf8(text))
         return tt__fail_null(TT_ERR_INVALID, "tt_value_of_string: expected UTF-8, got %s",
-                             text ? tt__safetensors_printable(text).text : "NULL");
+                             text ? tt__make_printable(text).text : "NULL");
     tt_value *v = tt__value_new(TT_VALUE_STRING);
     if (!v || (v->string = strdup(text)))
         return v;

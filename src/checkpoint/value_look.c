@@ -34,7 +34,7 @@ const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
         describe_float(v->real, text, size);
         return text;
     case TT_VALUE_STRING:
-        snprintf(text, size, "\"%s\"", tt__safetensors_printable(v->string).text);
+        snprintf(text, size, "\"%s\"", tt__make_printable(v->string).text);
         return text;
     case TT_VALUE_TENSOR:
         snprintf(text, size, "the tensor %s", TT__DESCRIBE(v->tensor));

@@ -69,7 +69,7 @@ static int name_item(const tt_value *container, size_t i, char *name, size_t use
     if (n >= 0 && (size_t)n < room)
         return (int)used + n;
     tt__fail(TT_ERR_INVALID, "tt_value_tensors: expected names below %d bytes, got a longer one: %s", NAME_MAX_BYTES,
-             tt__safetensors_printable(name).text);
+             tt__make_printable(name).text);
     return -1;
 }
 
@@ -103,7 +103,7 @@ static tt_status names_check(const names_list *l) {
     for (size_t i = 1; i < l->count && !status; i++)
         if (!strcmp(sorted[i - 1], sorted[i]))
             status = tt__fail(TT_ERR_INVALID, "tt_value_tensors: two tensors have the dotted name \"%s\"",
-                              tt__safetensors_printable(sorted[i]).text);
+                              tt__make_printable(sorted[i]).text);
     free(sorted);
     return status;
 }

@@ -1,8 +1,7 @@
 /* tutti bench step: how long a training step takes, and how much memory a rank.
  *
- * mlp: flatten, 784-512-10 with ReLU, cross entropy, SGD 1e-3, the same batch of 32 in memory every step; on one rank
- * the plain model, on more wrapped for data-parallel training. Five blocks of `--steps` steps; the time of a step is
- * its block's mean. */
+ * The same batch in memory every step; on one rank the plain model, on more wrapped for data-parallel training. Five
+ * blocks of `--steps` steps; the time of a step is its block's mean. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,24 +10,29 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
+#include "cli/bench_models.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
+#include "tensor/pool.h"
 
 #include <tutti/tutti.h>
 
-enum { BLOCKS = 5, BATCH = 32 };
+enum { BLOCKS = 5 };
 
 typedef struct options {
-    int64_t world, steps;
-    const char *model;
+    int64_t world, steps; /* steps 0: the model's own number */
+    const tt__bench_model *model;
     bool no_pin;
+    bool amp; /* forward and loss in bf16 */
 } options;
 
 typedef struct trial {
+    const tt__bench_model *kind;
     tt_group *world;
     tt_module *model, *ddp; /* ddp is NULL on one rank */
-    tt_optimizer *sgd;
-    tt_tensor *x, *y; /* (BATCH,1,28,28), (BATCH) */
+    tt_optimizer *optimizer;
+    tt_tensor *x, *y;
+    bool amp;
     double block_ms[BLOCKS];
 } trial;
 
@@ -36,10 +40,16 @@ static const tt__flag step_flags[] = {
     {.name = "model",
      .id = 'm',
      .value = "NAME",
-     .what = "mlp: 784-512-10, batch 32 a rank, SGD (default mlp)",
-     .offer = "mlp"},
+     .what = "mlp: 784-512-10, batch 32 a rank, SGD (the default); conv: PyTorch's MNIST example, batch 64, Adadelta; "
+             "gpt: 4 layers of 256 channels, 8 x 128 tokens, AdamW",
+     .offer = "mlp conv gpt"},
     {.name = "world", .id = 'w', .value = "N", .what = "ranks; 1 trains the plain model (default 2)"},
-    {.name = "steps", .id = 's', .value = "N", .what = "steps a block, of five blocks (default 400)"},
+    {.name = "steps", .id = 's', .value = "N", .what = "steps a block, of five blocks (default 400; conv 15; gpt 10)"},
+    {.name = "amp",
+     .id = 'a',
+     .value = "TYPE",
+     .what = "bf16: forward pass and loss run under autocast (default: all in f32)",
+     .offer = "bf16"},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -50,7 +60,8 @@ const tt__command tt__bench_step = {
     .what = "a training step: time and memory",
     .usage = "[FLAGS]",
     .text = "Time training steps, and print one JSON object:\n"
-            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}",
+            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}\n"
+            "With --amp it also has \"amp\":\"bf16\", behind the model.",
     .flags = step_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = step_main,
@@ -58,18 +69,24 @@ const tt__command tt__bench_step = {
 
 /* Parse the flags. Returns -1 to go on, else the exit code. */
 static int step_parse(options *o, int argc, char **argv) {
-    *o = (options){.world = 2, .steps = 400, .model = "mlp"};
+    const char *model = "mlp";
+    *o = (options){.world = 2};
     for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
         switch (c) {
         case 'm':
-            o->model = optarg;
+            model = optarg;
             break;
         case 'w':
             status = tt__parse_i64("--world", optarg, 1, 1024, &o->world);
             break;
         case 's':
             status = tt__parse_i64("--steps", optarg, 1, 1000000, &o->steps);
+            break;
+        case 'a':
+            if (strcmp(optarg, "bf16") != 0)
+                return tt__cli_usage_error("bench step", "--amp: expected bf16, got \"%s\"", optarg);
+            o->amp = true;
             break;
         case 'p':
             o->no_pin = true;
@@ -82,8 +99,11 @@ static int step_parse(options *o, int argc, char **argv) {
         if (status)
             return tt__cli_usage_error("bench step", "%s", tt_last_error());
     }
-    if (strcmp(o->model, "mlp") != 0)
-        return tt__cli_usage_error("bench step", "--model: expected mlp, got \"%s\"", o->model);
+    o->model = tt__bench_model_find(model);
+    if (!o->model)
+        return tt__cli_usage_error("bench step", "--model: expected mlp, conv or gpt, got \"%s\"", model);
+    if (!o->steps)
+        o->steps = o->model->steps;
     return -1;
 }
 
@@ -95,13 +115,15 @@ static tt_status trial_init(trial *t, const options *o) {
     if (!o->no_pin)
         tt__bench_pin_to(tt_get_rank(t->world), tt_get_world_size(t->world));
     tt_manual_seed(0);
-    t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
-    t->x = tt_randn(TT_SHAPE(BATCH, 1, 28, 28), NULL);
-    t->y = tt_randint(0, 10, TT_SHAPE(BATCH), NULL);
-    t->sgd = tt_sgd(tt_module_parameters(t->model), 1e-3);
+    t->kind = o->model;
+    t->amp = o->amp;
+    t->model = t->kind->make();
+    t->x = t->kind->inputs();
+    t->y = t->kind->targets();
+    t->optimizer = t->model ? t->kind->optimizer(t->model) : NULL;
     if (tt_get_world_size(t->world) > 1)
         t->ddp = tt_ddp(t->model, t->world);
-    bool made = t->x && t->y && t->sgd && (t->ddp || tt_get_world_size(t->world) == 1);
+    bool made = t->x && t->y && t->optimizer && (t->ddp || tt_get_world_size(t->world) == 1);
     return made ? TT_OK : tt_last_status();
 }
 
@@ -109,18 +131,27 @@ static void tear_down(trial *t) {
     tt_tensor_free(t->x);
     tt_tensor_free(t->y);
     tt_module_free(t->ddp);
-    tt_optimizer_free(t->sgd);
+    tt_optimizer_free(t->optimizer);
     tt_module_free(t->model);
     tt_destroy_process_group(t->world);
 }
 
+static tt_tensor *plain_loss(const trial *t) {
+    return t->kind->loss(tt_module_forward(t->ddp ? t->ddp : t->model, t->x), t->y);
+}
+
+static tt_tensor *amp_loss(const trial *t) {
+    TT_AUTOCAST(TT_BF16);
+    return plain_loss(t);
+}
+
 static tt_status train_step(trial *t) {
     TT_AUTO_SCOPE;
-    tt_optimizer_zero_grad(t->sgd);
-    tt_tensor *loss = tt_cross_entropy(tt_module_forward(t->ddp ? t->ddp : t->model, t->x), t->y);
+    tt_optimizer_zero_grad(t->optimizer);
+    tt_tensor *loss = t->amp ? amp_loss(t) : plain_loss(t);
     if (tt_backward(loss))
         return tt_last_status();
-    return tt_optimizer_step(t->sgd);
+    return tt_optimizer_step(t->optimizer);
 }
 
 static tt_status run_steps(trial *t, int64_t steps) {
@@ -144,9 +175,10 @@ static tt_status step_measure(trial *t, int64_t steps) {
 static void step_print(const trial *t, const options *o) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"bench\":\"step\",\"model\":\"%s\",\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f}\n",
-           o->model, tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0],
-           (double)usage.ru_maxrss / 1024);
+    printf("{\"bench\":\"step\",\"model\":\"%s\",%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
+           "\"pool_mb\":%.1f}\n",
+           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", tt_get_world_size(t->world), t->block_ms[BLOCKS / 2],
+           t->block_ms[0], (double)usage.ru_maxrss / 1024, (double)tt__pool_most() / (1 << 20));
 }
 
 static int step_main(int argc, char **argv) {

@@ -1,8 +1,8 @@
 /* tutti ckpt diff: what two checkpoints have that the other one lacks or has otherwise. */
 #include "base/error.h"
 #include "base/plain_text.h"
-#include "checkpoint/host_copy.h"
 #include "cli/ckpt.h"
+#include "tensor/host_copy.h"
 
 #include <inttypes.h>
 #include <jansson.h>

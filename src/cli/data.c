@@ -1,6 +1,7 @@
-/* tutti data: make and show data sets. */
+/* tutti data: get, make and show data sets. */
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/data_get.h"
 
 #include <tutti/data.h>
 
@@ -155,23 +156,25 @@ static const tt__command show_command = {
 };
 
 static const tt__command *const *data_parts(void) {
-    static const tt__command *const parts[] = {&digits_command, &show_command, NULL};
+    static const tt__command *const parts[] = {&tt__cmd_data_mnist, &tt__cmd_data_cifar10, &tt__cmd_data_cifar100,
+                                               &digits_command,     &show_command,         NULL};
     return parts;
 }
 
 static int data_main(int argc, char **argv) {
     if (argc < 2)
-        return tt__cli_usage_error("data", "expected \"digits\" or \"show\"");
+        return tt__cli_usage_error("data", "expected \"mnist\", \"cifar10\", \"cifar100\", \"digits\" or \"show\"");
     return tt__cli_dispatch(&tt__cmd_data, "command", argc, argv);
 }
 
 const tt__command tt__cmd_data = {
     .name = "data",
-    .what = "make a set of digits to train on, look at IDX files",
+    .what = "download data sets, make a set of digits, look at IDX files",
     .usage = "COMMAND [ARGUMENTS]",
-    .text = "Data sets to try things on.",
+    .text = "Data sets to train on.",
     .notes = "Example:\n"
              "\n"
+             "  tutti data mnist ./mnist\n"
              "  tutti data digits ./digits --train 20000 --test 2000\n"
              "  tutti data show ./digits/t10k-images-idx3-ubyte\n"
              "  tutti run --nproc-per-node=2 build/examples/mnist_trainer --data ./digits",

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char who[] = "tt_loader";
@@ -27,11 +28,11 @@ static tt_status rows_new(tt_tensor **out, const tt_tensor_spec *spec, int64_t n
 static void buffer_free(tt__batch_buffer *buffer) {
     tt__tensor_disown(buffer->x);
     tt__tensor_disown(buffer->y);
-    *buffer = (tt__batch_buffer){NULL, NULL};
+    *buffer = (tt__batch_buffer){0};
 }
 
 static tt_status buffer_new(const tt__batches *b, tt__batch_buffer *buffer) {
-    *buffer = (tt__batch_buffer){NULL, NULL};
+    *buffer = (tt__batch_buffer){0};
     tt_status status = rows_new(&buffer->x, &b->x, b->rows);
     if (!status)
         status = rows_new(&buffer->y, &b->y, b->rows);
@@ -41,41 +42,60 @@ static tt_status buffer_new(const tt__batches *b, tt__batch_buffer *buffer) {
 }
 
 static bool buffer_is_free(const tt__batch_buffer *buffer) {
-    return !tt__tensor_is_shared(buffer->x) && (!buffer->y || !tt__tensor_is_shared(buffer->y));
+    return !buffer->taken && !tt__tensor_is_shared(buffer->x) && (!buffer->y || !tt__tensor_is_shared(buffer->y));
 }
 
-/* Choose a buffer that the caller does not use: an old one, one more, or a new one in the place of the oldest, whose
- * memory stays with its users. */
-static tt_status choose_buffer(tt__batches *b, tt__batch_buffer **out) {
-    for (int i = 0; i < b->count; i++)
-        if (buffer_is_free(&b->buffer[i])) {
-            *out = &b->buffer[i];
+/* Find a place for one more buffer; where there is none, the oldest's, whose memory stays with its users. */
+static tt__batch_buffer *buffer_place(tt__batches *b) {
+    if (b->count < b->most)
+        return &b->buffer[b->count++];
+    while (b->buffer[b->oldest].taken)
+        b->oldest = (b->oldest + 1) % b->most;
+    tt__batch_buffer *oldest = &b->buffer[b->oldest];
+    b->oldest = (b->oldest + 1) % b->most;
+    buffer_free(oldest);
+    return oldest;
+}
+
+/* An old one, or a new one. */
+tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out) {
+    tt__batch_buffer made;
+    for (int64_t i = 0; i < batches->count; i++)
+        if (buffer_is_free(&batches->buffer[i])) {
+            *out = &batches->buffer[i];
+            (*out)->taken = true;
             return TT_OK;
         }
-    tt__batch_buffer made;
-    TT__TRY(buffer_new(b, &made));
-    if (b->count < TT__BATCH_BUFFERS) {
-        *out = &b->buffer[b->count++];
-    } else {
-        *out = &b->buffer[b->oldest];
-        b->oldest = (b->oldest + 1) % TT__BATCH_BUFFERS;
-        buffer_free(*out);
-    }
+    TT__TRY(buffer_new(batches, &made));
+    made.taken = true;
+    *out = buffer_place(batches);
     **out = made;
     return TT_OK;
 }
 
-tt_status tt__batches_init(tt__batches *batches, int64_t rows, const tt_tensor_spec *x, const tt_tensor_spec *y) {
-    *batches = (tt__batches){.rows = rows, .x = *x, .y = *y};
-    tt__batch_buffer *first;
-    return choose_buffer(batches, &first);
+tt_status tt__batches_init(tt__batches *batches, int64_t rows, int64_t ahead, const tt_tensor_spec *x,
+                           const tt_tensor_spec *y) {
+    *batches = (tt__batches){.rows = rows, .x = *x, .y = *y, .most = ahead + TT__BATCH_BUFFERS};
+    batches->buffer = calloc((size_t)batches->most, sizeof *batches->buffer);
+    if (!batches->buffer)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld batches ahead", who, (long long)ahead);
+    while (batches->count < ahead + 1) {
+        TT__TRY(buffer_new(batches, &batches->buffer[batches->count]));
+        batches->count++;
+    }
+    return TT_OK;
+}
+
+static void drop_buffers(tt__batches *batches) {
+    for (int64_t i = 0; i < batches->count; i++)
+        buffer_free(&batches->buffer[i]);
+    batches->count = batches->oldest = 0;
 }
 
 void tt__batches_free(tt__batches *batches) {
     tt__batches_take_back(batches);
-    for (int i = 0; i < batches->count; i++)
-        buffer_free(&batches->buffer[i]);
-    batches->count = 0;
+    drop_buffers(batches);
+    free(batches->buffer);
 }
 
 /* ---- loans ---- */
@@ -88,22 +108,19 @@ static tt_status rows_lend(tt_tensor **out, const tt_tensor *rows, int64_t n) {
     tt_shape shape = rows->shape;
     shape.dim[0] = n;
     tt__shape_strides(&shape, stride);
-    tt_tensor *view = tt__tensor_alias(who, rows, shape, stride, 0);
-    if (!view)
-        return tt_last_status();
-    TT__TRY(tt__tensor_lend(view, "a loader, until its next batch"));
-    *out = view;
-    return TT_OK;
+    *out = tt__tensor_alias(who, rows, shape, stride, 0);
+    return *out ? tt__batch_lend_tensor(*out) : tt_last_status();
 }
 
-tt_status tt__batches_lend(tt__batches *batches, int64_t n) {
-    tt__batch_buffer *buffer;
-    TT__TRY(choose_buffer(batches, &buffer));
+tt_status tt__batch_lend_tensor(tt_tensor *x) { return tt__tensor_lend(x, "a loader, until its next batch"); }
+
+tt_status tt__batches_lend(tt__batches *batches, tt__batch_buffer *buffer, int64_t n) {
     tt_status status = rows_lend(&batches->lent_x, buffer->x, n);
     if (!status)
         status = rows_lend(&batches->lent_y, buffer->y, n);
     if (status)
         tt__batches_take_back(batches);
+    buffer->taken = false;
     return status;
 }
 

@@ -4,31 +4,39 @@
 
 #include <tutti/data.h>
 
-/* Buffers that take turns for a caller that keeps earlier batches (a pipeline does); where it keeps more, a buffer is
- * made for each batch. */
+/* Buffers that take turns for a caller that keeps earlier batches (a pipeline does), besides those that are filled
+ * ahead; where it keeps more, a buffer is made for each batch. */
 enum { TT__BATCH_BUFFERS = 4 };
 
 typedef struct tt__batch_buffer {
     tt_tensor *x; /* (rows, ...) held */
     tt_tensor *y; /* (rows, ...) held; NULL: no targets */
+    bool taken;   /* chosen, and not lent or given back yet */
 } tt__batch_buffer;
 
 typedef struct tt__batches {
     int64_t rows;        /* of the largest batch */
     tt_tensor_spec x, y; /* one example in a batch */
-    tt__batch_buffer buffer[TT__BATCH_BUFFERS];
-    int count, oldest;
-    tt_tensor *lent_x, *lent_y; /* the caller's batch: views of one of the buffers */
+    int64_t most;        /* buffers at one time */
+    tt__batch_buffer *buffer;
+    int64_t count, oldest;
+    tt_tensor *lent_x, *lent_y; /* the caller's batch: views of one of the buffers, or what was lent as it is */
 } tt__batches;
 
-/* Set up for batches of at most `rows` examples, and allocate the first buffer. After a failure, too, free must
- * follow. */
-tt_status tt__batches_init(tt__batches *batches, int64_t rows, const tt_tensor_spec *x, const tt_tensor_spec *y);
+/* Set up for batches of at most `rows` examples, `ahead` of which are filled at one time, and allocate their buffers.
+ * After a failure, too, free must follow. */
+tt_status tt__batches_init(tt__batches *batches, int64_t rows, int64_t ahead, const tt_tensor_spec *x,
+                           const tt_tensor_spec *y);
 void tt__batches_free(tt__batches *batches);
 
-/* Lend tensors of n uninitialised rows in a buffer that nobody else uses: lent_x and lent_y. The loan before it has
- * ended. */
-tt_status tt__batches_lend(tt__batches *batches, int64_t n);
+/* Choose a buffer that nobody else uses, of uninitialised rows, to be filled; *out stays where it is. */
+tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out);
+
+/* Lend tensors of the first n rows of a buffer: lent_x and lent_y. The loan before it has ended. */
+tt_status tt__batches_lend(tt__batches *batches, tt__batch_buffer *buffer, int64_t n);
+
+/* Lend a tensor that is the caller's, as it is. */
+tt_status tt__batch_lend_tensor(tt_tensor *x);
 
 /* End the loan; NULL both. Tensors that the caller kept stay as they are. */
 void tt__batches_take_back(tt__batches *batches);

@@ -16,8 +16,10 @@ static int64_t chain_size(void *user) {
     const chain *c = user;
     int64_t size = 0;
     for (int64_t i = 0; i < c->count; i++)
-        if (__builtin_add_overflow(size, c->part[i]->size, &size))
+        if (__builtin_add_overflow(size, c->part[i]->size, &size)) {
+            tt_ignore(tt__fail(TT_ERR_INVALID, "more examples than an int64_t counts, from part %" PRId64 " on", i));
             return -1;
+        }
     return size;
 }
 

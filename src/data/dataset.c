@@ -1,6 +1,8 @@
 /* Any data set: made of a class, read by index, freed. */
 #include "data/dataset.h"
 
+#include <tutti/datasets.h>
+
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -67,6 +69,7 @@ tt_dataset *tt__dataset_new(const char *who, const tt_dataset_class *cls, void *
     d->holders = 1;
     d->x = x;
     d->y = y;
+    pthread_mutex_init(&d->one_at_a_time, NULL);
     if (!dataset_check(who, d))
         return d;
     tt__dataset_release(d);
@@ -94,6 +97,7 @@ void tt__dataset_release(tt_dataset *dataset) {
         return;
     if (dataset->cls.destroy)
         dataset->cls.destroy(dataset->user);
+    pthread_mutex_destroy(&dataset->one_at_a_time);
     tt__quarantine(dataset, sizeof *dataset, free);
 }
 
@@ -119,6 +123,12 @@ tt_tensor *tt_dataset_inputs(const tt_dataset *dataset) { return dataset ? datas
 
 tt_tensor *tt_dataset_targets(const tt_dataset *dataset) { return dataset ? dataset->targets : NULL; }
 
+const char *const *tt_dataset_classes(const tt_dataset *dataset, int64_t *count) {
+    if (count)
+        *count = dataset ? dataset->class_count : 0;
+    return dataset ? dataset->classes : NULL;
+}
+
 /* ---- reading ---- */
 
 /* Read examples. A set made of others leaves it to them to name the one that failed. */
@@ -139,7 +149,7 @@ static tt_status read_one(tt_dataset *d, int64_t index, void *x, void *y) {
     return tt__fail_callback(errors, status, "%s: example %" PRId64, d->cls.name, index);
 }
 
-tt_status tt__dataset_read(tt_dataset *d, const int64_t *indices, int64_t n, void *x, void *y) {
+static tt_status read_examples(tt_dataset *d, const int64_t *indices, int64_t n, void *x, void *y) {
     if (d->cls.get_batch)
         return n ? read_batch(d, indices, n, x, y) : TT_OK;
     char *to_x = x, *to_y = y;
@@ -151,6 +161,24 @@ tt_status tt__dataset_read(tt_dataset *d, const int64_t *indices, int64_t n, voi
     return TT_OK;
 }
 
+/* Of a serial class, one thread at a time reads. */
+static void reading_begins(tt_dataset *d) {
+    if (d->cls.serial)
+        pthread_mutex_lock(&d->one_at_a_time);
+}
+
+static void reading_ends(tt_dataset *d) {
+    if (d->cls.serial)
+        pthread_mutex_unlock(&d->one_at_a_time);
+}
+
+tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y) {
+    reading_begins(dataset);
+    tt_status status = read_examples(dataset, indices, n, x, y);
+    reading_ends(dataset);
+    return status;
+}
+
 tt_status(tt_dataset_get)(tt_dataset *dataset, int64_t index, void *x, void *y) {
     if (!dataset)
         return tt__fail_argument("tt_dataset_get: the data set is NULL");
@@ -160,7 +188,10 @@ tt_status(tt_dataset_get)(tt_dataset *dataset, int64_t index, void *x, void *y) 
     if (index < 0 || index >= dataset->size)
         return tt__fail(TT_ERR_INVALID, "tt_dataset_get: %s: expected an example from 0 to %" PRId64 ", got %" PRId64,
                         dataset->cls.name, dataset->size - 1, index);
-    return read_one(dataset, index, x, dataset->y.given ? y : NULL);
+    reading_begins(dataset);
+    tt_status status = read_one(dataset, index, x, dataset->y.given ? y : NULL);
+    reading_ends(dataset);
+    return status;
 }
 
 /* ---- normalisation ---- */

@@ -4,6 +4,7 @@
 
 #include <tutti/data.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* ToTensor and Normalize of u8 inputs. */
@@ -21,10 +22,13 @@ struct tt_dataset {
     tt_tensor_spec x, y;
     size_t x_bytes, y_bytes;     /* of one example */
     tt_tensor *inputs, *targets; /* of a set in memory, owned by `user`; else NULL */
+    const char *const *classes;  /* names of what targets number, owned by `user` or for ever; NULL: it has none */
+    int64_t class_count;
     /* The sets that it is made of, owned by `user`; they name an error's place and have the normalisation. */
     tt_dataset *const *bases;
     int64_t base_count;
     tt__normalization normalization; /* its own */
+    pthread_mutex_t one_at_a_time;   /* held while a serial class reads */
 };
 
 /* Make a data set of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */

@@ -23,8 +23,11 @@ tt_dataset *tt_dataset_from_with(const tt_dataset_from_args *args, size_t size) 
     static const char who[] = "tt_dataset_from";
     tt_dataset_from_args a;
     TT__ARGS_COPY(a, args, size);
-    const tt_dataset_class cls = {
-        .name = a.name, .size = dataset_callback_size, .get = dataset_callback_get, .destroy = free};
+    const tt_dataset_class cls = {.name = a.name,
+                                  .size = dataset_callback_size,
+                                  .get = dataset_callback_get,
+                                  .destroy = free,
+                                  .serial = a.serial};
     if (!a.get)
         return tt__fail_null(TT_ERR_INVALID, "%s: %s: get is NULL", who, a.name ? a.name : "a data set");
     callback *c = malloc(sizeof *c);

@@ -2,7 +2,10 @@
  *
  * N examples, R replicas (ranks). All ranks draw the same order of the N from seed + epoch; position p of it goes to
  * rank p mod R. So that every rank gets the same number, either the tail is dropped, or positions past the end start
- * again from the front. */
+ * again from the front; or, with `exact`, neither happens, and some ranks have one more.
+ *
+ * An epoch that is resumed after V examples of the order goes on at position V, whatever R was before: position V + p
+ * goes to rank p mod R. */
 #include "data/sampler.h"
 
 #include "base/args.h"
@@ -13,15 +16,23 @@
 
 typedef struct share {
     int64_t dataset_size, replicas, rank;
-    bool drop_last;
+    bool drop_last, exact;
     uint64_t seed;
+    int64_t visited;   /* V */
     int64_t *everyone; /* (dataset_size) the order of all ranks; NULL without shuffle */
 } share;
 
 static int64_t share_size(void *user) {
     const share *s = user;
-    int64_t whole = s->dataset_size / s->replicas;
-    return s->dataset_size % s->replicas && !s->drop_last ? whole + 1 : whole;
+    int64_t left = s->dataset_size > s->visited ? s->dataset_size - s->visited : 0, whole = left / s->replicas;
+    if (s->exact)
+        return whole + (s->rank < left % s->replicas);
+    return whole + (left % s->replicas && !s->drop_last);
+}
+
+static int64_t share_rest(void *user, int64_t visited) {
+    ((share *)user)->visited = visited;
+    return share_size(user);
 }
 
 static tt_status share_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
@@ -32,7 +43,7 @@ static tt_status share_order(void *user, int64_t epoch, int64_t *indices, int64_
         tt_randperm(s->everyone, s->dataset_size, &g);
     }
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = (s->rank + i * s->replicas) % s->dataset_size;
+        int64_t at = (s->visited + s->rank + i * s->replicas) % s->dataset_size;
         indices[i] = s->everyone ? s->everyone[at] : at;
     }
     return TT_OK;
@@ -51,6 +62,8 @@ static tt_status check_replicas(const char *who, const tt_distributed_sampler_ar
     if (a->rank < 0 || a->rank >= a->num_replicas)
         return tt__fail(TT_ERR_INVALID, "%s: rank: expected 0 to %d (num_replicas is %d), got %d", who,
                         a->num_replicas - 1, a->num_replicas, a->rank);
+    if (a->exact && a->drop_last)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .exact, which leaves out nothing, or .drop_last, got both", who);
     return TT_OK;
 }
 
@@ -65,14 +78,23 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
     share *s = calloc(1, sizeof *s);
     if (!s)
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
-    *s = (share){a.dataset_size, a.num_replicas, a.rank,
-                 a.drop_last,    a.seed,         a.no_shuffle ? NULL : tt__indices_new(who, a.dataset_size)};
+    *s = (share){.dataset_size = a.dataset_size,
+                 .replicas = a.num_replicas,
+                 .rank = a.rank,
+                 .drop_last = a.drop_last,
+                 .exact = a.exact,
+                 .seed = a.seed,
+                 .everyone = a.no_shuffle ? NULL : tt__indices_new(who, a.dataset_size)};
     if (!s->everyone && !a.no_shuffle) {
         share_destroy(s);
         return NULL;
     }
     tt_sampler *sampler = tt__sampler_new(who, &cls, s, a.dataset_size);
-    if (sampler)
-        sampler->seed = a.seed;
+    if (!sampler)
+        return NULL;
+    sampler->seed = a.seed;
+    sampler->pure = true;
+    sampler->replicas = a.num_replicas;
+    sampler->rest = share_rest;
     return sampler;
 }

@@ -3,6 +3,7 @@
 #include "data/idx.h"
 
 #include "base/error.h"
+#include "data/byte_order.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -98,15 +99,6 @@ static void widen_elements(int32_t *to, const uint8_t *from, int64_t count, size
         to[i] = width == 1 ? (int8_t)from[i] : (int16_t)(from[2 * i] << 8 | from[2 * i + 1]);
 }
 
-static void swap_bytes(uint8_t *p, int64_t count, size_t width) {
-    for (int64_t i = 0; i < count; i++, p += width)
-        for (size_t k = 0; k < width / 2; k++) {
-            uint8_t byte = p[k];
-            p[k] = p[width - 1 - k];
-            p[width - 1 - k] = byte;
-        }
-}
-
 static bool host_is_big_endian(void) { return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__; }
 
 /* Count the bytes that follow, up to a limit: unpacking a hostile stream to its end could take forever. */
@@ -133,7 +125,7 @@ static tt_status read_elements(tt_tensor *x, const header *h, tt__source *source
     if (whole != bytes)
         widen_elements(x->data, into, h->count, h->width);
     else if (!host_is_big_endian())
-        swap_bytes(x->data, h->count, h->width);
+        tt__swap_bytes(x->data, h->count, h->width);
     return TT_OK;
 }
 

@@ -83,7 +83,10 @@ tt_sampler *tt_random_sampler_with(const tt_random_sampler_args *args, size_t si
             return NULL;
         }
     }
-    return tt__sampler_new(who, &cls, s, a.dataset_size);
+    tt_sampler *sampler = tt__sampler_new(who, &cls, s, a.dataset_size);
+    if (sampler)
+        sampler->generator = a.generator;
+    return sampler;
 }
 
 /* ---- some examples ---- */
@@ -134,5 +137,8 @@ tt_sampler *tt_subset_random_sampler_with(const tt_subset_random_sampler_args *a
     c->n = a.n;
     if (a.n)
         memcpy(c->chosen, a.indices, (size_t)a.n * sizeof *c->chosen);
-    return tt__sampler_new(who, &cls, c, a.dataset_size);
+    tt_sampler *sampler = tt__sampler_new(who, &cls, c, a.dataset_size);
+    if (sampler)
+        sampler->generator = a.generator;
+    return sampler;
 }

@@ -20,6 +20,9 @@ int64_t *tt__indices_new(const char *who, int64_t n) {
 tt_status tt__check_dataset_size(const char *who, int64_t n) {
     if (n >= 1 && n <= INT64_MAX / 16)
         return TT_OK;
+    if (n > 0)
+        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at most %" PRId64 ", got %" PRId64, who,
+                        INT64_MAX / 16, n);
     return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", who, n,
                     n ? "" : " (also the size of a data set that could not be made)");
 }
@@ -37,12 +40,16 @@ static tt_status ask_size(const char *who, tt_sampler *s) {
         return TT_OK;
     if (tt__error_count() != errors)
         return tt__fail_prefix("%s: %s: size", who, s->cls.name);
+    if (s->size > 0)
+        return tt__fail(TT_ERR_INVALID, "%s: %s: size: expected at most %" PRId64 " examples an epoch, got %" PRId64,
+                        who, s->cls.name, INT64_MAX / 16, s->size);
     return tt__fail(TT_ERR_INVALID, "%s: %s: size: expected at least 0 examples an epoch, got %" PRId64, who,
                     s->cls.name, s->size);
 }
 
 static tt_status sampler_init(const char *who, tt_sampler *s) {
     TT__TRY(ask_size(who, s));
+    s->now = s->size;
     s->indices = tt__indices_new(who, s->size);
     return s->indices ? TT_OK : tt_last_status();
 }
@@ -115,7 +122,7 @@ void tt_sampler_free(tt_sampler *sampler) {
 
 /* Check the order's range, since a loader reads memory by it. */
 static tt_status check_range(const tt_sampler *s) {
-    for (int64_t i = 0; i < s->size; i++)
+    for (int64_t i = 0; i < s->now; i++)
         if (s->indices[i] < 0 || s->indices[i] >= s->dataset_size)
             return tt__fail(TT_ERR_INVALID,
                             "%s: epoch %" PRId64 ": expected indices from 0 to %" PRId64 ", got %" PRId64
@@ -124,23 +131,78 @@ static tt_status check_range(const tt_sampler *s) {
     return TT_OK;
 }
 
-static tt_status sampler_draw(tt_sampler *s) {
+tt_status tt__check_batch_sizes(const char *who, const tt_sampler *s, const int64_t *sizes, int64_t *examples) {
+    bool ended = false;
+    *examples = 0;
+    for (int64_t i = 0; i < s->batches; i++) {
+        if (sizes[i] < 0 || sizes[i] > s->largest || (ended && sizes[i]))
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: expected batches of 1 to %" PRId64 " examples, and 0 only behind the last one, got "
+                            "%" PRId64 " examples in batch %" PRId64 " %s",
+                            who, s->largest, sizes[i], i, ended ? "behind a 0" : "");
+        if (sizes[i] > s->size - *examples)
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: expected at most %" PRId64 " examples an epoch, got more by batch %" PRId64, who,
+                            s->size, i);
+        ended = !sizes[i];
+        *examples += sizes[i];
+    }
+    return TT_OK;
+}
+
+static tt_status sampler_fill(tt_sampler *s) {
     uint64_t errors = tt__error_count();
     s->drawn = s->begun = false;
-    tt_status status = s->cls.order(s->user, s->epoch, s->indices, s->size);
+    tt_status status = s->cls.order(s->user, s->epoch, s->indices, s->now);
     if (status)
         return tt__fail_callback(errors, status, "%s: epoch %" PRId64, s->cls.name, s->epoch);
+    if (s->sizes)
+        TT__TRY(tt__check_batch_sizes(s->cls.name, s, s->sizes, &s->now));
     TT__TRY(check_range(s));
     s->drawn = true;
     return TT_OK;
 }
 
+/* Say how much of the shared order was visited before. */
+static void sampler_visited(tt_sampler *s, int64_t visited) {
+    s->visited = visited;
+    s->now = s->rest ? s->rest(s->user, visited) : s->size;
+}
+
+static tt_status sampler_draw(tt_sampler *s) {
+    sampler_visited(s, 0);
+    return sampler_fill(s);
+}
+
+static void sampler_hand_out(tt_sampler *s, int64_t *order) {
+    s->begun = true;
+    memcpy(order, s->indices, (size_t)s->now * sizeof *order);
+}
+
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order) {
     if (!sampler->drawn || sampler->begun)
         TT__TRY(sampler_draw(sampler));
-    sampler->begun = true;
-    memcpy(order, sampler->indices, (size_t)sampler->size * sizeof *order);
+    sampler_hand_out(sampler, order);
     return TT_OK;
+}
+
+tt_status tt__sampler_resume(tt_sampler *sampler, int64_t visited, int64_t *order) {
+    sampler_visited(sampler, visited);
+    TT__TRY(sampler_fill(sampler));
+    sampler_hand_out(sampler, order);
+    return TT_OK;
+}
+
+void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *sizes) {
+    sampler_visited(sampler, 0);
+    if (sizes) {
+        memcpy(sampler->sizes, sizes, (size_t)sampler->batches * sizeof *sizes);
+        sampler->now = 0;
+        for (int64_t i = 0; i < sampler->batches; i++)
+            sampler->now += sizes[i];
+    }
+    memcpy(sampler->indices, order, (size_t)sampler->now * sizeof *order);
+    sampler->drawn = sampler->begun = true;
 }
 
 const int64_t *tt_sampler_indices(tt_sampler *sampler) {
@@ -149,19 +211,37 @@ const int64_t *tt_sampler_indices(tt_sampler *sampler) {
     if (is_placeholder(sampler))
         return tt__fail_null(TT_ERR_INVALID, "tt_sampler_indices: %s stands for a sampler that each loader makes",
                              sampler->cls.name);
+    if (sampler->cuts)
+        return tt_sampler_indices(sampler->cuts);
     return sampler->drawn || !sampler_draw(sampler) ? sampler->indices : NULL;
 }
 
 void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch) {
-    if (!sampler || is_placeholder(sampler) || sampler->epoch == epoch)
+    if (!sampler || is_placeholder(sampler))
+        return;
+    if (sampler->cuts) {
+        tt_sampler_set_epoch(sampler->cuts, epoch);
+        return;
+    }
+    sampler->epoch_said = true;
+    if (sampler->epoch == epoch)
         return;
     sampler->epoch = epoch;
     sampler->drawn = false;
 }
 
-int64_t tt_sampler_size(const tt_sampler *sampler) { return sampler ? sampler->size : 0; }
+int64_t tt_sampler_size(const tt_sampler *sampler) {
+    if (!sampler)
+        return 0;
+    int64_t n = sampler->cuts ? sampler->cuts->now : sampler->now;
+    return sampler->drop_last ? n - n % sampler->batch_size : n;
+}
 
-uint64_t tt_sampler_seed(const tt_sampler *sampler) { return sampler ? sampler->seed : 0; }
+uint64_t tt_sampler_seed(const tt_sampler *sampler) {
+    if (!sampler)
+        return 0;
+    return sampler->cuts ? sampler->cuts->seed : sampler->seed;
+}
 
 /* ---- by callback ---- */
 
@@ -212,5 +292,8 @@ tt_sampler *tt_sequential_sampler(int64_t dataset_size) {
     if (!n)
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     *n = dataset_size;
-    return tt__sampler_new(who, &cls, n, dataset_size);
+    tt_sampler *sampler = tt__sampler_new(who, &cls, n, dataset_size);
+    if (sampler)
+        sampler->pure = true;
+    return sampler;
 }

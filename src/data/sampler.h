@@ -13,12 +13,28 @@ struct tt_sampler {
     atomic_bool freed;  /* by the caller */
     int64_t dataset_size;
     int64_t size; /* examples an epoch */
+    int64_t now;  /* of the epoch that was drawn last: fewer after it was resumed */
     uint64_t seed;
     int64_t epoch;
+    bool epoch_said;  /* by tt_sampler_set_epoch() */
     int64_t *indices; /* (size), made when `drawn` */
     bool drawn;
-    bool begun; /* a loader has begun an epoch with these indices */
+    bool begun;              /* a loader has begun an epoch with these indices */
+    bool pure;               /* the order depends on the epoch alone */
+    tt_generator *generator; /* the sampler's own, borrowed; or NULL */
+    /* Of one order that ranks share: how many they are, how many of its examples had been visited when this epoch was
+     * resumed, and a function that takes this number and returns how many of the others are this rank's. */
+    int64_t replicas, visited;
+    int64_t (*rest)(void *user, int64_t visited);
+    /* Of a batch sampler either the sampler whose order it cuts, or its own batches. */
+    tt_sampler *cuts;   /* held by `user`'s destroy; NULL: none */
+    int64_t batch_size; /* into so many */
+    bool drop_last;
+    int64_t *sizes;           /* (batches) those of the epoch in `indices`, 0 behind the last one; of `user`; or NULL */
+    int64_t batches, largest; /* how many, and of how many examples, at most */
 };
+
+static inline bool tt__is_batch_sampler(const tt_sampler *s) { return s->cuts || s->sizes; }
 
 /* Make a sampler of a built-in class; `who` begins errors. `user` is destroyed on failure, too. */
 tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *user, int64_t dataset_size);
@@ -27,8 +43,18 @@ tt_sampler *tt__sampler_new(const char *who, const tt_sampler_class *cls, void *
 tt_sampler *tt__sampler_hold(tt_sampler *sampler);
 void tt__sampler_release(tt_sampler *sampler); /* NULL is allowed */
 
-/* Begin an epoch: order (size) := its indices. */
+/* Begin an epoch: order (size) := its indices, sampler->now of them. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
+
+/* Begin the rest of an epoch after the ranks together have visited so many examples: needs `rest`. */
+tt_status tt__sampler_resume(tt_sampler *sampler, int64_t visited, int64_t *order);
+
+/* Have an epoch begun whose order is given: sampler->size indices, or as many as `sizes` (NULL: it has none) add up to,
+ * which are valid. */
+void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *sizes);
+
+/* Check sizes (sampler->batches) of batches: *examples := their sum, at most sampler->size. */
+tt_status tt__check_batch_sizes(const char *who, const tt_sampler *sampler, const int64_t *sizes, int64_t *examples);
 
 /* Allocate n indices. NULL: no memory; `who` begins the error. */
 int64_t *tt__indices_new(const char *who, int64_t n);

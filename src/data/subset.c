@@ -86,6 +86,8 @@ tt_dataset *tt_subset(tt_dataset *base, int64_t begin, int64_t end) {
         return NULL;
     d->inputs = r->inputs;
     d->targets = r->targets;
+    d->classes = base->classes;
+    d->class_count = base->class_count;
     d->bases = &r->base;
     d->base_count = 1;
     return d;

@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "nn/initial.h"
 
-#include <stdlib.h>
-
 static const char who[] = "tt_nn_conv2d";
 
 typedef struct conv2d {
@@ -17,10 +15,8 @@ static tt_tensor *conv2d_module_forward(tt_module *self, tt_tensor *x) {
     return tt_conv2d_with(&call, offsetof(tt_conv2d_args, tt_end));
 }
 
-static void conv2d_destroy(tt_module *self) { free(tt_module_user(self)); }
-
 static const tt_module_class conv2d_class =
-    TT_MODULE_CLASS(.name = "Conv2d", .forward = conv2d_module_forward, .destroy = conv2d_destroy);
+    TT_MODULE_CLASS(.name = "Conv2d", .forward = conv2d_module_forward, .destroy = tt__layer_destroy);
 
 /* Set the kernel's sizes. What tt_conv2d() checks in each call, it checks then. */
 static tt_status conv2d_sizes_check(const tt_nn_conv2d_args *a, int64_t *kernel) {
@@ -31,15 +27,7 @@ static tt_status conv2d_sizes_check(const tt_nn_conv2d_args *a, int64_t *kernel)
     if (two && a->kernel_size)
         return tt__fail(TT_ERR_INVALID, "%s: expected kernel_size 0 beside .kernel_size_hw, got %lld", who,
                         (long long)a->kernel_size);
-    if (a->in_channels < 1 || a->out_channels < 1 || kernel[0] < 1 || kernel[1] < 1)
-        return tt__fail(
-            TT_ERR_INVALID,
-            "%s: expected sizes of at least 1, got in_channels %lld, out_channels %lld, kernel (%lld, %lld)", who,
-            (long long)a->in_channels, (long long)a->out_channels, (long long)kernel[0], (long long)kernel[1]);
-    if (groups < 1 || a->in_channels % groups || a->out_channels % groups)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected groups to divide in_channels %lld and out_channels %lld, got %lld", who,
-                        (long long)a->in_channels, (long long)a->out_channels, (long long)groups);
+    TT__TRY(tt__channels_check(who, a->in_channels, a->out_channels, kernel, groups));
     return tt__layer_dtype_check(who, a->dtype);
 }
 
@@ -61,20 +49,15 @@ tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (conv2d_sizes_check(&a, kernel))
         return NULL;
-    conv2d *c = calloc(1, sizeof *c);
-    tt_module *module = c ? tt_module_new(&conv2d_class, c) : NULL;
-    if (!module) {
-        free(c);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
-    }
+    tt_module *module = tt__layer_new(who, &conv2d_class, sizeof(conv2d));
+    conv2d *c = tt_module_user(module);
+    if (!c)
+        return NULL;
     conv2d_take_options(&c->call, &a);
     int64_t channels = a.in_channels / (a.groups ? a.groups : 1);
     const tt__drawing drawing = {who, a.generator, a.dtype};
-    if (tt__add_weight_and_bias(module, TT_SHAPE(a.out_channels, channels, kernel[0], kernel[1]),
-                                (double)channels * (double)kernel[0] * (double)kernel[1],
-                                a.no_bias ? 0 : a.out_channels, &drawing, &c->call.weight, &c->call.bias)) {
-        tt_module_free(module);
-        return NULL;
-    }
-    return module;
+    return tt__layer_made(
+        module, tt__add_weight_and_bias(module, TT_SHAPE(a.out_channels, channels, kernel[0], kernel[1]),
+                                        (double)channels * (double)kernel[0] * (double)kernel[1],
+                                        a.no_bias ? 0 : a.out_channels, &drawing, &c->call.weight, &c->call.bias));
 }

@@ -1,8 +1,5 @@
 #include "base/args.h"
-#include "base/error.h"
 #include "nn/initial.h"
-
-#include <stdlib.h>
 
 static const char who[] = "tt_nn_conv_transpose2d";
 
@@ -13,35 +10,19 @@ static tt_tensor *transposed_forward(tt_module *self, tt_tensor *x) {
     return tt_conv_transpose2d_with(&call, offsetof(tt_conv_transpose2d_args, tt_end));
 }
 
-static void transposed_destroy(tt_module *self) { free(tt_module_user(self)); }
-
 static const tt_module_class transposed_class =
-    TT_MODULE_CLASS(.name = "ConvTranspose2d", .forward = transposed_forward, .destroy = transposed_destroy);
-
-static tt_status transposed_sizes_check(const tt_nn_conv_transpose2d_args *a, int64_t groups) {
-    if (a->in_channels < 1 || a->out_channels < 1 || a->kernel_size < 1)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected sizes of at least 1, got in_channels %lld, out_channels %lld, kernel_size %lld",
-                        who, (long long)a->in_channels, (long long)a->out_channels, (long long)a->kernel_size);
-    if (groups < 1 || a->in_channels % groups || a->out_channels % groups)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected groups to divide in_channels %lld and out_channels %lld, got %lld", who,
-                        (long long)a->in_channels, (long long)a->out_channels, (long long)groups);
-    return tt__layer_dtype_check(who, a->dtype);
-}
+    TT_MODULE_CLASS(.name = "ConvTranspose2d", .forward = transposed_forward, .destroy = tt__layer_destroy);
 
 tt_module *tt_nn_conv_transpose2d_with(const tt_nn_conv_transpose2d_args *args, size_t size) {
     tt_nn_conv_transpose2d_args a;
     TT__ARGS_COPY(a, args, size);
-    int64_t groups = a.groups ? a.groups : 1;
-    if (transposed_sizes_check(&a, groups))
+    const int64_t groups = a.groups ? a.groups : 1, kernel[] = {a.kernel_size, a.kernel_size};
+    if (tt__channels_check(who, a.in_channels, a.out_channels, kernel, groups) || tt__layer_dtype_check(who, a.dtype))
         return NULL;
-    tt_conv_transpose2d_args *call = calloc(1, sizeof *call);
-    tt_module *module = call ? tt_module_new(&transposed_class, call) : NULL;
-    if (!module) {
-        free(call);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
-    }
+    tt_module *module = tt__layer_new(who, &transposed_class, sizeof(tt_conv_transpose2d_args));
+    tt_conv_transpose2d_args *call = tt_module_user(module);
+    if (!call)
+        return NULL;
     call->stride = a.stride;
     call->padding = a.padding;
     call->output_padding = a.output_padding;
@@ -49,10 +30,8 @@ tt_module *tt_nn_conv_transpose2d_with(const tt_nn_conv_transpose2d_args *args, 
     call->groups = groups;
     int64_t outputs = a.out_channels / groups, k = a.kernel_size;
     const tt__drawing drawing = {who, a.generator, a.dtype};
-    if (tt__add_weight_and_bias(module, TT_SHAPE(a.in_channels, outputs, k, k), (double)outputs * (double)k * (double)k,
-                                a.no_bias ? 0 : a.out_channels, &drawing, &call->weight, &call->bias)) {
-        tt_module_free(module);
-        return NULL;
-    }
-    return module;
+    return tt__layer_made(module, tt__add_weight_and_bias(module, TT_SHAPE(a.in_channels, outputs, k, k),
+                                                          (double)outputs * (double)k * (double)k,
+                                                          a.no_bias ? 0 : a.out_channels, &drawing, &call->weight,
+                                                          &call->bias));
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/module.h"
 #include "tensor/pool.h"
+#include "tensor/tensor.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -135,7 +136,7 @@ static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor *
     return run_hooks(module, &inner, NULL);
 }
 
-static tt_status forward_run(tt_module *module, const call *c) {
+static tt_status forward_hooked(tt_module *module, const call *c) {
     if (!module->hook_count)
         return call_class(module, c);
     size_t bytes = (size_t)c->in_count * sizeof *c->in;
@@ -151,6 +152,59 @@ static tt_status forward_run(tt_module *module, const call *c) {
     tt__pool_free(in);
     return status;
 }
+
+/* ---- mixed precision ---- */
+
+/* x in another type, if it is a float of 16 or 32 bits. Ended by tt__abandon() if it is another tensor. */
+static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
+    const tt_dtype has = tt_tensor_dtype(x);
+    return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
+}
+
+/* Run it on inputs that were cast, if they were to be. */
+static tt_status forward_cast(tt_module *module, const call *c) {
+    const tt__module_amp amp = module->amp;
+    int before = tt_autocast_begin(amp.autocasts ? amp.dtype : TT_BF16, .disabled = !amp.autocasts);
+    tt_status status = forward_hooked(module, c);
+    tt_autocast_end(before);
+    for (int64_t i = 0; i < c->out_count && !status; i++) {
+        tt_tensor *y = c->out[i];
+        c->out[i] = cast_float(y, TT_F32);
+        status = c->out[i] ? TT_OK : tt_last_status();
+        if (c->out[i] != y)
+            tt__abandon(y);
+    }
+    return status;
+}
+
+static tt_status forward_amp(tt_module *module, const call *c) {
+    if (!module->amp.casts_inputs)
+        return forward_cast(module, c);
+    call inner = *c;
+    tt_status status = TT_OK;
+    tt_tensor **in = tt__pool_alloc((size_t)c->in_count * sizeof *in + 1);
+    if (!in)
+        return tt__fail(TT_ERR_MEMORY, "forward: no memory for %lld inputs", (long long)c->in_count);
+    int64_t n = 0;
+    for (; n < c->in_count && !status; n++) {
+        in[n] = cast_float(c->in[n], module->amp.dtype);
+        status = in[n] ? TT_OK : tt_last_status();
+    }
+    inner.in = in;
+    if (!status)
+        status = forward_cast(module, &inner);
+    for (int64_t i = 0; i < n; i++)
+        if (in[i] != c->in[i])
+            tt__abandon(in[i]);
+    tt__pool_free(in);
+    return status;
+}
+
+static tt_status forward_run(tt_module *module, const call *c) {
+    return module->amp.on ? forward_amp(module, c) : forward_hooked(module, c);
+}
+
+/* ---- hooks of a module ---- */
 
 static tt_status add_forward_hook(const char *who, int64_t *handle, tt_module *module, tt__module_hook hook) {
     static _Atomic int64_t last_handle;

@@ -4,6 +4,25 @@
 #include "tensor/ops.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+tt_module *tt__layer_new(const char *who, const tt_module_class *cls, size_t user_bytes) {
+    void *user = calloc(1, user_bytes);
+    tt_module *module = user ? tt_module_new(cls, user) : NULL;
+    if (module)
+        return module;
+    free(user);
+    return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
+}
+
+void tt__layer_destroy(tt_module *self) { free(tt_module_user(self)); }
+
+tt_module *tt__layer_made(tt_module *module, tt_status status) {
+    if (!status)
+        return module;
+    tt_module_free(module);
+    return NULL;
+}
 
 tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype) {
     if (dtype == TT_F32 || dtype == TT_F64)
@@ -12,18 +31,45 @@ tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype) {
                     tt_dtype_name(dtype));
 }
 
-/* Make a parameter, drawn from U(-bound, bound), and register it; NULL on failure. */
-static tt_tensor *add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
-                            const tt__drawing *drawing) {
+tt_status tt__channels_check(const char *who, int64_t in, int64_t out, const int64_t *kernel, int64_t groups) {
+    if (in < 1 || out < 1 || kernel[0] < 1 || kernel[1] < 1)
+        return tt__fail(
+            TT_ERR_INVALID,
+            "%s: expected sizes of at least 1, got in_channels %lld, out_channels %lld, kernel (%lld, %lld)", who,
+            (long long)in, (long long)out, (long long)kernel[0], (long long)kernel[1]);
+    if (groups < 1 || in % groups || out % groups)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected groups to divide in_channels %lld and out_channels %lld, got %lld", who,
+                        (long long)in, (long long)out, (long long)groups);
+    return TT_OK;
+}
+
+tt_status tt__check_layer_input(const tt_module *module, const char *name, const tt_tensor *x,
+                                const tt_tensor *weight) {
+    const char *who = tt_module_class_name(module);
+    if (x->dtype != weight->dtype)
+        return TT__FORWARD_FAIL(TT_ERR_DTYPE, "forward: a %s of %s parameters expected %s of that type, got %s", who,
+                                tt_dtype_name(weight->dtype), name, TT__DESCRIBE(x));
+    if (tt__device_of(x) != tt__device_of(weight))
+        return TT__FORWARD_FAIL(TT_ERR_INVALID,
+                                "forward: a %s on the device \"%s\" expected %s there, got %s on \"%s\"", who,
+                                tt__device_of(weight)->name, name, TT__DESCRIBE(x), tt__device_of(x)->name);
+    return TT_OK;
+}
+
+tt_status tt__add_made(tt_module *module, const char *name, tt_tensor *x, tt_status status) {
+    if (!status)
+        status = tt_module_register_parameter(module, name, x);
+    if (status && x && x->owner == TT__OWNER_CALLER)
+        tt_tensor_free(x);
+    return status;
+}
+
+tt_tensor *tt__add_drawn(tt_module *module, const char *name, tt_shape shape, double bound,
+                         const tt__drawing *drawing) {
     tt_tensor *x = tt__tensor_new(drawing->who, shape, drawing->dtype);
-    if (!x)
-        return NULL;
-    if (tt_uniform_(x, -bound, bound, drawing->generator) || tt_module_register_parameter(module, name, x)) {
-        if (x->owner == TT__OWNER_CALLER)
-            tt_tensor_free(x);
-        return NULL;
-    }
-    return x;
+    tt_status status = x ? tt_uniform_(x, -bound, bound, drawing->generator) : tt_last_status();
+    return tt__add_made(module, name, x, status) ? NULL : x;
 }
 
 /* Return the bound of PyTorch's weights, in its steps: kaiming_uniform_(a = sqrt(5)). It is 1 / sqrt(fan_in) except for
@@ -36,11 +82,11 @@ static double weight_bound(double fan_in) {
 tt_status tt__add_weight_and_bias(tt_module *module, tt_shape shape, double fan_in, int64_t outputs,
                                   const tt__drawing *drawing, tt_tensor **weight, tt_tensor **bias) {
     *bias = NULL;
-    *weight = add_drawn(module, "weight", shape, weight_bound(fan_in), drawing);
+    *weight = tt__add_drawn(module, "weight", shape, weight_bound(fan_in), drawing);
     if (!*weight)
         return tt_last_status();
     if (outputs)
-        *bias = add_drawn(module, "bias", TT_SHAPE(outputs), 1 / sqrt(fan_in), drawing);
+        *bias = tt__add_drawn(module, "bias", TT_SHAPE(outputs), 1 / sqrt(fan_in), drawing);
     return outputs && !*bias ? tt_last_status() : TT_OK;
 }
 

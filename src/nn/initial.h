@@ -16,6 +16,31 @@ typedef struct tt__drawing {
 /* Is dtype one that layers are made in, f32 or f64? Else TT_ERR_DTYPE. */
 tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
 
+/* Make a module whose tt_module_user() is zeroed memory of so many bytes, which tt__layer_destroy, the class's
+ * .destroy, frees. NULL and an error: no memory. */
+tt_module *tt__layer_new(const char *who, const tt_module_class *cls, size_t user_bytes);
+void tt__layer_destroy(tt_module *self);
+
+/* Return the module, whose parts were added with this status; on failure it is freed, and NULL. */
+tt_module *tt__layer_made(tt_module *module, tt_status status);
+
+/* Are the channels of a convolution and its kernel {along H, along W} at least 1, and do groups divide the channels?
+ * Else TT_ERR_INVALID. */
+tt_status tt__channels_check(const char *who, int64_t in, int64_t out, const int64_t *kernel, int64_t groups);
+
+/* Add x, which was made and filled with this status, as a parameter; on failure it is freed. */
+tt_status tt__add_made(tt_module *module, const char *name, tt_tensor *x, tt_status status);
+
+/* Add a parameter drawn from U(-bound, bound); NULL on failure. */
+tt_tensor *tt__add_drawn(tt_module *module, const char *name, tt_shape shape, double bound, const tt__drawing *drawing);
+
+/* In a forward: record an error as the scope's first one, too, and give the status. */
+#define TT__FORWARD_FAIL(status, ...) (tt__tensor_fail((status), __VA_ARGS__), (status))
+
+/* In a forward: has x, the input called `name`, the parameters' type and device? Else an error that names the
+ * module. */
+tt_status tt__check_layer_input(const tt_module *module, const char *name, const tt_tensor *x, const tt_tensor *weight);
+
 /* Add "weight" of this shape and, where `outputs` is not 0, "bias" (outputs), drawn in this order from
  * U(-1/sqrt(fan_in), 1/sqrt(fan_in)), the same bits as PyTorch's linear layers and convolutions. *bias is NULL where
  * there is none. */

@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "nn/initial.h"
 
-#include <stdlib.h>
-
 typedef struct linear {
     tt_tensor *weight, *bias; /* borrowed from the module */
 } linear;
@@ -13,10 +11,8 @@ static tt_tensor *linear_module_forward(tt_module *self, tt_tensor *x) {
     return tt_linear(x, l->weight, l->bias);
 }
 
-static void linear_destroy(tt_module *self) { free(tt_module_user(self)); }
-
 static const tt_module_class linear_class =
-    TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = linear_destroy);
+    TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = tt__layer_destroy);
 
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
     if (a->in_features < 1 || a->out_features < 1)
@@ -31,17 +27,12 @@ tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (linear_sizes_check(&a))
         return NULL;
-    linear *l = calloc(1, sizeof *l);
-    tt_module *module = l ? tt_module_new(&linear_class, l) : NULL;
-    if (!module) {
-        free(l);
-        return tt__fail_null(TT_ERR_MEMORY, "tt_nn_linear: no memory for a module");
-    }
-    const tt__drawing drawing = {"tt_nn_linear", a.generator, a.dtype};
-    if (tt__add_weight_and_bias(module, TT_SHAPE(a.out_features, a.in_features), (double)a.in_features,
-                                a.no_bias ? 0 : a.out_features, &drawing, &l->weight, &l->bias)) {
-        tt_module_free(module);
+    tt_module *module = tt__layer_new("tt_nn_linear", &linear_class, sizeof(linear));
+    linear *l = tt_module_user(module);
+    if (!l)
         return NULL;
-    }
-    return module;
+    const tt__drawing drawing = {"tt_nn_linear", a.generator, a.dtype};
+    return tt__layer_made(module, tt__add_weight_and_bias(module, TT_SHAPE(a.out_features, a.in_features),
+                                                          (double)a.in_features, a.no_bias ? 0 : a.out_features,
+                                                          &drawing, &l->weight, &l->bias));
 }

@@ -1,6 +1,7 @@
 /* Loading a state dict: all entries are checked before any is copied, and all that is wrong is told at once. */
 #include "base/args.h"
 #include "base/error.h"
+#include "base/name_map.h"
 #include "base/problem_list.h"
 #include "nn/module.h"
 
@@ -13,8 +14,9 @@ static const char who[] = "tt_module_load_state_dict";
 typedef struct loading {
     const tt_named_tensors *own, *state;
     const tt_module_load_state_dict_args *args;
-    int64_t *source; /* of each of the module's entries: the one of the state, or -1 */
-    int64_t *target; /* the reverse */
+    int64_t *source;     /* of each of the module's entries: the one of the state, or -1 */
+    int64_t *target;     /* the reverse */
+    tt__name_map places; /* of the module's entries */
 } loading;
 
 /* ---- names ---- */
@@ -24,16 +26,16 @@ typedef struct split_name {
     const char *head, *rest;
 } split_name;
 
-static bool names_equal(const char *name, split_name split) {
-    size_t n = strlen(split.head);
-    return !strncmp(name, split.head, n) && !strcmp(name + n, split.rest);
+static int64_t find_own(const loading *l, split_name name) {
+    return tt__name_map_get(&l->places, name.head, name.rest);
 }
 
-static int64_t find_own(const loading *l, split_name name) {
+static bool index_places(loading *l) {
+    if (!tt__name_map_reserve(&l->places, (size_t)l->own->count))
+        return false;
     for (int64_t i = 0; i < l->own->count; i++)
-        if (names_equal(l->own->names[i], name))
-            return i;
-    return -1;
+        tt__name_map_put(&l->places, l->own->names[i], i);
+    return true;
 }
 
 /* Find the module's entry that one of the state is for: under its own name, a renamed one, or without the "module."
@@ -92,19 +94,23 @@ static void check_shapes(const loading *l, tt__problem_list *all) {
     }
 }
 
-/* Check that names of one tensor (tied weights) have equal values. */
-static void check_tied(const loading *l, tt__problem_list *all) {
-    for (int64_t i = 0; i < l->own->count; i++) {
-        int64_t first = 0;
-        while (l->own->tensors[first] != l->own->tensors[i] || l->source[first] < 0)
-            if (++first >= i)
-                break;
-        if (first < i && l->source[i] >= 0 &&
-            !tt_equal(l->state->tensors[l->source[first]], l->state->tensors[l->source[i]]))
+/* Check that names of one tensor (tied weights) have equal values. False: no memory. */
+static bool check_tied(const loading *l, tt__problem_list *all) {
+    tt__pointer_map firsts = {0};
+    bool enough = true;
+    for (int64_t i = 0; i < l->own->count && enough; i++) {
+        int64_t first = tt__pointer_map_get(&firsts, l->own->tensors[i]);
+        if (l->source[i] < 0)
+            continue;
+        if (first < 0)
+            enough = tt__pointer_map_put(&firsts, l->own->tensors[i], i);
+        else if (!tt_equal(l->state->tensors[l->source[first]], l->state->tensors[l->source[i]]))
             tt__problem_add(all, TT_ERR_INVALID,
                             "\"%s\" and \"%s\" are one tensor here, but two different ones in the state",
                             l->own->names[first], l->own->names[i]);
     }
+    tt__pointer_map_free(&firsts);
+    return enough;
 }
 
 /* Check all, and copy what is there. */
@@ -113,8 +119,8 @@ static tt_status load_matched(loading *l) {
     match_entries(l, &all);
     check_names(l, &all);
     check_shapes(l, &all);
-    if (all.count == 0)
-        check_tied(l, &all);
+    if (all.count == 0 && !check_tied(l, &all))
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l->own->count);
     TT__TRY(tt__problems_report(&all, who));
     for (int64_t i = 0; i < l->own->count; i++)
         if (l->source[i] >= 0)
@@ -144,10 +150,11 @@ tt_status tt_module_load_state_dict_with(const tt_module_load_state_dict_args *g
         return tt_last_status();
     l.source = calloc((size_t)l.own->count + 1, sizeof *l.source);
     l.target = calloc((size_t)l.state->count + 1, sizeof *l.target);
-    tt_status status = l.source && l.target
+    tt_status status = l.source && l.target && index_places(&l)
                            ? load_matched(&l)
                            : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l.state->count);
     free(l.source);
     free(l.target);
+    tt__name_map_free(&l.places);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "nn/module.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- training mode ---- */
 
@@ -53,6 +54,7 @@ typedef struct plan {
     const char *who;
     const tt_device *device; /* NULL: convert to `dtype` */
     tt_dtype dtype;
+    bool keeps_batch_norm;
     conversion *items;
     size_t count;
 } plan;
@@ -67,8 +69,14 @@ static tt_status count_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
+static bool is_batch_norm(const tt_module *module) {
+    return !strncmp(module->cls.name, "BatchNorm", strlen("BatchNorm"));
+}
+
 static tt_status list_own(tt_module *module, void *user) {
     plan *p = user;
+    if (p->keeps_batch_norm && is_batch_norm(module))
+        return TT_OK;
     for (size_t i = 0; i < module->tensor_count; i++) {
         tt_tensor *x = module->tensors[i].tensor;
         if (!p->device && !tt__is_float(tt_tensor_dtype(x)))
@@ -154,6 +162,11 @@ tt_status tt_module_to(tt_module *module, tt_dtype dtype) {
     plan p = {.who = "tt_module_to", .dtype = dtype};
     if (!tt__is_float(dtype))
         return tt__fail(TT_ERR_DTYPE, "%s: expected a floating type, got %s", p.who, tt_dtype_name(dtype));
+    return carry_out(module, &p);
+}
+
+tt_status tt__module_to_but_batch_norm(tt_module *module, tt_dtype dtype) {
+    plan p = {.who = "tt_amp_initialize", .dtype = dtype, .keeps_batch_norm = true};
     return carry_out(module, &p);
 }
 

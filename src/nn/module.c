@@ -93,6 +93,7 @@ static void module_unref(tt_module *module) {
     }
     free(module->children);
     free(module->tensors);
+    tt__name_map_free(&module->names);
     for (size_t i = 0; i < module->hook_count; i++)
         tt__module_hook_release(&module->hooks[i]);
     free(module->hooks);
@@ -132,14 +133,47 @@ static tt_status is_it(tt_module *module, void *user) { return module == user ? 
 
 static bool tree_contains(tt_module *root, tt_module *module) { return tt__module_walk(root, is_it, module); }
 
-static bool name_taken(const tt_module *module, const char *name) {
+/* ---- names ---- */
+
+enum { FEW_NAMES = 16 }; /* which are found faster without a map */
+
+/* Numbers in the map: 2i for child i, 2i + 1 for tensor i. */
+static int64_t find_name(const tt_module *module, const char *name) {
+    if (module->names.room)
+        return tt__name_map_get(&module->names, name, "");
     for (size_t i = 0; i < module->child_count; i++)
         if (!strcmp(module->children[i].name, name))
-            return true;
+            return (int64_t)(2 * i);
     for (size_t i = 0; i < module->tensor_count; i++)
         if (!strcmp(module->tensors[i].name, name))
-            return true;
-    return false;
+            return (int64_t)(2 * i + 1);
+    return -1;
+}
+
+/* Make room in the map for one more name. */
+static bool reserve_name(tt_module *module) {
+    size_t count = module->child_count + module->tensor_count;
+    bool first = !module->names.room;
+    if (count < FEW_NAMES)
+        return true;
+    if (!tt__name_map_reserve(&module->names, count + 1))
+        return false;
+    for (size_t i = 0; first && i < module->child_count; i++)
+        tt__name_map_put(&module->names, module->children[i].name, (int64_t)(2 * i));
+    for (size_t i = 0; first && i < module->tensor_count; i++)
+        tt__name_map_put(&module->names, module->tensors[i].name, (int64_t)(2 * i + 1));
+    return true;
+}
+
+static void note_name(tt_module *module, const char *name, size_t number) {
+    if (module->names.room)
+        tt__name_map_put(&module->names, name, (int64_t)number);
+}
+
+/* Grow an array of `count` elements, of `size` bytes each, for one more; there is room up to the next power of two. */
+static void *grow_by_one(void *array, size_t count, size_t size) {
+    bool full = !(count & (count - 1));
+    return full ? reallocarray(array, count ? 2 * count : 1, size) : array;
 }
 
 static tt_status check_name(const char *who, const tt_module *module, const char *name) {
@@ -148,7 +182,7 @@ static tt_status check_name(const char *who, const tt_module *module, const char
     if (module->wrapped)
         return tt__fail(TT_ERR_STATE, "%s: a %s only wraps another module; add \"%s\" to that one", who,
                         module->cls.name, name);
-    if (name_taken(module, name))
+    if (find_name(module, name) >= 0)
         return tt__fail(TT_ERR_INVALID, "%s: this %s has a \"%s\" already", who, module->cls.name, name);
     return TT_OK;
 }
@@ -158,14 +192,15 @@ static tt_status module_add_child(tt_module *parent, const char *name, tt_module
     if (!parent)
         return tt__fail(TT_ERR_INVALID, "%s: the parent of \"%s\" is NULL", who, name ? name : "");
     TT__TRY(check_name(who, parent, name));
-    tt__module_child *children = reallocarray(parent->children, parent->child_count + 1, sizeof *children);
+    tt__module_child *children = grow_by_one(parent->children, parent->child_count, sizeof *children);
     char *copy = strdup(name);
     if (children)
         parent->children = children;
-    if (!children || !copy) {
+    if (!children || !copy || !reserve_name(parent)) {
         free(copy);
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, name);
     }
+    note_name(parent, copy, 2 * parent->child_count);
     children[parent->child_count++] = (tt__module_child){copy, module};
     module->parent = parent;
     tt__module_changed(parent);
@@ -206,11 +241,11 @@ static tt_status hold_tensor(const tt__module_tensor *entry) {
 }
 
 static tt_status add_tensor(const char *who, tt_module *module, const tt__module_tensor *entry) {
-    tt__module_tensor *tensors = reallocarray(module->tensors, module->tensor_count + 1, sizeof *tensors);
+    tt__module_tensor *tensors = grow_by_one(module->tensors, module->tensor_count, sizeof *tensors);
     if (tensors)
         module->tensors = tensors;
     char *copy = strdup(entry->name);
-    if (!tensors || !copy) {
+    if (!tensors || !copy || !reserve_name(module)) {
         free(copy);
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, entry->name);
     }
@@ -218,6 +253,7 @@ static tt_status add_tensor(const char *who, tt_module *module, const tt__module
         free(copy);
         return tt__fail_prefix("%s \"%s\"", who, entry->name);
     }
+    note_name(module, copy, 2 * module->tensor_count + 1);
     tensors[module->tensor_count] = *entry;
     tensors[module->tensor_count++].name = copy;
     tt__module_changed(module);
@@ -280,9 +316,9 @@ const char *tt_module_child_name(const tt_module *module, int64_t i) {
 
 tt_module *tt_module_child(const tt_module *module, const char *name) {
     const tt_module *inner = tt__module_unwrapped(module);
-    for (size_t i = 0; inner && name && i < inner->child_count; i++)
-        if (!strcmp(inner->children[i].name, name))
-            return inner->children[i].module;
+    int64_t found = inner && name ? find_name(inner, name) : -1;
+    if (found >= 0 && found % 2 == 0)
+        return inner->children[found / 2].module;
     return tt__fail_null(TT_ERR_NOT_FOUND, "tt_module_child: no child \"%s\" in %s", name ? name : "NULL",
                          inner ? inner->cls.name : "NULL");
 }

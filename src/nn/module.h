@@ -8,6 +8,7 @@
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
+#include "base/name_map.h"
 #include "nn/module_lists.h"
 #include "tensor/tensor.h"
 
@@ -34,6 +35,13 @@ typedef struct tt__module_hook {
     void (*destroy)(void *user); /* NULL: `user` is borrowed */
 } tt__module_hook;
 
+/* What tt_amp_initialize() made of a module: around its forward, inputs are cast and autocast is on; then its results
+ * are f32. */
+typedef struct tt__module_amp {
+    bool on, casts_inputs, autocasts;
+    tt_dtype dtype;
+} tt__module_amp;
+
 struct tt_module {
     tt_module_class cls; /* a copy */
     const tt_module_class *identity;
@@ -41,6 +49,7 @@ struct tt_module {
     int refs;
     bool freed; /* tt_module_free() was called: only wrappers hold it */
     bool training;
+    tt__module_amp amp;
     tt_module *parent;
     tt_module *wrapped;                 /* NULL: no wrapper */
     tt_module *wrappers, *next_wrapper; /* those that wrap this one; its place among the wrappers of `wrapped` */
@@ -48,6 +57,7 @@ struct tt_module {
     size_t child_count;
     tt__module_tensor *tensors; /* in the order of registration */
     size_t tensor_count;
+    tt__name_map names; /* of a module with many children and tensors, of all of them */
     tt__module_hook *hooks;
     size_t hook_count;
     int hooks_running; /* depth of forwards that are inside hooks */
@@ -70,6 +80,9 @@ static inline void tt__module_hook_release(const tt__module_hook *hook) {
     if (hook->destroy)
         hook->destroy(hook->user);
 }
+
+/* tt_module_to() that leaves batch norms as they are. */
+tt_status tt__module_to_but_batch_norm(tt_module *module, tt_dtype dtype);
 
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);

@@ -37,13 +37,6 @@ static char *joined_name(const char *prefix, const char *name) {
     return asprintf(&out, "%s%s%s", prefix, *prefix && *name ? "." : "", name) < 0 ? NULL : out;
 }
 
-static bool list_has(const tt__module_list *list, const void *item) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i] == item)
-            return true;
-    return false;
-}
-
 static bool list_grow(tt__module_list *list) {
     size_t room = list->room ? 2 * list->room : 8;
     char **names = reallocarray(list->names, room, sizeof *names);
@@ -73,8 +66,12 @@ static bool add_tensors(tt__module_list *list, tt__list_kind kind, const tt_modu
                         bool buffers) {
     for (size_t i = 0; i < module->tensor_count; i++) {
         const tt__module_tensor *t = &module->tensors[i];
-        bool left_out = kind == TT__LIST_STATE ? t->non_persistent : list_has(list, t->tensor);
-        if (t->is_buffer == buffers && !left_out && !module_list_add(list, prefix, t->name, t->tensor))
+        bool once = kind != TT__LIST_STATE;
+        if (t->is_buffer != buffers || (once ? tt__pointer_map_get(&list->seen, t->tensor) >= 0 : t->non_persistent))
+            continue;
+        if (once && !tt__pointer_map_put(&list->seen, t->tensor, 0))
+            return false;
+        if (!module_list_add(list, prefix, t->name, t->tensor))
             return false;
     }
     return true;
@@ -108,6 +105,7 @@ static tt__module_list *list_get(tt_module *module, tt__list_kind kind) {
     if (list->made)
         return list;
     list->made = add_tree(list, kind, module, "");
+    tt__pointer_map_free(&list->seen);
     if (list->made)
         return list;
     list_drop(list);
@@ -138,33 +136,4 @@ const tt_named_modules *tt_module_named_modules(tt_module *module) {
     list->as_modules = (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count,
                                           (const char *const *)list->names, list->modules};
     return &list->as_modules;
-}
-
-static bool is_whole(const tt_named_tensors *list, bool names) {
-    return list->size >= offsetof(tt_named_tensors, tensors) + sizeof list->tensors && list->count >= 0 &&
-           (!list->count || (list->tensors && (!names || list->names)));
-}
-
-tt_status tt__named_tensors_check(const char *who, const tt_named_tensors *list, bool names) {
-    if (!list)
-        return tt_last_status() ? tt_last_status() : tt__fail(TT_ERR_INVALID, "%s: the list is NULL", who);
-    if (!is_whole(list, names))
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected a list made by TT_NAMED_TENSORS, got one of size %zu, with %lld tensors and %s "
-                        "arrays",
-                        who, list->size, (long long)list->count, list->names && list->tensors ? "both" : "not both");
-    for (int64_t i = 0; names && i < list->count; i++)
-        if (!list->names[i] || !list->tensors[i])
-            return tt__fail(TT_ERR_INVALID, "%s: entry %lld of the list has no %s, but NULL", who, (long long)i,
-                            list->tensors[i] ? "name" : "tensor");
-    return TT_OK;
-}
-
-tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char *name) {
-    if (!list || !name || !is_whole(list, true))
-        return NULL;
-    for (int64_t i = 0; i < list->count; i++)
-        if (list->names[i] && !strcmp(list->names[i], name))
-            return list->tensors[i];
-    return NULL;
 }

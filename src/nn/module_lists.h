@@ -4,6 +4,9 @@
 
 #include <tutti/nn.h>
 
+#include "autograd/pointer_map.h"
+#include "tensor/named_tensors.h"
+
 typedef enum tt__list_kind {
     TT__LIST_PARAMETERS,
     TT__LIST_BUFFERS,
@@ -15,6 +18,7 @@ typedef enum tt__list_kind {
 typedef struct tt__module_list {
     bool made;
     size_t count, room;
+    tt__pointer_map seen; /* tensors that have a place, while the list is made */
     char **names;
     union {
         void **items;
@@ -26,10 +30,6 @@ typedef struct tt__module_list {
         tt_named_modules as_modules;
     };
 } tt__module_list;
-
-/* Check a list that a program gives: made by TT_NAMED_TENSORS, with arrays; `who` begins the error. NULL is refused,
- * too: a list that wasn't made keeps its error. With `names` each entry must have a name and a tensor. */
-tt_status tt__named_tensors_check(const char *who, const tt_named_tensors *list, bool names);
 
 /* Drop the module's lists, and those of all modules that contain or wrap it. */
 void tt__module_changed(tt_module *module);

@@ -1,10 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/container.h"
 #include "nn/module.h"
-
-#include <stdio.h>
-
-static const char who[] = "tt_nn_sequential";
 
 static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
     for (int64_t i = 0; i < tt_module_child_count(self) && x; i++)
@@ -41,63 +38,8 @@ static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, 
 static const tt_module_class sequential_class =
     TT_MODULE_CLASS(.name = "Sequential", .forward = sequential_forward, .forward_many = sequential_forward_many);
 
-/* ---- making ---- */
-
-/* Return the i-th child, named or not. */
-static tt_module *sequential_child(const tt_nn_sequential_args *a, int64_t i) {
-    return a->named ? a->named[i].module : a->children[i];
-}
-
-static bool came_before(const tt_nn_sequential_args *a, int64_t i) {
-    for (int64_t j = 0; j < i; j++)
-        if (sequential_child(a, j) == sequential_child(a, i))
-            return true;
-    return false;
-}
-
-/* Check that the children are there, each once, none with a parent. */
-static tt_status check_children(const tt_nn_sequential_args *a) {
-    for (int64_t i = 0; i < a->count; i++) {
-        const tt_module *child = sequential_child(a, i);
-        if (!child)
-            return tt__fail_argument("%s: child %lld is NULL", who, (long long)i);
-        if (child->parent || came_before(a, i))
-            return tt__fail(TT_ERR_STATE, "%s: child %lld belongs to a module already", who, (long long)i);
-    }
-    return TT_OK;
-}
-
-/* Free the children from number `from` on that have no parent; from the end, so that one that comes twice is freed at
- * its first place. */
-static void free_children(const tt_nn_sequential_args *a, int64_t from) {
-    for (int64_t i = a->count; i-- > from;)
-        if (sequential_child(a, i) && !came_before(a, i) && !sequential_child(a, i)->parent)
-            tt_module_free(sequential_child(a, i));
-}
-
-static tt_status sequential_add(tt_module *module, const tt_nn_sequential_args *a, int64_t i) {
-    char number[24];
-    snprintf(number, sizeof number, "%lld", (long long)i);
-    return tt_module_add_module(module, a->named ? a->named[i].name : number, sequential_child(a, i));
-}
-
 tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size) {
     tt_nn_sequential_args a;
     TT__ARGS_COPY(a, args, size);
-    if (a.count < 0 || (a.count && !a.children == !a.named))
-        return tt__fail_null(TT_ERR_INVALID, "%s: expected either `children` or `named`, got %s of %lld", who,
-                             a.children ? "both" : "neither", (long long)a.count);
-    tt_module *module = check_children(&a) ? NULL : tt_module_new(&sequential_class, NULL);
-    if (!module) {
-        free_children(&a, 0);
-        return NULL;
-    }
-    for (int64_t i = 0; i < a.count; i++) {
-        if (sequential_add(module, &a, i)) { /* which has freed that child */
-            free_children(&a, i + 1);
-            tt_module_free(module);
-            return NULL;
-        }
-    }
-    return module;
+    return tt__container_new("tt_nn_sequential", &sequential_class, &a);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "nn/module_lists.h"
+#include "optim/masters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 
 static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     tt__optim_state_free(cls, group, &group->state);
+    for (size_t i = 0; i < group->count; i++)
+        if (group->params[i].low)
+            tt__tensor_disown(group->params[i].tensor);
     free(group->params);
     free(group->runs);
 }
@@ -22,7 +26,7 @@ static int64_t group_of(const tt_optimizer *o, const tt__optim_group *added, con
     for (size_t g = 0; g <= o->group_count; g++) {
         const tt__optim_group *group = g < o->group_count ? &o->groups[g] : added;
         for (size_t i = 0; i < group->count; i++)
-            if (group->params[i].tensor == x)
+            if (group->params[i].tensor == x || group->params[i].low == x)
                 return (int64_t)g;
     }
     return -1;
@@ -30,9 +34,10 @@ static int64_t group_of(const tt_optimizer *o, const tt__optim_group *added, con
 
 static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x) {
     tt_dtype dtype = tt_tensor_dtype(x);
-    int type = x ? tt__optim_type(o->cls, dtype) : -1;
+    const bool low = x && tt__wants_master(dtype);
+    int type = x ? tt__optim_type(o->cls, low ? TT_F32 : dtype) : -1;
     if (type < 0)
-        return tt__fail(TT_ERR_DTYPE, "%s: expected parameters f32 or f64, got number %zu %s", who, group->count,
+        return tt__fail(TT_ERR_DTYPE, "%s: expected parameters of floats, got number %zu %s", who, group->count,
                         TT__DESCRIBE(x));
     int64_t other = group_of(o, group, x), numel = tt_tensor_numel(x);
     if (other >= 0)
@@ -43,9 +48,17 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
                         "%s: expected a group on one device, got number %zu on \"%s\" and others on \"%s\"", who,
                         group->count, tt_device_name(tt_tensor_device(x)), tt_device_name(group->device));
     group->device = tt_tensor_device(x);
-    int64_t aligned = 64 / (int64_t)tt_dtype_size(dtype);
-    group->params[group->count++] =
-        (tt__optim_param){.tensor = x, .dtype = dtype, .type = type, .numel = numel, .offset = group->flat_size[type]};
+    tt_tensor *master = low ? tt__master_of(x) : NULL;
+    if (low && !master)
+        return tt_last_status();
+    int64_t aligned = 64 / (int64_t)tt_dtype_size(low ? TT_F32 : dtype);
+    group->params[group->count++] = (tt__optim_param){.tensor = low ? master : x,
+                                                      .low = low ? x : NULL,
+                                                      .dtype = low ? TT_F32 : dtype,
+                                                      .low_dtype = dtype,
+                                                      .type = type,
+                                                      .numel = numel,
+                                                      .offset = group->flat_size[type]};
     group->flat_size[type] += (numel + aligned - 1) / aligned * aligned;
     return TT_OK;
 }
@@ -108,6 +121,7 @@ static void optimizer_end(tt_optimizer *optimizer) {
     for (size_t g = 0; g < optimizer->group_count; g++)
         group_free(optimizer->cls, &optimizer->groups[g]);
     tt__dict_free(&optimizer->dict);
+    tt__dict_free(&optimizer->masters);
     free(optimizer->groups);
     tt__quarantine(optimizer, sizeof *optimizer, free);
 }
@@ -132,6 +146,10 @@ void tt_optimizer_free(tt_optimizer *optimizer) {
 
 void tt_optimizer_zero_grad(tt_optimizer *optimizer) {
     for (size_t g = 0; optimizer && g < optimizer->group_count; g++)
-        for (size_t i = 0; i < optimizer->groups[g].count; i++)
+        for (size_t i = 0; i < optimizer->groups[g].count; i++) {
             tt_zero_grad(optimizer->groups[g].params[i].tensor);
+            tt_zero_grad(optimizer->groups[g].params[i].low);
+        }
+    if (optimizer)
+        optimizer->masters_begun = false;
 }

@@ -42,9 +42,10 @@ typedef struct tt__optimizer_class {
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
-    tt_tensor *tensor; /* borrowed */
-    tt_dtype dtype;    /* when it was added */
-    int type;          /* TT__OPTIM_F32, ... */
+    tt_tensor *tensor;         /* borrowed; or the master of `low`, the optimizer's own */
+    tt_tensor *low;            /* of 16 bits, borrowed; NULL: `tensor` is the program's */
+    tt_dtype dtype, low_dtype; /* when it was added */
+    int type;                  /* TT__OPTIM_F32, ... */
     int64_t numel;
     int64_t offset; /* of its state, in elements */
 } tt__optim_param;
@@ -74,8 +75,10 @@ struct tt_optimizer {
     double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
     size_t group_count;
     tt__optim_group *groups;
-    double grad_norm; /* of all gradients in this step, if the class measures them */
-    tt__dict dict;    /* the last state dict that was asked for; steps and options in it are copies */
+    double grad_norm;   /* of all gradients in this step, if the class measures them */
+    bool masters_begun; /* master parameters have this step's gradients: masters.h */
+    tt__dict dict;      /* the last state dict that was asked for; steps and options in it are copies */
+    tt__dict masters;   /* the last list of master parameters */
 };
 
 /* Make an optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked

@@ -1,16 +1,23 @@
 /* State as named tensors, and back. */
 #include "base/error.h"
+#include "base/name_map.h"
 #include "nn/module_lists.h"
 #include "optim/optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* What entries of master parameters are called. */
+#define MASTER "master_param"
+
 /* ---- saving ---- */
 
 static tt_status add_param_state(tt__dict *dict, const tt__optimizer_class *cls, const tt__optim_group *group,
                                  size_t i) {
     const int64_t steps = group->state.steps[i];
+    if (group->params[i].low)
+        TT__TRY(
+            tt__dict_add(dict, group->params[i].tensor, "state.%lld." MASTER, (long long)group->first + (long long)i));
     if (cls->counts_steps && steps) {
         tt_tensor *copy = tt_from_data(&steps, TT_SCALAR, TT_I64);
         TT__TRY(tt__dict_add_own(dict, copy, "state.%lld.step", (long long)group->first + (long long)i));
@@ -56,7 +63,7 @@ const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
         return NULL;
     size_t room = 0;
     for (size_t g = 0; g < optimizer->group_count; g++)
-        room += optimizer->groups[g].count * ((size_t)optimizer->cls->slots + 1) + (size_t)optimizer->cls->options + 1;
+        room += optimizer->groups[g].count * ((size_t)optimizer->cls->slots + 2) + (size_t)optimizer->cls->options + 1;
     tt__dict *dict = &optimizer->dict;
     tt_status status = tt__dict_init(dict, "tt_optimizer_state_dict", room);
     return tt__dict_finish(dict, status ? status : dict_fill(dict, optimizer));
@@ -70,6 +77,7 @@ static const char who[] = "tt_optimizer_load_state_dict";
 typedef struct loaded_group {
     tt__optim_state state;
     double option[TT__OPTIM_OPTIONS];
+    const tt_tensor **masters; /* of each parameter, borrowed; NULL: not given */
 } loaded_group;
 
 static tt_status wrong_tensor(const char *name, const tt_tensor *expected, const tt_tensor *x) {
@@ -90,6 +98,16 @@ static tt_status load_step(loaded_group *to, size_t i, const char *name, const t
     if (!(step >= 0 && step <= 0x1p53) || step != (double)(int64_t)step)
         return tt__fail(TT_ERR_INVALID, "%s: \"%s\": expected a number of steps, got %g", who, name, step);
     to->state.steps[i] = (int64_t)step;
+    return TT_OK;
+}
+
+static tt_status load_master(const tt__optim_group *group, loaded_group *to, size_t i, const char *name,
+                             const tt_tensor *x) {
+    const tt_tensor *master = group->params[i].tensor;
+    const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(master);
+    if (tt_tensor_dtype(x) != tt_tensor_dtype(master) || !tt__shape_equal(&shape, &expected))
+        return wrong_tensor(name, master, x);
+    to->masters[i] = x;
     return TT_OK;
 }
 
@@ -135,6 +153,8 @@ static tt_status load_state_entry(const tt_optimizer *o, loaded_group *to, const
     size_t i = (size_t)(number - o->groups[g].first);
     if (o->cls->counts_steps && !strcmp(rest, "step"))
         return load_step(&to[g], i, name, x);
+    if (o->groups[g].params[i].low && !strcmp(rest, MASTER))
+        return load_master(&o->groups[g], &to[g], i, name, x);
     for (int s = 0; s < o->cls->slots; s++)
         if (!strcmp(rest, o->cls->slot_names[s]) && o->cls->uses(to[g].option, s))
             return load_slot(o, &o->groups[g], &to[g], i, s, name, x);
@@ -198,11 +218,25 @@ static tt_status check_complete(const tt_optimizer *o, const loaded_group *to, s
                     (long long)o->groups[g].first + (long long)i, missing);
 }
 
+/* Check that no name comes twice. */
+static tt_status check_once(const tt_named_tensors *state) {
+    tt__name_map names = {0};
+    tt_status status = TT_OK;
+    if (!tt__name_map_reserve(&names, (size_t)state->count))
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)state->count);
+    for (int64_t i = 0; i < state->count && !status; i++) {
+        if (tt__name_map_get(&names, state->names[i], "") >= 0)
+            status = tt__fail(TT_ERR_INVALID, "%s: entry \"%s\" comes twice", who, state->names[i]);
+        tt__name_map_put(&names, state->names[i], i);
+    }
+    tt__name_map_free(&names);
+    return status;
+}
+
 static tt_status load_states(const tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
+    TT__TRY(check_once(state));
     for (int64_t i = 0; i < state->count; i++) {
         const char *name = state->names[i];
-        if (tt_named_tensors_find(state, name) != state->tensors[i])
-            return tt__fail(TT_ERR_INVALID, "%s: entry \"%s\" comes twice", who, name);
         if (is_option(name))
             continue;
         if (strncmp(name, "state.", strlen("state.")))
@@ -219,6 +253,9 @@ static tt_status init_loaded(const tt_optimizer *o, loaded_group *to) {
     for (size_t g = 0; g < o->group_count; g++) {
         memcpy(to[g].option, o->groups[g].option, sizeof to[g].option);
         TT__TRY(tt__optim_state_init(o->cls, &o->groups[g], &to[g].state));
+        to[g].masters = calloc(o->groups[g].count + 1, sizeof *to[g].masters);
+        if (!to[g].masters)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu parameters", who, o->groups[g].count);
     }
     return TT_OK;
 }
@@ -233,12 +270,22 @@ static void take_loaded(tt_optimizer *o, loaded_group *to) {
     }
 }
 
+/* Copy what was given for masters, whose shapes and types were checked. */
+static tt_status take_masters(tt_optimizer *o, const loaded_group *to) {
+    o->masters_begun = false;
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++)
+            if (to[g].masters[i])
+                TT__TRY(tt_copy(o->groups[g].params[i].tensor, to[g].masters[i]));
+    return TT_OK;
+}
+
 static tt_status load_groups(tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
     TT__TRY(init_loaded(o, to));
     TT__TRY(load_options(o, to, state));
     TT__TRY(load_states(o, to, state));
     take_loaded(o, to);
-    return TT_OK;
+    return take_masters(o, to);
 }
 
 tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
@@ -253,8 +300,10 @@ tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_t
     int scope = tt_scope_begin(); /* ends what state on a device is copied from */
     tt_status status = scope ? load_groups(optimizer, to, state) : tt_last_status();
     tt_scope_end(scope);
-    for (size_t g = 0; g < optimizer->group_count; g++)
+    for (size_t g = 0; g < optimizer->group_count; g++) {
         tt__optim_state_free(optimizer->cls, &optimizer->groups[g], &to[g].state);
+        free(to[g].masters);
+    }
     free(to);
     return status;
 }

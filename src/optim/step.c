@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "optim/clip.h"
 #include "optim/fused.h"
+#include "optim/masters.h"
 
 #include <math.h>
 
@@ -112,9 +113,10 @@ static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
     const tt__optim_param *p = &group->params[run->param];
     group->state.steps[run->param] = run->update.step;
     if (run->tensor != p->tensor)
-        return tt_copy(p->tensor, run->tensor);
-    tt__storage_touch(p->tensor->storage);
-    return TT_OK;
+        TT__TRY(tt_copy(p->tensor, run->tensor));
+    else
+        tt__storage_touch(p->tensor->storage);
+    return p->low ? tt__master_end(who, p) : TT_OK;
 }
 
 static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n) {
@@ -168,7 +170,10 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     if (!scope)
         return tt_last_status();
     bool before = tt_no_grad_begin();
-    tt_status status = measure_grads(optimizer);
+    tt_status status = optimizer->masters_begun ? TT_OK : tt__masters_begin(who, optimizer);
+    optimizer->masters_begun = false;
+    if (!status)
+        status = measure_grads(optimizer);
     for (size_t g = 0; g < optimizer->group_count && !status; g++)
         status = update_group(optimizer, &optimizer->groups[g]);
     tt_no_grad_end(before);

@@ -127,19 +127,15 @@ static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reduce
     *count = 0;
     for (int64_t i = 0; i < all->count; i++) {
         tt_tensor *x = all->tensors[i];
-        tt_dtype dtype = tt_tensor_dtype(x);
         if (!tt_requires_grad(x))
             continue;
-        if (dtype != TT_F32 && dtype != TT_F64)
-            return tt__fail(TT_ERR_UNSUPPORTED,
-                            "tt_ddp: parameter \"%s\" is %s; gradients of f32 and f64 can be averaged", all->names[i],
-                            TT__DESCRIBE(x));
         if (!tt__device_is_host(tt_tensor_device(x)))
             return tt__fail(TT_ERR_UNSUPPORTED,
                             "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
                             all->names[i], tt_device_name(tt_tensor_device(x)));
         d->slots[*count] = (slot){.owner = d, .index = *count, .parameter = x};
-        params[(*count)++] = (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = dtype};
+        params[(*count)++] =
+            (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
     }
     return TT_OK;
 }

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-enum { DTYPES = TT_U8 + 1 };
+enum { DTYPES = TT_BOOL + 1 };
 
 /* The open bucket of one dtype. */
 typedef struct open_bucket {

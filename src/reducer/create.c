@@ -31,9 +31,9 @@ static tt_status check_reducer_args(const tt_reducer_new_args *args) {
         const tt_reducer_param *p = &args->params[i];
         if (!p->name)
             return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter %lld has no name, but NULL", (long long)i);
-        if (p->dtype != TT_F32 && p->dtype != TT_F64)
-            return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter \"%s\" is %s; only f32 and f64 are averaged",
-                            p->name, tt_dtype_name(p->dtype));
+        if (p->dtype != TT_F32 && p->dtype != TT_F64 && p->dtype != TT_F16 && p->dtype != TT_BF16)
+            return tt__fail(TT_ERR_INVALID, "tt_reducer_new: parameter \"%s\" is %s; only floats are averaged", p->name,
+                            tt_dtype_name(p->dtype));
         if (p->count < 0)
             return tt__fail(TT_ERR_INVALID,
                             "tt_reducer_new: parameter \"%s\": expected a count of 0 or more elements, got %lld",

@@ -15,6 +15,7 @@
 #include "tensor/kernels_norm.h"
 #include "tensor/kernels_pointwise.h"
 #include "tensor/kernels_reduction.h"
+#include "tensor/kernels_rnn.h"
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
@@ -56,10 +57,10 @@
     /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
     X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
     /* Families: kernels_<family>.h. */                                                                          \
-    /* Families: kernels_<family>.h. */                                                                          \
     TT__CONV_KERNELS(X)                                                                                          \
     TT__INDEX_KERNELS(X)                                                                                         \
-    TT__POINTWISE_KERNELS(X) TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X)
+    TT__POINTWISE_KERNELS(X)                                                                                     \
+    TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X) TT__RNN_KERNELS(X)
 
 struct tt__sgd_step {
     double lr, momentum, dampening, weight_decay;

@@ -1,10 +1,11 @@
 #include "tensor/memory_format.h"
 
 void tt__format_strides(const tt_shape *shape, tt_memory_format format, int64_t *stride) {
-    int64_t C = shape->dim[1], H = shape->dim[2], W = shape->dim[3];
-    int64_t last[] = {H * W * C, 1, W * C, C}, first[] = {C * H * W, H * W, W, 1};
+    /* wrap where the shape overflows, which whoever makes the tensor refuses */
+    uint64_t C = (uint64_t)shape->dim[1], H = (uint64_t)shape->dim[2], W = (uint64_t)shape->dim[3];
+    uint64_t last[] = {H * W * C, 1, W * C, C}, first[] = {C * H * W, H * W, W, 1};
     for (int d = 0; d < 4; d++)
-        stride[d] = format == TT_CHANNELS_LAST ? last[d] : first[d];
+        stride[d] = (int64_t)(format == TT_CHANNELS_LAST ? last[d] : first[d]);
 }
 
 bool tt__is_channels_last(const tt_tensor *x) {

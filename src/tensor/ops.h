@@ -12,6 +12,7 @@
 #include "tensor/ops_norm.h"
 #include "tensor/ops_pointwise.h"
 #include "tensor/ops_reduction.h"
+#include "tensor/ops_rnn.h"
 #include "tensor/ops_selection.h"
 
 /* ---- making (make.c, copy.c) */

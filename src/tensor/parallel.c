@@ -123,6 +123,8 @@ static void run_share(void *data) {
     run_blocks(l, blocks * me / threads, blocks * (me + 1) / threads);
 }
 
+bool tt__parallel_inside(void) { return openmp_get() && omp.num_threads() > 1; }
+
 /* The thread sanitizer can't see how this runtime's threads wait for each other. */
 #if defined(__SANITIZE_THREAD__)
 #define ONE_THREAD 1

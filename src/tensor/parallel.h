@@ -6,12 +6,16 @@
 #ifndef TT_TENSOR_PARALLEL_H
 #define TT_TENSOR_PARALLEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Call body(user, begin, end) for ranges that make up 0..n-1, each `block` long but for the last, in any order and
  * thread. The ranges don't depend on the number of threads: results kept for each range and combined in order have the
  * same bits for any. Returns when all are done. */
 void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t begin, int64_t end), void *user);
+
+/* Does this thread run a share of such a loop beside others? What it calls then has one thread. */
+bool tt__parallel_inside(void);
 
 /* Set OpenMP's number of threads to ours, before this thread uses it (oneDNN does). Cheap. */
 void tt__parallel_prepare(void);

@@ -1,6 +1,7 @@
 #include "tensor/pool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@
 #define UNPOISON(p, size) (void)(p)
 #endif
 
-enum { UNIT = 64, CLASSES = 4 * 58 };
+enum { UNIT = 64, CLASSES = 8 * 58 };
 
 /* Stands before the payload. */
 typedef struct block {
@@ -36,17 +37,37 @@ typedef struct pool {
     int registered;
 } pool;
 
+static _Atomic size_t bytes_held, bytes_most; /* of all threads, from the system */
+
 static _Thread_local pool mine;
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Return the class of a size. Units beyond the first decide: t = units - 1 in [4..7] << shift gives class 4 * shift +
+/* Return the class of a size. Units beyond the first decide: t = units - 1 in [8..15] << shift gives class 8 * shift +
  * (t >> shift). */
 static unsigned class_of(size_t size, size_t *capacity) {
     size_t t = size ? (size - 1) / UNIT : 0;
-    unsigned shift = t < 4 ? 0 : 61 - (unsigned)__builtin_clzll(t);
+    unsigned shift = t < 8 ? 0 : 60 - (unsigned)__builtin_clzll(t);
     *capacity = (((t >> shift) + 1) << shift) * UNIT;
-    return 4 * shift + (unsigned)(t >> shift);
+    return 8 * shift + (unsigned)(t >> shift);
+}
+
+static block *block_obtain(size_t capacity) {
+    block *b = aligned_alloc(UNIT, sizeof *b + capacity);
+    if (!b)
+        return NULL;
+    size_t held = atomic_fetch_add_explicit(&bytes_held, sizeof *b + capacity, memory_order_relaxed);
+    size_t most = atomic_load_explicit(&bytes_most, memory_order_relaxed);
+    held += sizeof *b + capacity;
+    while (held > most && !atomic_compare_exchange_weak_explicit(&bytes_most, &most, held, memory_order_relaxed,
+                                                                 memory_order_relaxed)) {
+    }
+    return b;
+}
+
+static void block_release(block *b) {
+    atomic_fetch_sub_explicit(&bytes_held, sizeof *b + b->capacity, memory_order_relaxed);
+    free(b);
 }
 
 static void pool_trim(void *p) {
@@ -57,7 +78,7 @@ static void pool_trim(void *p) {
             block *b = of->waiting[cls];
             of->waiting[cls] = b->next;
             UNPOISON(b + 1, b->capacity);
-            free(b);
+            block_release(b);
         }
     }
 }
@@ -75,7 +96,7 @@ void *tt__pool_alloc(size_t size) {
         UNPOISON(b + 1, capacity);
         return b + 1;
     }
-    b = aligned_alloc(UNIT, sizeof *b + capacity);
+    b = block_obtain(capacity);
     if (!b)
         return NULL;
     b->pool = &mine;
@@ -89,7 +110,7 @@ void tt__pool_free(void *p) {
         return;
     block *b = (block *)p - 1;
     if (b->pool != &mine) {
-        free(b);
+        block_release(b);
         return;
     }
     if (!mine.registered) {
@@ -103,7 +124,9 @@ void tt__pool_free(void *p) {
 
 void tt__pool_discard(void *p) {
     if (p)
-        free((block *)p - 1);
+        block_release((block *)p - 1);
 }
 
 void tt__pool_trim(void) { pool_trim(&mine); }
+
+size_t tt__pool_most(void) { return atomic_load_explicit(&bytes_most, memory_order_relaxed); }

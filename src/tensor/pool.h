@@ -1,7 +1,7 @@
 /* Recycled memory of a thread: blocks in size classes, 64-byte aligned. A freed block waits in its class for the next
  * request, so that a loop that always asks for the same sizes asks the system for nothing after its first round.
  *
- * Class of a size: its number of 64-byte units, rounded up to three significant bits (at most a quarter is lost). A
+ * Class of a size: its number of 64-byte units, rounded up to four significant bits (at most an eighth is lost). A
  * block freed by a thread that did not allocate it goes back to the system: else a producer and a consumer would fill
  * the consumer's lists. Lists are released when the thread ends. */
 #ifndef TT_TENSOR_POOL_H
@@ -15,6 +15,9 @@ void *tt__pool_alloc(size_t size);
 /* Give a block back to the thread's lists / to the system. NULL is allowed. */
 void tt__pool_free(void *p);
 void tt__pool_discard(void *p);
+
+/* Return the most bytes that the pools of all threads have had from the system at once, waiting blocks included. */
+size_t tt__pool_most(void);
 
 /* Give all waiting blocks of this thread back to the system. */
 void tt__pool_trim(void);

@@ -2,6 +2,7 @@
 #include "tensor/generator.h"
 #include "tensor/iter.h"
 #include "tensor/ops.h"
+#include "tensor/truncated_normal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +13,16 @@ typedef struct distribution {
     bool normal;
     double a, b; /* low and high, or mean and standard deviation */
     tt_generator *generator;
+    const tt__truncation *cut; /* what uniform numbers become; NULL: they stay */
 } distribution;
+
+/* Make what was drawn, n numbers side by side, what was asked for. */
+static void truncate_drawn(void *data, int64_t n, bool f32, const distribution *d) {
+    if (d->cut && f32)
+        tt__truncate_f32(data, n, d->cut);
+    else if (d->cut)
+        tt__truncate_f64(data, n, d->cut);
+}
 
 static void fill_contiguous(tt_tensor *x, const distribution *d) {
     bool f32 = x->dtype == TT_F32;
@@ -24,6 +34,7 @@ static void fill_contiguous(tt_tensor *x, const distribution *d) {
         tt__generator_uniform_f32(d->generator, x->data, x->numel, (float)d->a, (float)d->b);
     else
         tt__generator_uniform_f64(d->generator, x->data, x->numel, d->a, d->b);
+    truncate_drawn(x->data, x->numel, f32, d);
 }
 
 static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
@@ -38,6 +49,7 @@ static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
     } else {
         tt__generator_uniform_f64(d->generator, (double *)(void *)at, 1, d->a, d->b);
     }
+    truncate_drawn(at, 1, dtype == TT_F32, d);
 }
 
 /* Fill a tensor with strides as torch does: element by element in the order of memory, whatever the order of
@@ -93,7 +105,7 @@ tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *gener
                         high);
         return TT_ERR_INVALID;
     }
-    return random_fill(x, &(distribution){"tt_uniform_", false, low, high, generator});
+    return random_fill(x, &(distribution){"tt_uniform_", false, low, high, generator, NULL});
 }
 
 tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator) {
@@ -101,7 +113,13 @@ tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *genera
         tt__tensor_fail(TT_ERR_INVALID, "tt_normal_: expected std >= 0, got %g", std);
         return TT_ERR_INVALID;
     }
-    return random_fill(x, &(distribution){"tt_normal_", true, mean, std, generator});
+    return random_fill(x, &(distribution){"tt_normal_", true, mean, std, generator, NULL});
+}
+
+tt_status tt__trunc_normal_(const char *who, tt_tensor *x, const tt__truncation *t, tt_generator *generator) {
+    double from, to;
+    tt__truncation_range(t, &from, &to);
+    return random_fill(x, &(distribution){who, false, from, to, generator, t});
 }
 
 static tt_tensor *random_filled(tt_shape shape, const distribution *d) {
@@ -112,11 +130,11 @@ static tt_tensor *random_filled(tt_shape shape, const distribution *d) {
 }
 
 tt_tensor *tt_rand(tt_shape shape, tt_generator *generator) {
-    return random_filled(shape, &(distribution){"tt_rand", false, 0, 1, generator});
+    return random_filled(shape, &(distribution){"tt_rand", false, 0, 1, generator, NULL});
 }
 
 tt_tensor *tt_randn(tt_shape shape, tt_generator *generator) {
-    return random_filled(shape, &(distribution){"tt_randn", true, 0, 1, generator});
+    return random_filled(shape, &(distribution){"tt_randn", true, 0, 1, generator, NULL});
 }
 
 tt_tensor *tt_randint(int64_t low, int64_t high, tt_shape shape, tt_generator *generator) {

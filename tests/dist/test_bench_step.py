@@ -1,4 +1,4 @@
-"""tutti bench step: one JSON object, of the form that scripts expect; memory below 60 MB a rank."""
+"""tutti bench step: one JSON object, of the form that scripts expect; bounded memory."""
 import json
 import os
 import subprocess
@@ -12,22 +12,40 @@ def bench(*flags):
                           timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
 
 
-steps = "2" if "TT_SANITIZED" in os.environ else "20"
-for world in (1, 2):
-    done = bench("--model", "mlp", "--world", str(world), "--steps", steps)
+with open(TUTTI, "rb") as f:
+    program = f.read()
+sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memory is not ours
+
+
+def check(model, world, steps, megabytes, amp=False):
+    done = bench("--model", model, "--world", str(world), "--steps", str(steps), *(["--amp", "bf16"] if amp else []))
     if done.returncode != 0 or len(done.stdout.splitlines()) != 1:
-        sys.exit(f"FAILED: exit code {done.returncode}: {done.stdout}{done.stderr}")
+        sys.exit(f"FAILED: {model}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     result = json.loads(done.stdout)
-    if list(result) != ["bench", "model", "world", "ms_median", "ms_min", "rss_mb"]:
+    if result.get("amp") != ("bf16" if amp else None):
+        sys.exit(f"FAILED: amp: {result}")
+    if list(result) != ["bench", "model"] + ["amp"] * amp + ["world", "ms_median", "ms_min", "rss_mb", "pool_mb"]:
         sys.exit(f"FAILED: fields {list(result)}")
-    if (result["bench"], result["model"], result["world"]) != ("step", "mlp", world):
+    if (result["bench"], result["model"], result["world"]) != ("step", model, world):
         sys.exit(f"FAILED: {result}")
     if not 0 < result["ms_min"] <= result["ms_median"]:
         sys.exit(f"FAILED: times {result}")
-    with open(TUTTI, "rb") as f:
-        program = f.read()
-    sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memory is not ours
-    if not sanitized and not 1 < result["rss_mb"] < 60:
-        sys.exit(f"FAILED: expected less than 60 MB a rank: {result}")
+    if not sanitized and not 1 < result["rss_mb"] < megabytes:
+        sys.exit(f"FAILED: expected less than {megabytes} MB a rank: {result}")
+
+
+for world in (1, 2):
+    check("mlp", world, 2 if sanitized else 20, 60)
+check("conv", 1, 1, 200)
+check("gpt", 2, 1, 300)
+check("mlp", 2, 2, 80, amp=True)
+check("conv", 1, 1, 250, amp=True)
+check("gpt", 1, 1, 400, amp=True)
+wrong = bench("--amp", "f64")
+if wrong.returncode != 2 or 'expected bf16, got "f64"' not in wrong.stderr:
+    sys.exit(f"FAILED: an unknown type: exit code {wrong.returncode}: {wrong.stderr}")
+wrong = bench("--model", "alexnet")
+if wrong.returncode != 2 or "expected mlp, conv or gpt" not in wrong.stderr:
+    sys.exit(f"FAILED: an unknown model: exit code {wrong.returncode}: {wrong.stderr}")
 if bench("--help").returncode != 0:
     sys.exit("FAILED: --help")

@@ -150,11 +150,51 @@ static void tied_and_converted_weights(void **state) {
     assert_int_equal(run_ranks(2, tied, NULL), 0);
 }
 
+/* Embedding, recurrences, attention; the same weights on each rank. */
+static tt_module *sequence_model(void) {
+    tt_manual_seed(1);
+    return tt_nn_sequential(
+        tt_nn_embedding(7, 8), tt_nn_lstm(8, 4, .num_layers = 2, .bidirectional = true, .batch_first = true),
+        tt_nn_gru(8, 8, .batch_first = true),
+        tt_nn_transformer_encoder(tt_nn_transformer_encoder_layer(8, 2, 16, 0.0, .batch_first = true), 2, .norm = true),
+        tt_nn_linear(8, 1));
+}
+
+static tt_status sequence_backward(tt_module *m, tt_tensor *tokens) {
+    tt_tensor *y = tt_module_forward(m, tokens);
+    return tt_backward(tt_mean(tt_mul(y, y)));
+}
+
+/* Each rank takes one of two sequences: the gradients are those of both at once in one process. */
+static void train_on_sequences(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    const int64_t all[2][5] = {{1, 5, 2, 0, 6}, {3, 3, 4, 1, 0}};
+    tt_module *m = sequence_model(), *whole = sequence_model(), *ddp = tt_ddp(m, group);
+    CHECK(ddp && whole);
+    CHECK(sequence_backward(ddp, tt_from_data(all[rank], TT_SHAPE(1, 5), TT_I64)) == TT_OK);
+    CHECK(sequence_backward(whole, tt_from_data(all, TT_SHAPE(2, 5), TT_I64)) == TT_OK);
+    const tt_named_tensors *ours = tt_module_parameters(m), *expected = tt_module_parameters(whole);
+    CHECK(ours->count > 30);
+    for (int64_t i = 0; i < ours->count; i++) {
+        double worst = 1;
+        tt_tensor *differences = tt_abs(tt_sub(tt_grad(ours->tensors[i]), tt_grad(expected->tensors[i])));
+        CHECK(tt_item(tt_max(differences), &worst) == TT_OK && worst < 1e-6);
+    }
+    tt_module_free(ddp);
+    tt_module_free(whole);
+    tt_module_free(m);
+}
+
+static void recurrences_and_attention_train(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, train_on_sequences, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_and_several_tensors),
-        cmocka_unit_test(buffers_that_differ_are_named),
-        cmocka_unit_test(either_may_be_freed_first),
+        cmocka_unit_test(recurrences_and_attention_train), cmocka_unit_test(buffers_and_several_tensors),
+        cmocka_unit_test(buffers_that_differ_are_named),   cmocka_unit_test(either_may_be_freed_first),
         cmocka_unit_test(tied_and_converted_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

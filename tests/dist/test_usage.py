@@ -108,7 +108,7 @@ WRONG = {
         ("--what", "unknown flag --what"),
         ("x", 'unexpected argument "x"'),
         ("file", 'unexpected argument "file"'),
-        ("--model x", '--model: expected mlp, got "x"'),
+        ("--model x", '--model: expected mlp, conv or gpt, got "x"'),
         ("--world 0", '--world: expected a number from 1 to 1024, got "0"'),
         ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
     ],
@@ -127,8 +127,20 @@ WRONG = {
         ("x", 'unexpected argument "x"'),
     ],
     "data": [
-        ("", 'expected "digits" or "show"'),
-        ("paint", 'got "paint"'),
+        ("", 'expected "mnist", "cifar10", "cifar100", "digits" or "show"'),
+        ("paint", 'unknown command "paint"'),
+        ("cifar", 'did you mean'),
+    ],
+    "data mnist": [
+        ("", "expected a folder"),
+        ("x --mirror ftp://y", '--mirror: expected an address http://... or https://..., got "ftp://y"'),
+        ("x y", 'unexpected argument "y"'),
+    ],
+    "data cifar10": [
+        ("", "expected a folder"),
+    ],
+    "data cifar100": [
+        ("x --mirror", "--mirror needs a value"),
     ],
     "data digits": [
         ("", "expected a folder"),
@@ -160,6 +172,16 @@ WRONG = {
         ("a", "expected two files, got 1"),
         ("a b.txt", "expected a new file that ends in .safetensors"),
         ("a b.pt --max-shard 0", "--max-shard: expected a number from 1"),
+    ],
+    "plot": [
+        ("", "expected files or folders of runs, got none"),
+        ("a --x=weeks", 'expected step, time or epoch, got "weeks"'),
+        ("a --smooth=1", 'expected a number from 0 to below 1, got "1"'),
+        ("a --smooth=much", "--smooth: expected a number"),
+        ("a --width=3", "--width: expected a number from 30"),
+        ("a --follow --svg=b", "--follow draws in the terminal"),
+        ("a --colour", "unknown flag --colour"),
+        ("a --png", "--png needs a value"),
     ],
     "completion": [
         ("ksh", 'expected bash, zsh or fish, got "ksh"'),

@@ -13,9 +13,11 @@ MAX_LINES = 600
 # What has no wrapper, and what a C++ program writes instead.
 NOT_WRAPPED = {
     "tt_apply_with": "apply() stands on tt_apply_many(), which gives all outputs",
+    "tt_autocast_cleanup": "of a macro that is C's: autocast ends with its block",
     "tt_dataset_from_with": "dataset_from() stands on tt_dataset_new(), which owns its callback",
     "tt_no_grad_cleanup": "of a macro that is C's: no_grad and enable_grad end with their block",
     "tt_op_name": "for plug-ins",
+    "tt_batch_sampler_from_with": "batch_sampler_from() stands on tt_batch_sampler_new(), which owns its callback",
     "tt_sampler_from_with": "sampler_from() stands on tt_sampler_new(), which owns its callback",
     "tt_scope_cleanup": "of a macro that is C's: a scope ends with its block",
     "tt_tensor_f32": "data<float>() checks the type",

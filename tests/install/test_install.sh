@@ -104,7 +104,7 @@ for name in tt_all_reduce tt_all_reduce_with tutti_comm.h; do
 done
 [ ! -d "$TT_BUILD/docs" ] || [ -s "$prefix/share/doc/tutti/html/comm.html" ] ||
     fail "the HTML reference is not installed"
-for page in $(grep -o '[A-Za-z/]*\.md)' "$prefix/share/doc/tutti/README.md" | tr -d ')'); do
+for page in $(grep -o '[A-Za-z_/]*\.md)' "$prefix/share/doc/tutti/README.md" | tr -d ')'); do
     [ -s "$prefix/share/doc/tutti/$page" ] || fail "README.md links to $page, which is not installed"
 done
 for file in bash-completion/completions/tutti zsh/site-functions/_tutti fish/vendor_completions.d/tutti.fish; do

@@ -22,13 +22,16 @@ OBJECTS = {
     "tt_lr_scheduler": "tt_exponential_lr(tt_sgd(tt_module_parameters(tt_nn_linear(3, 2)), 0.1), 0.5)",
     "tt_dataset": "dataset()", "tt_loader": "tt_loader_new(dataset(), 1, tt_in_order())",
     "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)",
+    "tt_transform": "tt_to_tensor()", "tt_draws": "NULL",
     "tt_scope": "tt_scope_new()", "tt_value": "tt_value_of_int(3)", "tt_reducer": "NULL", "tt_work": "NULL",
+    "tt_trainer": "NULL", "tt_summary_writer": 'tt_summary_writer_new("run")',
 }
 # Lists that are wrong inside.
 LISTS = {"tt_named_tensors": [f"list({i})" for i in range(6)]}
 ELLIPSIS = {"tt_fail"}  # its format is the caller's, as printf()'s
 INTEGERS = r"(int|_Bool|int64_t|uint64_t|uint32_t|uint8_t|size_t|bool|long|char|double|float|unsigned|unsigned long)"
 WRONG = ["-1", "9999", "INT64_MIN", "INT64_MAX", "0"]
+POSSIBLE = {"n_embd", "n_layer"}  # what may well be 9999: such a model has gigabytes of weights, or takes long to make
 
 PROGRAM = r"""
 #include <stdint.h>
@@ -170,7 +173,8 @@ class Value:
             return []
         if self.base in typedefs["enums"]:
             return [f"({self.base})9999", f"({self.base})-1"]
-        return [f"({self.base}){value}" for value in WRONG] if self.number else []
+        wrong = [value for value in WRONG if value != "9999" or self.name not in POSSIBLE]
+        return [f"({self.base}){value}" for value in wrong] if self.number else []
 
 
 def variants(values, typedefs):

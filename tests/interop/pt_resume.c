@@ -1,5 +1,5 @@
-/* pt_resume FROM TO sgd|adamw: goes on with what PyTorch saved of a linear layer and its optimizer, {"model": ...,
- * "optimizer": ...}, for three steps, and writes the layer. */
+/* pt_resume FROM TO OPTIMIZER: goes on with what PyTorch saved of a linear layer and its optimizer, {"model": ...,
+ * "optimizer": ...}, for three steps, and writes the same again. */
 #include <stdio.h>
 #include <string.h>
 #include <tutti/tutti.h>
@@ -10,7 +10,7 @@ static tt_status load(const char *path, tt_module *model, tt_optimizer *optimize
     if (!status)
         status = tt_module_load_state_dict(model, tt_value_tensors(tt_value_find(file, "model")));
     if (!status)
-        status = tt_optimizer_load_state_dict(optimizer, tt_value_tensors(tt_value_find(file, "optimizer")));
+        status = tt_optimizer_load_value(optimizer, tt_value_find(file, "optimizer"));
     tt_value_free(file);
     return status;
 }
@@ -28,23 +28,45 @@ static tt_status train(tt_module *model, tt_optimizer *optimizer) {
     return status;
 }
 
+static tt_optimizer *optimizer_of(const char *name, const tt_named_tensors *params) {
+    if (!strcmp(name, "sgd"))
+        return tt_sgd(params, 0.1, .momentum = 0.9);
+    if (!strcmp(name, "adamw"))
+        return tt_adamw(params, 0.1, 0.01);
+    if (!strcmp(name, "adam"))
+        return tt_adam(params, 0.1, .amsgrad = true, .beta1 = 0.8);
+    if (!strcmp(name, "rmsprop"))
+        return tt_rmsprop(params, 0.01, .centered = true, .momentum = 0.5);
+    if (!strcmp(name, "adagrad"))
+        return tt_adagrad(params, 0.1);
+    return tt_adadelta(params, 1.0);
+}
+
+static tt_status save(const char *path, tt_module *model, tt_optimizer *optimizer) {
+    tt_value *file = tt_value_dict();
+    tt_status status = tt_value_set(file, "model", tt_value_of_tensors(tt_module_state_dict(model)));
+    if (!status)
+        status = tt_value_set(file, "optimizer", tt_value_of_optimizer(optimizer));
+    if (!status)
+        status = tt_torch_save(path, file);
+    tt_value_free(file);
+    return status;
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) {
-        fprintf(stderr, "usage: pt_resume FROM TO sgd|adamw\n");
+        fprintf(stderr, "usage: pt_resume FROM TO OPTIMIZER\n");
         return 2;
     }
     tt_module *model = tt_nn_linear(3, 2);
-    tt_optimizer *optimizer = !strcmp(argv[3], "sgd") ? tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9)
-                                                      : tt_adamw(tt_module_parameters(model), 0.1, 0.01);
-    tt_status status = load(argv[1], model, optimizer);
+    tt_optimizer *optimizer = optimizer_of(argv[3], tt_module_parameters(model));
+    tt_status status = optimizer ? load(argv[1], model, optimizer) : tt_last_status();
     if (!status)
         status = train(model, optimizer);
-    tt_value *state = status ? NULL : tt_value_of_tensors(tt_module_state_dict(model));
     if (!status)
-        status = tt_torch_save(argv[2], state);
+        status = save(argv[2], model, optimizer);
     if (status)
         tt_report();
-    tt_value_free(state);
     tt_optimizer_free(optimizer);
     tt_module_free(model);
     return status ? 1 : 0;

@@ -47,6 +47,23 @@ def same(a, b, where="value"):
         assert type(a) is type(b) and (a == b or a != a), (where, a, b)
 
 
+def close(a, b, where):
+    """Trees of numbers that differ by rounding only."""
+    if isinstance(b, dict):
+        assert a.keys() == b.keys(), (where, a, b)
+        for key in b:
+            close(a[key], b[key], f"{where}[{key!r}]")
+    else:
+        assert torch.allclose(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.float32), rtol=1e-5, atol=1e-6), where
+
+
+def train(model, optimizer, steps):
+    for step in steps:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(torch.full((4, 3), 0.5 + step)), torch.ones(4, 2)).backward()
+        optimizer.step()
+
+
 def tensors(dtype):
     """One type in every layout there is."""
     x = torch.arange(24).reshape(2, 3, 4).to(dtype)
@@ -113,20 +130,32 @@ with tempfile.TemporaryDirectory() as folder:
     same(dict(model.state_dict()), dict(restricted))
     torch.nn.Linear(3, 2).load_state_dict(restricted)
 
-    # a run of PyTorch's goes on here: model and optimizer, three steps each
+    # a run of PyTorch's goes on here for three steps, and there again for two
     for name, make in (("sgd", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-                       ("adamw", lambda p: torch.optim.AdamW(p, lr=0.1))):
+                       ("adamw", lambda p: torch.optim.AdamW(p, lr=0.1)),
+                       ("adam", lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True, betas=(0.8, 0.999))),
+                       ("rmsprop", lambda p: torch.optim.RMSprop(p, lr=0.01, centered=True, momentum=0.5)),
+                       ("adagrad", lambda p: torch.optim.Adagrad(p, lr=0.1)),
+                       ("adadelta", lambda p: torch.optim.Adadelta(p, lr=1.0))):
         model = torch.nn.Linear(3, 2)
         optimizer = make(model.parameters())
-        for step in (7, 8, 0, 1, 2):
-            if step == 0:
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "run.pt")
-            optimizer.zero_grad()
-            torch.nn.functional.mse_loss(model(torch.full((4, 3), 0.5 + step)), torch.ones(4, 2)).backward()
-            optimizer.step()
+        train(model, optimizer, (7, 8))
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "run.pt")
+        train(model, optimizer, (0, 1, 2))
         subprocess.run([RESUME, "run.pt", "went_on.pt", name], check=True)
-        for key, value in torch.load("went_on.pt").items():
-            assert torch.allclose(value, model.state_dict()[key], rtol=1e-5, atol=1e-6), (name, key)
+        ours = torch.load("went_on.pt")
+        close(ours["model"], model.state_dict(), name)
+        close(ours["optimizer"]["state"], optimizer.state_dict()["state"], name)
+        groups = optimizer.state_dict()["param_groups"][0]
+        for key, value in ours["optimizer"]["param_groups"][0].items():
+            assert value == groups[key] and type(value) in (float, type(groups[key])), (name, key, value, groups[key])
+        again = torch.nn.Linear(3, 2)
+        again.load_state_dict(ours["model"])
+        resumed = make(again.parameters())
+        resumed.load_state_dict(ours["optimizer"])
+        train(model, optimizer, (3, 4))
+        train(again, resumed, (3, 4))
+        close(again.state_dict(), model.state_dict(), name)
 
     # by the command: to safetensors and back, through several files
     model = states(torch.optim.Adadelta)["model"]

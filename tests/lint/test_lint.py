@@ -31,7 +31,7 @@ class Layers(unittest.TestCase):
     def test_the_two_stacks_meet_in_parallel_only(self):
         for layer in lint.BELOW:
             sees_both = {"comm", "tensor"} <= lint.allowed(layer)
-            self.assertEqual(sees_both, layer in ("parallel", "cli"), layer)
+            self.assertEqual(sees_both, layer in ("parallel", "trainer", "cli"), layer)
 
 
 class InsideComm(unittest.TestCase):

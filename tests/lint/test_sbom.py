@@ -10,7 +10,8 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TT_SOURCE"])
 BUILD = pathlib.Path(os.environ["TT_BUILD"])
-LATE = ["libdnnl", "libhwloc", "libgomp", "libzip"]  # which programs load when they first need them
+# Which programs load when they first need them.
+LATE = ["libdnnl", "libhwloc", "libgomp", "libzip", "libjpeg", "libpng16", "libcurl"]
 PLUGINS = ["gloo", "mpich", "openmpi"]
 
 

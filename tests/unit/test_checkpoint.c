@@ -203,12 +203,14 @@ typedef struct Whole {
     Run run;
     tt_lr_scheduler *scheduler;
     tt_ema *ema;
+    tt_grad_scaler *scaler;
 } Whole;
 
 static Whole make_whole(uint64_t seed) {
     Whole w = {.run = make_run(seed, 0.9)};
     w.scheduler = tt_cosine_annealing_lr(w.run.sgd, 7, .eta_min = 0.01);
     w.ema = tt_ema_new(tt_module_parameters(w.run.model), 0.9);
+    w.scaler = tt_grad_scaler_new(16, .growth_interval = 3);
     return w;
 }
 
@@ -217,6 +219,8 @@ static void train_whole(Whole *w, int from, int to) {
         train(&w->run, step, step + 1);
         assert_int_equal(tt_lr_scheduler_step(w->scheduler), TT_OK);
         assert_int_equal(tt_ema_update(w->ema), TT_OK);
+        assert_int_equal(tt_grad_scaler_unscale_(w->scaler, w->run.sgd), TT_OK);
+        assert_int_equal(tt_grad_scaler_update(w->scaler), TT_OK);
     }
 }
 
@@ -224,11 +228,13 @@ static void assert_same_wholes(Whole *a, Whole *b) {
     assert_same_runs(&a->run, &b->run);
     assert_same(tt_lr_scheduler_state_dict(a->scheduler), tt_lr_scheduler_state_dict(b->scheduler));
     assert_same(tt_ema_state_dict(a->ema), tt_ema_state_dict(b->ema));
+    assert_same(tt_grad_scaler_state_dict(a->scaler), tt_grad_scaler_state_dict(b->scaler));
 }
 
 static void free_whole(Whole *w) {
     tt_lr_scheduler_free(w->scheduler);
     tt_ema_free(w->ema);
+    tt_grad_scaler_free(w->scaler);
     free_run(&w->run);
 }
 
@@ -238,11 +244,11 @@ static void scheduler_and_averages_go_on(void **state) {
     train_whole(&whole, 0, 9);
     train_whole(&first, 0, 4);
     assert_int_equal(tt_checkpoint_save("c", first.run.model, first.run.sgd, &(tt_progress)TT_PROGRESS(.epoch = 4),
-                                        .scheduler = first.scheduler, .ema = first.ema),
+                                        .scheduler = first.scheduler, .ema = first.ema, .scaler = first.scaler),
                      TT_OK);
     tt_progress progress = TT_PROGRESS_INIT;
     assert_int_equal(tt_checkpoint_load("c", second.run.model, second.run.sgd, &progress, .scheduler = second.scheduler,
-                                        .ema = second.ema),
+                                        .ema = second.ema, .scaler = second.scaler),
                      TT_OK);
     assert_same_wholes(&first, &second);
     train_whole(&second, 4, 9);
@@ -271,6 +277,8 @@ static void a_part_that_is_missing_is_refused(void **state) {
                                             "tt_cosine_annealing_lr of 1 groups, got 0"));
     assert_int_equal(tt_checkpoint_load("c", now.run.model, now.run.sgd, NULL, .ema = now.ema), TT_ERR_INVALID);
     assert_non_null(strstr(tt_last_error(), "expected \"n_averaged\" and 4 averages, got 0 entries"));
+    assert_int_equal(tt_checkpoint_load("c", now.run.model, now.run.sgd, NULL, .scaler = now.scaler), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "expected 5 entries, got 0"));
     assert_same_wholes(&now, &before);
     tt_clear_error();
     free_run(&other);

@@ -106,6 +106,25 @@ static void one_thread_is_in_a_scope(void **state) {
 
 /* ---- gradients given, graphs retained, parts of them */
 
+/* Backward writes over gradients that nobody else has: not over one that was given, nor over one that another input's
+ * gradient is, too. */
+static void gradients_of_others_stay(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *a = leaf(3), *b = leaf(5), *given = tt_full(S(2), TT_F32, 1.5);
+    tt_tensor *y = tt_scale(tt_relu(a), 2);
+    for (int again = 1; again <= 2; again++) {
+        assert_int_equal(tt_backward(y, .gradient = given, .retain_graph = true), TT_OK);
+        assert_float_equal(tt_tensor_f32(given)[0], 1.5, 0);
+        assert_float_equal(grad0(a), 3 * again, 0);
+    }
+    tt_zero_grad(a);
+    tt_tensor *sum = tt_add(tt_scale(tt_exp(a), 0), tt_scale(tt_relu(b), 4)); /* both get the same gradient */
+    assert_int_equal(tt_backward(tt_sum(tt_add(sum, tt_scale(sum, 10)))), TT_OK);
+    assert_float_equal(grad0(a), 0, 0);
+    assert_float_equal(grad0(b), 44, 0);
+}
+
 static void a_gradient_is_given(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -525,6 +544,7 @@ static void a_long_chain_goes_without_recursion(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_others_stay),
         cmocka_unit_test(a_pipeline_holds_four_graphs),
         cmocka_unit_test(scope_objects_and_blocks),
         cmocka_unit_test(one_thread_is_in_a_scope),

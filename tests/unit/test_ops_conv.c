@@ -139,6 +139,7 @@ static void wrong_windows(void **state) {
     op_fails(tt_max_pool2d(x, 2, .stride = -1), TT_ERR_INVALID, "tt_max_pool2d", "stride");
     op_fails(tt_avg_pool2d(tt_zeros(S(1, 1, 2, 2), TT_I64), 2), TT_ERR_DTYPE, "tt_avg_pool2d", "x i64");
     op_fails(tt_adaptive_avg_pool2d(x, 0, 1), TT_ERR_INVALID, "tt_adaptive_avg_pool2d", "got (0, 1)");
+    op_fails(tt_adaptive_avg_pool2d(x, 2, INT64_MAX), TT_ERR_SHAPE, "tt_adaptive_avg_pool2d", "9223372036854775807");
     op_fails(tt_adaptive_avg_pool2d(flat, 1, 1), TT_ERR_SHAPE, "tt_adaptive_avg_pool2d", "x f32 (2, 3)");
     assert_null(tt_max_pool2d(NULL, 2));
     assert_null(tt_avg_pool2d(NULL, 2));

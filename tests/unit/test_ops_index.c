@@ -321,6 +321,9 @@ static void wrong_images(void **state) {
     op_expect(tt_interpolate(tt_zeros(S(3, 4), TT_F32), S(2, 2)), TT_ERR_SHAPE, "tt_interpolate", "got f32 (3, 4)");
     op_expect(tt_interpolate(x, S(0, 2)), TT_ERR_SHAPE, "tt_interpolate", "f32 (1, 2, 3, 4) and (0, 2)");
     op_expect(tt_interpolate(x, S(2)), TT_ERR_SHAPE, "tt_interpolate", "and (2)");
+    op_expect(tt_interpolate(x, S(3, INT64_MAX)), TT_ERR_SHAPE, "tt_interpolate", "9223372036854775807");
+    op_expect(tt_interpolate(tt_to_memory_format(x, TT_CHANNELS_LAST), S(3, INT64_MAX)), TT_ERR_SHAPE, "tt_interpolate",
+              "9223372036854775807");
     op_expect(tt_interpolate(tt_zeros(S(1, 2, 0, 4), TT_F32), S(2, 2)), TT_ERR_SHAPE, "tt_interpolate", "elements");
     op_expect(tt_interpolate(x, S(2, 2), .align_corners = true), TT_ERR_INVALID, "tt_interpolate", "align_corners");
     op_expect(tt_interpolate(x, S(2, 2), .mode = (tt_interpolate_mode)7), TT_ERR_INVALID, "tt_interpolate", "got 7");

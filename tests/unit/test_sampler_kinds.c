@@ -268,6 +268,11 @@ static void bad_arguments_are_named(void **state) {
     assert_null(tt_sampler_from_with(NULL, 0));
     assert_null(tt_random_sampler(0));
     assert_non_null(strstr(tt_last_error(), "tt_random_sampler: dataset_size: expected at least 1, got 0"));
+    assert_null(tt_random_sampler(INT64_MAX));
+    assert_string_equal(tt_last_error(), "tt_random_sampler: dataset_size: expected at most 576460752303423487, got "
+                                         "9223372036854775807");
+    assert_null(tt_sequential_sampler(INT64_MAX));
+    assert_non_null(strstr(tt_last_error(), "expected at most 576460752303423487 examples an epoch, got 92233720"));
     assert_null(tt_random_sampler(5, .num_samples = -1));
     assert_string_equal(tt_last_error(), "tt_random_sampler: num_samples: expected at least 1, got -1");
     assert_null(tt_random_sampler_with(NULL, 0));

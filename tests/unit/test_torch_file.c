@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "checkpoint/zip_load.h"
 #include "support/own_folder.h"
 #include "unit/pt_file.h"
+#include "zip/zip_load.h"
 
 #define SIZES_2_3 "K\2K\3\206"
 #define STRIDES_3_1 "K\3K\1\206"

@@ -80,6 +80,33 @@ inline std::vector<tensor> reachable_leaves(const tensor &y) {
     return detail::lent(leaves.data(), n);
 }
 
+/* ---- autocast */
+
+struct autocast_options {
+    bool disabled = false, no_cache = false;
+};
+
+/* Operators choose their types until the enclosing block is left, as with TT_AUTOCAST: autocast low(TT_BF16). */
+class autocast {
+  public:
+    explicit autocast(tt_dtype dtype, const autocast_options &o = {}) : before_(begin(dtype, o)) {}
+    ~autocast() { tt_autocast_end(before_); }
+    autocast(const autocast &) = delete;
+    autocast &operator=(const autocast &) = delete;
+
+  private:
+    static int begin(tt_dtype dtype, const autocast_options &o) {
+        tt_autocast_begin_args a = TT_AUTOCAST_BEGIN_ARGS_INIT;
+        a.dtype = dtype, a.disabled = o.disabled, a.no_cache = o.no_cache;
+        return detail::call(tt_autocast_begin_with, a);
+    }
+    int before_;
+};
+
+inline bool is_autocast_enabled() { return tt_is_autocast_enabled(); }
+inline tt_dtype get_autocast_dtype() { return tt_get_autocast_dtype(); }
+inline void clear_autocast_cache() { tt_clear_autocast_cache(); }
+
 /* ---- anomaly mode, recomputation */
 
 inline void set_detect_anomaly(bool on) { tt_set_detect_anomaly(on); }

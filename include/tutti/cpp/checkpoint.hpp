@@ -4,6 +4,8 @@
 #define TUTTI_CPP_CHECKPOINT_HPP
 
 #include <tutti/checkpoint.h>
+#include <tutti/cpp/amp.hpp>
+#include <tutti/cpp/loader.hpp>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
 
@@ -130,6 +132,12 @@ class value {
     detail::handle<tt_value, tt_value_free> v_;
 };
 
+/* An optimizer's state as PyTorch's Optimizer.state_dict() has it, and back. */
+inline value optimizer_value(const optimizer &o) { return value(tt_value_of_optimizer(o.get())); }
+inline void load_optimizer_value(const optimizer &o, value_ref state) {
+    check(tt_optimizer_load_value(o.get(), state.get()));
+}
+
 inline value torch_load(const std::string &path) {
     tt_value *made = nullptr;
     check(tt_torch_load(&made, path.c_str()));
@@ -157,6 +165,9 @@ struct checkpoint_parts {
     optimizer *optim = nullptr;
     lr_scheduler *scheduler = nullptr;
     ema *average = nullptr;
+    tutti::loader *loader = nullptr;
+    tt_generator *generator = nullptr;
+    grad_scaler *scaler = nullptr;
 };
 
 namespace detail {
@@ -168,6 +179,9 @@ inline tt_checkpoint_save_args save_args(const std::string &path, module &model,
     a.optimizer = parts.optim ? parts.optim->get() : nullptr;
     a.scheduler = parts.scheduler ? parts.scheduler->get() : nullptr;
     a.ema = parts.average ? parts.average->get() : nullptr;
+    a.loader = parts.loader ? parts.loader->get() : nullptr;
+    a.generator = parts.generator;
+    a.scaler = parts.scaler ? parts.scaler->get() : nullptr;
     return a;
 }
 
@@ -178,7 +192,7 @@ inline void checkpoint_save(const std::string &path, module &model, const checkp
     check(detail::call(tt_checkpoint_save_with, detail::save_args(path, model, parts, progress)));
 }
 inline void checkpoint_save(const std::string &path, module &model, optimizer &opt, const tt_progress &progress) {
-    checkpoint_save(path, model, checkpoint_parts{&opt, nullptr, nullptr}, progress);
+    checkpoint_save(path, model, checkpoint_parts{&opt, nullptr, nullptr, nullptr}, progress);
 }
 /* Without an optimizer: the model's tensors alone. */
 inline void checkpoint_save(const std::string &path, module &model, const tt_progress &progress = tutti::progress()) {
@@ -192,14 +206,23 @@ inline tt_progress checkpoint_load(const std::string &path, module &model, const
     a.optimizer = parts.optim ? parts.optim->get() : nullptr;
     a.scheduler = parts.scheduler ? parts.scheduler->get() : nullptr;
     a.ema = parts.average ? parts.average->get() : nullptr;
+    a.loader = parts.loader ? parts.loader->get() : nullptr;
+    a.generator = parts.generator;
+    a.scaler = parts.scaler ? parts.scaler->get() : nullptr;
     check(detail::call(tt_checkpoint_load_with, a));
+    return progress;
+}
+/* How far a checkpoint's training was. */
+inline tt_progress checkpoint_progress(const std::string &path) {
+    tt_progress progress = TT_PROGRESS_INIT;
+    check(tt_checkpoint_progress(path.c_str(), &progress));
     return progress;
 }
 inline tt_progress checkpoint_load(const std::string &path, module &model) {
     return checkpoint_load(path, model, checkpoint_parts());
 }
 inline tt_progress checkpoint_load(const std::string &path, module &model, optimizer &opt) {
-    return checkpoint_load(path, model, checkpoint_parts{&opt, nullptr, nullptr});
+    return checkpoint_load(path, model, checkpoint_parts{&opt, nullptr, nullptr, nullptr});
 }
 
 /* Saves beside training; its end waits for the last write. */

@@ -1,4 +1,4 @@
-/* tutti/cpp/data.hpp: data sets, samplers, loaders. */
+/* tutti/cpp/data.hpp: data sets. */
 #ifndef TUTTI_CPP_DATA_HPP
 #define TUTTI_CPP_DATA_HPP
 
@@ -68,6 +68,7 @@ struct dataset_options {
     tt_tensor_spec y = {};            /* none: no targets */
     dataset_get_batch get_batch = {}; /* none: n calls of `get` */
     std::string name = {};            /* for errors */
+    bool serial = false;              /* not in two threads at once */
 };
 
 namespace detail {
@@ -94,6 +95,7 @@ inline dataset dataset_from(std::int64_t size, dataset_get get, tt_tensor_spec x
             return detail::guarded([&] { static_cast<source *>(user)->options.get_batch(indices, n, to_x, to_y); });
         };
     cls.destroy = detail::destroy<source>;
+    cls.serial = from->options.serial;
     tt_dataset_new_args a = TT_DATASET_NEW_ARGS_INIT;
     a.cls = &cls, a.cls_size = sizeof cls, a.x = x, a.y = from->options.y, a.user = from.release();
     return dataset(detail::call(tt_dataset_new_with, a));
@@ -103,158 +105,6 @@ inline dataset dataset_from(std::int64_t size, dataset_get get, tt_tensor_spec x
     o.y = y;
     return dataset_from(size, std::move(get), x, std::move(o));
 }
-
-/* ---- samplers */
-
-struct distributed_sampler_options {
-    bool no_shuffle = false;
-    std::uint64_t seed = 0;
-    bool drop_last = false;
-};
-
-struct random_sampler_options {
-    bool replacement = false;
-    std::int64_t num_samples = 0;
-    tt_generator *generator = nullptr;
-};
-
-class sampler {
-  public:
-    explicit sampler(tt_sampler *owned) : sampler_(check(owned)) {}
-    tt_sampler *get() const noexcept { return sampler_.get(); }
-    void set_epoch(std::int64_t epoch) { tt_sampler_set_epoch(get(), epoch); }
-    std::int64_t size() const { return tt_sampler_size(get()); }
-    std::uint64_t seed() const { return tt_sampler_seed(get()); }
-    std::vector<std::int64_t> indices() const {
-        const std::int64_t *all = check(tt_sampler_indices(get()));
-        return {all, all + size()};
-    }
-
-  private:
-    detail::handle<tt_sampler, tt_sampler_free> sampler_;
-};
-
-inline sampler distributed_sampler(std::int64_t dataset_size, int num_replicas, int rank,
-                                   const distributed_sampler_options &o = {}) {
-    tt_distributed_sampler_args a = TT_DISTRIBUTED_SAMPLER_ARGS_INIT;
-    a.dataset_size = dataset_size, a.num_replicas = num_replicas, a.rank = rank;
-    a.no_shuffle = o.no_shuffle, a.seed = o.seed, a.drop_last = o.drop_last;
-    return sampler(detail::call(tt_distributed_sampler_with, a));
-}
-inline sampler random_sampler(std::int64_t dataset_size, const random_sampler_options &o = {}) {
-    tt_random_sampler_args a = TT_RANDOM_SAMPLER_ARGS_INIT;
-    a.dataset_size = dataset_size, a.replacement = o.replacement, a.num_samples = o.num_samples;
-    a.generator = o.generator;
-    return sampler(detail::call(tt_random_sampler_with, a));
-}
-inline sampler subset_random_sampler(std::int64_t dataset_size, const std::vector<std::int64_t> &indices,
-                                     tt_generator *generator = nullptr) {
-    tt_subset_random_sampler_args a = TT_SUBSET_RANDOM_SAMPLER_ARGS_INIT;
-    a.dataset_size = dataset_size, a.indices = indices.data(), a.n = std::int64_t(indices.size());
-    a.generator = generator;
-    return sampler(detail::call(tt_subset_random_sampler_with, a));
-}
-inline sampler sequential_sampler(std::int64_t dataset_size) { return sampler(tt_sequential_sampler(dataset_size)); }
-inline sampler in_order() { return sampler(tt_in_order()); }
-inline sampler shuffled() { return sampler(tt_shuffled()); }
-
-/* Write the n indices of an epoch, in the order of their visits, and throw what goes wrong. */
-using sampler_order = std::function<void(std::int64_t epoch, std::int64_t *indices, std::int64_t n)>;
-
-namespace detail {
-struct sampler_source {
-    std::int64_t size;
-    sampler_order order;
-    std::string name;
-};
-} // namespace detail
-
-/* A sampler by callback: sampler_from(1000, 100, order). It owns what the callback captures. `name` is for errors. */
-inline sampler sampler_from(std::int64_t dataset_size, std::int64_t size, sampler_order order,
-                            std::string name = "a sampler") {
-    using source = detail::sampler_source;
-    auto from = std::make_unique<source>(source{size, std::move(order), std::move(name)});
-    tt_sampler_class cls = {};
-    cls.name = from->name.c_str();
-    cls.size = [](void *user) { return static_cast<source *>(user)->size; };
-    cls.order = [](void *user, std::int64_t epoch, std::int64_t *indices, std::int64_t n) {
-        return detail::guarded([&] { static_cast<source *>(user)->order(epoch, indices, n); });
-    };
-    cls.destroy = detail::destroy<source>;
-    tt_sampler_new_args a = TT_SAMPLER_NEW_ARGS_INIT;
-    a.cls = &cls, a.cls_size = sizeof cls, a.user = from.release(), a.dataset_size = dataset_size;
-    return sampler(detail::call(tt_sampler_new_with, a));
-}
-
-/* ---- loaders */
-
-/* Lent by the loader until the next one; tensor::keep() makes x or y the program's. */
-struct batch {
-    tensor x, y;
-    std::int64_t size = 0;
-    const std::int64_t *indices = nullptr;
-};
-
-struct loader_options {
-    bool drop_last = false;
-};
-
-/* for (tutti::batch &batch : loader): one epoch. Each loop begins an epoch of its own. */
-class loader {
-  public:
-    loader(const dataset &set, std::int64_t batch_size, const sampler &order, const loader_options &o = {}) {
-        tt_loader_new_args a = TT_LOADER_NEW_ARGS_INIT;
-        a.dataset = set.get(), a.batch_size = batch_size, a.sampler = order.get(), a.drop_last = o.drop_last;
-        loader_.reset(check(detail::call(tt_loader_new_with, a)));
-    }
-
-    tt_loader *get() const noexcept { return loader_.get(); }
-    std::int64_t batches() const { return tt_loader_batches(get()); }
-
-    /* The next batch of the epoch; nullptr at its end. */
-    batch *next() {
-        tt_batch raw = {};
-        int found = tt_loader_next_with(get(), &raw, sizeof raw);
-        if (found < 0)
-            check(tt_last_status());
-        batch_ = batch{tensor::lent(raw.x), tensor::lent(raw.y), raw.size, raw.indices};
-        return found ? &batch_ : nullptr;
-    }
-
-    class iterator {
-      public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = batch;
-        using difference_type = std::ptrdiff_t;
-        using pointer = batch *;
-        using reference = batch &;
-        explicit iterator(loader *from = nullptr) : from_(from), at_(from ? from->next() : nullptr) {}
-        batch &operator*() const { return *at_; }
-        batch *operator->() const { return at_; }
-        iterator &operator++() {
-            at_ = from_->next();
-            return *this;
-        }
-        bool operator==(const iterator &other) const { return at_ == other.at_; }
-        bool operator!=(const iterator &other) const { return at_ != other.at_; }
-
-      private:
-        loader *from_;
-        batch *at_;
-    };
-    /* Make next() start an epoch anew. */
-    void restart() { tt_loader_restart(get()); }
-
-    iterator begin() {
-        restart();
-        return iterator(this);
-    }
-    iterator end() { return iterator(); }
-
-  private:
-    batch batch_;
-    detail::handle<tt_loader, tt_loader_free> loader_;
-};
 
 } // namespace tutti
 

@@ -44,40 +44,6 @@ class named_tensors {
 
 /* ---- modules */
 
-struct linear_options {
-    bool no_bias = false;
-    tt_generator *generator = nullptr;
-    tt_dtype dtype = TT_F32;
-};
-
-struct conv2d_module_options {
-    pair_hw stride = {}, padding = {}, dilation = {};
-    std::int64_t groups = 1;
-    bool no_bias = false;
-    tt_generator *generator = nullptr;
-    tt_dtype dtype = TT_F32;
-};
-
-struct conv_transpose2d_module_options {
-    std::int64_t stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1;
-    bool no_bias = false;
-    tt_generator *generator = nullptr;
-    tt_dtype dtype = TT_F32;
-};
-
-struct batch_norm_module_options {
-    double momentum = 0.1, eps = 1e-5;
-    bool no_affine = false, no_running_stats = false;
-    tt_dtype dtype = TT_F32;
-};
-
-struct norm_module_options {
-    double eps = 0; /* 0: the layer's default */
-    bool no_affine = false;
-    bool no_bias = false; /* of a layer_norm */
-    tt_dtype dtype = TT_F32;
-};
-
 class module;
 
 /* Called before each forward of the module, and after it; may put other tensors into `inputs`, or `outputs`. What they
@@ -230,127 +196,81 @@ inline std::int64_t module::register_forward_hook(forward_hook hook) {
     return handle;
 }
 
-/* ---- the layers */
+/* ---- containers */
+
+namespace nn {
+
+/* A module that is given to a container, with a name or without. */
+class part {
+  public:
+    part(module &&given) : given_(std::move(given)) {}
+    part(const char *name, module &&given) : name_(name), given_(std::move(given)) {}
+    const char *name() const noexcept { return name_; }
+    tt_module *release() const noexcept { return given_.release(); }
+
+  private:
+    const char *name_ = nullptr;
+    mutable module given_;
+};
+
+} // namespace nn
 
 namespace detail {
 
-inline tt_nn_batch_norm2d_args batch_norm_args(std::int64_t num_features, const batch_norm_module_options &o) {
-    tt_nn_batch_norm2d_args a = TT_NN_BATCH_NORM2D_ARGS_INIT;
-    a.num_features = num_features, a.momentum = o.momentum, a.eps = o.eps;
-    a.no_affine = o.no_affine, a.no_running_stats = o.no_running_stats, a.dtype = o.dtype;
-    return a;
+/* The container that `make` makes of these children; `who` begins errors. */
+inline tt_module *contained(const char *who, decltype(&tt_nn_sequential_with) make,
+                            std::initializer_list<nn::part> children) {
+    std::vector<tt_module *> plain;
+    std::vector<tt_named_child> named;
+    plain.reserve(children.size()), named.reserve(children.size());
+    bool names = children.size() > 0 && children.begin()->name();
+    for (const nn::part &one : children)
+        if (!one.name() == names)
+            check(tt_fail(TT_ERR_INVALID, "%s: expected a name for all children or for none", who));
+    for (const nn::part &one : children)
+        if (names)
+            named.push_back({one.name(), one.release()});
+        else
+            plain.push_back(one.release());
+    tt_nn_sequential_args a = TT_NN_SEQUENTIAL_ARGS_INIT;
+    a.children = names ? nullptr : data_or_null(plain), a.named = names ? named.data() : nullptr;
+    a.count = std::int64_t(children.size());
+    return call(make, a);
 }
 
 } // namespace detail
 
 namespace nn {
 
-inline module linear(std::int64_t in_features, std::int64_t out_features, const linear_options &o = {}) {
-    tt_nn_linear_args a = TT_NN_LINEAR_ARGS_INIT;
-    a.in_features = in_features, a.out_features = out_features;
-    a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_linear_with, a));
-}
-inline module conv2d(std::int64_t in_channels, std::int64_t out_channels, const pair_hw &kernel_size,
-                     const conv2d_module_options &o = {}) {
-    tt_nn_conv2d_args a = TT_NN_CONV2D_ARGS_INIT;
-    a.in_channels = in_channels, a.out_channels = out_channels;
-    kernel_size.put(a.kernel_size, a.kernel_size_hw);
-    o.stride.put(a.stride, a.stride_hw);
-    o.padding.put(a.padding, a.padding_hw);
-    o.dilation.put(a.dilation, a.dilation_hw);
-    a.groups = o.groups, a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_conv2d_with, a));
-}
-inline module conv_transpose2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
-                               const conv_transpose2d_module_options &o = {}) {
-    tt_nn_conv_transpose2d_args a = TT_NN_CONV_TRANSPOSE2D_ARGS_INIT;
-    a.in_channels = in_channels, a.out_channels = out_channels, a.kernel_size = kernel_size;
-    a.stride = o.stride, a.padding = o.padding, a.output_padding = o.output_padding;
-    a.dilation = o.dilation, a.groups = o.groups;
-    a.no_bias = o.no_bias, a.generator = o.generator, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_conv_transpose2d_with, a));
-}
-inline module max_pool2d(const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
-    return module(detail::call(tt_nn_max_pool2d_with, detail::max_pool2d_args<tt_nn_max_pool2d_args>(kernel_size, o)));
-}
-inline module avg_pool2d(const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
-    return module(detail::call(tt_nn_avg_pool2d_with, detail::avg_pool2d_args<tt_nn_avg_pool2d_args>(kernel_size, o)));
-}
-inline module adaptive_avg_pool2d(std::int64_t height, std::int64_t width) {
-    return module(tt_nn_adaptive_avg_pool2d(height, width));
-}
-inline module batch_norm1d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
-    return module(detail::call(tt_nn_batch_norm1d_with, detail::batch_norm_args(num_features, o)));
-}
-inline module batch_norm2d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
-    return module(detail::call(tt_nn_batch_norm2d_with, detail::batch_norm_args(num_features, o)));
-}
-inline module layer_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
-    tt_nn_layer_norm_args a = TT_NN_LAYER_NORM_ARGS_INIT;
-    a.normalized_shape = normalized_shape, a.eps = o.eps;
-    a.no_affine = o.no_affine, a.no_bias = o.no_bias, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_layer_norm_with, a));
-}
-inline module rms_norm(tt_shape normalized_shape, const norm_module_options &o = {}) {
-    tt_nn_rms_norm_args a = TT_NN_RMS_NORM_ARGS_INIT;
-    a.normalized_shape = normalized_shape, a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_rms_norm_with, a));
-}
-inline module group_norm(std::int64_t num_groups, std::int64_t num_channels, const norm_module_options &o = {}) {
-    tt_nn_group_norm_args a = TT_NN_GROUP_NORM_ARGS_INIT;
-    a.num_groups = num_groups, a.num_channels = num_channels;
-    a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
-    return module(detail::call(tt_nn_group_norm_with, a));
-}
-inline module relu() { return module(tt_nn_relu()); }
-inline module flatten() { return module(tt_nn_flatten()); }
-inline module sigmoid() { return module(tt_nn_sigmoid()); }
-inline module tanh() { return module(tt_nn_tanh()); }
-inline module silu() { return module(tt_nn_silu()); }
-inline module gelu(bool tanh = false) { return module(tanh ? tt_nn_gelu_tanh() : tt_nn_gelu()); }
-inline module leaky_relu(double negative_slope = 0.01) { return module(tt_nn_leaky_relu(negative_slope)); }
-inline module softmax(int dim) { return module(tt_nn_softmax(dim)); }
-inline module log_softmax(int dim) { return module(tt_nn_log_softmax(dim)); }
-inline module dropout(double p = 0.5) { return module(tt_nn_dropout(p)); }
-
 /* nn::sequential{nn::linear(784, 512), nn::relu(), nn::linear(512, 10)}: in braces, which evaluate from left to right.
  * So initial weights are drawn in that order, as in C; parentheses, whose order is the compiler's, don't compile.
  * With names: nn::sequential{{"hidden", nn::linear(784, 512)}, {"out", nn::linear(512, 10)}}: all have one, or none. */
 class sequential : public module {
   public:
-    class child {
-      public:
-        child(module &&given) : given_(std::move(given)) {}
-        child(const char *name, module &&given) : name_(name), given_(std::move(given)) {}
-        const char *name() const noexcept { return name_; }
-        tt_module *release() const noexcept { return given_.release(); }
+    sequential(std::initializer_list<part> children)
+        : module(detail::contained("sequential", tt_nn_sequential_with, children)) {}
+};
 
-      private:
-        const char *name_ = nullptr;
-        mutable module given_;
-    };
-    sequential(std::initializer_list<child> children) : module(made_of(children)) {}
-
-  private:
-    static tt_module *made_of(std::initializer_list<child> children) {
-        std::vector<tt_module *> plain;
-        std::vector<tt_named_child> named;
-        plain.reserve(children.size()), named.reserve(children.size());
-        bool names = children.size() > 0 && children.begin()->name();
-        for (const child &one : children)
-            if (!one.name() == names)
-                check(tt_fail(TT_ERR_INVALID, "sequential: expected a name for all children or for none"));
-        for (const child &one : children)
-            if (names)
-                named.push_back({one.name(), one.release()});
-            else
-                plain.push_back(one.release());
-        tt_nn_sequential_args a = TT_NN_SEQUENTIAL_ARGS_INIT;
-        a.children = names ? nullptr : plain.data(), a.named = names ? named.data() : nullptr;
-        a.count = std::int64_t(children.size());
-        return detail::call(tt_nn_sequential_with, a);
+/* nn::module_list blocks; blocks.append(nn::linear(4, 4)); nn::module_list{nn::linear(2, 3), nn::relu()} */
+class module_list : public module {
+  public:
+    module_list() : module_list(std::initializer_list<part>{}) {}
+    module_list(std::initializer_list<part> children)
+        : module(detail::contained("module_list", tt_nn_module_list_with, children)) {}
+    /* What is added becomes the list's; the result is it, lent. */
+    module append(module given) {
+        tt_module *added = given.get();
+        check(tt_module_list_append(get(), given.release()));
+        return lent(added);
     }
+};
+
+/* nn::module_dict{{"digit", nn::linear(64, 10)}, {"parity", nn::linear(64, 2)}} */
+class module_dict : public module {
+  public:
+    module_dict() : module_dict(std::initializer_list<part>{}) {}
+    module_dict(std::initializer_list<part> children)
+        : module(detail::contained("module_dict", tt_nn_module_dict_with, children)) {}
 };
 
 } // namespace nn
@@ -468,5 +388,7 @@ template <class T, class... Args> module module_new(Args &&...args) {
 }
 
 } // namespace tutti
+
+#include <tutti/cpp/layers.hpp>
 
 #endif

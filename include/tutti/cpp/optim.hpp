@@ -69,6 +69,7 @@ class optimizer {
     tt_optimizer *get() const noexcept { return optimizer_.get(); }
     void step() { check(tt_optimizer_step(get())); }
     void zero_grad() { tt_optimizer_zero_grad(get()); }
+    const tt_named_tensors *master_params() { return check(tt_optimizer_master_params(get())); }
     double option(const std::string &name, std::int64_t group = 0) const {
         double value = 0;
         check(tt_optimizer_get_option(get(), group, name.c_str(), &value));

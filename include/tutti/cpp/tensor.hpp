@@ -441,6 +441,8 @@ class generator {
     void seed(std::uint64_t seed) { tt_generator_seed(get(), seed); }
     std::uint32_t random() { return tt_generator_random(get()); }
     std::uint64_t random64() { return tt_generator_random64(get()); }
+    tensor get_state() const { return tensor(tt_generator_get_state(get())); }
+    void set_state(const tensor &state) { check(tt_generator_set_state(get(), state.get())); }
 
   private:
     explicit generator(tt_generator *g) : lent_(g) {}

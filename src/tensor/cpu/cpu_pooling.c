@@ -87,9 +87,9 @@ static void give_images_last(void *user, int64_t begin, int64_t end) {
 
 /* ---- contiguous */
 
-static int32_t max_in_window(const pool_call *k, const float *x, int64_t p, int64_t q) {
+static int32_t max_in_window(const pool_call *k, const float *x, taps rows, int64_t q) {
     const int64_t *step = k->pool->window.dilation, W = k->image->dim[3];
-    taps rows = taps_of(k, 0, p), columns = taps_of(k, 1, q);
+    taps columns = taps_of(k, 1, q);
     int64_t best = -1;
     for (int64_t r = rows.first; r < rows.end; r++)
         for (int64_t s = columns.first; s < columns.end; s++) {
@@ -100,16 +100,38 @@ static int32_t max_in_window(const pool_call *k, const float *x, int64_t p, int6
     return (int32_t)best;
 }
 
+/* x: the plane; y, at: row p of its windows. */
+static void max_row(const pool_call *k, const float *x, int64_t p, float *y, int32_t *at) {
+    taps rows = taps_of(k, 0, p);
+    for (int64_t q = 0; q < k->pooled->dim[3]; q++) {
+        at[q] = max_in_window(k, x, rows, q);
+        y[q] = x[at[q]];
+    }
+}
+
+/* Is it pooling of 2 x 2 in steps of 2, where all windows lie inside of the image? */
+static bool pools_pairs(const pool_call *k) {
+    const tt__window *win = &k->pool->window;
+    bool pairs = true;
+    for (int d = 0; d < 2; d++)
+        pairs = pairs && k->pool->size[d] == 2 && win->stride[d] == 2 && !win->padding[d] && win->dilation[d] == 1 &&
+                2 * k->pooled->dim[2 + d] <= k->image->dim[2 + d];
+    return pairs;
+}
+
 static void max_planes(void *user, int64_t begin, int64_t end) {
     const pool_call *k = user;
-    int64_t P = k->pooled->dim[2], Q = k->pooled->dim[3], size = k->image->dim[2] * k->image->dim[3];
-    for (int64_t plane = begin; plane < end; plane++)
-        for (int64_t p = 0; p < P; p++)
-            for (int64_t q = 0; q < Q; q++) {
-                int64_t to = (plane * P + p) * Q + q;
-                k->at[to] = max_in_window(k, k->x + plane * size, p, q);
-                k->y[to] = k->x[plane * size + k->at[to]];
-            }
+    int64_t P = k->pooled->dim[2], Q = k->pooled->dim[3], W = k->image->dim[3], size = k->image->dim[2] * W;
+    bool pairs = pools_pairs(k);
+    for (int64_t row = begin * P; row < end * P; row++) {
+        const float *x = k->x + row / P * size;
+        int64_t p = row % P, from = 2 * p * W;
+        if (pairs)
+            tt__pooling_loops()->max_pairs(Q, x + from, x + from + W, (int32_t)from, (int32_t)W, k->y + row * Q,
+                                           k->at + row * Q);
+        else
+            max_row(k, x, p, k->y + row * Q, k->at + row * Q);
+    }
 }
 
 static void give_planes(void *user, int64_t begin, int64_t end) {

@@ -95,11 +95,51 @@ static bool sums_trailing(const tt_tensor *y, const tt_tensor *x, int64_t *cols)
     return x->contiguous && rows > 1;
 }
 
+/* ---- sums of channels: x (outer, channels, inner) */
+
+typedef struct channel_sums {
+    int64_t outer, channels, inner;
+    const float *x;
+    double factor;
+    float *y;
+} channel_sums;
+
+static void sum_each_channel(void *user, int64_t begin, int64_t end) {
+    const channel_sums *s = user;
+    for (int64_t c = begin; c < end; c++) {
+        double sum = 0;
+        for (int64_t i = 0; i < s->outer; i++)
+            sum += tt__reduce()->sum(s->inner, s->x + (i * s->channels + c) * s->inner);
+        s->y[c] = (float)(sum * s->factor);
+    }
+}
+
+/* Is x contiguous, and y, seen in x's shape, repeated along all dimensions but one? Then fill in the sizes. */
+static bool sums_channels(channel_sums *s, const tt_tensor *y, const tt_tensor *x) {
+    int found = 0;
+    *s = (channel_sums){.outer = 1, .channels = 1, .inner = 1};
+    for (int d = 0; d < x->shape.ndim; d++) {
+        bool channel = x->shape.dim[d] != 1 && y->stride[d] != 0;
+        if (channel && (found++ || y->stride[d] != 1))
+            return false;
+        *(channel ? &s->channels : found ? &s->inner : &s->outer) *= x->shape.dim[d];
+    }
+    return found && x->contiguous;
+}
+
 tt_status tt__cpu_sum_f32(tt_tensor *y, const tt_tensor *x, double factor) {
     int64_t cols = 0;
+    channel_sums channels;
     if (sums_trailing(y, x, &cols) && cols > 1) {
         row_sums s = {cols, x->data, factor, y->data};
         tt__parallel_for(x->numel / cols, cols < BLOCK / 8 ? BLOCK / 8 / cols : 1, sum_each_row, &s);
+        return TT_OK;
+    }
+    if (!sums_leading(y, x, &cols) && sums_channels(&channels, y, x)) {
+        channels.x = x->data;
+        channels.factor = factor;
+        channels.y = y->data;
+        tt__parallel_for(channels.channels, 1, sum_each_channel, &channels);
         return TT_OK;
     }
     if (!sums_leading(y, x, &cols))

@@ -5,6 +5,7 @@
 
 #include "base/cpu.h"
 #include "tensor/kernels_pointwise.h"
+#include "tensor/kernels_rnn.h"
 
 #include <stdint.h>
 
@@ -63,12 +64,15 @@ typedef struct tt__softmax_kernels {
     void (*log_softmax_backward)(int64_t n, const float *y, const float *g, float g_sum, float *dx);
 } tt__softmax_kernels;
 
-/* Max pooling of n channels at once: y is the largest so far, at its place; NaN counts as largest. */
+/* Max pooling of n channels, or windows, at once: y is the largest so far, at its place; NaN counts as largest. */
 typedef struct tt__pooling_kernels {
     void (*max_first)(int64_t n, const float *x, int32_t place, float *y, int32_t *at);
     void (*max_next)(int64_t n, const float *x, int32_t place, float *y, int32_t *at);
     /* dx += g where at is this place. */
     void (*max_give)(int64_t n, const int32_t *at, int32_t place, const float *g, float *dx);
+    /* Of n windows of 2 x 2 side by side, the upper rows in a, the lower ones in b: those lie `below` places further on
+     * than `place`, where a begins. */
+    void (*max_pairs)(int64_t n, const float *a, const float *b, int32_t place, int32_t below, float *y, int32_t *at);
 } tt__pooling_kernels;
 
 /* Normalisation of a row x[0..n); `w` and `b` may be NULL (ones, zeros). */
@@ -111,12 +115,30 @@ typedef struct tt__batch_norm_kernels {
                         const float *shift, const float *slope, float *dx);
 } tt__batch_norm_kernels;
 
+/* A row of what a recurrent cell reads and writes: kernels_rnn.h. */
+typedef struct tt__cell_row {
+    const float *x, *bias, *h, *c;
+    float *gates, *c_next, *y;
+} tt__cell_row;
+
+typedef struct tt__cell_grad_row {
+    const float *gates, *y, *h, *c, *c_next, *g;
+    float *dx, *dh, *dc, *dhidden;
+} tt__cell_grad_row;
+
+/* One sequence of H hidden values; by tt__cell. */
+typedef struct tt__rnn_kernels {
+    void (*cell[4])(int64_t H, const tt__cell_row *row);
+    void (*grad[4])(int64_t H, const tt__cell_grad_row *row);
+} tt__rnn_kernels;
+
 TT__LEVEL_DECLARE(tt__batch_norm_kernels, tt__batch_norm_kernels);
 TT__LEVEL_DECLARE(tt__elementwise_kernels, tt__elementwise_kernels);
 TT__LEVEL_DECLARE(tt__pointwise_kernels, tt__pointwise_kernels);
 TT__LEVEL_DECLARE(tt__reduce_kernels, tt__reduce_kernels);
 TT__LEVEL_DECLARE(tt__softmax_kernels, tt__softmax_kernels);
 TT__LEVEL_DECLARE(tt__norm_kernels, tt__norm_kernels);
+TT__LEVEL_DECLARE(tt__rnn_kernels, tt__rnn_kernels);
 TT__LEVEL_DECLARE(tt__pooling_kernels, tt__pooling_kernels);
 
 static inline const tt__elementwise_kernels *tt__elementwise(void) { return TT__LEVEL_CHOOSE(tt__elementwise_kernels); }
@@ -127,6 +149,7 @@ static inline const tt__batch_norm_kernels *tt__batch_norm_loops(void) {
     return TT__LEVEL_CHOOSE(tt__batch_norm_kernels);
 }
 static inline const tt__norm_kernels *tt__norm_loops(void) { return TT__LEVEL_CHOOSE(tt__norm_kernels); }
+static inline const tt__rnn_kernels *tt__rnn_loops(void) { return TT__LEVEL_CHOOSE(tt__rnn_kernels); }
 static inline const tt__pooling_kernels *tt__pooling_loops(void) { return TT__LEVEL_CHOOSE(tt__pooling_kernels); }
 
 #endif

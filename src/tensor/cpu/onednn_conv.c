@@ -1,7 +1,8 @@
-/* Convolutions of f32 by oneDNN. A primitive is made for each kind of call (shapes, format, direction, threads) and
- * kept by its thread, which so runs it without a lock; oneDNN itself keeps the code that the threads' primitives share.
- * Images are used as they lie. Weights, which are small, are brought to the order that oneDNN likes best and back;
- * memory for that, and for what it computes in between, comes from the pool for the length of a call. */
+/* Convolutions of f32 and bf16 by oneDNN. A primitive is made for each kind of call (shapes, format, direction,
+ * threads) and kept by its thread, which so runs it without a lock; oneDNN itself keeps the code that the threads'
+ * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are brought to the order
+ * that oneDNN likes best and results back, which takes less time than it saves; memory for that, and for what it
+ * computes in between, comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn.h"
 
 #include "base/error.h"
@@ -18,7 +19,7 @@
 typedef struct conv_key {
     int64_t x[4], w[4], y[4]; /* sizes: (N,C,H,W), (K,C/groups,R,S), (N,K,P,Q) */
     tt__conv conv;
-    int32_t direction, bias, channels_last, threads;
+    int32_t direction, bias, channels_last, threads, dtype, unused;
 } conv_key;
 
 /* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written. */
@@ -28,15 +29,22 @@ typedef struct conv_call {
     const tt__conv *conv;
 } conv_call;
 
-/* Arguments, in the order of `memory`; PLAIN are weights as the caller has them, LIKED as oneDNN likes them. */
-enum { IMAGE, LIKED, BIAS, OUTPUT, SCRATCH, PLAIN, MEMORIES };
+/* A tensor of the call, as the primitive takes it and, if the caller's lies otherwise, as the caller has it. */
+typedef struct conv_operand {
+    dnnl_memory_t liked, plain; /* plain NULL: the caller's is as liked */
+    dnnl_primitive_t reorder;   /* from one to the other */
+    size_t bytes;               /* of `liked` */
+} conv_operand;
+
+enum { IMAGE, WEIGHT, OUTPUT, OPERANDS };
 
 typedef struct conv_primitive {
     conv_key key;
-    uint64_t used;                  /* when, in calls */
-    dnnl_primitive_t run, reorder;  /* reorder NULL: LIKED is PLAIN */
-    dnnl_memory_t memory[MEMORIES]; /* NULL: not used */
-    size_t liked_bytes, scratch_bytes;
+    uint64_t used; /* when, in calls */
+    dnnl_primitive_t run;
+    conv_operand operand[OPERANDS];
+    dnnl_memory_t bias, scratch; /* NULL: not used */
+    size_t scratch_bytes;
 } conv_primitive;
 
 /* More kinds of calls than a large model has in both directions. */
@@ -57,15 +65,25 @@ static pthread_key_t cache_key;
 static pthread_once_t conv_once = PTHREAD_ONCE_INIT;
 static dnnl_status_t conv_ready;
 
+static void memory_free(dnnl_memory_t memory) {
+    if (memory)
+        tt__onednn_get()->dnnl_memory_destroy(memory);
+}
+
+static void code_free(dnnl_primitive_t code) {
+    if (code)
+        tt__onednn_get()->dnnl_primitive_destroy(code);
+}
+
 static void primitive_free(conv_primitive *p) {
-    const tt__onednn *onednn = tt__onednn_get();
-    for (int i = 0; i < MEMORIES; i++)
-        if (p->memory[i])
-            onednn->dnnl_memory_destroy(p->memory[i]);
-    if (p->run)
-        onednn->dnnl_primitive_destroy(p->run);
-    if (p->reorder)
-        onednn->dnnl_primitive_destroy(p->reorder);
+    for (int i = 0; i < OPERANDS; i++) {
+        memory_free(p->operand[i].liked);
+        memory_free(p->operand[i].plain);
+        code_free(p->operand[i].reorder);
+    }
+    memory_free(p->bias);
+    memory_free(p->scratch);
+    code_free(p->run);
     free(p);
 }
 
@@ -143,14 +161,28 @@ static conv_key key_of(const conv_call *c) {
     key.bias = c->bias != NULL;
     key.channels_last = !tt__lies_as(c->x, TT_CONTIGUOUS) || !tt__lies_as(c->y, TT_CONTIGUOUS);
     key.threads = tt_get_num_threads();
+    key.dtype = (int32_t)c->x->dtype;
     return key;
 }
 
-static dnnl_status_t describe_image(tt__onednn_memory *to, const int64_t *size, bool channels_last) {
+/* The result of a call in this direction. */
+static int result_of(int32_t direction) {
+    return direction == TT__CONV_FORWARD ? OUTPUT : direction == TT__CONV_DATA ? IMAGE : WEIGHT;
+}
+
+/* Images of one or two channels: for their weights oneDNN's own choice takes twice the time of channels last. */
+static bool wants_channels_last(const conv_key *key) {
+    return key->channels_last || (key->direction == TT__CONV_WEIGHT && key->x[1] < 3);
+}
+
+static dnnl_data_type_t conv_type(const conv_key *key) { return key->dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32; }
+
+static dnnl_status_t describe_image(tt__onednn_memory *to, const conv_key *key, const int64_t *size,
+                                    bool channels_last) {
     tt_shape shape = {.ndim = 4, .dim = {size[0], size[1], size[2], size[3]}};
     int64_t stride[4];
     tt__format_strides(&shape, channels_last ? TT_CHANNELS_LAST : TT_CONTIGUOUS, stride);
-    return tt__onednn_memory_make(to, 4, size, stride);
+    return tt__onednn_memory_make(to, conv_type(key), 4, size, stride);
 }
 
 /* Describe weights: (K,C,R,S), or, of several groups, (groups,K/groups,C/groups,R,S). */
@@ -158,18 +190,28 @@ static dnnl_status_t describe_weight(tt__onednn_memory *to, const conv_key *key,
     int64_t G = key->conv.groups, K = key->w[0] / G, C = key->w[1], R = key->w[2], S = key->w[3];
     const int64_t size[] = {G, K, C, R, S}, stride[] = {K * C * R * S, C * R * S, R * S, S, 1};
     int skip = G == 1;
-    return tt__onednn_memory_make(to, 5 - skip, size + skip, plain ? stride + skip : NULL);
+    return tt__onednn_memory_make(to, conv_type(key), 5 - skip, size + skip, plain ? stride + skip : NULL);
 }
 
-static void conv_descriptions_free(tt__onednn_conv *d, tt__onednn_memory *plain) {
+static void conv_descriptions_free(tt__onednn_conv *d, tt__onednn_memory plain[OPERANDS]) {
     tt__onednn_memory_free(&d->x);
     tt__onednn_memory_free(&d->w);
     tt__onednn_memory_free(&d->b);
     tt__onednn_memory_free(&d->y);
-    tt__onednn_memory_free(plain);
+    for (int i = 0; i < OPERANDS; i++)
+        tt__onednn_memory_free(&plain[i]);
 }
 
-static dnnl_status_t describe_all(tt__onednn_conv *d, tt__onednn_memory *plain, const conv_key *key) {
+/* Describe the tensors as the caller has them. */
+static dnnl_status_t describe_plain(tt__onednn_memory plain[OPERANDS], const conv_key *key) {
+    dnnl_status_t status = describe_image(&plain[IMAGE], key, key->x, key->channels_last);
+    if (!status)
+        status = describe_image(&plain[OUTPUT], key, key->y, key->channels_last);
+    return status ? status : describe_weight(&plain[WEIGHT], key, true);
+}
+
+/* Describe the convolution, with the layouts that oneDNN may choose left open. */
+static dnnl_status_t describe_conv(tt__onednn_conv *d, const conv_key *key) {
     d->direction = (tt__conv_direction)key->direction;
     d->bias = key->bias;
     for (int i = 0; i < 2; i++) {
@@ -177,60 +219,71 @@ static dnnl_status_t describe_all(tt__onednn_conv *d, tt__onednn_memory *plain, 
         d->padding[i] = key->conv.window.padding[i];
         d->dilation[i] = key->conv.window.dilation[i] - 1;
     }
-    dnnl_status_t status = describe_image(&d->x, key->x, key->channels_last);
+    bool fixed = wants_channels_last(key);
+    dnnl_status_t status = fixed ? describe_image(&d->x, key, key->x, true)
+                                 : tt__onednn_memory_make(&d->x, conv_type(key), 4, key->x, NULL);
     if (!status)
-        status = describe_image(&d->y, key->y, key->channels_last);
+        status = fixed ? describe_image(&d->y, key, key->y, true)
+                       : tt__onednn_memory_make(&d->y, conv_type(key), 4, key->y, NULL);
     if (!status)
         status = describe_weight(&d->w, key, false);
     if (!status)
-        status = describe_weight(plain, key, true);
-    if (!status)
-        status = tt__onednn_memory_make(&d->b, 1, key->w, (const int64_t[]){1});
+        status = tt__onednn_memory_make(&d->b, conv_type(key), 1, key->w, (const int64_t[]){1});
     return status;
 }
 
-static dnnl_status_t memory_make(conv_primitive *p, int which, tt__onednn_memory_ref description) {
-    return tt__onednn_get()->dnnl_memory_create(&p->memory[which], description, conv_engine, NULL);
+static dnnl_status_t memory_make(dnnl_memory_t *memory, tt__onednn_memory_ref description) {
+    return tt__onednn_get()->dnnl_memory_create(memory, description, conv_engine, NULL);
 }
 
-/* Make the reorder between the caller's weights and oneDNN's. */
-static dnnl_status_t reorder_make(conv_primitive *p, tt__onednn_memory_ref plain, tt__onednn_memory_ref liked) {
+static dnnl_status_t operand_make(conv_operand *o, tt__onednn_memory_ref liked, tt__onednn_memory_ref plain,
+                                  bool is_result) {
     const tt__onednn *onednn = tt__onednn_get();
-    bool back = p->key.direction == TT__CONV_WEIGHT;
+    dnnl_status_t status = memory_make(&o->liked, liked);
+    if (status || onednn->dnnl_memory_desc_equal(liked, plain))
+        return status;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = onednn->dnnl_reorder_primitive_desc_create(
-        &pd, back ? liked : plain, conv_engine, back ? plain : liked, conv_engine, conv_attributes);
+    o->bytes = onednn->dnnl_memory_desc_get_size(liked);
+    status = onednn->dnnl_reorder_primitive_desc_create(&pd, is_result ? liked : plain, conv_engine,
+                                                        is_result ? plain : liked, conv_engine, conv_attributes);
     if (!status)
-        status = onednn->dnnl_primitive_create(&p->reorder, pd);
+        status = onednn->dnnl_primitive_create(&o->reorder, pd);
     if (pd)
         onednn->dnnl_primitive_desc_destroy(pd);
-    p->liked_bytes = onednn->dnnl_memory_desc_get_size(liked);
-    return status ? status : memory_make(p, PLAIN, plain);
+    return status ? status : memory_make(&o->plain, plain);
 }
 
-static dnnl_status_t primitive_make(conv_primitive *p, const tt__onednn_conv *d, tt__onednn_memory_ref plain) {
+static dnnl_status_t operands_make(conv_primitive *p, const_dnnl_primitive_desc_t pd,
+                                   const tt__onednn_memory plain[OPERANDS]) {
+    static const dnnl_query_t queries[3][OPERANDS] = {
+        [TT__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
+        [TT__CONV_DATA] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
+        [TT__CONV_WEIGHT] = {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}};
+    dnnl_status_t status = dnnl_success;
+    for (int i = 0; i < OPERANDS && !status; i++) {
+        tt__onednn_memory_ref liked =
+            tt__onednn_get()->dnnl_primitive_desc_query_md(pd, queries[p->key.direction][i], 0);
+        status = operand_make(&p->operand[i], liked, TT__ONEDNN_REF(plain[i]), i == result_of(p->key.direction));
+    }
+    return status;
+}
+
+static dnnl_status_t primitive_make(conv_primitive *p, const tt__onednn_conv *d,
+                                    const tt__onednn_memory plain[OPERANDS]) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t status = tt__onednn_conv_describe(&pd, d, conv_engine, conv_attributes);
     if (status)
         return status;
-    dnnl_query_t weights = d->direction == TT__CONV_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
-    tt__onednn_memory_ref liked = onednn->dnnl_primitive_desc_query_md(pd, weights, 0);
     tt__onednn_memory_ref scratch = onednn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = onednn->dnnl_memory_desc_get_size(scratch);
     status = onednn->dnnl_primitive_create(&p->run, pd);
     if (!status)
-        status = memory_make(p, IMAGE, TT__ONEDNN_REF(d->x));
-    if (!status)
-        status = memory_make(p, OUTPUT, TT__ONEDNN_REF(d->y));
-    if (!status)
-        status = memory_make(p, LIKED, liked);
+        status = operands_make(p, pd, plain);
     if (!status && d->bias)
-        status = memory_make(p, BIAS, TT__ONEDNN_REF(d->b));
+        status = memory_make(&p->bias, TT__ONEDNN_REF(d->b));
     if (!status && p->scratch_bytes)
-        status = memory_make(p, SCRATCH, scratch);
-    if (!status && !onednn->dnnl_memory_desc_equal(liked, plain))
-        status = reorder_make(p, plain, liked);
+        status = memory_make(&p->scratch, scratch);
     onednn->dnnl_primitive_desc_destroy(pd);
     return status;
 }
@@ -241,13 +294,15 @@ static dnnl_status_t cache_add(conv_cache *cache, const conv_key *key, conv_prim
         return dnnl_out_of_memory;
     p->key = *key;
     tt__onednn_conv d;
-    tt__onednn_memory plain;
+    tt__onednn_memory plain[OPERANDS];
     memset(&d, 0, sizeof d);
-    memset(&plain, 0, sizeof plain);
-    dnnl_status_t status = describe_all(&d, &plain, key);
+    memset(plain, 0, sizeof plain);
+    dnnl_status_t status = describe_plain(plain, key);
     if (!status)
-        status = primitive_make(p, &d, TT__ONEDNN_REF(plain));
-    conv_descriptions_free(&d, &plain);
+        status = describe_conv(&d, key);
+    if (!status)
+        status = primitive_make(p, &d, plain);
+    conv_descriptions_free(&d, plain);
     if (status) {
         primitive_free(p);
         return status;
@@ -260,44 +315,82 @@ static dnnl_status_t cache_add(conv_cache *cache, const conv_key *key, conv_prim
 
 /* ---- running it */
 
-static dnnl_status_t run_reorder(const conv_cache *cache, const conv_primitive *p, bool back) {
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->memory[back ? LIKED : PLAIN]},
-                                    {DNNL_ARG_TO, p->memory[back ? PLAIN : LIKED]}};
-    return p->reorder ? tt__onednn_get()->dnnl_primitive_execute(p->reorder, cache->stream, 2, args) : dnnl_success;
+/* Memory of a call beside its tensors; NULL: not needed. */
+typedef struct conv_room {
+    void *liked[OPERANDS];
+    void *scratch;
+} conv_room;
+
+static bool conv_room_take(conv_room *room, const conv_primitive *p) {
+    bool taken = true;
+    *room = (conv_room){0};
+    for (int i = 0; i < OPERANDS; i++)
+        if (p->operand[i].reorder)
+            taken = taken && (room->liked[i] = tt__pool_alloc(p->operand[i].bytes));
+    if (p->scratch_bytes)
+        taken = taken && (room->scratch = tt__pool_alloc(p->scratch_bytes));
+    return taken;
+}
+
+static void conv_room_free(conv_room *room) {
+    tt__pool_free(room->scratch);
+    for (int i = OPERANDS; i-- > 0;)
+        tt__pool_free(room->liked[i]);
+}
+
+static dnnl_status_t run_reorder(const conv_cache *cache, const conv_operand *o, bool is_result) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, is_result ? o->liked : o->plain},
+                                    {DNNL_ARG_TO, is_result ? o->plain : o->liked}};
+    return o->reorder ? tt__onednn_get()->dnnl_primitive_execute(o->reorder, cache->stream, 2, args) : dnnl_success;
 }
 
 static dnnl_status_t run_conv(const conv_cache *cache, const conv_primitive *p) {
-    static const int argument[3][SCRATCH + 1] = {
-        [TT__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
-        [TT__CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD},
-        [TT__CONV_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
-                             DNNL_ARG_SCRATCHPAD}};
-    dnnl_exec_arg_t args[SCRATCH + 1];
+    static const int argument[3][OPERANDS] = {
+        [TT__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [TT__CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [TT__CONV_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
+    dnnl_exec_arg_t args[OPERANDS + 2];
     int n = 0;
-    for (int i = 0; i <= SCRATCH; i++)
-        if (p->memory[i])
-            args[n++] = (dnnl_exec_arg_t){argument[p->key.direction][i], p->memory[i]};
+    for (; n < OPERANDS; n++)
+        args[n] = (dnnl_exec_arg_t){argument[p->key.direction][n], p->operand[n].liked};
+    if (p->bias)
+        args[n++] =
+            (dnnl_exec_arg_t){p->key.direction == TT__CONV_WEIGHT ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, p->bias};
+    if (p->scratch)
+        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch};
     return tt__onednn_get()->dnnl_primitive_execute(p->run, cache->stream, n, args);
 }
 
-static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, const conv_call *c, void *liked,
-                              void *scratch) {
-    const tt__onednn *onednn = tt__onednn_get();
-    bool back = c->direction == TT__CONV_WEIGHT;
-    void *const at[] = {[IMAGE] = c->x->data,  [LIKED] = liked ? liked : c->w->data,
-                        [OUTPUT] = c->y->data, [BIAS] = c->bias ? c->bias->data : NULL,
-                        [SCRATCH] = scratch,   [PLAIN] = c->w->data};
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < MEMORIES && !status; i++)
-        if (p->memory[i])
-            status = onednn->dnnl_memory_set_data_handle(p->memory[i], at[i]);
-    if (!status && !back)
-        status = run_reorder(cache, p, false);
+static dnnl_status_t point_at(dnnl_memory_t memory, void *data) {
+    return memory ? tt__onednn_get()->dnnl_memory_set_data_handle(memory, data) : dnnl_success;
+}
+
+/* Say where the tensors of the call lie. */
+static dnnl_status_t point_all(const conv_primitive *p, const conv_call *c, const conv_room *room) {
+    void *const at[OPERANDS] = {[IMAGE] = c->x->data, [WEIGHT] = c->w->data, [OUTPUT] = c->y->data};
+    dnnl_status_t status = point_at(p->bias, c->bias ? c->bias->data : NULL);
+    if (!status)
+        status = point_at(p->scratch, room->scratch);
+    for (int i = 0; i < OPERANDS && !status; i++) {
+        status = point_at(p->operand[i].liked, room->liked[i] ? room->liked[i] : at[i]);
+        if (!status)
+            status = point_at(p->operand[i].plain, at[i]);
+    }
+    return status;
+}
+
+static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, const conv_call *c,
+                              const conv_room *room) {
+    int result = result_of(p->key.direction);
+    dnnl_status_t status = point_all(p, c, room);
+    for (int i = 0; i < OPERANDS && !status; i++)
+        if (i != result)
+            status = run_reorder(cache, &p->operand[i], false);
     if (!status)
         status = run_conv(cache, p);
-    if (!status && back)
-        status = run_reorder(cache, p, true);
-    return status ? status : onednn->dnnl_stream_wait(cache->stream);
+    if (!status)
+        status = run_reorder(cache, &p->operand[result], true);
+    return status ? status : tt__onednn_get()->dnnl_stream_wait(cache->stream);
 }
 
 static dnnl_status_t run_cached(conv_cache *cache, const conv_call *c) {
@@ -306,12 +399,9 @@ static dnnl_status_t run_cached(conv_cache *cache, const conv_call *c) {
     dnnl_status_t status = p ? dnnl_success : cache_add(cache, &key, &p);
     if (status)
         return status;
-    void *liked = p->reorder ? tt__pool_alloc(p->liked_bytes) : NULL;
-    void *scratch = p->scratch_bytes ? tt__pool_alloc(p->scratch_bytes) : NULL;
-    bool room = (liked || !p->reorder) && (scratch || !p->scratch_bytes);
-    status = room ? run_with(cache, p, c, liked, scratch) : dnnl_out_of_memory;
-    tt__pool_free(scratch);
-    tt__pool_free(liked);
+    conv_room room;
+    status = conv_room_take(&room, p) ? run_with(cache, p, c, &room) : dnnl_out_of_memory;
+    conv_room_free(&room);
     return status;
 }
 
@@ -323,22 +413,23 @@ static tt_status conv_run(const conv_call *c) {
     dnnl_status_t status = cache ? run_cached(cache, c) : conv_ready ? conv_ready : dnnl_out_of_memory;
     if (!status)
         return TT_OK;
+    if (status == dnnl_unimplemented && c->x->dtype == TT_BF16)
+        return TT_ERR_UNSUPPORTED;
     return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
                     "oneDNN could not convolve x %s with weight %s: status %d", TT__SHAPE_TEXT(&c->x->shape),
                     TT__SHAPE_TEXT(&c->w->shape), (int)status);
 }
 
-tt_status tt__onednn_conv2d_f32(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
-                                const tt__conv *conv) {
+tt_status tt__onednn_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+                            const tt__conv *conv) {
     return conv_run(&(conv_call){TT__CONV_FORWARD, x, w, bias, y, conv});
 }
 
-tt_status tt__onednn_conv2d_backward_data_f32(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,
-                                              const tt__conv *conv) {
+tt_status tt__onednn_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv) {
     return conv_run(&(conv_call){TT__CONV_DATA, dx, w, NULL, g, conv});
 }
 
-tt_status tt__onednn_conv2d_backward_weight_f32(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
-                                                const tt__conv *conv) {
+tt_status tt__onednn_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
+                                            const tt__conv *conv) {
     return conv_run(&(conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv});
 }

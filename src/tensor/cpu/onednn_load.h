@@ -22,6 +22,10 @@
     X(dnnl_primitive_attr_create)              \
     X(dnnl_primitive_attr_destroy)             \
     X(dnnl_primitive_attr_set_scratchpad_mode) \
+    X(dnnl_primitive_attr_set_post_ops)        \
+    X(dnnl_post_ops_create)                    \
+    X(dnnl_post_ops_destroy)                   \
+    X(dnnl_post_ops_append_sum)                \
     X(dnnl_primitive_desc_query_md)            \
     X(dnnl_primitive_desc_destroy)             \
     X(dnnl_primitive_create)                   \
@@ -36,6 +40,7 @@
     X(dnnl_memory_desc_create_with_strides)                 \
     X(dnnl_memory_desc_create_with_tag)                     \
     X(dnnl_memory_desc_destroy)                             \
+    X(dnnl_matmul_primitive_desc_create)                    \
     X(dnnl_convolution_forward_primitive_desc_create)       \
     X(dnnl_convolution_backward_data_primitive_desc_create) \
     X(dnnl_convolution_backward_weights_primitive_desc_create)
@@ -44,6 +49,7 @@
     X(dnnl_memory_desc_init_by_strides)                 \
     X(dnnl_memory_desc_init_by_tag)                     \
     X(dnnl_primitive_desc_create)                       \
+    X(dnnl_matmul_desc_init)                            \
     X(dnnl_dilated_convolution_forward_desc_init)       \
     X(dnnl_dilated_convolution_backward_data_desc_init) \
     X(dnnl_dilated_convolution_backward_weights_desc_init)

@@ -2,10 +2,11 @@
 
 #if DNNL_VERSION_MAJOR >= 3
 
-dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, int ndims, const int64_t *dims, const int64_t *stride) {
+dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t type, int ndims, const int64_t *dims,
+                                     const int64_t *stride) {
     const tt__onednn *onednn = tt__onednn_get();
-    return stride ? onednn->dnnl_memory_desc_create_with_strides(memory, ndims, dims, dnnl_f32, stride)
-                  : onednn->dnnl_memory_desc_create_with_tag(memory, ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    return stride ? onednn->dnnl_memory_desc_create_with_strides(memory, ndims, dims, type, stride)
+                  : onednn->dnnl_memory_desc_create_with_tag(memory, ndims, dims, type, dnnl_format_tag_any);
 }
 
 void tt__onednn_memory_free(tt__onednn_memory *memory) {
@@ -33,12 +34,22 @@ static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__on
         c->padding, c->padding, forward, attr);
 }
 
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, dnnl_engine_t engine,
+                                      const_dnnl_primitive_attr_t attr) {
+    return tt__onednn_get()->dnnl_matmul_primitive_desc_create(made, engine, m[0], m[1], NULL, m[2], attr);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
+    return tt__onednn_get()->dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
+}
+
 #else
 
-dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, int ndims, const int64_t *dims, const int64_t *stride) {
+dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t type, int ndims, const int64_t *dims,
+                                     const int64_t *stride) {
     const tt__onednn *onednn = tt__onednn_get();
-    return stride ? onednn->dnnl_memory_desc_init_by_strides(memory, ndims, dims, dnnl_f32, stride)
-                  : onednn->dnnl_memory_desc_init_by_tag(memory, ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    return stride ? onednn->dnnl_memory_desc_init_by_strides(memory, ndims, dims, type, stride)
+                  : onednn->dnnl_memory_desc_init_by_tag(memory, ndims, dims, type, dnnl_format_tag_any);
 }
 
 void tt__onednn_memory_free(tt__onednn_memory *memory) { (void)memory; }
@@ -67,7 +78,40 @@ static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__on
     return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, forward);
 }
 
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, dnnl_engine_t engine,
+                                      const_dnnl_primitive_attr_t attr) {
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t status = onednn->dnnl_matmul_desc_init(&desc, &m[0], &m[1], NULL, &m[2]);
+    return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, NULL);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return tt__onednn_get()->dnnl_post_ops_append_sum(ops, 1); }
+
 #endif
+
+dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool adds,
+                                          dnnl_engine_t engine) {
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t status = onednn->dnnl_primitive_attr_create(&attr);
+    if (!status)
+        status = onednn->dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!status && adds)
+        status = onednn->dnnl_post_ops_create(&ops);
+    if (!status && adds)
+        status = append_sum(ops);
+    if (!status && adds)
+        status = onednn->dnnl_primitive_attr_set_post_ops(attr, ops);
+    if (!status)
+        status = describe_product(made, m, engine, attr);
+    if (ops)
+        onednn->dnnl_post_ops_destroy(ops);
+    if (attr)
+        onednn->dnnl_primitive_attr_destroy(attr);
+    return status;
+}
 
 dnnl_status_t tt__onednn_conv_describe(dnnl_primitive_desc_t *made, const tt__onednn_conv *conv, dnnl_engine_t engine,
                                        const_dnnl_primitive_attr_t attr) {

@@ -4,7 +4,7 @@
 
 #include "tensor/cpu/onednn_load.h"
 
-/* A description of f32 memory of our own, and one as functions take it. */
+/* A description of memory of our own, and one as functions take it. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t tt__onednn_memory;
 typedef const_dnnl_memory_desc_t tt__onednn_memory_ref;
@@ -16,10 +16,15 @@ typedef const dnnl_memory_desc_t *tt__onednn_memory_ref;
 #endif
 
 /* Describe memory with these strides, in elements; NULL: as oneDNN likes it best. */
-dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, int ndims, const int64_t *dims, const int64_t *stride);
+dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t type, int ndims, const int64_t *dims,
+                                     const int64_t *stride);
 
 /* Free a description; zeros are allowed. */
 void tt__onednn_memory_free(tt__onednn_memory *memory);
+
+/* Describe the product m[2] = m[0] m[1], added to what is there if `adds`, with scratchpads of the caller's. */
+dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool adds,
+                                          dnnl_engine_t engine);
 
 /* The three directions of a convolution. */
 typedef enum tt__conv_direction { TT__CONV_FORWARD, TT__CONV_DATA, TT__CONV_WEIGHT } tt__conv_direction;

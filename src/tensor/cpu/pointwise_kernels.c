@@ -1,7 +1,7 @@
 /* The formulas of pointwise_formulas.h as loops over f32. */
-#include "base/philox.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/math_f32.h"
+#include "tensor/cpu/philox_words.h"
 #include "tensor/pointwise_parts.h"
 
 #define K(c) c##f
@@ -84,12 +84,8 @@ TT__BINARY_FORMULAS(BINARY_LOOPS)
 enum { COUNTERS = 64 };
 
 static void random_words(uint64_t key, uint64_t counter, uint32_t *words) {
-    for (int k = 0; k < COUNTERS; k++) {
-        uint32_t four[4];
-        tt__philox(key, counter + (uint64_t)k, four);
-        for (int i = 0; i < 4; i++)
-            words[4 * k + i] = four[i];
-    }
+    for (int k = 0; k < COUNTERS; k += PHILOX_COUNTERS)
+        philox_words(key, counter + (uint64_t)k, words + 4 * k);
 }
 
 static void loop_dropout(int64_t begin, int64_t end, const float *x, uint64_t key, uint32_t limit, float scale,

@@ -194,6 +194,7 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
 #include "tensor/reference/loss_loops.h"
 #include "tensor/reference/reduction_loops.h"
 #include "tensor/reference/resize_loops.h"
+#include "tensor/reference/rnn_loops.h"
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
@@ -203,6 +204,7 @@ const tt__kernels TABLE = {
     POOLING_KERNELS,
     REDUCTION_KERNELS,
     RESIZE_KERNELS,
+    RNN_KERNELS,
     ATTENTION_KERNELS,
     LOSS_KERNELS,
     DROPOUT_KERNELS,

@@ -401,6 +401,47 @@ static void old_exceptions_are_forgotten() {
     EXPECT(std::string(tutti::last_error()).empty());
 }
 
+/* A run whose step, display and metrics are C++; what a step throws comes out of it. */
+static void trainer(tutti::group &world) {
+    const std::string logs = own_path(".run." + std::to_string(world.rank()));
+    tutti::dataset digits = tutti::digits(64, 1);
+    tutti::sampler sampler = tutti::distributed_sampler(64, 2, world.rank());
+    tutti::loader loader(digits, 8, sampler), test(digits, 32, tutti::in_order());
+    tutti::module model = tutti::nn::sequential{tutti::nn::flatten(), tutti::nn::linear(784, 10)};
+    tutti::optimizer sgd = tutti::sgd(model.parameters(), 0.01);
+    tutti::summary_writer metrics(logs, {/* no_events: */ true, false});
+    int reports = 0;
+    tutti::trainer_options options;
+    options.group = world.get(), options.sampler = &sampler, options.epochs = 2, options.eval_loader = &test;
+    options.metrics = &metrics;
+    options.display = [&reports](const tt_trainer_report &report) {
+        reports += report.event == TT_TRAINER_EPOCH;
+        throw std::runtime_error("no screen");
+    };
+    auto step = [](tutti::trainer &t, const tutti::batch &b) {
+        t.add_metric("examples", double(b.size), b.size);
+        return tutti::cross_entropy(t.model()(b.x), b.y);
+    };
+    tt_trainer_result result = tutti::trainer_run(model, sgd, loader, step, options);
+    EXPECT(result.reason == TT_TRAINER_FINISHED && result.steps == 8 && result.best > 0);
+    EXPECT(reports == (world.rank() == 0 ? 2 : 0));
+    metrics.add_text("note", "done", 8), metrics.flush();
+    EXPECT(metrics.log_dir() == logs);
+    auto stops = [&](tutti::trainer &t, const tutti::batch &b) {
+        if (t.steps() == 2 && !t.evaluating())
+            t.stop();
+        return step(t, b);
+    };
+    EXPECT(tutti::trainer_run(model, sgd, loader, stops, options).steps == 3);
+    auto throws = [](tutti::trainer &t, const tutti::batch &) -> tutti::tensor {
+        throw std::runtime_error("epoch " + std::to_string(t.epoch()));
+    };
+    EXPECT(thrown_as([&] { tutti::trainer_run(model, sgd, loader, throws, options); }, std::runtime_error("")).what() ==
+           std::string("epoch 0"));
+    unlink((logs + "/scalars.csv").c_str());
+    rmdir(logs.c_str());
+}
+
 int main() {
     return main_of([](tutti::group &world) {
         operators();
@@ -411,6 +452,7 @@ int main() {
         data_sets();
         samplers();
         traces(world);
+        trainer(world);
         old_exceptions_are_forgotten();
     });
 }

@@ -516,6 +516,53 @@ static void schedules(tutti::optimizer &adam) {
     EXPECT(thrown_by([&] { tutti::step_lr(adam, 0); }).status() == TT_ERR_INVALID);
 }
 
+/* Containers without a forward, layers, initial values. */
+static void layers() {
+    nn::module_list blocks{nn::linear(3, 3), nn::relu()};
+    blocks.append(nn::embedding(5, 3));
+    EXPECT(blocks.child_count() == 3 && blocks.parameters()->names[2] == std::string("2.weight"));
+    EXPECT(thrown_by([&] { blocks(tutti::ones(tutti::shape(1, 3))); }).status() == TT_ERR_UNSUPPORTED);
+    nn::module_list none;
+    nn::module_dict heads{{"a", nn::linear(3, 2)}, {"b", nn::identity()}};
+    tutti::tensor x = tutti::ones(tutti::shape(4, 3));
+    EXPECT(none.child_count() == 0 && heads.child("a")(x).size(1) == 2 && heads.child("b")(x).size(0) == 4);
+    tutti::embedding_module_options padded;
+    padded.padding_idx = 1;
+    tutti::module table = nn::embedding(4, 2, padded);
+    EXPECT(tt_tensor_f32(table.parameters()->tensors[0])[2] == 0);
+    tutti::conv1d_module_options wide;
+    wide.padding = 1;
+    EXPECT(nn::conv1d(3, 2, 3, wide)(tutti::ones(tutti::shape(1, 3, 5))).size(2) == 5);
+
+    tutti::rnn_module_options deep;
+    deep.num_layers = 2;
+    tutti::module lstm = nn::lstm(3, 4, deep), gru = nn::gru(3, 4), rnn = nn::rnn(3, 4);
+    tutti::tensor steps = tutti::ones(tutti::shape(5, 2, 3));
+    EXPECT(lstm.forward_many({steps}, 3)[2].size(0) == 2 && gru(steps).size(2) == 4 && rnn(steps).size(0) == 5);
+    tutti::tensor one = tutti::ones(tutti::shape(2, 3));
+    EXPECT(nn::lstm_cell(3, 4).forward_many({one}, 2)[1].size(1) == 4 && nn::gru_cell(3, 4)(one).size(0) == 2);
+    EXPECT(nn::rnn_cell(3, 4)(one).size(1) == 4);
+    tutti::module attention = nn::multihead_attention(4, 2);
+    tutti::module encoder = nn::transformer_encoder(nn::transformer_encoder_layer(4, 2, 8, 0), 2, true);
+    tutti::tensor y = gru(steps), weights;
+    tutti::multihead_attention_options seen;
+    seen.is_causal = true, seen.weights = &weights;
+    EXPECT(tutti::multihead_attention(attention, y, y, y, seen).size(2) == 4 && weights.size(1) == 5);
+    tutti::transformer_encoder_options causal;
+    causal.is_causal = true;
+    EXPECT(tutti::transformer_encoder(encoder, y, causal).size(0) == 5 && encoder(y).size(1) == 2);
+
+    tutti::tensor w = tutti::zeros(tutti::shape(4, 3)), image = tutti::zeros(tutti::shape(2, 2, 3));
+    namespace init = tutti::init;
+    init::kaiming_options back;
+    EXPECT(init::calculate_gain(TT_NONLINEARITY_LINEAR) == 1);
+    init::uniform_(w), init::normal_(w), init::trunc_normal_(w), init::xavier_uniform_(w), init::xavier_normal_(w);
+    init::kaiming_uniform_(w), init::kaiming_normal_(w, back), init::orthogonal_(w);
+    init::dirac_(image), init::zeros_(w), init::ones_(w), init::constant_(w, 2), init::eye_(w);
+    EXPECT(w.data<float>()[0] == 1 && w.data<float>()[1] == 0);
+    EXPECT(thrown_by([&] { init::dirac_(w); }).status() == TT_ERR_SHAPE);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -591,6 +638,23 @@ static void training(tutti::group &world) {
 }
 
 /* Lines go to a function, also where it throws. */
+static void models() {
+    tutti::scope scope;
+    tutti::module gpt = tutti::model_gpt(65, 16, 8, 1, 2), gpt2 = tutti::model_gpt2(65, 16, 8, 1, 2);
+    EXPECT(tutti::model_mlp({8, 4, 2}).child_count() == 4);
+    EXPECT(tutti::model_mnist_convnet(0, 0)(tutti::ones(tutti::shape(1, 1, 28, 28))).size(1) == 10);
+    EXPECT(tutti::model_resnet18(3)(tutti::ones(tutti::shape(2, 3, 33, 33))).size(1) == 3);
+    EXPECT(tutti::model_resnet34(3).child_count() == 7 && tutti::model_resnet50(3).child_count() == 7);
+    tutti::model_gpt2_load_state_dict(gpt2, gpt2.state_dict());
+    tutti::generate_options o;
+    std::vector<std::int64_t> heard;
+    o.on_token = [&](std::int64_t token) { return heard.push_back(token), heard.size() < 5; };
+    EXPECT(tutti::model_generate(gpt, {1, 2}, 9, o) == heard && heard.size() == 5);
+    o.on_token = [](std::int64_t) -> bool { throw std::runtime_error("enough"); };
+    EXPECT(has(thrown_as([&] { tutti::model_generate(gpt2, {1, 2}, 9, o); }, std::runtime_error("")).what(), "enough"));
+    EXPECT(thrown_by([] { tutti::model_gpt2_from_pretrained("/nowhere"); }).status() == TT_ERR_IO);
+}
+
 static void base() {
     static_assert(tutti::dtype_of<const std::int16_t>() == TT_I16);
     EXPECT(tutti::version() == std::string("0.1.0") && tutti::dtype_size(TT_BF16) == 2);
@@ -621,8 +685,10 @@ int main() {
         backward_in_parts();
         tensors_between_ranks(world);
         data();
+        layers();
         training(world);
         files();
+        models();
         mismatch(world);
     });
 }

@@ -1,0 +1,187 @@
+/* tutti/trainer.h: the loop that most training programs write: epochs, evaluation, checkpoints, resuming, early
+ * stopping, logging. It is made of calls that a program can make itself, and none of the other headers needs it: a loop
+ * of another shape is written by hand. */
+#ifndef TUTTI_TRAINER_H
+#define TUTTI_TRAINER_H
+
+#include <stdio.h>
+#include <tutti/amp.h>
+#include <tutti/checkpoint.h>
+#include <tutti/data.h>
+#include <tutti/metrics.h>
+#include <tutti/parallel.h>
+
+TT_BEGIN_DECLS
+
+/* A run under way, lent to the program's functions. */
+typedef struct tt_trainer tt_trainer;
+
+/* Forward pass and loss of a batch: the mean loss over its examples, one element, or NULL after a failure, whose error
+ * is recorded. The batch belongs to the loader; a scope is open. tt_trainer_model() gives the module to call.
+ *   static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
+ *       return tt_cross_entropy(tt_module_forward(tt_trainer_model(t), b->x), b->y);
+ *   } */
+typedef tt_tensor *(*tt_trainer_step_fn)(tt_trainer *trainer, const tt_batch *batch, void *user);
+
+/* A mean over examples, of all ranks. */
+typedef struct tt_trainer_metric {
+    const char *name;
+    double value;
+} tt_trainer_metric;
+
+typedef enum tt_trainer_event {
+    TT_TRAINER_BEGIN,     /* before the first step; `text` is the checkpoint that was resumed, or NULL */
+    TT_TRAINER_STEP,      /* now and then between steps, for a progress bar: at most ten times a second */
+    TT_TRAINER_EPOCH,     /* an epoch has ended, and was evaluated if it was to be */
+    TT_TRAINER_EVALUATED, /* an evaluation inside an epoch */
+    TT_TRAINER_SAVED,     /* `text` is the checkpoint's path */
+    TT_TRAINER_WARNING,   /* `text` says what went wrong, and does not end the training: metrics can't be written */
+    TT_TRAINER_END        /* `text` says why it ended; NULL after an error */
+} tt_trainer_event;
+
+/* What a display is told. Borrowed during the call. */
+typedef struct tt_trainer_report {
+    size_t size; /* sizeof(tt_trainer_report) of the library's version */
+    tt_trainer_event event;
+    int64_t epoch, epochs;   /* the one under way or just ended, counted from 1; of how many (0: no limit) */
+    int64_t step, max_steps; /* optimizer steps since the start of training; 0: no limit */
+    int64_t batch, batches;  /* of this epoch */
+    int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
+    double seconds;          /* that they took, without evaluation and saving */
+    double loss;             /* of the last batch of this rank; NAN: none yet */
+    const tt_trainer_metric *train, *eval; /* sorted by name but for "loss", which is first; of what just ended */
+    int64_t train_count, eval_count;       /* 0: none */
+    const char *text;
+} tt_trainer_report;
+
+/* Takes a report, on rank 0. */
+typedef void (*tt_trainer_display_fn)(const tt_trainer_report *report, void *user);
+
+/* When a scheduler steps. */
+typedef enum tt_trainer_when {
+    TT_TRAINER_EACH_EPOCH,
+    TT_TRAINER_EACH_STEP,
+    TT_TRAINER_EACH_EVALUATION /* by tt_lr_scheduler_step_metric() with the monitored metric */
+} tt_trainer_when;
+
+/* Why a run ended. */
+typedef enum tt_trainer_reason {
+    TT_TRAINER_FINISHED, /* all epochs or steps are done */
+    TT_TRAINER_STOPPED,  /* tt_trainer_stop() on some rank */
+    TT_TRAINER_SIGNAL,   /* SIGTERM or SIGUSR1 on some rank */
+    TT_TRAINER_PATIENCE  /* the monitored metric no longer improved */
+} tt_trainer_reason;
+
+typedef struct tt_trainer_result {
+    tt_trainer_reason reason;
+    int64_t epochs, steps; /* since the start of training */
+    double loss;           /* mean of the last whole epoch; NAN: none */
+    double monitored;      /* the last evaluation's; NAN: none */
+    double best;           /* of all evaluations; NAN: none */
+} tt_trainer_result;
+
+typedef struct tt_trainer_run_args {
+    tt_module *model;        /* required: borrowed, not wrapped */
+    tt_optimizer *optimizer; /* required: of the model's parameters */
+    tt_loader *loader;       /* required: this rank's batches, as many on each rank */
+    tt_trainer_step_fn step; /* required */
+    TT_OPTIONS;
+    void *user;             /* handed to `step` and `eval` */
+    tt_group *group;        /* train on all its ranks, by DDP; NULL: alone. What follows is the same on each of them,
+                                 but for eval_loader and what only rank 0 uses: metrics, display */
+    tt_sampler *sampler;    /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
+    int64_t epochs;         /* train until so many epochs since the start of training; 0: max_steps says when */
+    int64_t max_steps;      /* and at most so many optimizer steps; 0: no limit */
+    int64_t accumulate;     /* batches whose gradients are averaged for one step; 0 = 1 */
+    double clip_norm;       /* tt_clip_grad_norm_(); 0: not */
+    double clip_value;      /* tt_clip_grad_value_(); 0: not */
+    uint64_t step_seed;     /* tt_manual_seed() before each step, from this, the rank and the step's number: what the
+                                 model draws (dropout) resumes to the bit. 0: the generator is left alone */
+    tt_dtype autocast;      /* forward pass and loss, also of evaluations, run under TT_AUTOCAST() of TT_BF16 or TT_F16;
+                             TT_F32: not */
+    tt_grad_scaler *scaler; /* scales the loss, unscales before clipping; a step that it skips updates no averages and
+                               no scheduler of TT_TRAINER_EACH_STEP, but counts. NULL: none */
+    bool allow_nonfinite;   /* go on when a loss is infinite or NaN */
+    tt_lr_scheduler *scheduler;
+    tt_trainer_when scheduler_when;
+    tt_ema *ema; /* updated after each step */
+    /* evaluation */
+    tt_loader *eval_loader;   /* this rank's share; NULL on a rank without one, on all of them: no evaluation */
+    tt_trainer_step_fn eval;  /* run in evaluation mode, nothing is recorded; NULL = step */
+    int64_t eval_every;       /* epochs; 0 = 1 */
+    int64_t eval_every_steps; /* also inside epochs; 0: not */
+    const char *monitor;      /* the metric of the evaluation that decides; NULL = "loss" */
+    bool monitor_max;         /* more is better */
+    int64_t patience;         /* end after so many evaluations in a row without a better one; 0: never */
+    /* checkpoints: tt_checkpoint_save() by rank 0 */
+    const char *checkpoint;      /* the latest; NULL: none */
+    int64_t save_every;          /* epochs, and at the end; 0: at the end alone */
+    int64_t save_every_steps;    /* 0: not */
+    int64_t keep;                /* also keep the last so many, as NAME-step-N.safetensors; 0: none */
+    const char *best_checkpoint; /* of the best evaluation; NULL: none */
+    const char *resume;          /* go on from this checkpoint; NULL: begin */
+    bool stop_on_signals;        /* SIGTERM and SIGUSR1 end the run after the step under way, with a checkpoint */
+    /* what people see */
+    tt_summary_writer *metrics;    /* train/..., eval/..., train/lr, epoch; NULL: none */
+    int64_t log_every;             /* steps between the training's points there; 0 = 50 */
+    tt_trainer_display_fn display; /* tt_trainer_console, or one's own; NULL: none */
+    void *display_user;
+    tt_trainer_result *result; /* receives how it ended, also after an error; NULL: not wanted */
+    char tt_end;               /* not an option: see base.h */
+} tt_trainer_run_args;
+
+/* Train. Collective over .group; all ranks stop after the same step and return the same, unless one of them fails.
+ *
+ *   tt_trainer_run(model, sgd, loader, step, .epochs = 5, .group = world, .sampler = sampler, .eval_loader = test,
+ *                  .checkpoint = "model.safetensors", .display = tt_trainer_console, .display_user = stdout)
+ *
+ * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches, clipped,
+ * and the optimizer steps. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
+ * however they are shared out. Every epoch, log and step costs one or two small collectives besides.
+ *
+ * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training
+ * is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's
+ * workers, if what the model draws follows .step_seed and later epochs have the order that they would have had (those
+ * of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too;
+ * means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order
+ * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
+ * ranks, and each rank then reads, and leaves, the batches that were trained on.
+ *
+ * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH ranks with different numbers of batches or options;
+ * TT_ERR_NAN a loss that is infinite or NaN, on every rank, with rank and step; TT_ERR_STATE a checkpoint whose sampler
+ * had another seed (tt_checkpoint_progress() tells it); and those of all calls that it stands for. Blocks. */
+TT_API TT_NODISCARD tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_trainer_run(model_, optimizer_, loader_, ...)                                           \
+    tt_trainer_run_with(TT_ARGS(tt_trainer_run_args, .model = (model_), .optimizer = (optimizer_), \
+                                .loader = (loader_), .step = __VA_ARGS__))
+#endif
+#define TT_TRAINER_RUN_ARGS_INIT TT_ARGS_INIT
+
+/* ---- inside `step` and `eval` */
+
+/* The module to call: the model, in training wrapped for the group. Borrowed; NULL for NULL. */
+TT_API tt_module *tt_trainer_model(const tt_trainer *trainer);
+
+/* Add to a metric: `value` is the mean over `examples` examples of this rank. "loss" is added by the trainer.
+ *   tt_trainer_add_metric(t, "accuracy", correct / size, size)
+ * Errors: TT_ERR_INVALID NULL, a name that is empty or "loss", a number of examples below 0; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_trainer_add_metric(tt_trainer *trainer, const char *name, double value,
+                                                    int64_t examples);
+
+/* Completed epochs and optimizer steps since the start of training; 0 for NULL. Is this an evaluation? */
+TT_API int64_t tt_trainer_epoch(const tt_trainer *trainer);
+TT_API int64_t tt_trainer_steps(const tt_trainer *trainer);
+TT_API bool tt_trainer_evaluating(const tt_trainer *trainer);
+
+/* End the run after this step, on all ranks. */
+TT_API void tt_trainer_stop(tt_trainer *trainer);
+
+/* ---- a display */
+
+/* Write a line for each epoch, checkpoint and warning to `file`, a FILE *; on a terminal also a progress bar. For
+ * .display, with the FILE * as .display_user. */
+TT_API void tt_trainer_console(const tt_trainer_report *report, void *file);
+
+TT_END_DECLS
+#endif

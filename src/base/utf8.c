@@ -1,0 +1,21 @@
+#include "base/utf8.h"
+
+#include <stddef.h>
+
+/* Return the length of the character at `c`, 0 if there is none. */
+static size_t utf8_length(const unsigned char *c) {
+    size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    bool surrogate = c[0] == 0xed && c[1] >= 0xa0, beyond = c[0] == 0xf4 && c[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : length;
+}
+
+bool tt__is_utf8(const char *text) {
+    for (const unsigned char *c = (const unsigned char *)text; *c; c += utf8_length(c))
+        if (utf8_length(c) == 0)
+            return false;
+    return true;
+}

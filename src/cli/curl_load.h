@@ -1,0 +1,29 @@
+/* libcurl, loaded by the first download: it brings some forty libraries, for which no other subcommand should wait. */
+#ifndef TT_CLI_CURL_LOAD_H
+#define TT_CLI_CURL_LOAD_H
+
+#include <tutti/base.h>
+
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+/* The functions that are used. Types and constants come from its header. */
+#define TT__CURL_FUNCTIONS(X) \
+    X(curl_easy_cleanup)      \
+    X(curl_easy_getinfo)      \
+    X(curl_easy_init)         \
+    X(curl_easy_perform)      \
+    X(curl_easy_setopt)       \
+    X(curl_easy_strerror)     \
+    X(curl_global_init)
+
+typedef struct tt__curl {
+#define TT__CURL_FIELD(name) __typeof__(name) *name;
+    TT__CURL_FUNCTIONS(TT__CURL_FIELD)
+#undef TT__CURL_FIELD
+} tt__curl;
+
+/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libcurl. Called by one thread. */
+const tt__curl *tt__curl_get(void);
+
+#endif

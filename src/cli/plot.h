@@ -1,0 +1,110 @@
+/* What `tutti plot` draws: charts, one for each tag, with a line for each run. Its floors: plot.c > plot_data.c,
+ * plot_text.c, plot_page.c > plot_svg.c, plot_png.c > plot_axis.c, plot_font.c. */
+#ifndef TT_CLI_PLOT_H
+#define TT_CLI_PLOT_H
+
+#include <tutti/base.h>
+
+typedef enum tt__plot_x { TT__PLOT_STEP, TT__PLOT_TIME, TT__PLOT_EPOCH } tt__plot_x;
+
+typedef struct tt__plot_wish {
+    const char *tags; /* patterns separated by commas; NULL: all */
+    tt__plot_x x;
+    double smooth; /* weight of what came before, 0 to below 1 */
+    bool log_y;
+    const char *title; /* NULL: none */
+} tt__plot_wish;
+
+/* One run's curve: n finite points by rising x. `smooth` is y where there is nothing to smooth. */
+typedef struct tt__plot_line {
+    int run;
+    size_t n;
+    double *x, *y, *smooth;
+} tt__plot_line;
+
+typedef struct tt__plot_chart {
+    char *tag;
+    tt__plot_line *lines;
+    int count;
+    double x_min, x_max, y_min, y_max; /* of all lines, smooth where that is asked for */
+} tt__plot_chart;
+
+/* Zeroed = empty. */
+typedef struct tt__plot {
+    char **runs; /* their names */
+    int run_count;
+    tt__plot_chart *charts;
+    int count;
+    const char *x_name; /* what stands below an x axis */
+    double x_unit;      /* of times: seconds in a unit */
+    bool log_y;
+    const char *title;
+} tt__plot;
+
+/* Read the runs at `paths` (files, run folders, folders of run folders) and choose what is drawn. `note` is called with
+ * what was left out of a file. Errors: those of reading, TT_ERR_NOT_FOUND nothing to draw; TT_ERR_MEMORY. */
+tt_status tt__plot_load(tt__plot *plot, char *const *paths, const tt__plot_wish *wish, void (*note)(const char *text));
+void tt__plot_free(tt__plot *plot);
+
+/* ---- axes */
+
+enum { TT__TICKS_MAX = 16 };
+
+typedef struct tt__axis {
+    double min, max; /* of the axis, in the units that are drawn: logarithms where it is logarithmic */
+    bool is_log;
+    int count;
+    double at[TT__TICKS_MAX]; /* where ticks are, likewise */
+    char text[TT__TICKS_MAX][24];
+} tt__axis;
+
+/* Lay an axis around min..max with about `wanted` round ticks. `divide_by`: what labels are shown in. */
+void tt__axis_make(tt__axis *axis, double min, double max, int wanted, bool is_log, double divide_by);
+
+/* Where a value lies: 0 at the axis' beginning, 1 at its end. */
+double tt__axis_place(const tt__axis *axis, double value);
+
+/* ---- pictures */
+
+typedef struct tt__rgb {
+    unsigned char r, g, b;
+} tt__rgb;
+
+/* The colour of a run: eight that people with any colour vision tell apart (Okabe and Ito, 2008). */
+tt__rgb tt__plot_colour(int run);
+
+typedef enum tt__align { TT__ALIGN_LEFT, TT__ALIGN_CENTRE, TT__ALIGN_RIGHT } tt__align;
+
+/* A page that is drawn on, in units of which a letter is about 12 high; y grows downwards. */
+typedef struct tt__canvas tt__canvas;
+struct tt__canvas {
+    void (*line)(tt__canvas *canvas, const double *x, const double *y, size_t n, double width, tt__rgb colour,
+                 double opacity);
+    void (*text)(tt__canvas *canvas, double x, double y, double height, tt__align align, tt__rgb colour,
+                 const char *text); /* y: of the baseline */
+    double width, height;
+};
+
+/* Draw all charts. The page's size is decided first, then the canvas is made, then drawn on. */
+void tt__plot_page_size(const tt__plot *plot, double *width, double *height);
+tt_status tt__plot_page_draw(const tt__plot *plot, tt__canvas *canvas);
+
+/* Draw as SVG, or as PNG, into a file that appears whole. */
+tt_status tt__plot_write_svg(const tt__plot *plot, const char *path);
+tt_status tt__plot_write_png(const tt__plot *plot, const char *path);
+
+/* Call `stroke` with the corners of each stroke of a text, at 0,0 on its baseline, with a height of capitals of 1;
+ * returns its width. `stroke` NULL: only measure. */
+double tt__font_strokes(const char *text, void (*stroke)(void *user, const double *x, const double *y, size_t n),
+                        void *user);
+
+/* ---- the terminal */
+
+typedef struct tt__plot_terminal {
+    int columns, rows; /* of one chart, with its labels */
+    bool ascii, colours;
+} tt__plot_terminal;
+
+tt_status tt__plot_print(const tt__plot *plot, const tt__plot_terminal *terminal);
+
+#endif

@@ -1,0 +1,82 @@
+/* The inside of a loader, and the making of one batch. */
+#ifndef TT_DATA_LOADER_H
+#define TT_DATA_LOADER_H
+
+#include "base/saved_error.h"
+#include "data/batch.h"
+#include "data/crew.h"
+#include "data/reader.h"
+#include "data/sampler.h"
+#include "tensor/tensor.h"
+
+/* One batch on its way. A worker writes x, y and error. */
+typedef struct tt__loader_job {
+    const int64_t *indices; /* (n) */
+    int64_t n;
+    int64_t epoch; /* in which transforms draw */
+    tt__normalization how;
+    tt__batch_buffer *buffer;
+    tt_tensor *x, *y; /* what a collate function made, lent */
+    tt__saved_error error;
+} tt__loader_job;
+
+/* The state dict that was asked for last. */
+enum { TT__LOADER_ENTRIES = 12 };
+typedef struct tt__loader_state {
+    const char *names[TT__LOADER_ENTRIES];
+    tt_tensor *tensors[TT__LOADER_ENTRIES]; /* held */
+    tt_named_tensors list;
+} tt__loader_state;
+
+struct tt_loader {
+    tt_dataset *dataset;
+    tt_sampler *sampler;
+    int64_t batch_size;
+    tt_collate_fn collate; /* or NULL */
+    void *collate_user;
+    bool drop_last;
+    int64_t examples; /* of this epoch, without what drop_last leaves out */
+    bool begun;       /* an epoch is under way */
+    int64_t epochs;   /* begun */
+    int64_t epoch;    /* in which transforms draw: the sampler's, if it was told one, else how many began before */
+    int64_t at;       /* the next one for the caller */
+    int64_t given;    /* the next one that no job has */
+    int64_t *order;   /* (size of the sampler) the examples that this epoch visits */
+    int64_t *sizes;   /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
+    int64_t batch;    /* how many batches have jobs */
+    tt__normalization how;
+    tt__batches batches;
+    int64_t readers, jobs;
+    tt__reader *reader;  /* (readers) one for each worker; without workers one */
+    tt__loader_job *job; /* (jobs) one for each slot of the crew; without workers one */
+    tt__crew *crew;      /* or NULL: the caller makes batches */
+    int64_t began_ns;    /* when the caller asked for the epoch's first batch, */
+    int64_t seen_ns;     /* when it got its last one, */
+    int64_t waited_ns;   /* and how long it was in tt_loader_next() in between */
+    tt__loader_state state;
+    tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
+};
+
+/* Return how many of an epoch's n examples come in batches. */
+int64_t tt__loader_examples(const tt_loader *loader, int64_t n);
+
+/* Note that an epoch begins now. */
+tt_status tt__loader_clock_epoch(tt_loader *loader);
+
+static inline void tt__loader_state_free(tt__loader_state *state) {
+    for (int64_t i = 0; i < state->list.count; i++)
+        tt__tensor_disown(state->tensors[i]);
+    state->list.count = 0;
+}
+
+/* Does the order of this loader depend on the epoch alone, so that a state of one rank tells where all of them
+ * stand? */
+bool tt__loader_order_is_pure(const tt_loader *loader);
+
+/* Would loading this state succeed? Changes nothing. The errors are those of loading. */
+tt_status tt__loader_check_state(const tt_loader *loader, const tt_named_tensors *state);
+
+/* Make the batch of the job in `slot`, as worker number `worker`: a tt__crew_work of a tt_loader. */
+void tt__loader_work(void *loader, int worker, int64_t slot);
+
+#endif

@@ -1,0 +1,45 @@
+/* .npy, NumPy's format of one array, in files and in the archives that .npz files are:
+ *
+ *   93 "NUMPY"  version (2 bytes)  length of the header (u16; from version 2 on u32)
+ *   header: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  padded with spaces, a line end
+ *   elements */
+#ifndef TT_DATA_NPY_H
+#define TT_DATA_NPY_H
+
+#include "base/bytes.h"
+
+#include <tutti/tensor.h>
+
+/* Where the bytes come from. */
+typedef struct tt__npy_input {
+    const char *name;                                                   /* for errors; borrowed */
+    uint64_t limit;                                                     /* the most bytes that can come */
+    tt_status (*read)(void *from, void *out, size_t size, size_t *got); /* *got is less only at the end */
+    void *from;
+} tt__npy_input;
+
+/* Element types of the format and what becomes of each. */
+typedef struct tt__npy_type {
+    char kind;        /* of "<f4" the f, */
+    uint8_t width;    /* and the 4: bytes of an element in the file */
+    tt_dtype dtype;   /* of the tensor */
+    bool is_unsigned; /* widened to a type with one bit more, or checked */
+} tt__npy_type;
+
+typedef struct tt__npy_header {
+    const tt__npy_type *type;
+    bool swapped; /* bytes are not in this machine's order */
+    bool fortran;
+    tt_shape shape;
+} tt__npy_header;
+
+/* Parse a header's text, `size` bytes. */
+tt_status tt__npy_parse(tt__npy_header *header, const char *name, const char *text, size_t size);
+
+/* Read an array. *out: the caller's; NULL after a failure. */
+tt_status tt__npy_decode(tt_tensor **out, const tt__npy_input *input);
+
+/* Put magic number and header of x; `padded` to a multiple of 64 bytes. */
+void tt__npy_put_header(tt__bytes *to, const tt_tensor *x);
+
+#endif

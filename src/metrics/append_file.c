@@ -1,0 +1,84 @@
+#include "metrics/append_file.h"
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/quiet_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+tt_status tt__append_open(tt__append_file *file, const char *path) {
+    *file = (tt__append_file){.path = strdup(path)};
+    if (!file->path)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the path", path);
+    file->fd = tt__fd(open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+    if (file->fd >= 0)
+        return TT_OK;
+    int errnum = errno;
+    tt__append_close(file);
+    return tt__fail_errno(TT_ERR_IO, errnum, "can't open %s for writing", path);
+}
+
+/* Find the end of the last whole line at or before `size`; -1: the file can't be read. */
+static off_t end_of_lines(int fd, off_t size) {
+    char block[4096];
+    while (size > 0) {
+        size_t n = size < (off_t)sizeof block ? (size_t)size : sizeof block;
+        ssize_t got = pread(fd, block, n, size - (off_t)n);
+        if (got != (ssize_t)n)
+            return -1;
+        const char *end = memrchr(block, '\n', n);
+        if (end)
+            return size - (off_t)n + (end - block) + 1;
+        size -= (off_t)n;
+    }
+    return 0;
+}
+
+tt_status tt__append_cut_unfinished_line(tt__append_file *file, bool *empty) {
+    off_t size = lseek(file->fd, 0, SEEK_END), end = size < 0 ? 0 : end_of_lines(file->fd, size);
+    if (end < 0 || (end < size && ftruncate(file->fd, end) != 0))
+        return tt__fail_errno(TT_ERR_IO, errno, "can't remove the unfinished last line of %s", file->path);
+    *empty = end == 0;
+    return TT_OK;
+}
+
+/* Write all of a record; false with errno set. What was written of it before the failure counts in *written. */
+static bool append_whole(int fd, const char *record, size_t size, size_t *written) {
+    for (*written = 0; *written < size;) {
+        ssize_t n = tt__quiet_write(fd, record + *written, size - *written);
+        if (n < 0 && errno != EINTR)
+            return false;
+        *written += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+tt_status tt__append(tt__append_file *file, const void *record, size_t size) {
+    size_t written;
+    bool told = file->failing;
+    file->failing = !append_whole(file->fd, record, size, &written);
+    if (!file->failing)
+        return TT_OK;
+    int errnum = errno;
+    off_t end = written ? lseek(file->fd, 0, SEEK_END) : -1;
+    if (end >= (off_t)written) /* best effort: readers skip an unfinished record */
+        (void)!ftruncate(file->fd, end - (off_t)written);
+    return told ? TT_OK : tt__fail_errno(TT_ERR_IO, errnum, "can't write to %s", file->path);
+}
+
+tt_status tt__append_sync(const tt__append_file *file) {
+    if (!file->path || fdatasync(file->fd) == 0 || errno == EINVAL || errno == EROFS) /* a device, a pipe */
+        return TT_OK;
+    return tt__fail_errno(TT_ERR_IO, errno, "can't write %s to the disk", file->path);
+}
+
+void tt__append_close(tt__append_file *file) {
+    if (file->path && file->fd >= 0)
+        close(file->fd);
+    free(file->path);
+    *file = (tt__append_file){0};
+}

@@ -1,0 +1,28 @@
+/* A file that grows by whole records: each is one write, and what a failed one has left is cut off again. */
+#ifndef TT_METRICS_APPEND_FILE_H
+#define TT_METRICS_APPEND_FILE_H
+
+#include <tutti/base.h>
+
+/* Zeroed: not open, fd 0. */
+typedef struct tt__append_file {
+    char *path; /* NULL: not open */
+    int fd;
+    bool failing; /* the last append failed, and was told */
+} tt__append_file;
+
+/* Open `path` for appending, and make it where it is missing. Errors: TT_ERR_IO with the path, TT_ERR_MEMORY. */
+tt_status tt__append_open(tt__append_file *file, const char *path);
+
+/* Cut off what stands behind the last line end. *empty: nothing is left. */
+tt_status tt__append_cut_unfinished_line(tt__append_file *file, bool *empty);
+
+/* Append a record. TT_ERR_IO for the first of several that fail in a row; the others are dropped, TT_OK. */
+tt_status tt__append(tt__append_file *file, const void *record, size_t size);
+
+/* Wait for the disk. */
+tt_status tt__append_sync(const tt__append_file *file);
+
+void tt__append_close(tt__append_file *file);
+
+#endif

@@ -1,0 +1,202 @@
+#include "metrics/event_decode.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include "metrics/crc32c.h"
+#include "metrics/event_encode.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- protocol buffers ---- */
+
+/* A field of a message: its number, and its value, a number (varint, 32 or 64 bits) or bytes. */
+typedef struct wire_field {
+    uint64_t field;
+    int wire;
+    uint64_t number;
+    tt__span bytes;
+} wire_field;
+
+static uint64_t event_number(const uint8_t *bytes, size_t size) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < size; i++)
+        n |= (uint64_t)bytes[i] << 8 * i;
+    return n;
+}
+
+static bool take_varint(tt__span *from, uint64_t *n) {
+    *n = 0;
+    for (int shift = 0; shift < 64 && from->size; shift += 7) {
+        uint8_t byte = *from->data++;
+        from->size--;
+        *n |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return true;
+    }
+    return false;
+}
+
+static bool wire_take_bytes(tt__span *from, uint64_t size, tt__span *bytes) {
+    if (size > from->size)
+        return false;
+    *bytes = (tt__span){from->data, (size_t)size};
+    from->data += size;
+    from->size -= (size_t)size;
+    return true;
+}
+
+/* Take the next field off a message. 1: done; 0: the message is at its end; -1: it is malformed. */
+static int take_field(tt__span *message, wire_field *f) {
+    uint64_t key, size = 0;
+    if (!message->size)
+        return 0;
+    if (!take_varint(message, &key) || !(f->field = key >> 3))
+        return -1;
+    f->wire = (int)(key & 7);
+    if (f->wire == TT__WIRE_VARINT)
+        return take_varint(message, &f->number) ? 1 : -1;
+    if (f->wire == TT__WIRE_BYTES)
+        return take_varint(message, &size) && wire_take_bytes(message, size, &f->bytes) ? 1 : -1;
+    size = f->wire == TT__WIRE_64 ? 8 : f->wire == TT__WIRE_32 ? 4 : 0;
+    if (!size || !wire_take_bytes(message, size, &f->bytes))
+        return -1;
+    f->number = event_number(f->bytes.data, (size_t)size);
+    return 1;
+}
+
+static double float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static double double_of(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ---- events ---- */
+
+typedef struct event_value {
+    tt__span tag;
+    bool is_scalar;
+    double value;
+} event_value;
+
+static bool is_field(const wire_field *f, int field, int wire) {
+    return f->field == (uint64_t)field && f->wire == wire;
+}
+
+/* A tensor is a scalar if it has one f32: as raw bytes, or as a packed or plain list. */
+static bool event_read_tensor(tt__span tensor, event_value *v) {
+    wire_field f;
+    int more;
+    bool is_float = false, has_one = false;
+    while ((more = take_field(&tensor, &f)) > 0) {
+        if (is_field(&f, TT__TENSOR_DTYPE, TT__WIRE_VARINT))
+            is_float = f.number == TT__DTYPE_FLOAT;
+        bool bytes =
+            is_field(&f, TT__TENSOR_CONTENT, TT__WIRE_BYTES) || is_field(&f, TT__TENSOR_FLOATS, TT__WIRE_BYTES);
+        if ((bytes && f.bytes.size == 4) || is_field(&f, TT__TENSOR_FLOATS, TT__WIRE_32)) {
+            has_one = true;
+            v->value = float_of((uint32_t)event_number(f.bytes.data, 4));
+        }
+    }
+    v->is_scalar = v->is_scalar || (is_float && has_one);
+    return more == 0;
+}
+
+static bool event_read_value(tt__span message, event_value *v) {
+    wire_field f;
+    int more;
+    *v = (event_value){0};
+    while ((more = take_field(&message, &f)) > 0) {
+        if (is_field(&f, TT__VALUE_TAG, TT__WIRE_BYTES))
+            v->tag = f.bytes;
+        else if (is_field(&f, TT__VALUE_SIMPLE, TT__WIRE_32))
+            *v = (event_value){v->tag, true, float_of((uint32_t)f.number)};
+        else if (is_field(&f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && !event_read_tensor(f.bytes, v))
+            return false;
+    }
+    return more == 0;
+}
+
+/* A tag that can be shown: some bytes, none of them 0. */
+static bool tag_is_good(tt__span tag) { return tag.size && !memchr(tag.data, 0, tag.size); }
+
+/* Add a summary's scalars. *malformed: it is none. */
+static tt_status read_summary(tt__scalar_log *log, tt__span summary, tt__scalar_point point, bool *malformed) {
+    wire_field f;
+    event_value v;
+    int more;
+    while ((more = take_field(&summary, &f)) > 0) {
+        if (!is_field(&f, TT__SUMMARY_VALUE, TT__WIRE_BYTES))
+            continue;
+        if (!event_read_value(f.bytes, &v))
+            break;
+        point.value = v.value;
+        if (v.is_scalar && tag_is_good(v.tag))
+            TT__TRY(tt__scalar_log_add(log, (const char *)v.tag.data, v.tag.size, point));
+    }
+    *malformed = *malformed || more != 0;
+    return TT_OK;
+}
+
+/* Fields may come in any order, so time and step are found before the summary is read. */
+static tt_status read_event(tt__scalar_log *log, tt__span event, bool *malformed) {
+    tt__scalar_point point = {.wall_time = NAN};
+    tt__span rest = event;
+    wire_field f;
+    int more;
+    while ((more = take_field(&rest, &f)) > 0) {
+        if (is_field(&f, TT__EVENT_WALL_TIME, TT__WIRE_64))
+            point.wall_time = double_of(f.number);
+        else if (is_field(&f, TT__EVENT_STEP, TT__WIRE_VARINT))
+            point.step = (int64_t)f.number;
+    }
+    *malformed = more != 0;
+    while (!*malformed && take_field(&event, &f) > 0)
+        if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
+            TT__TRY(read_summary(log, f.bytes, point, malformed));
+    return TT_OK;
+}
+
+/* ---- records ---- */
+
+static bool head_is_good(const uint8_t *head) { return event_number(head + 8, 4) == tt__crc32c_masked(head, 8); }
+
+bool tt__events_recognise(const void *data, size_t size) { return size >= TT__RECORD_HEAD && head_is_good(data); }
+
+tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, const char *name) {
+    const uint8_t *bytes = data;
+    if (!tt__events_recognise(data, size))
+        return tt__fail(TT_ERR_FORMAT,
+                        "%s: expected an event file of TensorBoard, whose first 12 bytes are a length and "
+                        "its checksum",
+                        name);
+    for (size_t at = 0; at < size;) {
+        size_t left = size - at;
+        if (left >= TT__RECORD_HEAD && !head_is_good(bytes + at)) {
+            tt__scalar_log_note(log, "%s is damaged at byte %zu; what follows is left out", name, at);
+            return TT_OK;
+        }
+        uint64_t length = left >= TT__RECORD_HEAD ? event_number(bytes + at, 8) : 0;
+        if (left < TT__RECORD_HEAD + TT__RECORD_TAIL || length > left - TT__RECORD_HEAD - TT__RECORD_TAIL) {
+            tt__scalar_log_note(log, "%s ends inside a record, whose %zu bytes are left out", name, left);
+            return TT_OK;
+        }
+        tt__span event = {bytes + at + TT__RECORD_HEAD, (size_t)length};
+        bool malformed = event_number(event.data + length, 4) != tt__crc32c_masked(event.data, event.size);
+        if (!malformed)
+            TT__TRY(read_event(log, event, &malformed));
+        if (malformed) {
+            tt__scalar_log_note(log, "%s is damaged at byte %zu; what follows is left out", name, at);
+            return TT_OK;
+        }
+        at += TT__RECORD_HEAD + event.size + TT__RECORD_TAIL;
+    }
+    return TT_OK;
+}

@@ -1,0 +1,38 @@
+/* What was logged of a run: for each tag a series of points. */
+#ifndef TT_METRICS_SCALAR_LOG_H
+#define TT_METRICS_SCALAR_LOG_H
+
+#include <tutti/base.h>
+
+typedef struct tt__scalar_point {
+    int64_t step;
+    double wall_time; /* seconds since 1970; NAN: not known */
+    double value;
+} tt__scalar_point;
+
+typedef struct tt__series {
+    char *tag;
+    tt__scalar_point *points; /* by rising step */
+    size_t count, capacity;
+} tt__series;
+
+/* Zeroed = empty. */
+typedef struct tt__scalar_log {
+    tt__series *series; /* sorted by tag */
+    size_t count, capacity;
+    char note[512]; /* what of the files was left out, and why; "": nothing */
+} tt__scalar_log;
+
+/* Add a point. A run that went on from an earlier checkpoint has steps twice: what came later replaces that step and
+ * those behind it. TT_ERR_MEMORY. */
+tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point);
+
+/* The series of a tag, or NULL. */
+const tt__series *tt__scalar_log_find(const tt__scalar_log *log, const char *tag);
+
+/* Note what was left out; a first note stays. */
+void tt__scalar_log_note(tt__scalar_log *log, const char *format, ...) TT_PRINTF(2, 3);
+
+void tt__scalar_log_free(tt__scalar_log *log);
+
+#endif

@@ -1,0 +1,187 @@
+#include "base/args.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include "metrics/append_file.h"
+#include "metrics/event_encode.h"
+#include "metrics/scalar_csv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <tutti/metrics.h>
+#include <unistd.h>
+
+struct tt_summary_writer {
+    char *log_dir;
+    tt__append_file events, csv;
+    tt__bytes record; /* what is written next */
+};
+
+static double wall_time(void) { return (double)tt__realtime_ns() * 1e-9; }
+
+/* ---- making ---- */
+
+static tt_status make_folder(const char *path) {
+    char *part = strdup(path);
+    if (!part)
+        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+    tt_status status = TT_OK;
+    for (char *slash = part; slash && !status;) {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            status = tt__fail_errno(TT_ERR_IO, errno, "tt_summary_writer_new: can't make the folder %s", part);
+        if (slash)
+            *slash = '/';
+    }
+    free(part);
+    return status;
+}
+
+/* The host's name, fit for a file's name. */
+static void host_name(char *name, size_t size) {
+    if (gethostname(name, size) != 0)
+        snprintf(name, size, "localhost");
+    name[size - 1] = 0;
+    for (char *c = strchr(name, '/'); c; c = strchr(c, '/'))
+        *c = '-';
+}
+
+static char *events_path(const char *log_dir) {
+    static atomic_uint made;
+    char host[256], *path;
+    host_name(host, sizeof host);
+    int n = asprintf(&path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", log_dir, (long long)wall_time(), host,
+                     (long)getpid(), atomic_fetch_add(&made, 1));
+    return n < 0 ? NULL : path;
+}
+
+static tt_status writer_append(tt_summary_writer *w, tt__append_file *file) {
+    if (w->record.failed)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a record of %s", file->path);
+    return tt__append(file, w->record.data, w->record.size);
+}
+
+static tt_status open_events(tt_summary_writer *w) {
+    char *path = events_path(w->log_dir);
+    if (!path)
+        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+    tt_status status = tt__append_open(&w->events, path);
+    free(path);
+    TT__TRY(status);
+    tt__event_encode_version(&w->record, wall_time());
+    return writer_append(w, &w->events);
+}
+
+static tt_status open_csv(tt_summary_writer *w) {
+    char *path;
+    bool empty;
+    if (asprintf(&path, "%s/scalars.csv", w->log_dir) < 0)
+        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+    tt_status status = tt__append_open(&w->csv, path);
+    free(path);
+    TT__TRY(status);
+    TT__TRY(tt__append_cut_unfinished_line(&w->csv, &empty));
+    tt__csv_encode_header(&w->record);
+    return empty ? writer_append(w, &w->csv) : TT_OK;
+}
+
+static tt_status open_files(tt_summary_writer *w, const tt_summary_writer_new_args *a) {
+    w->log_dir = strdup(a->log_dir);
+    if (!w->log_dir)
+        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+    TT__TRY(make_folder(a->log_dir));
+    if (!a->no_events)
+        TT__TRY(open_events(w));
+    return a->no_csv ? TT_OK : open_csv(w);
+}
+
+tt_summary_writer *tt_summary_writer_new_with(const tt_summary_writer_new_args *args, size_t size) {
+    tt_summary_writer_new_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.log_dir || !*a.log_dir)
+        return tt__fail_null(TT_ERR_INVALID, "tt_summary_writer_new: expected the name of a folder, got none");
+    if (a.no_events && a.no_csv)
+        return tt__fail_null(TT_ERR_INVALID,
+                             "tt_summary_writer_new: expected an event file or CSV, got .no_events and .no_csv");
+    tt_summary_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return tt__fail_null(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+    if (!open_files(w, &a))
+        return w;
+    tt_summary_writer_free(w);
+    return NULL;
+}
+
+/* ---- writing ---- */
+
+static bool has_control(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            return true;
+    return false;
+}
+
+static tt_status check_add(const char *who, const tt_summary_writer *w, const char *tag, int64_t step) {
+    if (!w)
+        return tt__fail_argument("%s: expected a writer, got NULL", who);
+    if (!tag || !*tag || has_control(tag) || !tt__is_utf8(tag))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a tag of UTF-8 without control characters, got %s%.100s%s", who,
+                        tag ? "\"" : "", tag ? tag : "NULL", tag ? "\"" : "");
+    if (step < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a step of at least 0 for \"%s\", got %lld", who, tag,
+                        (long long)step);
+    return TT_OK;
+}
+
+tt_status tt_summary_writer_add_scalar(tt_summary_writer *writer, const char *tag, double value, int64_t step) {
+    TT__TRY(check_add("tt_summary_writer_add_scalar", writer, tag, step));
+    double now = wall_time();
+    tt_status status = TT_OK;
+    if (writer->events.path) {
+        tt__event_encode_scalar(&writer->record, now, step, tag, value);
+        status = writer_append(writer, &writer->events);
+    }
+    if (writer->csv.path) {
+        tt__csv_encode_scalar(&writer->record, now, step, tag, value);
+        tt_status second = writer_append(writer, &writer->csv);
+        status = status ? status : second;
+    }
+    return status;
+}
+
+tt_status tt_summary_writer_add_text(tt_summary_writer *writer, const char *tag, const char *text, int64_t step) {
+    TT__TRY(check_add("tt_summary_writer_add_text", writer, tag, step));
+    if (!text || !tt__is_utf8(text))
+        return tt__fail(TT_ERR_INVALID, "tt_summary_writer_add_text: expected a text of UTF-8 for \"%s\", got %s", tag,
+                        text ? "other bytes" : "NULL");
+    if (!writer->events.path)
+        return TT_OK;
+    tt__event_encode_text(&writer->record, wall_time(), step, tag, text);
+    return writer_append(writer, &writer->events);
+}
+
+tt_status tt_summary_writer_flush(tt_summary_writer *writer) {
+    if (!writer)
+        return tt__fail_argument("tt_summary_writer_flush: expected a writer, got NULL");
+    tt_status events = tt__append_sync(&writer->events), csv = tt__append_sync(&writer->csv);
+    return events ? events : csv;
+}
+
+const char *tt_summary_writer_log_dir(const tt_summary_writer *writer) { return writer ? writer->log_dir : ""; }
+
+void tt_summary_writer_free(tt_summary_writer *writer) {
+    if (!writer)
+        return;
+    tt__append_close(&writer->events);
+    tt__append_close(&writer->csv);
+    tt__bytes_free(&writer->record);
+    free(writer->log_dir);
+    free(writer);
+}

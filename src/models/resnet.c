@@ -1,0 +1,116 @@
+/* conv1, bn1, relu, max_pool2d, four layers of blocks with 64, 128, 256 and 512 times the expansion channels, the mean
+ * of each channel, fc. Initial weights: those of the layers, then of all convolutions in the order of the tree, normal
+ * with standard deviation sqrt(2 / fan_out), so that a seed gives torchvision's bits. */
+#include "base/args.h"
+#include "models/resnet_block.h"
+#include "tensor/ops.h"
+
+#include <string.h>
+#include <tutti/init.h>
+#include <tutti/models.h>
+
+enum { LAYERS = 4, FIRST_WIDTH = 64 };
+
+typedef struct resnet {
+    tt_module *conv1, *bn1, *layer[LAYERS], *fc; /* borrowed: children */
+    bool small_input;
+} resnet;
+
+/* One of the family. */
+typedef struct resnet_kind {
+    const char *who;
+    tt__resnet_block *block;
+    int64_t expansion, depths[LAYERS];
+} resnet_kind;
+
+static tt_tensor *resnet_forward(tt_module *self, tt_tensor *x) {
+    const resnet *net = tt_module_user(self);
+    x = tt_relu_(tt_module_forward(net->bn1, tt_module_forward(net->conv1, x)));
+    if (!net->small_input)
+        x = tt_max_pool2d(x, 3, .stride = 2, .padding = 1);
+    for (int i = 0; i < LAYERS; i++)
+        x = tt_module_forward(net->layer[i], x);
+    return tt_module_forward(net->fc, tt_flatten(tt_adaptive_avg_pool2d(x, 1, 1), 1));
+}
+
+static const tt_module_class resnet_class =
+    TT_MODULE_CLASS(.name = "ResNet", .forward = resnet_forward, .destroy = tt__layer_destroy);
+
+/* ---- making ---- */
+
+static tt_module *resnet_stem(const tt__resnet_made *made, bool small_input) {
+    return small_input ? tt__resnet_conv(made, 3, FIRST_WIDTH, 3, 1) : tt__resnet_conv(made, 3, FIRST_WIDTH, 7, 2);
+}
+
+static tt_status add_layer(resnet *net, tt_module *self, int i, const resnet_kind *kind, const tt__resnet_made *made) {
+    static const char *const names[LAYERS] = {"layer1", "layer2", "layer3", "layer4"};
+    int64_t width = (int64_t)FIRST_WIDTH << i;
+    tt__resnet_place place = {.in = i ? width / 2 * kind->expansion : FIRST_WIDTH, .width = width, .stride = i ? 2 : 1};
+    TT__TRY(tt__add_part(&net->layer[i], self, names[i], tt__empty_sequential()));
+    for (int64_t j = 0; j < kind->depths[i]; j++) {
+        TT__TRY(tt__add_numbered(net->layer[i], kind->block(made, &place)));
+        place = (tt__resnet_place){.in = width * kind->expansion, .width = width, .stride = 1};
+    }
+    return TT_OK;
+}
+
+static tt_tensor *weight_of(tt_module *module) { return tt_named_tensors_find(tt_module_parameters(module), "weight"); }
+
+/* Begin a block as the identity: the weight of its last normalisation is zero. */
+static tt_status silence_block(tt_module *block) {
+    tt_module *last = tt_module_child(block, strcmp(tt_module_class_name(block), "Bottleneck") ? "bn2" : "bn3");
+    tt_tensor *weight = weight_of(last);
+    return weight ? tt__fill_out(tt_module_class_name(block), weight, 0) : tt_last_status();
+}
+
+static tt_status resnet_draw(tt_module *self, const tt_model_resnet18_args *a) {
+    const tt_named_modules *all = tt_module_named_modules(self);
+    for (int64_t i = 0; all && i < all->count; i++) {
+        const char *kind = tt_module_class_name(all->modules[i]);
+        if (!strcmp(kind, "Conv2d"))
+            TT__TRY(tt_init_kaiming_normal_(weight_of(all->modules[i]), .mode = TT_FAN_OUT,
+                                            .nonlinearity = TT_NONLINEARITY_RELU, .generator = a->generator));
+        if (a->zero_init_residual && (!strcmp(kind, "BasicBlock") || !strcmp(kind, "Bottleneck")))
+            TT__TRY(silence_block(all->modules[i]));
+    }
+    return all ? TT_OK : tt_last_status();
+}
+
+static tt_status resnet_build(tt_module *self, const resnet_kind *kind, const tt_model_resnet18_args *a) {
+    resnet *net = tt_module_user(self);
+    const tt__resnet_made made = {kind->who, a->generator, a->dtype};
+    net->small_input = a->small_input;
+    TT__TRY(tt__add_part(&net->conv1, self, "conv1", resnet_stem(&made, a->small_input)));
+    TT__TRY(tt__add_part(&net->bn1, self, "bn1", tt__resnet_norm(&made, FIRST_WIDTH)));
+    for (int i = 0; i < LAYERS; i++)
+        TT__TRY(add_layer(net, self, i, kind, &made));
+    int64_t features = (FIRST_WIDTH << (LAYERS - 1)) * kind->expansion;
+    TT__TRY(tt__add_part(&net->fc, self, "fc",
+                         tt_nn_linear(features, a->num_classes, .generator = a->generator, .dtype = a->dtype)));
+    return resnet_draw(self, a);
+}
+
+static tt_module *resnet_new(const resnet_kind *kind, const tt_model_resnet18_args *args, size_t size) {
+    tt_model_resnet18_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (a.num_classes < 1)
+        return tt__fail_null(TT_ERR_INVALID, "%s: expected num_classes of at least 1, got %lld", kind->who,
+                             (long long)a.num_classes);
+    tt_module *self = tt__layer_new(kind->who, &resnet_class, sizeof(resnet));
+    return self ? tt__layer_made(self, resnet_build(self, kind, &a)) : NULL;
+}
+
+tt_module *tt_model_resnet18_with(const tt_model_resnet18_args *args, size_t size) {
+    static const resnet_kind kind = {"tt_model_resnet18", tt__basic_block, 1, {2, 2, 2, 2}};
+    return resnet_new(&kind, args, size);
+}
+
+tt_module *tt_model_resnet34_with(const tt_model_resnet18_args *args, size_t size) {
+    static const resnet_kind kind = {"tt_model_resnet34", tt__basic_block, 1, {3, 4, 6, 3}};
+    return resnet_new(&kind, args, size);
+}
+
+tt_module *tt_model_resnet50_with(const tt_model_resnet18_args *args, size_t size) {
+    static const resnet_kind kind = {"tt_model_resnet50", tt__bottleneck, TT__BOTTLENECK_EXPANSION, {3, 4, 6, 3}};
+    return resnet_new(&kind, args, size);
+}

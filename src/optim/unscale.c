@@ -1,0 +1,74 @@
+#include "optim/unscale.h"
+
+#include "base/error.h"
+#include "optim/masters.h"
+#include "tensor/parallel.h"
+
+#include <stdatomic.h>
+
+typedef struct unscale_pass {
+    tt__unscale_fn run;
+    char *data;
+    size_t size; /* of an element */
+    double factor;
+    _Atomic bool found;
+} unscale_pass;
+
+static void unscale_block(void *user, int64_t begin, int64_t end) {
+    unscale_pass *pass = user;
+    if (pass->run(pass->data + (size_t)begin * pass->size, end - begin, pass->factor))
+        atomic_store_explicit(&pass->found, true, memory_order_relaxed);
+}
+
+/* Multiply x, in any layout and on any device, by a loop over contiguous memory of the host. */
+static tt_status unscale_one(tt_tensor *x, double factor, bool *found) {
+    enum { BLOCK = 1 << 15 };
+    const tt__unscale_kernels *kernels = TT__LEVEL_CHOOSE(tt__unscale_kernels_of_types);
+    const tt_device *host = tt_device_get("cpu");
+    tt_tensor *flat = tt_contiguous(tt__device_is_host(tt_tensor_device(x)) ? x : tt_to_device(x, host));
+    if (!flat)
+        return tt_last_status();
+    unscale_pass pass = {.run = x->dtype == TT_F32 ? kernels->f32 : kernels->f64,
+                         .data = flat->data,
+                         .size = tt_dtype_size(x->dtype),
+                         .factor = factor};
+    tt__parallel_for(flat->numel, BLOCK, unscale_block, &pass);
+    *found = *found || pass.found;
+    if (flat != x)
+        return tt_copy(x, flat);
+    tt__storage_touch(x->storage);
+    return TT_OK;
+}
+
+static tt_status unscale_groups(const char *who, tt_optimizer *o, double factor, bool *found, int64_t *count) {
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++) {
+            const tt__optim_param *p = &o->groups[g].params[i];
+            tt_tensor *grad = tt_grad(p->tensor);
+            if (!grad)
+                continue;
+            if (grad->dtype != p->dtype)
+                return tt__fail(TT_ERR_STATE,
+                                "%s: a parameter was %s when it was added, and its gradient is %s now; make the "
+                                "optimizer after converting the module",
+                                who, tt_dtype_name(p->dtype), TT__DESCRIBE(grad));
+            TT__TRY(unscale_one(grad, factor, found));
+            ++*count;
+        }
+    return TT_OK;
+}
+
+tt_status tt__unscale_grads(const char *who, tt_optimizer *optimizer, double factor, bool *found, int64_t *count) {
+    *found = false;
+    *count = 0;
+    int scope = tt_scope_begin(); /* ends copies of gradients in other layouts */
+    if (!scope)
+        return tt__fail_prefix("%s", who);
+    bool before = tt_no_grad_begin();
+    tt_status status = tt__masters_begin(who, optimizer);
+    if (!status)
+        status = unscale_groups(who, optimizer, factor, found, count);
+    tt_no_grad_end(before);
+    tt_scope_end(scope);
+    return status;
+}

@@ -1,0 +1,240 @@
+/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread, the last ones
+ * that were used; memory for what oneDNN computes in between comes from the pool for the length of a call. */
+#include "tensor/cpu/onednn_product.h"
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "tensor/cpu/onednn_version.h"
+#include "tensor/parallel.h"
+#include "tensor/pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+bool tt__onednn_takes_bf16(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return tt__cpu_level_get() == TT__CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1U << 5);
+#else
+    return false;
+#endif
+}
+
+/* What a primitive is found by: compared byte by byte, so made from zeros. Strides of a (M,K), b (K,N) and y (M,N). */
+typedef struct product_key {
+    int64_t M, N, K, a[2], b[2], y[2];
+    int32_t dtype, adds, threads, unused;
+} product_key;
+
+enum { PRODUCT_A, PRODUCT_B, PRODUCT_Y, PRODUCT_SCRATCH, PRODUCT_MEMORIES };
+
+typedef struct product_primitive {
+    product_key key;
+    dnnl_primitive_t run;
+    dnnl_memory_t memory[PRODUCT_MEMORIES]; /* the last NULL: not used */
+    size_t scratch_bytes;
+} product_primitive;
+
+/* More kinds of products than a step of a large model has. */
+enum { PRODUCTS_KEPT = 256 };
+
+typedef struct product_cache {
+    dnnl_stream_t stream;
+    int n, next, last; /* next: the place to be used again when all are; last: where the last one was found */
+    product_primitive *kept[PRODUCTS_KEPT];
+} product_cache;
+
+/* ---- the thread's primitives */
+
+static dnnl_engine_t product_engine;
+static pthread_key_t product_cache_key;
+static pthread_once_t product_once = PTHREAD_ONCE_INIT;
+static dnnl_status_t product_ready;
+
+static void product_free(product_primitive *p) {
+    const tt__onednn *onednn = tt__onednn_get();
+    for (int i = 0; i < PRODUCT_MEMORIES; i++)
+        if (p->memory[i])
+            onednn->dnnl_memory_destroy(p->memory[i]);
+    if (p->run)
+        onednn->dnnl_primitive_destroy(p->run);
+    free(p);
+}
+
+static void product_cache_free(void *user) {
+    product_cache *cache = user;
+    for (int i = 0; i < cache->n; i++)
+        product_free(cache->kept[i]);
+    if (cache->stream)
+        tt__onednn_get()->dnnl_stream_destroy(cache->stream);
+    free(cache);
+}
+
+static void product_begin(void) {
+    product_ready = pthread_key_create(&product_cache_key, product_cache_free) ? dnnl_out_of_memory : dnnl_success;
+    if (!product_ready)
+        product_ready = tt__onednn_get()->dnnl_engine_create(&product_engine, dnnl_cpu, 0);
+}
+
+/* Return this thread's cache, made by its first call; NULL: no memory. */
+static product_cache *product_cache_of_thread(void) {
+    pthread_once(&product_once, product_begin);
+    product_cache *cache = product_ready ? NULL : pthread_getspecific(product_cache_key);
+    if (product_ready || cache)
+        return cache;
+    cache = calloc(1, sizeof *cache);
+    if (cache && !tt__onednn_get()->dnnl_stream_create(&cache->stream, product_engine, dnnl_stream_default_flags) &&
+        !pthread_setspecific(product_cache_key, cache))
+        return cache;
+    if (cache)
+        product_cache_free(cache);
+    return NULL;
+}
+
+static product_primitive *product_find(product_cache *cache, const product_key *key) {
+    for (int i = 1; i <= cache->n; i++) {
+        int at = (cache->last + i) % cache->n;
+        if (!memcmp(&cache->kept[at]->key, key, sizeof *key))
+            return cache->kept[cache->last = at];
+    }
+    return NULL;
+}
+
+static void product_keep(product_cache *cache, product_primitive *p) {
+    if (cache->n < PRODUCTS_KEPT) {
+        cache->last = cache->n++;
+    } else {
+        cache->last = cache->next;
+        cache->next = (cache->next + 1) % PRODUCTS_KEPT;
+        product_free(cache->kept[cache->last]);
+    }
+    cache->kept[cache->last] = p;
+}
+
+/* ---- making one */
+
+static product_key product_key_of(const tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+    product_key key;
+    memset(&key, 0, sizeof key);
+    key.M = y->shape.dim[0];
+    key.N = y->shape.dim[1];
+    key.K = a->shape.dim[1];
+    memcpy(key.a, a->stride, sizeof key.a);
+    memcpy(key.b, b->stride, sizeof key.b);
+    memcpy(key.y, y->stride, sizeof key.y);
+    key.dtype = (int32_t)y->dtype;
+    key.adds = beta != 0;
+    key.threads = tt__parallel_inside() ? 1 : tt_get_num_threads(); /* scratchpads grow with it */
+    return key;
+}
+
+/* Describe a matrix. Where a size is 1 its stride does not matter, but oneDNN wants one that fits. */
+static dnnl_status_t product_describe(tt__onednn_memory *to, const product_key *key, int64_t rows, int64_t cols,
+                                      const int64_t *stride) {
+    int64_t fit[2] = {stride[0], stride[1]};
+    if (rows == 1)
+        fit[0] = cols * (cols == 1 ? 1 : stride[1]);
+    if (cols == 1)
+        fit[1] = rows == 1 ? 1 : stride[0] == 1 ? rows : 1;
+    return tt__onednn_memory_make(to, key->dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32, 2, (int64_t[]){rows, cols}, fit);
+}
+
+static dnnl_status_t product_memory(product_primitive *p, int which, tt__onednn_memory_ref description) {
+    return tt__onednn_get()->dnnl_memory_create(&p->memory[which], description, product_engine, NULL);
+}
+
+static dnnl_status_t product_make(product_primitive *p, const tt__onednn_memory *m) {
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t status = tt__onednn_product_describe(&pd, m, p->key.adds, product_engine);
+    if (status)
+        return status;
+    tt__onednn_memory_ref scratch = onednn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    p->scratch_bytes = onednn->dnnl_memory_desc_get_size(scratch);
+    status = onednn->dnnl_primitive_create(&p->run, pd);
+    for (int i = PRODUCT_A; i <= PRODUCT_Y && !status; i++)
+        status = product_memory(p, i, TT__ONEDNN_REF(m[i]));
+    if (!status && p->scratch_bytes)
+        status = product_memory(p, PRODUCT_SCRATCH, scratch);
+    onednn->dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static dnnl_status_t product_add(product_cache *cache, const product_key *key, product_primitive **made) {
+    product_primitive *p = calloc(1, sizeof *p);
+    tt__onednn_memory m[3];
+    memset(m, 0, sizeof m);
+    if (!p)
+        return dnnl_out_of_memory;
+    p->key = *key;
+    dnnl_status_t status = product_describe(&m[PRODUCT_A], key, key->M, key->K, key->a);
+    if (!status)
+        status = product_describe(&m[PRODUCT_B], key, key->K, key->N, key->b);
+    if (!status)
+        status = product_describe(&m[PRODUCT_Y], key, key->M, key->N, key->y);
+    if (!status)
+        status = product_make(p, m);
+    for (int i = 0; i < 3; i++)
+        tt__onednn_memory_free(&m[i]);
+    if (status) {
+        product_free(p);
+        return status;
+    }
+    product_keep(cache, *made = p);
+    return dnnl_success;
+}
+
+/* ---- running it */
+
+static dnnl_status_t product_run(const product_cache *cache, const product_primitive *p, void *const *at) {
+    static const int argument[PRODUCT_MEMORIES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_exec_arg_t args[PRODUCT_MEMORIES];
+    dnnl_status_t status = dnnl_success;
+    int n = 0;
+    for (int i = 0; i < PRODUCT_MEMORIES && !status; i++)
+        if (p->memory[i]) {
+            status = onednn->dnnl_memory_set_data_handle(p->memory[i], at[i]);
+            args[n++] = (dnnl_exec_arg_t){argument[i], p->memory[i]};
+        }
+    if (!status)
+        status = onednn->dnnl_primitive_execute(p->run, cache->stream, n, args);
+    return status ? status : onednn->dnnl_stream_wait(cache->stream);
+}
+
+static dnnl_status_t product_cached(product_cache *cache, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
+                                    double beta) {
+    product_key key = product_key_of(y, a, b, beta);
+    product_primitive *p = product_find(cache, &key);
+    dnnl_status_t status = p ? dnnl_success : product_add(cache, &key, &p);
+    if (status)
+        return status;
+    void *scratch = p->scratch_bytes ? tt__pool_alloc(p->scratch_bytes) : NULL;
+    if (p->scratch_bytes && !scratch)
+        return dnnl_out_of_memory;
+    status = product_run(cache, p, (void *[]){a->data, b->data, y->data, scratch});
+    tt__pool_free(scratch);
+    return status;
+}
+
+tt_status tt__onednn_product(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
+    if (!tt__onednn_get())
+        return TT_ERR_UNSUPPORTED;
+    tt__parallel_prepare();
+    product_cache *cache = product_cache_of_thread();
+    dnnl_status_t status = cache           ? product_cached(cache, y, a, b, beta)
+                           : product_ready ? product_ready
+                                           : dnnl_out_of_memory;
+    if (!status)
+        return TT_OK;
+    if (status == dnnl_unimplemented && y->dtype == TT_BF16)
+        return TT_ERR_UNSUPPORTED;
+    return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
+                    "oneDNN could not multiply %s by %s: status %d", TT__SHAPE_TEXT(&a->shape),
+                    TT__SHAPE_TEXT(&b->shape), (int)status);
+}

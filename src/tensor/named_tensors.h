@@ -1,0 +1,11 @@
+/* Lists of tensors with names. */
+#ifndef TT_TENSOR_NAMED_TENSORS_H
+#define TT_TENSOR_NAMED_TENSORS_H
+
+#include <tutti/tensor.h>
+
+/* Check a list that a program gives: made by TT_NAMED_TENSORS, with arrays; `who` begins the error. NULL is refused,
+ * too: a list that wasn't made keeps its error. With `names` each entry must have a name and a tensor. */
+tt_status tt__named_tensors_check(const char *who, const tt_named_tensors *list, bool names);
+
+#endif

@@ -1,0 +1,73 @@
+/* A display of lines, and on a terminal of a progress bar. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <tutti/trainer.h>
+#include <unistd.h>
+
+static void write_bar(const tt_trainer_report *r, FILE *out) {
+    enum { WIDTH = 40 };
+    static const char marks[] = "========================================";
+    int64_t done = r->batches > 0 ? r->batch : 0, all = r->batches > 0 ? r->batches : 1;
+    int filled = (int)(done < all ? done * WIDTH / all : WIDTH);
+    fprintf(out, "\rEpoch %" PRId64 " [%.*s%*s] %3d %%  loss %.4f", r->epoch, filled, marks, WIDTH - filled, "",
+            (int)(done < all ? done * 100 / all : 100), r->loss);
+    if (r->seconds > 0 && done > 0)
+        fprintf(out, "  %.0f s left", r->seconds / (double)done * (double)(all - done));
+    fputs("\033[K", out);
+}
+
+/* Accuracies are shown in percent, as people say them. */
+static void write_metrics(const char *prefix, const tt_trainer_metric *metrics, int64_t count, FILE *out) {
+    for (int64_t i = 0; i < count; i++) {
+        bool percent = !strcmp(metrics[i].name, "accuracy");
+        fprintf(out, percent ? ", %s%s %.2f %%" : ", %s%s %.4f", prefix, metrics[i].name,
+                percent ? 100 * metrics[i].value : metrics[i].value);
+    }
+}
+
+static void write_epoch(const tt_trainer_report *r, FILE *out) {
+    fprintf(out, "Epoch %" PRId64, r->epoch);
+    if (r->event == TT_TRAINER_EVALUATED)
+        fprintf(out, ", step %" PRId64, r->step);
+    write_metrics("", r->train, r->train_count, out);
+    write_metrics("held-out ", r->eval, r->eval_count, out);
+    if (r->event == TT_TRAINER_EPOCH && r->seconds > 0)
+        fprintf(out, ", %.0f samples/s", (double)r->examples / r->seconds);
+    fputc('\n', out);
+}
+
+void tt_trainer_console(const tt_trainer_report *r, void *file) {
+    FILE *out = file;
+    if (!r || r->size < sizeof *r || !out) /* of a library that knew less */
+        return;
+    bool terminal = isatty(fileno(out));
+    if (terminal && r->event != TT_TRAINER_STEP)
+        fputs(r->event == TT_TRAINER_END && !r->text ? "\n" : "\r\033[K", out); /* an error gets a line of its own */
+    switch (r->event) {
+    case TT_TRAINER_BEGIN:
+        if (r->text)
+            fprintf(out, "Resumed after epoch %" PRId64 " from %s%s\n", r->epoch, r->text,
+                    r->epochs > 0 && r->epoch >= r->epochs ? ": nothing left to train" : "");
+        break;
+    case TT_TRAINER_STEP:
+        if (terminal)
+            write_bar(r, out);
+        break;
+    case TT_TRAINER_EPOCH:
+    case TT_TRAINER_EVALUATED:
+        write_epoch(r, out);
+        break;
+    case TT_TRAINER_SAVED:
+        fprintf(out, "Epoch %" PRId64 ", checkpoint saved at %s\n", r->epoch, r->text);
+        break;
+    case TT_TRAINER_WARNING:
+        fprintf(out, "Warning: %s\n", r->text);
+        break;
+    case TT_TRAINER_END:
+        if (r->text && strcmp(r->text, "finished"))
+            fprintf(out, "Training %s\n", r->text);
+        break;
+    }
+    fflush(out);
+}

@@ -1,0 +1,39 @@
+/* Means over examples under names, and their union over the ranks of a group. */
+#ifndef TT_TRAINER_MEANS_H
+#define TT_TRAINER_MEANS_H
+
+#include <tutti/trainer.h>
+
+typedef struct tt__mean {
+    char *name;
+    double sum;   /* of values times examples */
+    double count; /* of examples */
+} tt__mean;
+
+/* Zeroed = empty. */
+typedef struct tt__means {
+    tt__mean *of; /* sorted by name, but for "loss", which is first */
+    size_t count, capacity;
+    tt_trainer_metric *view; /* what tt__means_view() lent */
+    size_t view_capacity;
+} tt__means;
+
+/* Add `examples` examples with the mean `value`. Allocates for a new name only. */
+tt_status tt__means_add(tt__means *means, const char *name, double value, double examples);
+
+/* Add up all ranks' sums, names that only some have included. Collective; NULL: alone. */
+tt_status tt__means_reduce(tt__means *means, tt_group *group);
+
+/* The means of those that have examples; borrowed until the next call. NULL and TT_ERR_MEMORY. */
+const tt_trainer_metric *tt__means_view(tt__means *means, int64_t *count);
+
+/* The mean under a name; NAN: there is none. Examples behind it, likewise 0. */
+double tt__means_value(const tt__means *means, const char *name);
+double tt__means_examples(const tt__means *means, const char *name);
+
+/* Begin anew, under the same names. */
+void tt__means_clear(tt__means *means);
+
+void tt__means_free(tt__means *means);
+
+#endif

@@ -1,0 +1,107 @@
+/* What people see of a run: its display and its metrics. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "trainer/run_state.h"
+
+#include <math.h>
+
+enum { SHOWN_EVERY_NS = 100000000 };
+
+static const char *reason_text(const tt_trainer *t) {
+    switch (t->reason) {
+    case TT_TRAINER_STOPPED:
+        return "stopped by the program";
+    case TT_TRAINER_SIGNAL:
+        return "stopped by a signal";
+    case TT_TRAINER_PATIENCE:
+        return "stopped early: no better evaluation for a while";
+    default:
+        return "finished";
+    }
+}
+
+/* The epoch that people are told of: the one under way, or the one that has just ended. */
+static int64_t shown_epoch(const tt_trainer *t, tt_trainer_event event) {
+    bool under_way = event == TT_TRAINER_STEP || t->progress.epoch_step > 0;
+    return t->progress.epoch + (under_way && event != TT_TRAINER_BEGIN);
+}
+
+static tt_status fill_means(tt_trainer *t, tt_trainer_report *r) {
+    bool epoch = r->event == TT_TRAINER_EPOCH, evaluated = t->evaluated_step == t->progress.step;
+    if (epoch)
+        r->train = tt__means_view(&t->epoch_means, &r->train_count);
+    if (r->event == TT_TRAINER_EVALUATED || (epoch && evaluated))
+        r->eval = tt__means_view(&t->eval_means, &r->eval_count);
+    return (epoch && !r->train) || (r->eval_count && !r->eval) ? tt_last_status() : TT_OK;
+}
+
+tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *text) {
+    if (t->rank != 0 || !t->a.display)
+        return TT_OK;
+    tt_trainer_report r = {.size = sizeof r,
+                           .event = event,
+                           .epoch = shown_epoch(t, event),
+                           .epochs = t->a.epochs,
+                           .step = t->progress.step,
+                           .max_steps = t->a.max_steps,
+                           .batch = t->batch,
+                           .batches = t->batches,
+                           .examples = t->epoch_examples,
+                           .seconds = (double)(tt__now_ns() - t->epoch_began_ns - t->other_ns) * 1e-9,
+                           .loss = t->last_loss,
+                           .text = event == TT_TRAINER_END && !text && t->ended ? reason_text(t) : text};
+    TT__TRY(fill_means(t, &r));
+    if (event == TT_TRAINER_EPOCH)
+        r.examples = (int64_t)tt__means_examples(&t->epoch_means, "loss");
+    t->a.display(&r, t->a.display_user);
+    return TT_OK;
+}
+
+tt_status tt__trainer_tell_step(tt_trainer *t) {
+    int64_t now = tt__now_ns();
+    if (t->rank != 0 || now - t->shown_ns < SHOWN_EVERY_NS)
+        return TT_OK;
+    t->shown_ns = now;
+    return tt__trainer_tell(t, TT_TRAINER_STEP, NULL);
+}
+
+/* ---- metrics ---- */
+
+/* A scalar that can't be written is a warning. */
+static tt_status write_scalar(tt_trainer *t, const char *kind, const char *name, double value) {
+    char tag[512];
+    snprintf(tag, sizeof tag, "%s%s%s", kind, *kind ? "/" : "", name);
+    tt_status status = tt_summary_writer_add_scalar(t->a.metrics, tag, value, t->progress.step);
+    if (!status)
+        return TT_OK;
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    tt_clear_error();
+    return tt__trainer_tell(t, TT_TRAINER_WARNING, text);
+}
+
+/* Which epoch each step belongs to, for `tutti plot --x epoch`. */
+static tt_status write_epoch_of_step(tt_trainer *t) {
+    double part = t->steps ? (double)t->progress.epoch_step / (double)t->steps : 0;
+    return write_scalar(t, "", "epoch", (double)t->progress.epoch + part);
+}
+
+tt_status tt__trainer_write_means(tt_trainer *t, const char *kind, tt__means *means) {
+    int64_t count;
+    if (t->rank != 0 || !t->a.metrics)
+        return TT_OK;
+    const tt_trainer_metric *view = tt__means_view(means, &count);
+    if (!view)
+        return tt_last_status();
+    for (int64_t i = 0; i < count; i++)
+        TT__TRY(write_scalar(t, kind, view[i].name, view[i].value));
+    return write_epoch_of_step(t);
+}
+
+tt_status tt__trainer_write_rate(tt_trainer *t) {
+    double lr;
+    if (t->rank != 0 || !t->a.metrics)
+        return TT_OK;
+    TT__TRY(tt_optimizer_get_option(t->a.optimizer, 0, "lr", &lr));
+    return write_scalar(t, "train", "lr", lr);
+}

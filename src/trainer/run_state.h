@@ -1,0 +1,74 @@
+/* A run of the trainer. Its floors: trainer_run.c > steps.c, evaluation.c > saving.c, trainer_autocast.c > reports.c >
+ * what is here. */
+#ifndef TT_TRAINER_RUN_STATE_H
+#define TT_TRAINER_RUN_STATE_H
+
+#include "trainer/means.h"
+#include "trainer/stop_signals.h"
+
+struct tt_trainer {
+    tt_trainer_run_args a;
+    int rank, world;
+    tt_module *ddp;       /* the model, wrapped for the group; NULL: alone */
+    tt_progress progress; /* epoch: completed ones */
+    int64_t batches;      /* of this rank, in an epoch */
+    int64_t steps;        /* in an epoch */
+    bool has_eval;        /* some rank has something to evaluate on */
+    bool evaluating;
+    bool best_due; /* the last evaluation was the best, and is to be saved */
+    bool stop;     /* tt_trainer_stop() was called here */
+    bool ended;    /* all ranks agree to end */
+    tt_trainer_reason reason;
+    tt__stop_signals signals;
+    tt__means epoch_means, log_means, eval_means;
+    double last_loss;                 /* of this rank */
+    double epoch_loss;                /* of the last whole epoch, all ranks */
+    double monitored;                 /* of the last evaluation */
+    int64_t batch;                    /* of this epoch, done */
+    bool same_orders;                 /* the loader's state on rank 0 is that of all ranks, and is saved */
+    bool goes_on;                     /* the loader stands where a checkpoint says */
+    int64_t epoch_examples;           /* of this rank */
+    int64_t epoch_began_ns, other_ns; /* when; what of it was spent evaluating and saving */
+    int64_t shown_ns;                 /* when a STEP was reported last */
+    int64_t saved_step;               /* step of the latest checkpoint; -1: none */
+    int64_t evaluated_step;           /* likewise */
+};
+
+/* ---- reports.c: what people see */
+
+/* Tell the display of an event; on other ranks than 0 nothing. */
+tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *text);
+
+/* Tell it of a step, unless it was told just now. */
+tt_status tt__trainer_tell_step(tt_trainer *t);
+
+/* Write "KIND/NAME" for each of the means to the metrics. What can't be written is a warning. Rank 0. */
+tt_status tt__trainer_write_means(tt_trainer *t, const char *kind, tt__means *means);
+tt_status tt__trainer_write_rate(tt_trainer *t);
+
+/* ---- saving.c */
+
+/* Save the latest checkpoint, unless this step has been saved. */
+tt_status tt__trainer_save(tt_trainer *t);
+tt_status tt__trainer_save_best(tt_trainer *t);
+
+/* Check before the first step that checkpoints can be written, and go on from .resume. */
+tt_status tt__trainer_check_paths(const tt_trainer *t);
+tt_status tt__trainer_resume(tt_trainer *t);
+
+/* ---- trainer_autocast.c */
+
+/* Call a program's function under .autocast. */
+tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_batch *batch);
+
+/* ---- evaluation.c */
+
+/* Evaluate, and judge by it: the best, patience, a scheduler. Collective. */
+tt_status tt__trainer_evaluate(tt_trainer *t);
+
+/* ---- steps.c */
+
+/* Take the steps of the epoch under way, from progress.epoch_step on; t->ended: not all of them. */
+tt_status tt__trainer_train_epoch(tt_trainer *t);
+
+#endif

@@ -1,0 +1,175 @@
+/* Checkpoints of a run: the latest, the best, those that are kept, and going on from one. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "data/loader.h"
+#include "trainer/run_state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- those that are kept: NAME-step-N.safetensors beside NAME.safetensors ---- */
+
+static const char ending[] = ".safetensors";
+
+/* Length of `path` without its ending. */
+static int stem_length(const char *path) {
+    size_t size = strlen(path);
+    return (int)(tt__ends_with(path, ending) ? size - strlen(ending) : size);
+}
+
+static char *kept_path(const char *path, int64_t step) {
+    char *kept;
+    int stem = stem_length(path);
+    int n = asprintf(&kept, "%.*s-step-%" PRId64 "%s", stem, path, step, path + stem);
+    return n < 0 ? NULL : kept;
+}
+
+/* The step in the name of a kept checkpoint of `path`; -1: it is none. */
+static int64_t kept_step(const char *path, const char *name) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t stem = (size_t)stem_length(base);
+    static const char middle[] = "-step-";
+    if (strncmp(name, base, stem) || strncmp(name + stem, middle, strlen(middle)))
+        return -1;
+    char *end;
+    const char *digits = name + stem + strlen(middle);
+    long long step = strtoll(digits, &end, 10);
+    return *digits >= '0' && *digits <= '9' && !strcmp(end, base + stem) ? step : -1;
+}
+
+/* The folder of `path`, opened. */
+static DIR *open_folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *name = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    DIR *folder = name ? opendir(name) : NULL;
+    free(name);
+    return folder;
+}
+
+/* Count the kept ones; *oldest: the least step. */
+static tt_status count_kept_files(const char *path, int64_t *count, int64_t *oldest) {
+    DIR *folder = open_folder_of(path);
+    if (!folder)
+        return tt__fail_errno(TT_ERR_IO, errno, "can't read the folder of %s", path);
+    *count = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        int64_t step = kept_step(path, entry->d_name);
+        if (step >= 0 && (!(*count)++ || step < *oldest))
+            *oldest = step;
+    }
+    closedir(folder);
+    return TT_OK;
+}
+
+/* Remove the oldest ones beyond `keep`. */
+static tt_status remove_old(const char *path, int64_t keep) {
+    int64_t count = 0, oldest = 0;
+    TT__TRY(count_kept_files(path, &count, &oldest));
+    while (count > keep) {
+        char *old = kept_path(path, oldest);
+        if (!old)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", path);
+        int failed = unlink(old) != 0 ? errno : 0;
+        free(old);
+        if (failed && failed != ENOENT)
+            return tt__fail_errno(TT_ERR_IO, failed, "can't remove an old checkpoint of %s", path);
+        TT__TRY(count_kept_files(path, &count, &oldest));
+    }
+    return TT_OK;
+}
+
+/* ---- saving ---- */
+
+/* What a checkpoint holds besides model and optimizer is named here and in tt__trainer_resume(). */
+static tt_status write_checkpoint(tt_trainer *t, const char *path) {
+    return tt_checkpoint_save(path, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
+                              .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL);
+}
+
+static tt_status save_to(tt_trainer *t, const char *path) {
+    TT__TRY(write_checkpoint(t, path));
+    return tt__trainer_tell(t, TT_TRAINER_SAVED, path);
+}
+
+/* A second name of the file, which takes no room; where a file system has none, a second file. */
+static tt_status keep_copy(tt_trainer *t) {
+    char *kept = kept_path(t->a.checkpoint, t->progress.step);
+    if (!kept)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", t->a.checkpoint);
+    unlink(kept);
+    tt_status status = TT_OK;
+    if (linkat(AT_FDCWD, t->a.checkpoint, AT_FDCWD, kept, AT_SYMLINK_FOLLOW) != 0)
+        status = write_checkpoint(t, kept);
+    free(kept);
+    return status ? status : remove_old(t->a.checkpoint, t->a.keep);
+}
+
+tt_status tt__trainer_save(tt_trainer *t) {
+    int64_t began = tt__now_ns();
+    if (!t->a.checkpoint || t->saved_step == t->progress.step)
+        return TT_OK;
+    t->saved_step = t->progress.step;
+    tt_status status = t->rank == 0 ? save_to(t, t->a.checkpoint) : TT_OK;
+    if (!status && t->rank == 0 && t->a.keep > 0)
+        status = keep_copy(t);
+    t->other_ns += tt__now_ns() - began;
+    return status;
+}
+
+tt_status tt__trainer_save_best(tt_trainer *t) {
+    int64_t began = tt__now_ns();
+    bool due = t->best_due && t->rank == 0 && t->a.best_checkpoint;
+    t->best_due = false;
+    tt_status status = due ? save_to(t, t->a.best_checkpoint) : TT_OK;
+    t->other_ns += tt__now_ns() - began;
+    return status;
+}
+
+tt_status tt__trainer_check_paths(const tt_trainer *t) {
+    if (t->rank == 0 && t->a.checkpoint)
+        TT__TRY(tt_checkpoint_can_save(t->a.checkpoint));
+    if (t->rank == 0 && t->a.best_checkpoint)
+        TT__TRY(tt_checkpoint_can_save(t->a.best_checkpoint));
+    return TT_OK;
+}
+
+/* ---- going on ---- */
+
+static tt_status check_seed(const tt_trainer *t) {
+    tt_progress saved = TT_PROGRESS_INIT;
+    TT__TRY(tt_checkpoint_progress(t->a.resume, &saved));
+    if (!t->a.sampler || saved.sampler_seed == t->progress.sampler_seed)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: the sampler had the seed %" PRIu64 ", the one given has %" PRIu64
+                    "; tt_checkpoint_progress() tells which to make it with",
+                    t->a.resume, saved.sampler_seed, t->progress.sampler_seed);
+}
+
+/* Steps done of an epoch whose batches may be cut otherwise than when it was saved. */
+static int64_t steps_done(const tt_trainer *t) {
+    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1;
+    if (!t->goes_on)
+        return t->progress.epoch_step < t->steps ? t->progress.epoch_step : 0;
+    int64_t left = tt_loader_batches_left(t->a.loader);
+    return t->steps - left / accumulate - (left % accumulate > 0);
+}
+
+tt_status tt__trainer_resume(tt_trainer *t) {
+    t->same_orders = t->world == 1 || tt__loader_order_is_pure(t->a.loader);
+    if (!t->a.resume)
+        return TT_OK;
+    TT__TRY(check_seed(t));
+    TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
+                               .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL));
+    t->goes_on = t->same_orders;
+    t->progress.epoch_step = steps_done(t);
+    t->saved_step = -1;
+    return TT_OK;
+}

@@ -1,0 +1,253 @@
+/* A run from its options to its end. */
+#include "base/args.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "trainer/run_state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const char who[] = "tt_trainer_run";
+
+/* ---- options ---- */
+
+static tt_status check_required(const tt_trainer_run_args *a) {
+    const char *missing = !a->model       ? "model"
+                          : !a->optimizer ? "optimizer"
+                          : !a->loader    ? "loader"
+                          : !a->step      ? "step"
+                                          : NULL;
+    return missing ? tt__fail_argument("%s: `%s` is NULL", who, missing) : TT_OK;
+}
+
+static tt_status check_run_numbers(const tt_trainer_run_args *a) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"epochs", a->epochs},         {"max_steps", a->max_steps}, {"accumulate", a->accumulate},
+        {"eval_every", a->eval_every}, {"patience", a->patience},   {"eval_every_steps", a->eval_every_steps},
+        {"save_every", a->save_every}, {"keep", a->keep},           {"save_every_steps", a->save_every_steps},
+        {"log_every", a->log_every},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value < 0)
+            return tt__fail(TT_ERR_INVALID, "%s: expected .%s of at least 0, got %" PRId64, who, counts[i].name,
+                            counts[i].value);
+    if (!(a->clip_norm >= 0) || !(a->clip_value >= 0))
+        return tt__fail(TT_ERR_INVALID, "%s: expected .clip_norm and .clip_value of at least 0, got %g and %g", who,
+                        a->clip_norm, a->clip_value);
+    if (a->autocast != TT_F32 && a->autocast != TT_BF16 && a->autocast != TT_F16)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .autocast of TT_BF16 or TT_F16, or TT_F32 for none, got %s", who,
+                        tt_dtype_name(a->autocast));
+    if (!a->epochs && !a->max_steps)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
+    if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a tt_trainer_when as .scheduler_when, got %d", who,
+                        (int)a->scheduler_when);
+    return TT_OK;
+}
+
+/* Options that need another one. `has_eval`: there is an evaluation. */
+static tt_status check_needs(const tt_trainer_run_args *a, bool has_eval) {
+    const struct {
+        bool given;
+        const char *name;
+    } evals[] = {
+        {a->patience > 0, "patience"},
+        {a->monitor, "monitor"},
+        {a->best_checkpoint, "best_checkpoint"},
+        {a->scheduler && a->scheduler_when == TT_TRAINER_EACH_EVALUATION, "scheduler_when"},
+    };
+    for (size_t i = 0; i < sizeof evals / sizeof *evals && !has_eval; i++)
+        if (evals[i].given)
+            return tt__fail(TT_ERR_INVALID, "%s: .%s needs .eval_loader, on one rank at least", who, evals[i].name);
+    bool saves = a->save_every > 0 || a->save_every_steps > 0 || a->keep > 0;
+    if (saves && !a->checkpoint)
+        return tt__fail(TT_ERR_INVALID, "%s: .save_every, .save_every_steps and .keep need .checkpoint", who);
+    return TT_OK;
+}
+
+/* ---- all ranks ---- */
+
+/* Ranks that differ in what decides about their calls would wait for each other. */
+static tt_status check_run_ranks(tt_trainer *t) {
+    const tt_trainer_run_args *a = &t->a;
+    const char *const names[] = {"batches of the loader",
+                                 ".epochs",
+                                 ".max_steps",
+                                 ".accumulate",
+                                 ".eval_every",
+                                 ".eval_every_steps",
+                                 ".log_every",
+                                 ".patience",
+                                 ".step_seed",
+                                 "epochs of .resume",
+                                 "steps of .resume",
+                                 ".autocast",
+                                 ".scaler given (1) or not (0)"};
+    int64_t mine[] = {t->batches,        a->epochs,        a->max_steps,
+                      a->accumulate,     a->eval_every,    a->eval_every_steps,
+                      a->log_every,      a->patience,      (int64_t)(a->step_seed >> 1),
+                      t->progress.epoch, t->progress.step, a->autocast,
+                      a->scaler != NULL};
+    enum { COUNT = sizeof mine / sizeof *mine };
+    int64_t most[2 * COUNT + 1];
+    for (int i = 0; i < COUNT; i++) {
+        most[i] = mine[i];
+        most[COUNT + i] = -mine[i];
+    }
+    most[2 * COUNT] = a->eval_loader != NULL;
+    if (t->world > 1)
+        TT__TRY(tt_all_reduce(a->group, most, 2 * COUNT + 1, TT_I64, TT_MAX));
+    for (int i = 0; i < COUNT; i++)
+        if (most[i] != -most[COUNT + i])
+            return tt__fail(TT_ERR_MISMATCH,
+                            "%s: expected the same on all ranks, but %s: %" PRId64 " to %" PRId64 ", and %" PRId64
+                            " on rank %d",
+                            who, names[i], -most[COUNT + i], most[i], mine[i], t->rank);
+    t->has_eval = most[2 * COUNT] != 0;
+    return check_needs(a, t->has_eval);
+}
+
+/* ---- beginning ---- */
+
+static tt_status set_up_run(tt_trainer *t) {
+    t->rank = t->a.group ? tt_get_rank(t->a.group) : 0;
+    t->world = t->a.group ? tt_get_world_size(t->a.group) : 1;
+    if (t->rank < 0 || t->world < 1)
+        return tt__fail(TT_ERR_STATE, "%s: .group has been destroyed, or this process is none of its ranks", who);
+    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1;
+    t->batches = tt_loader_batches(t->a.loader);
+    t->steps = t->batches / accumulate + (t->batches % accumulate > 0);
+    if (t->batches < 1)
+        return tt__fail(TT_ERR_INVALID, "%s: the loader has no batches", who);
+    t->progress.sampler_seed = tt_sampler_seed(t->a.sampler);
+    TT__TRY(tt__trainer_check_paths(t));
+    TT__TRY(tt__trainer_resume(t));
+    TT__TRY(check_run_ranks(t));
+    if (t->world > 1) {
+        t->ddp = tt_ddp(t->a.model, t->a.group);
+        if (!t->ddp)
+            return tt_last_status();
+    }
+    tt_module_train(t->a.model);
+    if (t->a.stop_on_signals)
+        tt__stop_signals_begin(&t->signals);
+    t->epoch_began_ns = tt__now_ns();
+    return tt__trainer_tell(t, TT_TRAINER_BEGIN, t->a.resume);
+}
+
+/* ---- epochs ---- */
+
+static bool is_due(int64_t number, int64_t every) { return every > 0 && number % every == 0; }
+
+/* What an epoch's means are, and all that is due at its end. */
+static tt_status end_epoch(tt_trainer *t) {
+    int64_t eval_every = t->a.eval_every > 0 ? t->a.eval_every : 1;
+    t->progress.epoch++;
+    t->progress.epoch_step = 0;
+    TT__TRY(tt__means_reduce(&t->epoch_means, t->a.group));
+    t->epoch_loss = tt__means_value(&t->epoch_means, "loss");
+    if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EPOCH)
+        TT__TRY(tt_lr_scheduler_step(t->a.scheduler));
+    bool last = t->a.epochs > 0 && t->progress.epoch >= t->a.epochs;
+    if (is_due(t->progress.epoch, eval_every) || is_due(t->progress.step, t->a.eval_every_steps) || last)
+        TT__TRY(tt__trainer_evaluate(t));
+    TT__TRY(tt__trainer_tell(t, TT_TRAINER_EPOCH, NULL));
+    TT__TRY(tt__trainer_save_best(t));
+    bool save = is_due(t->progress.epoch, t->a.save_every) || is_due(t->progress.step, t->a.save_every_steps);
+    return save ? tt__trainer_save(t) : TT_OK;
+}
+
+static bool is_finished(const tt_trainer *t) {
+    return t->ended || (t->a.epochs > 0 && t->progress.epoch >= t->a.epochs) ||
+           (t->a.max_steps > 0 && t->progress.step >= t->a.max_steps);
+}
+
+/* Where .max_steps ends a run inside an epoch, it is evaluated there, unless it was just now. */
+static tt_status evaluate_last(tt_trainer *t) {
+    if (t->evaluated_step == t->progress.step)
+        return TT_OK;
+    TT__TRY(tt__trainer_evaluate(t));
+    if (t->has_eval)
+        TT__TRY(tt__trainer_tell(t, TT_TRAINER_EVALUATED, NULL));
+    return tt__trainer_save_best(t);
+}
+
+static tt_status train_epochs(tt_trainer *t) {
+    int64_t first = t->progress.step;
+    while (!is_finished(t)) {
+        TT__TRY(tt__trainer_train_epoch(t));
+        if (t->batch == t->batches)
+            TT__TRY(end_epoch(t));
+    }
+    t->ended = true;
+    if (t->reason == TT_TRAINER_FINISHED && t->progress.epoch_step > 0 && t->progress.step > first)
+        TT__TRY(evaluate_last(t));
+    return t->progress.step > first ? tt__trainer_save(t) : TT_OK;
+}
+
+/* ---- the end ---- */
+
+static void give_result(const tt_trainer *t) {
+    if (t->a.result)
+        *t->a.result =
+            (tt_trainer_result){t->reason,     t->progress.epoch, t->progress.step,
+                                t->epoch_loss, t->monitored,      t->progress.evaluations ? t->progress.best : NAN};
+}
+
+static void end_run(tt_trainer *t) {
+    tt__stop_signals_end(&t->signals);
+    tt_module_free(t->ddp);
+    tt__means_free(&t->epoch_means);
+    tt__means_free(&t->log_means);
+    tt__means_free(&t->eval_means);
+}
+
+tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size) {
+    tt_trainer t = {.progress = TT_PROGRESS_INIT, .saved_step = -1, .evaluated_step = -1};
+    TT__ARGS_COPY(t.a, args, size);
+    t.last_loss = t.epoch_loss = t.monitored = NAN;
+    TT__TRY(check_required(&t.a));
+    TT__TRY(check_run_numbers(&t.a));
+    tt_status status = set_up_run(&t);
+    if (!status)
+        status = train_epochs(&t);
+    if (status)
+        t.ended = false;
+    tt_status told = tt__trainer_tell(&t, TT_TRAINER_END, NULL);
+    give_result(&t);
+    end_run(&t);
+    return status ? status : told;
+}
+
+/* ---- inside the program's functions ---- */
+
+tt_module *tt_trainer_model(const tt_trainer *t) { return !t ? NULL : t->ddp && !t->evaluating ? t->ddp : t->a.model; }
+
+tt_status tt_trainer_add_metric(tt_trainer *t, const char *name, double value, int64_t examples) {
+    static const char caller[] = "tt_trainer_add_metric";
+    if (!t || !name)
+        return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", caller, t ? "name" : "trainer");
+    if (!*name || !strcmp(name, "loss"))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a name other than \"loss\", which the trainer adds, got \"%s\"",
+                        caller, name);
+    if (examples < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least 0 examples of \"%s\", got %" PRId64, caller, name,
+                        examples);
+    if (t->evaluating)
+        return tt__means_add(&t->eval_means, name, value, (double)examples);
+    TT__TRY(tt__means_add(&t->log_means, name, value, (double)examples));
+    return tt__means_add(&t->epoch_means, name, value, (double)examples);
+}
+
+int64_t tt_trainer_epoch(const tt_trainer *t) { return t ? t->progress.epoch : 0; }
+int64_t tt_trainer_steps(const tt_trainer *t) { return t ? t->progress.step : 0; }
+bool tt_trainer_evaluating(const tt_trainer *t) { return t && t->evaluating; }
+
+void tt_trainer_stop(tt_trainer *t) {
+    if (t)
+        t->stop = true;
+}

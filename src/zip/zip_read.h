@@ -1,0 +1,48 @@
+/* Reading zip archives by libzip, which checks checksums and what the two headers of a record say of it. Files are
+ * taken for hostile: nothing that a header claims is believed before the bytes are there. */
+#ifndef TT_ZIP_ZIP_READ_H
+#define TT_ZIP_ZIP_READ_H
+
+#include "zip/zip_load.h"
+
+typedef struct tt__zip_reader {
+    const char *name; /* for errors; borrowed */
+    const tt__zip *lib;
+    zip_t *zip;
+    uint64_t count; /* of records */
+} tt__zip_reader;
+
+/* Open an archive of `size` bytes: in memory (`data`, borrowed until it is closed), or in the file fd if data is NULL,
+ * which stays the caller's. On failure there is nothing to close. TT_ERR_FORMAT also for one without records. */
+tt_status tt__zip_open(tt__zip_reader *reader, const char *name, const void *data, int fd, uint64_t size);
+
+/* Harmless on a zeroed one. */
+void tt__zip_close(tt__zip_reader *reader);
+
+/* What the headers of record `index` say. */
+typedef struct tt__zip_record {
+    const char *name; /* as it stands there; borrowed from the reader */
+    uint64_t size, packed_size;
+    bool stored, deflated; /* neither: compressed in another way, or encrypted */
+} tt__zip_record;
+
+tt_status tt__zip_look(const tt__zip_reader *reader, uint64_t index, tt__zip_record *record);
+
+/* A record that is being read, from its beginning to its end. */
+typedef struct tt__zip_stream {
+    const tt__zip_reader *reader;
+    const char *record; /* its name, for errors; borrowed */
+    zip_file_t *file;
+} tt__zip_stream;
+
+/* After success tt__zip_stream_close() must follow. */
+tt_status tt__zip_stream_open(tt__zip_stream *stream, const tt__zip_reader *reader, uint64_t index, const char *record);
+
+/* Read `size` bytes; *got is less only at the end, where the checksum has been compared. */
+tt_status tt__zip_stream_read(tt__zip_stream *stream, void *to, uint64_t size, uint64_t *got);
+void tt__zip_stream_close(tt__zip_stream *stream);
+
+/* Read a record of exactly `size` bytes. */
+tt_status tt__zip_read(const tt__zip_reader *reader, uint64_t index, const char *record, void *to, uint64_t size);
+
+#endif

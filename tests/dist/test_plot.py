@@ -1,0 +1,179 @@
+"""tutti plot: curves in the terminal and as pictures, of runs that other programs wrote, and what it says to files that
+are torn, damaged or none."""
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+import zlib
+
+TUTTI = os.environ["TUTTI"]
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "vectors"))
+from make_events import event, record, simple  # noqa: E402
+
+VALUES = {"loss": lambda i: 2.0 / (1 + i), "acc": lambda i: i / 100}
+
+
+def write_events(folder, steps=100, scale=1.0, extra=b""):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "events.out.tfevents.1600000000.host.1.0")
+    with open(path, "wb") as file:
+        file.write(record(event(1600000000.0, version=b"brain.Event:2")))
+        for i in range(steps):
+            for tag, value in VALUES.items():
+                file.write(record(event(1600000000.0 + i, i, summary=simple(tag.encode(), scale * value(i)))))
+            file.write(record(event(1600000000.0 + i, i, summary=simple(b"epoch", i / 10))))
+        file.write(extra)
+    return path
+
+
+def plot(*args, code=0, **environment):
+    done = subprocess.run([TUTTI, "plot", *args], capture_output=True, timeout=60,
+                          env=dict(os.environ, LC_ALL="C.UTF-8", **environment))
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == code, f"plot {args}: exit code {done.returncode}\n{out}{err}"
+    return out if code == 0 and not err else err if code else (out, err)
+
+
+def read_png(path):
+    """(width, height, set of colours, number of dark pixels), every chunk's checksum checked."""
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = [], 8
+    while at < len(data):
+        size, = struct.unpack(">I", data[at:at + 4])
+        kind, body = data[at + 4:at + 8], data[at + 8:at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + body), kind
+        chunks.append((kind, body))
+        at += 12 + size
+    assert [kind for kind, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
+    width, height, depth, colours = struct.unpack(">IIBB", chunks[0][1][:10])
+    rows = zlib.decompress(chunks[1][1])
+    assert (depth, colours) == (8, 2) and len(rows) == height * (1 + 3 * width)
+    starts = [y * (1 + 3 * width) + 1 + 3 * x for y in range(0, height, 3) for x in range(0, width, 3)]
+    pixels = [rows[start:start + 3] for start in starts]
+    return width, height, set(pixels), sum(max(pixel) < 100 for pixel in pixels)
+
+
+class Plot(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tutti-plot-")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, "/")
+        os.chdir(folder.name)
+
+    def test_terminal(self):
+        write_events("runs/a")
+        out = plot("runs/a", "--width=60", "--tags=loss")
+        lines = out.rstrip("\n").split("\n")
+        self.assertEqual(lines[0].strip(), "loss")
+        self.assertTrue(all(len(line) <= 60 for line in lines), out)
+        self.assertTrue(re.search("[\u2801-\u28ff]", lines[1]) and "\u2514" in lines[-2] and lines[-1].endswith("step"))
+        self.assertRegex(lines[-1], r"\b40\b")
+        self.assertNotIn("\033", out)
+        ascii_ = plot("runs/a", "--ascii")
+        self.assertTrue(ascii_.isascii() and "acc" in ascii_ and "loss" in ascii_ and "*" in ascii_)
+        # What rises has its dots further right in each row above.
+        rows = [line for line in plot("runs/a", "--ascii", "--tags=acc").split("\n") if "*" in line]
+        self.assertEqual([row.index("*") for row in rows], sorted((row.index("*") for row in rows), reverse=True))
+
+    def test_the_locale_decides(self):
+        write_events("a")
+        done = subprocess.run([TUTTI, "plot", "a"], capture_output=True, check=True, env=dict(os.environ, LC_ALL="C"))
+        self.assertTrue(done.stdout.isascii())
+
+    def test_several_runs(self):
+        write_events("runs/a")
+        write_events("runs/deep/b", scale=2)
+        out = plot("runs", "--title", "Two runs")
+        self.assertTrue(out.startswith("Two runs\n\n\u2501\u2501 a\n\u2501\u2501 deep/b\n\n"), out)
+
+    def test_pictures(self):
+        write_events("runs/a")
+        write_events("runs/b<&>", scale=1.5)
+        for flags in [[], ["--log-y"], ["--smooth=0.9"], ["--x=time"], ["--x=epoch"], ["--tags=loss"]]:
+            plot("runs", "--svg=c.svg", "--png=c.png", "--title=A <title> & more", *flags)
+            root = xml.etree.ElementTree.parse("c.svg").getroot()
+            texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+            self.assertTrue({"A <title> & more", "a", "b<&>", "loss"} <= set(texts), texts)
+            curves = [line for line in root.iter("{http://www.w3.org/2000/svg}polyline")
+                      if len(line.get("points").split()) > 50]
+            self.assertGreaterEqual(len(curves), 2)
+            for x, y in (point.split(",") for line in curves for point in line.get("points").split()):
+                self.assertTrue(0 <= float(x) <= float(root.get("width")))
+                self.assertTrue(0 <= float(y) <= float(root.get("height")))
+            width, height, colours, dark = read_png("c.png")
+            self.assertEqual((width, height), (2 * int(root.get("width")), 2 * int(root.get("height"))))
+            self.assertTrue({bytes([255] * 3), bytes([0, 114, 178]), bytes([213, 94, 0])} <= colours)
+            self.assertGreater(dark, 200)  # axes and letters
+        units = {"step": "step", "time": "seconds", "epoch": "epoch"}
+        for x, name in units.items():
+            self.assertIn(name, plot("runs", f"--x={x}").split("\n")[-2])
+
+    def test_other_programs_tables(self):
+        with open("log.csv", "w") as file:
+            file.write("epoch,loss,\"top 1\"\n" + "".join(f"{i},{1 / i},{i}\n" for i in range(1, 9)))
+        out = plot("log.csv")
+        self.assertTrue("loss" in out and "top 1" in out)
+        with open("one.csv", "w") as file:
+            file.write("loss\n1\n")
+        self.assertEqual(plot("one.csv", "--svg=one.svg"), "")
+        self.assertIn("loss", plot("one.csv"))
+
+    def test_what_is_left_out_is_told(self):
+        write_events("torn", extra=record(b"x" * 20)[:25])
+        out, err = plot("torn")
+        self.assertIn("loss", out)
+        self.assertIn("ends inside a record, whose 25 bytes are left out", err.replace("\n    ", " "))
+        path = write_events("damaged")
+        with open(path, "r+b") as file:
+            file.seek(3000)
+            byte = file.read(1)
+            file.seek(3000)
+            file.write(bytes([byte[0] ^ 1]))
+        self.assertIn("is damaged at byte", plot("damaged")[1].replace("\n    ", " "))
+
+    def test_mistakes_are_told(self):
+        write_events("a")
+        os.mkdir("empty")
+        with open("text", "w") as file:
+            file.write("no table")
+        with open("no-times.csv", "w") as file:
+            file.write("step,loss\n1,2\n")
+        for flags, text in [(["missing"], "can't open missing"),
+                            (["empty"], "expected event files"),
+                            (["text"], "names of columns"),
+                            (["a", "--tags=no*"], "nothing to draw"),
+                            (["no-times.csv", "--x=time"], "has no times"),
+                            (["no-times.csv", "--x=epoch"], "has no series \"epoch\""),
+                            (["a", "--svg=no/such/file"], "no/such/file"),
+                            (["a", "--png=no/such/file"], "no/such/file")]:
+            told = plot(*flags, code=1)
+            self.assertIn(text, told.replace("\n    ", " "))
+        if os.path.exists("/dev/full"):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([TUTTI, "plot", "a"], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("writing the output failed", done.stderr)
+
+    def test_a_picture_that_cant_be_written_whole_leaves_the_old_one(self):
+        write_events("a")
+        for flag in "--svg", "--png":
+            with open("picture", "w") as old:
+                old.write("precious")
+            limited = ["bash", "-c", "ulimit -f 1; exec \"$@\"", "bash"]
+            done = subprocess.run([*limited, TUTTI, "plot", "a", flag, "picture"], capture_output=True, text=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 1, flag)
+            self.assertIn("picture: writing failed: the limit on a file's size", done.stderr.replace("\n    ", " "))
+            with open("picture") as file:
+                self.assertEqual(file.read(), "precious", flag)
+            self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
