@@ -76,8 +76,9 @@ class Job:
         raise AssertionError(f"waited in vain for {pattern}; last: {text}")
 
 
-def waits(*ranks, after=0):
-    """These ranks wait, in a call of a higher number than `after`."""
+def waits(*ranks, after=CALLS):
+    """These ranks wait, in a call of a higher number than `after`: a look at a busy machine also meets ranks that wait
+    for a moment, in one of the calls before the one that hangs."""
     return lambda look: all(look["ranks"][r]["waits"] and look["ranks"][r]["call"]["seq"] > after for r in ranks)
 
 
