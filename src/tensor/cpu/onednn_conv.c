@@ -3,7 +3,7 @@
  * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are brought to the order
  * that oneDNN likes best and results back, which takes less time than it saves; memory for that, and for what it
  * computes in between, comes from the pool for the length of a call. */
-#include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn_conv.h"
 
 #include "base/error.h"
 #include "tensor/cpu/onednn_version.h"
@@ -21,13 +21,6 @@ typedef struct conv_key {
     tt__conv conv;
     int32_t direction, bias, channels_last, threads, dtype, unused;
 } conv_key;
-
-/* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written. */
-typedef struct conv_call {
-    tt__conv_direction direction;
-    const tt_tensor *x, *w, *bias, *y;
-    const tt__conv *conv;
-} conv_call;
 
 /* A tensor of the call, as the primitive takes it and, if the caller's lies otherwise, as the caller has it. */
 typedef struct conv_operand {
@@ -150,7 +143,7 @@ static conv_primitive *cache_find(conv_cache *cache, const conv_key *key) {
 
 /* ---- making a primitive */
 
-static conv_key key_of(const conv_call *c) {
+static conv_key key_of(const tt__conv_call *c) {
     conv_key key;
     memset(&key, 0, sizeof key);
     memcpy(key.x, c->x->shape.dim, sizeof key.x);
@@ -173,6 +166,16 @@ static int result_of(int32_t direction) {
 /* Images of one or two channels: for their weights oneDNN's own choice takes twice the time of channels last. */
 static bool wants_channels_last(const conv_key *key) {
     return key->channels_last || (key->direction == TT__CONV_WEIGHT && key->x[1] < 3);
+}
+
+/* Winograd's F(4 x 4, 3 x 3) takes a quarter of the products. Between few channels what it computes around them takes
+ * more than that saves. */
+static bool wants_winograd(const conv_key *key) {
+    const tt__window *window = &key->conv.window;
+    for (int i = 0; i < 2; i++)
+        if (key->w[2 + i] != 3 || window->stride[i] != 1 || window->dilation[i] != 1)
+            return false;
+    return key->dtype == TT_F32 && key->conv.groups == 1 && key->w[0] >= 16 && key->w[1] >= 16;
 }
 
 static dnnl_data_type_t conv_type(const conv_key *key) { return key->dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32; }
@@ -214,6 +217,7 @@ static dnnl_status_t describe_plain(tt__onednn_memory plain[OPERANDS], const con
 static dnnl_status_t describe_conv(tt__onednn_conv *d, const conv_key *key) {
     d->direction = (tt__conv_direction)key->direction;
     d->bias = key->bias;
+    d->winograd = wants_winograd(key);
     for (int i = 0; i < 2; i++) {
         d->stride[i] = key->conv.window.stride[i];
         d->padding[i] = key->conv.window.padding[i];
@@ -366,7 +370,7 @@ static dnnl_status_t point_at(dnnl_memory_t memory, void *data) {
 }
 
 /* Say where the tensors of the call lie. */
-static dnnl_status_t point_all(const conv_primitive *p, const conv_call *c, const conv_room *room) {
+static dnnl_status_t point_all(const conv_primitive *p, const tt__conv_call *c, const conv_room *room) {
     void *const at[OPERANDS] = {[IMAGE] = c->x->data, [WEIGHT] = c->w->data, [OUTPUT] = c->y->data};
     dnnl_status_t status = point_at(p->bias, c->bias ? c->bias->data : NULL);
     if (!status)
@@ -379,7 +383,7 @@ static dnnl_status_t point_all(const conv_primitive *p, const conv_call *c, cons
     return status;
 }
 
-static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, const conv_call *c,
+static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, const tt__conv_call *c,
                               const conv_room *room) {
     int result = result_of(p->key.direction);
     dnnl_status_t status = point_all(p, c, room);
@@ -393,7 +397,7 @@ static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, 
     return status ? status : tt__onednn_get()->dnnl_stream_wait(cache->stream);
 }
 
-static dnnl_status_t run_cached(conv_cache *cache, const conv_call *c) {
+static dnnl_status_t run_cached(conv_cache *cache, const tt__conv_call *c) {
     conv_key key = key_of(c);
     conv_primitive *p = cache_find(cache, &key);
     dnnl_status_t status = p ? dnnl_success : cache_add(cache, &key, &p);
@@ -405,7 +409,7 @@ static dnnl_status_t run_cached(conv_cache *cache, const conv_call *c) {
     return status;
 }
 
-static tt_status conv_run(const conv_call *c) {
+tt_status tt__onednn_conv_run(const tt__conv_call *c) {
     if (!tt__onednn_get())
         return TT_ERR_UNSUPPORTED;
     tt__parallel_prepare();
@@ -418,18 +422,4 @@ static tt_status conv_run(const conv_call *c) {
     return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
                     "oneDNN could not convolve x %s with weight %s: status %d", TT__SHAPE_TEXT(&c->x->shape),
                     TT__SHAPE_TEXT(&c->w->shape), (int)status);
-}
-
-tt_status tt__onednn_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
-                            const tt__conv *conv) {
-    return conv_run(&(conv_call){TT__CONV_FORWARD, x, w, bias, y, conv});
-}
-
-tt_status tt__onednn_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv) {
-    return conv_run(&(conv_call){TT__CONV_DATA, dx, w, NULL, g, conv});
-}
-
-tt_status tt__onednn_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
-                                            const tt__conv *conv) {
-    return conv_run(&(conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv});
 }

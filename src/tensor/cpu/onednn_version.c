@@ -15,23 +15,23 @@ void tt__onednn_memory_free(tt__onednn_memory *memory) {
     *memory = NULL;
 }
 
-static dnnl_status_t describe_forward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_engine_t engine,
-                                      const_dnnl_primitive_attr_t attr) {
+static dnnl_status_t describe_forward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_alg_kind_t alg,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr) {
     return tt__onednn_get()->dnnl_convolution_forward_primitive_desc_create(
-        made, engine, dnnl_forward_training, dnnl_convolution_direct, c->x, c->w, c->bias ? c->b : NULL, c->y,
-        c->stride, c->dilation, c->padding, c->padding, attr);
+        made, engine, dnnl_forward_training, alg, c->x, c->w, c->bias ? c->b : NULL, c->y, c->stride, c->dilation,
+        c->padding, c->padding, attr);
 }
 
-static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_engine_t engine,
-                                       const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t forward) {
+static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_alg_kind_t alg,
+                                       dnnl_engine_t engine, const_dnnl_primitive_attr_t attr,
+                                       const_dnnl_primitive_desc_t forward) {
     const tt__onednn *onednn = tt__onednn_get();
     if (c->direction == TT__CONV_DATA)
-        return onednn->dnnl_convolution_backward_data_primitive_desc_create(made, engine, dnnl_convolution_direct, c->x,
-                                                                            c->w, c->y, c->stride, c->dilation,
-                                                                            c->padding, c->padding, forward, attr);
+        return onednn->dnnl_convolution_backward_data_primitive_desc_create(
+            made, engine, alg, c->x, c->w, c->y, c->stride, c->dilation, c->padding, c->padding, forward, attr);
     return onednn->dnnl_convolution_backward_weights_primitive_desc_create(
-        made, engine, dnnl_convolution_direct, c->x, c->w, c->bias ? c->b : NULL, c->y, c->stride, c->dilation,
-        c->padding, c->padding, forward, attr);
+        made, engine, alg, c->x, c->w, c->bias ? c->b : NULL, c->y, c->stride, c->dilation, c->padding, c->padding,
+        forward, attr);
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, dnnl_engine_t engine,
@@ -54,25 +54,26 @@ dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t
 
 void tt__onednn_memory_free(tt__onednn_memory *memory) { (void)memory; }
 
-static dnnl_status_t describe_forward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_engine_t engine,
-                                      const_dnnl_primitive_attr_t attr) {
+static dnnl_status_t describe_forward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_alg_kind_t alg,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_convolution_desc_t desc;
     dnnl_status_t status = onednn->dnnl_dilated_convolution_forward_desc_init(
-        &desc, dnnl_forward_training, dnnl_convolution_direct, &c->x, &c->w, c->bias ? &c->b : NULL, &c->y, c->stride,
-        c->dilation, c->padding, c->padding);
+        &desc, dnnl_forward_training, alg, &c->x, &c->w, c->bias ? &c->b : NULL, &c->y, c->stride, c->dilation,
+        c->padding, c->padding);
     return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, NULL);
 }
 
-static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_engine_t engine,
-                                       const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t forward) {
+static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__onednn_conv *c, dnnl_alg_kind_t alg,
+                                       dnnl_engine_t engine, const_dnnl_primitive_attr_t attr,
+                                       const_dnnl_primitive_desc_t forward) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_convolution_desc_t desc;
     dnnl_status_t status =
         c->direction == TT__CONV_DATA
-            ? onednn->dnnl_dilated_convolution_backward_data_desc_init(
-                  &desc, dnnl_convolution_direct, &c->x, &c->w, &c->y, c->stride, c->dilation, c->padding, c->padding)
-            : onednn->dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w,
+            ? onednn->dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &c->x, &c->w, &c->y, c->stride,
+                                                                       c->dilation, c->padding, c->padding)
+            : onednn->dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &c->x, &c->w,
                                                                           c->bias ? &c->b : NULL, &c->y, c->stride,
                                                                           c->dilation, c->padding, c->padding);
     return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, forward);
@@ -113,15 +114,22 @@ dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt_
     return status;
 }
 
-dnnl_status_t tt__onednn_conv_describe(dnnl_primitive_desc_t *made, const tt__onednn_conv *conv, dnnl_engine_t engine,
-                                       const_dnnl_primitive_attr_t attr) {
+static dnnl_status_t describe_conv_by(dnnl_primitive_desc_t *made, const tt__onednn_conv *conv, dnnl_alg_kind_t alg,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr) {
     if (conv->direction == TT__CONV_FORWARD)
-        return describe_forward(made, conv, engine, attr);
+        return describe_forward(made, conv, alg, engine, attr);
     dnnl_primitive_desc_t forward = NULL; /* a hint that backward asks for */
-    dnnl_status_t status = describe_forward(&forward, conv, engine, NULL);
+    dnnl_status_t status = describe_forward(&forward, conv, alg, engine, NULL);
     if (!status)
-        status = describe_backward(made, conv, engine, attr, forward);
+        status = describe_backward(made, conv, alg, engine, attr, forward);
     if (forward)
         tt__onednn_get()->dnnl_primitive_desc_destroy(forward);
     return status;
+}
+
+dnnl_status_t tt__onednn_conv_describe(dnnl_primitive_desc_t *made, const tt__onednn_conv *conv, dnnl_engine_t engine,
+                                       const_dnnl_primitive_attr_t attr) {
+    if (conv->winograd && !describe_conv_by(made, conv, dnnl_convolution_winograd, engine, attr))
+        return dnnl_success;
+    return describe_conv_by(made, conv, dnnl_convolution_direct, engine, attr);
 }

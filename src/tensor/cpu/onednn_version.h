@@ -31,7 +31,7 @@ typedef enum tt__conv_direction { TT__CONV_FORWARD, TT__CONV_DATA, TT__CONV_WEIG
 
 typedef struct tt__onednn_conv {
     tt__conv_direction direction;
-    bool bias;
+    bool bias, winograd;                   /* winograd: where oneDNN has such a kernel */
     dnnl_dims_t stride, dilation, padding; /* dilation: 0 is dense */
     tt__onednn_memory x, w, b, y;          /* or the gradients in their places */
 } tt__onednn_conv;
