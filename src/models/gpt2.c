@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "models/language_models.h"
+#include "nn/module.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -87,11 +88,11 @@ static tt_status gpt2_block_build(tt_module *self, const tt_model_gpt2_args *a) 
     tt__lm_block *b = tt_module_user(self);
     int64_t C = a->n_embd, inner = a->n_inner ? a->n_inner : 4 * C;
     TT__TRY(tt__add_part(&b->norm1, self, "ln_1", gpt2_norm(a)));
-    TT__TRY(tt__add_part(&b->attention, self, "attn", tt_module_new(&gpt2_attention_class, b)));
+    TT__TRY(tt__add_part(&b->attention, self, "attn", tt__module_new(&gpt2_attention_class, b)));
     TT__TRY(tt__add_part(&b->qkv, b->attention, "c_attn", gpt2_conv1d(a, C, 3 * C)));
     TT__TRY(tt__add_part(&b->out, b->attention, "c_proj", gpt2_conv1d(a, C, C)));
     TT__TRY(tt__add_part(&b->norm2, self, "ln_2", gpt2_norm(a)));
-    TT__TRY(tt__add_part(&b->mlp, self, "mlp", tt_module_new(&gpt2_mlp_class, b)));
+    TT__TRY(tt__add_part(&b->mlp, self, "mlp", tt__module_new(&gpt2_mlp_class, b)));
     TT__TRY(tt__add_part(&b->up, b->mlp, "c_fc", gpt2_conv1d(a, C, inner)));
     return tt__add_part(&b->down, b->mlp, "c_proj", gpt2_conv1d(a, inner, C));
 }
@@ -138,7 +139,7 @@ static tt_status gpt2_body_build(tt_module *body, tt__causal_lm *lm, const tt_mo
 static tt_status gpt2_build(tt_module *self, const tt_model_gpt2_args *a) {
     tt__causal_lm *lm = tt_module_user(self);
     tt_module *body = NULL;
-    TT__TRY(tt__add_part(&body, self, "transformer", tt_module_new(&gpt2_body_class, lm)));
+    TT__TRY(tt__add_part(&body, self, "transformer", tt__module_new(&gpt2_body_class, lm)));
     TT__TRY(gpt2_body_build(body, lm, a));
     return tt__add_part(&lm->head, self, "lm_head",
                         a->no_weight_tying ? tt_nn_linear(a->n_embd, a->vocab_size, .no_bias = true,

@@ -3,6 +3,7 @@
  *   relu(fc1)    (N,128), dropout                             log_softmax(fc2)  (N,10) */
 #include "base/args.h"
 #include "models/parts.h"
+#include "nn/temporaries.h"
 
 #include <tutti/models.h>
 
@@ -15,12 +16,19 @@ typedef struct mnist_convnet {
 
 static tt_tensor *mnist_convnet_forward(tt_module *self, tt_tensor *x) {
     const mnist_convnet *net = tt_module_user(self);
-    x = tt_relu_(tt_module_forward(net->conv1, x));
-    x = tt_relu_(tt_module_forward(net->conv2, x));
-    x = tt__drop(self, tt_max_pool2d(x, 2), net->dropout1);
-    x = tt_relu_(tt_module_forward(net->fc1, tt_flatten(x, 1)));
-    x = tt__drop(self, x, net->dropout2);
-    return tt_log_softmax(tt_module_forward(net->fc2, x), 1);
+    tt_tensor *const given[] = {x, NULL};
+    tt__temporaries made = {0};
+    x = tt__temporary(&made, given, tt_relu_(tt_module_forward(net->conv1, x)));
+    x = tt__temporary(&made, given, tt_relu_(tt_module_forward(net->conv2, x)));
+    x = tt__temporary(&made, given, tt_max_pool2d(x, 2));
+    x = tt__temporary(&made, given, tt__drop(self, x, net->dropout1));
+    x = tt__temporary(&made, given, tt_flatten(x, 1));
+    x = tt__temporary(&made, given, tt_relu_(tt_module_forward(net->fc1, x)));
+    x = tt__temporary(&made, given, tt__drop(self, x, net->dropout2));
+    x = tt__temporary(&made, given, tt_module_forward(net->fc2, x));
+    tt_tensor *y = tt_log_softmax(x, 1);
+    tt__temporaries_end(&made, y, NULL);
+    return y;
 }
 
 static const tt_module_class mnist_convnet_class =

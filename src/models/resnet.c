@@ -3,6 +3,7 @@
  * with standard deviation sqrt(2 / fan_out), so that a seed gives torchvision's bits. */
 #include "base/args.h"
 #include "models/resnet_block.h"
+#include "nn/temporaries.h"
 #include "tensor/ops.h"
 
 #include <string.h>
@@ -25,12 +26,19 @@ typedef struct resnet_kind {
 
 static tt_tensor *resnet_forward(tt_module *self, tt_tensor *x) {
     const resnet *net = tt_module_user(self);
-    x = tt_relu_(tt_module_forward(net->bn1, tt_module_forward(net->conv1, x)));
+    tt_tensor *const given[] = {x, NULL};
+    tt__temporaries made = {0};
+    x = tt__temporary(&made, given, tt_module_forward(net->conv1, x));
+    x = tt_relu_(tt__temporary(&made, given, tt_module_forward(net->bn1, x)));
     if (!net->small_input)
-        x = tt_max_pool2d(x, 3, .stride = 2, .padding = 1);
+        x = tt__temporary(&made, given, tt_max_pool2d(x, 3, .stride = 2, .padding = 1));
     for (int i = 0; i < LAYERS; i++)
-        x = tt_module_forward(net->layer[i], x);
-    return tt_module_forward(net->fc, tt_flatten(tt_adaptive_avg_pool2d(x, 1, 1), 1));
+        x = tt__temporary(&made, given, tt_module_forward(net->layer[i], x));
+    x = tt__temporary(&made, given, tt_adaptive_avg_pool2d(x, 1, 1));
+    x = tt__temporary(&made, given, tt_flatten(x, 1));
+    tt_tensor *y = tt_module_forward(net->fc, x);
+    tt__temporaries_end(&made, y, NULL);
+    return y;
 }
 
 static const tt_module_class resnet_class =

@@ -4,6 +4,7 @@
  * stride is the 3x3 convolution's: torchvision's bottleneck ("v1.5"). Activations and sums are in place: nothing before
  * them needs what they overwrite. */
 #include "models/resnet_block.h"
+#include "nn/temporaries.h"
 
 enum { MOST_CONVS = 3 };
 
@@ -24,11 +25,16 @@ tt_module *tt__resnet_norm(const tt__resnet_made *made, int64_t channels) {
 
 static tt_tensor *resnet_block_forward(tt_module *self, tt_tensor *x) {
     const resnet_block *b = tt_module_user(self);
+    tt_tensor *const given[] = {x, NULL};
+    tt__temporaries made = {0};
     tt_tensor *y = x, *shortcut = b->downsample ? tt_module_forward(b->downsample, x) : x;
+    tt__temporary(&made, given, shortcut);
     for (int i = 0; i < b->convs; i++) {
-        y = tt_module_forward(b->norm[i], tt_module_forward(b->conv[i], y));
+        y = tt__temporary(&made, given, tt_module_forward(b->conv[i], y));
+        y = tt__temporary(&made, given, tt_module_forward(b->norm[i], y));
         y = tt_relu_(i + 1 < b->convs ? y : tt_add_(y, shortcut));
     }
+    tt__temporaries_end(&made, y, NULL);
     return y;
 }
 

@@ -1,5 +1,6 @@
 /* Modules without parameters, of one operator and at most one number each. */
 #include "base/error.h"
+#include "nn/module.h"
 
 #include <tutti/nn.h>
 
@@ -12,7 +13,7 @@
     }                                                                                                              \
     tt_module *tt_nn_##called(void) {                                                                              \
         static const tt_module_class cls = TT_MODULE_CLASS(.name = (pytorch), .forward = called##_module_forward); \
-        return tt_module_new(&cls, NULL);                                                                          \
+        return tt__module_new(&cls, NULL);                                                                         \
     }
 
 ACTIVATION(sigmoid, "Sigmoid", tt_sigmoid(x))
@@ -32,7 +33,7 @@ static tt_module *module_with_number(const char *who, const tt_module_class *cls
     if (!own)
         return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
     *own = number;
-    tt_module *module = tt_module_new(cls, own);
+    tt_module *module = tt__module_new(cls, own);
     if (!module)
         free(own);
     return module;

@@ -1,6 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
+#include "nn/module.h"
 
 #include <stdlib.h>
 
@@ -70,7 +71,7 @@ static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *k
     if (tt__layer_dtype_check(kind->who, a.dtype))
         return NULL;
     batch_norm *b = malloc(sizeof *b);
-    tt_module *module = b ? tt_module_new(cls, b) : NULL;
+    tt_module *module = b ? tt__module_new(cls, b) : NULL;
     if (!module) {
         free(b);
         return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", kind->who);

@@ -47,7 +47,7 @@ tt_module *tt__container_new(const char *who, const tt_module_class *cls, const 
     if (a->count < 0 || (a->count && !a->children == !a->named))
         return tt__fail_null(TT_ERR_INVALID, "%s: expected either `children` or `named`, got %s of %lld", who,
                              a->children ? "both" : "neither", (long long)a->count);
-    tt_module *module = check_children(who, a) ? NULL : tt_module_new(cls, NULL);
+    tt_module *module = check_children(who, a) ? NULL : tt__module_new(cls, NULL);
     if (!module) {
         free_children(a, 0);
         return NULL;

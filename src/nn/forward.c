@@ -136,9 +136,7 @@ static tt_status run_between_hooks(tt_module *module, const call *c, tt_tensor *
     return run_hooks(module, &inner, NULL);
 }
 
-static tt_status forward_hooked(tt_module *module, const call *c) {
-    if (!module->hook_count)
-        return call_class(module, c);
+static tt_status run_with_hooks(tt_module *module, const call *c) {
     size_t bytes = (size_t)c->in_count * sizeof *c->in;
     tt_tensor **in = tt__pool_alloc(bytes + 1);
     if (!in)
@@ -150,6 +148,22 @@ static tt_status forward_hooked(tt_module *module, const call *c) {
     tt_status status = run_between_hooks(module, c, in);
     sweep_hooks(module);
     tt__pool_free(in);
+    return status;
+}
+
+/* Note that a function of the user's gets these, and may keep them while their scope lasts. */
+static void show(tt_tensor *const *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (x[i])
+            x[i]->shown = true;
+}
+
+static tt_status forward_hooked(tt_module *module, const call *c) {
+    if (!module->hook_count && !module->of_users)
+        return call_class(module, c);
+    show(c->in, c->in_count);
+    tt_status status = module->hook_count ? run_with_hooks(module, c) : call_class(module, c);
+    show(c->out, c->out_count);
     return status;
 }
 

@@ -1,6 +1,7 @@
 #include "nn/initial.h"
 
 #include "base/error.h"
+#include "nn/module.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 tt_module *tt__layer_new(const char *who, const tt_module_class *cls, size_t user_bytes) {
     void *user = calloc(1, user_bytes);
-    tt_module *module = user ? tt_module_new(cls, user) : NULL;
+    tt_module *module = user ? tt__module_new(cls, user) : NULL;
     if (module)
         return module;
     free(user);

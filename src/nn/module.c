@@ -38,7 +38,7 @@ static tt_status wrapper_attach(tt_module *module) {
     return TT_OK;
 }
 
-tt_module *tt_module_new(const tt_module_class *cls, void *user) {
+tt_module *tt__module_new(const tt_module_class *cls, void *user) {
     if (check_class(cls))
         return NULL;
     tt_module *module = calloc(1, sizeof *module);
@@ -53,6 +53,13 @@ tt_module *tt_module_new(const tt_module_class *cls, void *user) {
         free(module);
         return NULL;
     }
+    return module;
+}
+
+tt_module *tt_module_new(const tt_module_class *cls, void *user) {
+    tt_module *module = tt__module_new(cls, user);
+    if (module)
+        module->of_users = true;
     return module;
 }
 

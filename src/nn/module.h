@@ -49,6 +49,7 @@ struct tt_module {
     int refs;
     bool freed; /* tt_module_free() was called: only wrappers hold it */
     bool training;
+    bool of_users; /* its class is not the library's */
     tt__module_amp amp;
     tt_module *parent;
     tt_module *wrapped;                 /* NULL: no wrapper */
@@ -63,6 +64,9 @@ struct tt_module {
     int hooks_running; /* depth of forwards that are inside hooks */
     tt__module_list lists[TT__LIST_KINDS];
 };
+
+/* tt_module_new() for a class of the library's. */
+tt_module *tt__module_new(const tt_module_class *cls, void *user);
 
 /* `module`, or, of a wrapper, what is inside all wrappings. */
 static inline tt_module *tt__module_unwrapped(const tt_module *module) {

@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
+#include "nn/module.h"
 
 #include <stdlib.h>
 
@@ -52,7 +53,7 @@ static tt_module *norm_new(const norm_kind *kind, const norm_layer *layer) {
     if (!norm_shape_check(kind, layer->eps))
         return NULL;
     norm_layer *n = malloc(sizeof *n);
-    tt_module *module = n ? tt_module_new(kind->cls, n) : NULL;
+    tt_module *module = n ? tt__module_new(kind->cls, n) : NULL;
     if (!module) {
         free(n);
         return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", kind->who);

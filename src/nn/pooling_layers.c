@@ -1,6 +1,7 @@
 /* Pooling: a module keeps the arguments of its operator. */
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/module.h"
 
 #include <tutti/nn.h>
 
@@ -18,7 +19,7 @@ static tt_module *pooling_new(const tt_module_class *cls, const char *who, const
                              "%s: expected kernel_size or .kernel_size_hw of at least 1, got %lld and (%lld, %lld)",
                              who, (long long)kernel_size, (long long)kernel_size_hw[0], (long long)kernel_size_hw[1]);
     void *kept = malloc(size);
-    tt_module *module = kept ? tt_module_new(cls, kept) : NULL;
+    tt_module *module = kept ? tt__module_new(cls, kept) : NULL;
     if (!module) {
         free(kept);
         return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);

@@ -2,10 +2,17 @@
 #include "base/error.h"
 #include "nn/container.h"
 #include "nn/module.h"
+#include "tensor/tensor.h"
 
+/* What goes from child to child is freed once its records have it: it may be most of a network's memory. */
 static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
-    for (int64_t i = 0; i < tt_module_child_count(self) && x; i++)
-        x = tt_module_forward(tt_module_child_at(self, i), x);
+    tt_tensor *const given = x;
+    for (int64_t i = 0; i < tt_module_child_count(self) && x; i++) {
+        tt_tensor *y = tt_module_forward(tt_module_child_at(self, i), x);
+        if (y != x && y != given && x != given && !x->shown)
+            tt__abandon(x);
+        x = y;
+    }
     return x;
 }
 

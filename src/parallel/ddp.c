@@ -241,7 +241,7 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     d->module = args.module;
     d->group = args.group;
     d->broadcast_buffers = !args.no_broadcast_buffers;
-    tt_module *wrapper = ddp_init(d, &args) ? NULL : tt_module_new(&ddp_class, d);
+    tt_module *wrapper = ddp_init(d, &args) ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper)
         ddp_release(d);
     return wrapper;

@@ -22,7 +22,7 @@
 #define UNPOISON(p, size) (void)(p)
 #endif
 
-enum { UNIT = 64, CLASSES = 8 * 58 };
+enum { UNIT = 64, CLASSES_A_DOUBLING = 8, CLASSES = CLASSES_A_DOUBLING * 58, LARGE = 1 << 20 };
 
 /* Stands before the payload. */
 typedef struct block {
@@ -43,12 +43,12 @@ static _Thread_local pool mine;
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Return the class of a size. Units beyond the first decide: t = units - 1 in [8..15] << shift gives class 8 * shift +
- * (t >> shift). */
+/* Return the class of a size. Units beyond the first two decide: t = units - 2 in [8..15] << shift gives class
+ * 8 * shift + (t >> shift). */
 static unsigned class_of(size_t size, size_t *capacity) {
-    size_t t = size ? (size - 1) / UNIT : 0;
+    size_t t = size > 2 * UNIT ? (size - UNIT - 1) / UNIT : 0;
     unsigned shift = t < 8 ? 0 : 60 - (unsigned)__builtin_clzll(t);
-    *capacity = (((t >> shift) + 1) << shift) * UNIT;
+    *capacity = (((t >> shift) + 1) << shift) * UNIT + UNIT;
     return 8 * shift + (unsigned)(t >> shift);
 }
 
@@ -85,17 +85,31 @@ static void pool_trim(void *p) {
 
 static void make_key(void) { pthread_key_create(&key, pool_trim); }
 
+/* Take a waiting block of this class; for a large size, rather a block that is up to half again as large than a new
+ * one: what a step needs at different times may then lie in the same memory. */
+static block *take_waiting(unsigned cls, size_t size) {
+    size_t most = size < LARGE ? 0 : size + size / 2;
+    for (unsigned c = cls; c < CLASSES; c++) {
+        block *b = mine.waiting[c];
+        if (b && (c == cls || b->capacity <= most)) {
+            mine.waiting[c] = b->next;
+            UNPOISON(b + 1, b->capacity);
+            return b;
+        }
+        if (c > cls + CLASSES_A_DOUBLING || !most)
+            break;
+    }
+    return NULL;
+}
+
 void *tt__pool_alloc(size_t size) {
     if (size > SIZE_MAX / 4)
         return NULL;
     size_t capacity;
     unsigned cls = class_of(size, &capacity);
-    block *b = mine.waiting[cls];
-    if (b) {
-        mine.waiting[cls] = b->next;
-        UNPOISON(b + 1, capacity);
+    block *b = take_waiting(cls, size);
+    if (b)
         return b + 1;
-    }
     b = block_obtain(capacity);
     if (!b)
         return NULL;

@@ -1,9 +1,10 @@
 /* Recycled memory of a thread: blocks in size classes, 64-byte aligned. A freed block waits in its class for the next
  * request, so that a loop that always asks for the same sizes asks the system for nothing after its first round.
  *
- * Class of a size: its number of 64-byte units, rounded up to four significant bits (at most an eighth is lost). A
- * block freed by a thread that did not allocate it goes back to the system: else a producer and a consumer would fill
- * the consumer's lists. Lists are released when the thread ends. */
+ * Class of a size: its number of 64-byte units beyond the first, rounded up to four significant bits (at most an eighth
+ * is lost; nothing is of 2^n elements behind a header). A large request also takes a waiting block of up to half again
+ * its size. A block freed by a thread that did not allocate it goes back to the system: else a producer and a consumer
+ * would fill the consumer's lists. Lists are released when the thread ends. */
 #ifndef TT_TENSOR_POOL_H
 #define TT_TENSOR_POOL_H
 

@@ -163,7 +163,10 @@ bool tt__tensor_is_exclusive(const tt_tensor *x) {
 }
 
 tt_tensor *tt__abandon(tt_tensor *x) {
-    if (x && x->owner == TT__OWNER_CALLER)
+    bool of_scope = x && x->owner == TT__OWNER_SCOPE && !x->shown;
+    if (of_scope)
+        tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
+    if (of_scope || (x && x->owner == TT__OWNER_CALLER))
         tt__tensor_unref(x);
     return NULL;
 }

@@ -25,6 +25,7 @@ struct tt_tensor {
     void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
+    bool shown;    /* a function of the user's has seen it: it lives as long as its scope */
     bool unscoped; /* counted in unscoped.h, with */
     tt__owner owner;
     _Atomic int refs;
@@ -99,7 +100,8 @@ void tt__tensor_unref(tt_tensor *x);
 /* Is this reference the only one to the tensor and its storage? Then it may be changed or taken over. */
 bool tt__tensor_is_exclusive(const tt_tensor *x);
 
-/* Free a tensor that an operation made and will not return, where no scope does it. NULL is allowed. Returns NULL. */
+/* Free a tensor that an operation made and will not return, before its scope does or where none is open; records keep
+ * what they need of it. NULL is allowed. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
 
 /* Let x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is
