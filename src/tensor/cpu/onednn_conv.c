@@ -149,6 +149,7 @@ static conv_key key_of(const tt__conv_call *c) {
     memcpy(key.x, c->x->shape.dim, sizeof key.x);
     memcpy(key.w, c->w->shape.dim, sizeof key.w);
     memcpy(key.y, c->y->shape.dim, sizeof key.y);
+    key.x[0] = key.y[0] = c->count;
     key.conv = *c->conv;
     key.direction = (int32_t)c->direction;
     key.bias = c->bias != NULL;
@@ -369,10 +370,16 @@ static dnnl_status_t point_at(dnnl_memory_t memory, void *data) {
     return memory ? tt__onednn_get()->dnnl_memory_set_data_handle(memory, data) : dnnl_success;
 }
 
+static char *image_at(const tt_tensor *x, int64_t index) {
+    int64_t n = x->shape.dim[0];
+    return n ? (char *)x->data + x->numel / n * index * (int64_t)tt_dtype_size(x->dtype) : x->data;
+}
+
 /* Say where the tensors of the call lie. */
 static dnnl_status_t point_all(const conv_primitive *p, const tt__conv_call *c, const conv_room *room) {
-    void *const at[OPERANDS] = {[IMAGE] = c->x->data, [WEIGHT] = c->w->data, [OUTPUT] = c->y->data};
-    dnnl_status_t status = point_at(p->bias, c->bias ? c->bias->data : NULL);
+    void *const at[OPERANDS] = {
+        [IMAGE] = image_at(c->x, c->first), [WEIGHT] = c->dw ? c->dw : c->w->data, [OUTPUT] = image_at(c->y, c->first)};
+    dnnl_status_t status = point_at(p->bias, c->dw ? c->db : c->bias ? c->bias->data : NULL);
     if (!status)
         status = point_at(p->scratch, room->scratch);
     for (int i = 0; i < OPERANDS && !status; i++) {

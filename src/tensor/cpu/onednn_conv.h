@@ -5,11 +5,14 @@
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/kernels.h"
 
-/* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written. */
+/* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written, of `count` images from `first`
+ * on. */
 typedef struct tt__conv_call {
     tt__conv_direction direction;
     const tt_tensor *x, *w, *bias, *y;
     const tt__conv *conv;
+    int64_t first, count;
+    float *dw, *db; /* where gradients of weight and bias go; dw NULL: into w and bias */
 } tt__conv_call;
 
 /* Run it. TT_ERR_UNSUPPORTED, and no error: oneDNN has nothing for bf16 here. */

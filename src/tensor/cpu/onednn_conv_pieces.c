@@ -31,72 +31,49 @@ static int64_t images_a_piece(const tt__conv_call *c) {
     return (n + pieces - 1) / pieces;
 }
 
-static tt_tensor images_of(const tt_tensor *x, int64_t first, int64_t count) {
-    tt_shape shape = x->shape;
-    shape.dim[0] = count;
-    tt_tensor piece = tt__tensor_seen(x, shape, x->stride);
-    piece.data = (char *)x->data + first * image_bytes(x);
-    return piece;
-}
-
-static tt_status run_piece(tt__conv_call c, int64_t first, int64_t count) {
-    tt_tensor x = images_of(c.x, first, count), y = images_of(c.y, first, count);
-    c.x = &x;
-    c.y = &y;
-    return tt__onednn_conv_run(&c);
-}
-
 static void add_to(const tt_tensor *sum, const float *term) {
     float *s = sum->data;
     for (int64_t i = 0; i < sum->numel; i++)
         s[i] += term[i];
 }
 
-/* Run a later piece of a weights' gradient, and add what it gives. */
-static tt_status add_piece(tt__conv_call c, int64_t first, int64_t count) {
-    const tt_tensor *dw = c.w, *db = c.bias;
-    float *room = tt__pool_alloc((size_t)(dw->numel + (db ? db->numel : 0)) * sizeof(float));
-    if (!room)
-        return tt__fail(TT_ERR_MEMORY, "conv2d: no memory for a gradient of weight %s", TT__SHAPE_TEXT(&dw->shape));
-    tt_tensor w = tt__tensor_seen(dw, dw->shape, dw->stride), b = w;
-    w.data = room;
-    c.w = &w;
-    if (db) {
-        b = tt__tensor_seen(db, db->shape, db->stride);
-        b.data = room + dw->numel;
-        c.bias = &b;
-    }
-    tt_status status = run_piece(c, first, count);
+/* Run a later piece of weights' gradients, and add what it gives. */
+static tt_status add_piece(tt__conv_call c) {
+    int64_t weights = c.w->numel, biases = c.bias ? c.bias->numel : 0;
+    c.dw = tt__pool_alloc((size_t)(weights + biases) * sizeof *c.dw);
+    if (!c.dw)
+        return tt__fail(TT_ERR_MEMORY, "conv2d: no memory for a gradient of weight %s", TT__SHAPE_TEXT(&c.w->shape));
+    c.db = c.dw + weights;
+    tt_status status = tt__onednn_conv_run(&c);
     if (!status)
-        add_to(dw, room);
-    if (!status && db)
-        add_to(db, room + dw->numel);
-    tt__pool_free(room);
+        add_to(c.w, c.dw);
+    if (!status && c.bias)
+        add_to(c.bias, c.db);
+    tt__pool_free(c.dw);
     return status;
 }
 
-static tt_status run_pieces(const tt__conv_call *c) {
-    int64_t n = c->x->shape.dim[0], piece = images_a_piece(c);
-    if (piece == n)
-        return tt__onednn_conv_run(c);
-    tt_status status = run_piece(*c, 0, piece);
-    for (int64_t first = piece; first < n && !status; first += piece) {
-        int64_t count = n - first < piece ? n - first : piece;
-        status = c->direction == TT__CONV_WEIGHT ? add_piece(*c, first, count) : run_piece(*c, first, count);
-    }
+static tt_status run_pieces(tt__conv_call c) {
+    int64_t n = c.x->shape.dim[0], piece = images_a_piece(&c);
+    tt_status status = TT_OK;
+    do {
+        c.count = n - c.first < piece ? n - c.first : piece;
+        status = c.direction == TT__CONV_WEIGHT && c.first ? add_piece(c) : tt__onednn_conv_run(&c);
+        c.first += piece;
+    } while (c.first < n && !status);
     return status;
 }
 
 tt_status tt__onednn_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
                             const tt__conv *conv) {
-    return run_pieces(&(tt__conv_call){TT__CONV_FORWARD, x, w, bias, y, conv});
+    return run_pieces((tt__conv_call){TT__CONV_FORWARD, x, w, bias, y, conv, 0, 0, NULL, NULL});
 }
 
 tt_status tt__onednn_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv) {
-    return run_pieces(&(tt__conv_call){TT__CONV_DATA, dx, w, NULL, g, conv});
+    return run_pieces((tt__conv_call){TT__CONV_DATA, dx, w, NULL, g, conv, 0, 0, NULL, NULL});
 }
 
 tt_status tt__onednn_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
                                             const tt__conv *conv) {
-    return run_pieces(&(tt__conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv});
+    return run_pieces((tt__conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv, 0, 0, NULL, NULL});
 }
