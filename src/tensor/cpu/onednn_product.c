@@ -9,6 +9,7 @@
 #include "tensor/pool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,24 @@
 #include <cpuid.h>
 #endif
 
-bool tt__onednn_takes_bf16(void) {
+static bool cpu_has_bf16(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
     return tt__cpu_level_get() == TT__CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1U << 5);
 #else
     return false;
 #endif
+}
+
+bool tt__onednn_takes_bf16(void) {
+    enum { NOT_ASKED, NO, YES };
+    static _Atomic int answer; /* in a virtual machine the question takes microseconds */
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known == NOT_ASKED) {
+        known = cpu_has_bf16() ? YES : NO;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known == YES;
 }
 
 /* What a primitive is found by: compared byte by byte, so made from zeros. Strides of a (M,K), b (K,N) and y (M,N). */
