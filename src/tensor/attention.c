@@ -75,23 +75,29 @@ static void drop_standins(standins *s) {
         tt__abandon(s->made[i]);
 }
 
-/* Return x (NULL stays NULL) in the type of kernels, its rows without gaps. */
-static const tt_tensor *plain_rows(standins *s, const tt_tensor *x) {
-    bool wide = x && (x->dtype == TT_F32 || x->dtype == TT_F64);
-    if (!x || s->failed)
-        return NULL;
-    const tt_tensor *in = wide ? x : note_standin(s, tt__to(s->who, x, TT_F32));
-    if (!in)
-        return NULL;
-    tt_tensor first = tt__matrix_number(in, 0);
-    return tt__matrix_is_stored(&first, 0) && first.stride[1] == 1 ? in
-                                                                   : note_standin(s, tt__clone_contiguous(s->who, in));
+/* The type that kernels compute x's in: its own where the device has them, else f32. */
+static tt_dtype kernel_type(const tt_tensor *x) {
+    return tt__device_of(x)->kernels[x->dtype]->attention || x->dtype == TT_F64 ? x->dtype : TT_F32;
 }
 
-/* Make a contiguous result like x, in the type of kernels. */
-static tt_tensor *plain_result(standins *s, const tt_tensor *x) {
-    bool wide = x->dtype == TT_F64;
-    return s->failed ? NULL : note_standin(s, tt__empty_beside(s->who, x, x->shape, wide ? TT_F64 : TT_F32));
+static bool rows_are_plain(const tt_tensor *x) {
+    tt_tensor first = tt__matrix_number(x, 0);
+    return x->dtype == kernel_type(x) && tt__matrix_is_stored(&first, 0) && first.stride[1] == 1;
+}
+
+/* Return x (NULL stays NULL) in the type of kernels, its rows without gaps. */
+static const tt_tensor *plain_rows(standins *s, const tt_tensor *x) {
+    if (!x || s->failed || rows_are_plain(x))
+        return s->failed ? NULL : x;
+    const tt_tensor *in = x->dtype == kernel_type(x) ? x : note_standin(s, tt__to(s->who, x, TT_F32));
+    return !in || rows_are_plain(in) ? in : note_standin(s, tt__clone_contiguous(s->who, in));
+}
+
+/* Return y (may be NULL) if kernels can write it, else make a contiguous result like `like`. */
+static tt_tensor *plain_result(standins *s, tt_tensor *y, const tt_tensor *like) {
+    if (s->failed || (y && rows_are_plain(y)))
+        return s->failed ? NULL : y;
+    return note_standin(s, tt__empty_beside(s->who, like, like->shape, kernel_type(like)));
 }
 
 static attention_call begin_call(standins *s, const tt__attention *in) {
@@ -155,7 +161,7 @@ tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, con
     standins s = {.who = who};
     attention_call c = begin_call(&s, in);
     c.stats = stats;
-    c.y = y->dtype == TT_F32 || y->dtype == TT_F64 ? y : plain_result(&s, y);
+    c.y = plain_result(&s, y, y);
     c.run = s.failed ? NULL : (tt__any_kernel)TT__KERNEL(who, c.y, attention);
     tt_status status = c.run ? attend_all(&c) : tt_last_status();
     if (!status && c.y != y)
@@ -174,14 +180,14 @@ tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], con
     c.stats = (tt_tensor *)stats;
     tt_tensor *made[3];
     for (int i = 0; i < 3; i++)
-        made[i] = plain_result(&s, inputs[i]);
+        made[i] = plain_result(&s, d[i], inputs[i]);
     c.dq = made[0];
     c.dk = made[1];
     c.dv = made[2];
     c.run = s.failed ? NULL : (tt__any_kernel)TT__KERNEL(who, c.dq, attention_backward);
     tt_status status = c.run ? attend_all(&c) : tt_last_status();
     for (int i = 0; i < 3 && !status; i++)
-        if (d[i])
+        if (d[i] && d[i] != made[i])
             status = tt__copy_out(who, d[i], made[i]);
     drop_standins(&s);
     return status;

@@ -24,7 +24,7 @@
     /* Floats. y (N,C,H',W') = x (N,C,H,W) in another size; dx += g by the same weights. */                            \
     X(resize, (tt_tensor * y, const tt_tensor *x, const struct tt__resize *how))                                       \
     X(resize_backward, (tt_tensor * dx, const tt_tensor *g, const struct tt__resize *how))                             \
-    /* f32, f64; matrices whose last stride is 1: reference/attention_loops.h says what is computed. */                \
+    /* f32, f64, others where a device has them, with f32 masks; last strides are 1: attention_loops.h says more. */   \
     X(attention, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                                   \
     X(attention_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *y, const tt_tensor *stats, \
                            const tt_tensor *g, const struct tt__attention *in))

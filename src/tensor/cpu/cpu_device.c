@@ -82,6 +82,8 @@ static const tt__kernels half = {
     .softmax_backward = tt__cpu_softmax_backward_half,
     .log_softmax = tt__cpu_log_softmax_half,
     .log_softmax_backward = tt__cpu_log_softmax_backward_half,
+    .attention = tt__cpu_attention_half,
+    .attention_backward = tt__cpu_attention_backward_half,
 };
 
 static const tt__kernels any = {.fill = tt__cpu_fill, .copy = tt__cpu_copy, .index_select = tt__cpu_index_select};

@@ -73,11 +73,7 @@ tt_status tt__cpu_conv2d_backward_weight_half(tt_tensor *dw, tt_tensor *db, cons
     return tt__wide_end(status, 4, w);
 }
 
-/* ---- sums, softmax, dropout, pooling */
-
-tt_status tt__cpu_sum_half(tt_tensor *y, const tt_tensor *x, double factor) {
-    OVER(y, x, NULL, TT__F32_KERNEL(&w[0].seen, sum)(&w[0].seen, &w[1].seen, factor));
-}
+/* ---- softmax, dropout, pooling */
 
 tt_status tt__cpu_softmax_half(tt_tensor *y, const tt_tensor *x) {
     OVER(y, x, NULL, TT__F32_KERNEL(&w[0].seen, softmax)(&w[0].seen, &w[1].seen));

@@ -12,7 +12,6 @@ tt_status tt__cpu_conv2d_backward_data_half(tt_tensor *dx, const tt_tensor *g, c
                                             const tt__conv *conv);
 tt_status tt__cpu_conv2d_backward_weight_half(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
                                               const tt__conv *conv);
-tt_status tt__cpu_sum_half(tt_tensor *y, const tt_tensor *x, double factor);
 tt_status tt__cpu_softmax_half(tt_tensor *y, const tt_tensor *x);
 tt_status tt__cpu_softmax_backward_half(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);
 tt_status tt__cpu_log_softmax_half(tt_tensor *y, const tt_tensor *x);
@@ -21,6 +20,14 @@ tt_status tt__cpu_dropout_half(tt_tensor *y, const tt_tensor *x, const tt__dropo
 tt_status tt__cpu_max_pool2d_half(tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool);
 tt_status tt__cpu_max_pool2d_backward_half(tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
                                            const tt__pooling *pool);
+
+/* cpu_half_sum.c */
+tt_status tt__cpu_sum_half(tt_tensor *y, const tt_tensor *x, double factor);
+
+/* cpu_half_attention.c */
+tt_status tt__cpu_attention_half(tt_tensor *y, tt_tensor *stats, const tt__attention *in);
+tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
+                                          const tt_tensor *stats, const tt_tensor *g, const tt__attention *in);
 
 /* cpu_half_pointwise.c */
 tt_status tt__cpu_add_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

@@ -52,9 +52,7 @@ static void sum_columns(void *user, int64_t begin, int64_t end) {
     tt__reduce()->sum_rows(c->rows, end - begin, c->cols, c->x + begin, c->factor, c->y + begin);
 }
 
-/* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones?
- * Then *cols is their size. */
-static bool sums_leading(const tt_tensor *y, const tt_tensor *x, int64_t *cols) {
+bool tt__sums_leading(const tt_tensor *y, const tt_tensor *x, int64_t *cols) {
     int64_t n = 1;
     int d = x->shape.ndim - 1;
     for (; d >= 0 && (x->shape.dim[d] == 1 || y->stride[d] == n); d--)
@@ -135,14 +133,14 @@ tt_status tt__cpu_sum_f32(tt_tensor *y, const tt_tensor *x, double factor) {
         tt__parallel_for(x->numel / cols, cols < BLOCK / 8 ? BLOCK / 8 / cols : 1, sum_each_row, &s);
         return TT_OK;
     }
-    if (!sums_leading(y, x, &cols) && sums_channels(&channels, y, x)) {
+    if (!tt__sums_leading(y, x, &cols) && sums_channels(&channels, y, x)) {
         channels.x = x->data;
         channels.factor = factor;
         channels.y = y->data;
         tt__parallel_for(channels.channels, 1, sum_each_channel, &channels);
         return TT_OK;
     }
-    if (!sums_leading(y, x, &cols))
+    if (!tt__sums_leading(y, x, &cols))
         return tt__reference_kernels[TT_F32]->sum(y, x, factor);
     if (cols > 1) {
         columns c = {x->numel / cols, cols, x->data, factor, y->data};

@@ -1,0 +1,49 @@
+/* Attention of f16 and bf16: one matrix of the batch at a time in f32, which stays in the cache. */
+#include "tensor/cpu/cpu_half.h"
+
+#include "base/error.h"
+#include "tensor/cpu/cpu_attention.h"
+#include "tensor/cpu/wide.h"
+
+enum { Q, K, V, Y, G, DQ, DK, DV, WIDES };
+
+static tt_status widen_inputs(tt__wide w[WIDES], const tt__attention *in, tt__attention *wide) {
+    for (int i = 0; i < WIDES; i++)
+        w[i] = (tt__wide){.x = NULL};
+    *wide = *in;
+    wide->q = &w[Q].seen;
+    wide->k = &w[K].seen;
+    wide->v = &w[V].seen;
+    TT__TRY(tt__wide_begin(&w[Q], in->q, TT__WIDE_IN));
+    TT__TRY(tt__wide_begin(&w[K], in->k, TT__WIDE_IN));
+    return tt__wide_begin(&w[V], in->v, TT__WIDE_IN);
+}
+
+tt_status tt__cpu_attention_half(tt_tensor *y, tt_tensor *stats, const tt__attention *in) {
+    tt__wide w[WIDES];
+    tt__attention wide;
+    tt_status status = widen_inputs(w, in, &wide);
+    if (!status)
+        status = tt__wide_begin(&w[Y], y, TT__WIDE_OUT);
+    if (!status)
+        status = tt__cpu_attention_f32(&w[Y].seen, stats, &wide);
+    return tt__wide_end(status, WIDES, w);
+}
+
+tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
+                                          const tt_tensor *stats, const tt_tensor *g, const tt__attention *in) {
+    tt__wide w[WIDES];
+    tt__attention wide;
+    tt_tensor *const out[] = {dq, dk, dv};
+    tt_status status = widen_inputs(w, in, &wide);
+    if (!status)
+        status = tt__wide_begin(&w[Y], y, TT__WIDE_IN);
+    if (!status)
+        status = tt__wide_begin(&w[G], g, TT__WIDE_IN);
+    for (int i = 0; i < 3 && !status; i++)
+        status = tt__wide_begin(&w[DQ + i], out[i], TT__WIDE_OUT);
+    if (!status)
+        status =
+            tt__cpu_attention_backward_f32(&w[DQ].seen, &w[DK].seen, &w[DV].seen, &w[Y].seen, stats, &w[G].seen, &wide);
+    return tt__wide_end(status, WIDES, w);
+}
