@@ -432,6 +432,23 @@ static bool fits_onednn(const tt_tensor *x, const tt_tensor *w, const tt_tensor 
     return true;
 }
 
+/* Does some element of w meet nothing but padding? Its gradient is 0, of which oneDNN's kernels for bf16 keep what stood
+ * in their memory before. */
+static bool has_idle_tap(const tt_tensor *x, const tt_tensor *w, const tt_tensor *y, const tt__conv *conv) {
+    const tt__window *win = &conv->window;
+    for (int d = 0; d < 2; d++)
+        for (int64_t r = 0; r < w->shape.dim[2 + d]; r++) {
+            int64_t at = r * win->dilation[d] - win->padding[d], windows = y->shape.dim[2 + d];
+            while (windows > 0 && at < 0) {
+                at += win->stride[d];
+                windows--;
+            }
+            if (windows == 0 || at >= x->shape.dim[2 + d])
+                return true;
+        }
+    return false;
+}
+
 /* Leave the function with the result of the plain loops where oneDNN can't be asked; bf16's caller converts first. */
 #define PLAIN_UNLESS_FIT(x, w, y, conv, kernel, ...)                                                               \
     do {                                                                                                           \
@@ -453,5 +470,7 @@ tt_status tt__onednn_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, con
 tt_status tt__onednn_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
                                             const tt__conv *conv) {
     PLAIN_UNLESS_FIT(x, dw, g, conv, conv2d_backward_weight, dw, db, x, g, conv);
+    if (x->dtype == TT_BF16 && has_idle_tap(x, dw, g, conv))
+        return TT_ERR_UNSUPPORTED;
     return conv_run(&(conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv});
 }
