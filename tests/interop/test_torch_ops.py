@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 try:
-    import torch  # noqa: F401
+    import torch
 except ImportError as error:
     print("skipped: cannot import torch:", error)
     sys.exit(77)
@@ -27,6 +27,19 @@ try:
     FAMILIES += ["models", "transforms"]
 except ImportError as error:
     print("models and transforms are left out: cannot import torchvision:", error)
+
+
+def is_drawn_otherwise(family, case):
+    """What PyTorch 2.15 draws in another way than 1.13: truncated normals, and one sample with replacement."""
+    if family == "init":
+        return case["call"].startswith("trunc_normal_")
+    return family == "weighted" and case["replacement"] and case["n"] == 1
+
+
+def comparable(family, vectors):
+    if torch.__version__.startswith("1.") or "cases" not in vectors:
+        return vectors
+    return {**vectors, "cases": [case for case in vectors["cases"] if not is_drawn_otherwise(family, case)]}
 
 
 def numbers_differ(want, got, where):
@@ -61,7 +74,8 @@ with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, family + ".json")
         subprocess.run([sys.executable, os.path.join(VECTORS, "make_torch_%s.py" % family), made], check=True)
         with open(made) as here, open(os.path.join(VECTORS, "torch-%s.json" % family)) as committed:
-            found += differences(json.load(committed), json.load(here), family)
+            want, got = (comparable(family, json.load(file)) for file in (committed, here))
+            found += differences(want, got, family)
 for line in found[:10]:
     print(line)
 sys.exit(1 if found else 0)
