@@ -60,7 +60,8 @@ def avg_pool2d(choose):
     x, ceil = image(choose, kernel, padding, dilation, choose.channels(5)), choose.randrange(2)
     exclude, divisor = choose.randrange(2), choose.choice([0, 0, 0, 5])
     return Case([x], lambda x: F.avg_pool2d(x, kernel, stride, padding, bool(ceil), not exclude, divisor or None),
-                ceil=ceil, exclude_padding=exclude, divisor=divisor, **named(kernel=kernel, stride=stride, padding=padding))
+                ceil=ceil, exclude_padding=exclude, divisor=divisor,
+                **named(kernel=kernel, stride=stride, padding=padding))
 
 
 @case

@@ -32,8 +32,8 @@ import cases_pointwise  # noqa: E402
 import parity  # noqa: E402
 
 FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES)
-            for cases in (cases_core, cases_pointwise, cases_copies, cases_compare, cases_index, cases_conv, cases_layers,
-                          cases_modules)]
+            for cases in (cases_core, cases_pointwise, cases_copies, cases_compare, cases_index, cases_conv,
+                          cases_layers, cases_modules)]
 
 
 # Without a case: what makes tensors of nothing, what is random, what hands over what is there, and tt_apply().
