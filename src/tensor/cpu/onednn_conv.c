@@ -432,8 +432,8 @@ static bool fits_onednn(const tt_tensor *x, const tt_tensor *w, const tt_tensor 
     return true;
 }
 
-/* Does some element of w meet nothing but padding? Its gradient is 0, of which oneDNN's kernels for bf16 keep what stood
- * in their memory before. */
+/* Does some element of w meet nothing but padding? Its gradient is 0, but of bf16 oneDNN gives what stood in its memory
+ * before. */
 static bool has_idle_tap(const tt_tensor *x, const tt_tensor *w, const tt_tensor *y, const tt__conv *conv) {
     const tt__window *win = &conv->window;
     for (int d = 0; d < 2; d++)
@@ -449,7 +449,7 @@ static bool has_idle_tap(const tt_tensor *x, const tt_tensor *w, const tt_tensor
     return false;
 }
 
-/* Leave the function with the result of the plain loops where oneDNN can't be asked; bf16's caller converts first. */
+/* Leave the function with the result of the plain loops where oneDNN can't be asked; for bf16 its caller converts. */
 #define PLAIN_UNLESS_FIT(x, w, y, conv, kernel, ...)                                                               \
     do {                                                                                                           \
         if (!fits_onednn((x), (w), (y), (conv)))                                                                   \
