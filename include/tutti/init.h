@@ -68,8 +68,8 @@ typedef struct tt_init_trunc_normal_args {
     char tt_end;             /* not an option: see base.h */
 } tt_init_trunc_normal_args;
 
-/* From N(mean, std^2) between a and b, the numbers of PyTorch 1.13 (2.x draws others).
- * tt_init_trunc_normal_(weight, 0, 0.02, .a = -0.04, .b = 0.04) */
+/* From N(mean, std^2) between a and b, as PyTorch 1.13 draws it (2.15 draws again what lies outside).
+ *   tt_init_trunc_normal_(weight, 0, 0.02, .a = -0.04, .b = 0.04) */
 TT_API TT_NODISCARD tt_status tt_init_trunc_normal_with(const tt_init_trunc_normal_args *args, size_t size);
 
 /* ---- by fans ---- */

@@ -75,9 +75,8 @@ typedef struct tt_weighted_random_sampler_args {
 #define TT_WEIGHTED_RANDOM_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
 /* Examples drawn with probabilities in proportion to their weights: tt_weighted_random_sampler(weights, 1000, 500).
- * The draws are those of PyTorch 1.13 (2.x draws otherwise for n = 1 with replacement): of a loop over
- * DataLoader(set, sampler=WeightedRandomSampler(weights, n, not no_replacement,
- * generator)), of a PyTorch without MKL where examples come only once. */
+ * The draws are those of a loop over DataLoader(set, sampler=WeightedRandomSampler(weights, n, not no_replacement,
+ * generator)), of a PyTorch without MKL where examples come only once; of 1.13 where an epoch is one example. */
 TT_API tt_sampler *tt_weighted_random_sampler_with(const tt_weighted_random_sampler_args *args, size_t size);
 
 /* For tt_loader_new(): all examples in order, or in another random order in each epoch (DataLoader's shuffle=True). The

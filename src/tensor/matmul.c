@@ -146,6 +146,52 @@ static tt_status multiply_each(const char *who, batch_product *p) {
     return TT_OK;
 }
 
+/* View `sums`, which has each of y's matrices once, as y repeats them. */
+static tt_tensor repeated_as(const tt_tensor *y, const tt_tensor *sums) {
+    int64_t stride[TT_MAX_DIMS];
+    for (int d = 0; d < y->shape.ndim; d++)
+        stride[d] = d < y->shape.ndim - 2 && sums->shape.dim[d] == 1 ? 0 : sums->stride[d];
+    return tt__tensor_seen(sums, y->shape, stride);
+}
+
+/* y's shape without what is repeated. */
+static tt_shape unrepeated_shape(const tt_tensor *y) {
+    tt_shape shape = y->shape;
+    for (int d = 0; d < shape.ndim - 2; d++)
+        if (y->stride[d] == 0)
+            shape.dim[d] = 1;
+    return shape;
+}
+
+/* Add up products of 16-bit floats in f32: in their own type each addition would be rounded to a few digits. `part`,
+ * `wide`: memory for a product; `sums`: for all of y. */
+static tt_status add_up_wide(const char *who, const batch_product *p, tt_tensor *part, tt_tensor *wide,
+                             tt_tensor *sums) {
+    int64_t n = tt__batch_size(p->y);
+    tt_tensor all = repeated_as(p->y, sums), once = tt__tensor_seen(p->y, sums->shape, p->y->stride);
+    TT__TRY(tt__fill_out(who, sums, 0));
+    for (int64_t i = 0; i < n; i++) {
+        tt_tensor to = tt__matrix_number(&all, i), a = tt__matrix_number(p->a, i), b = tt__matrix_number(p->b, i);
+        TT__TRY(p->run(part, &a, &b, 0));
+        TT__TRY(tt__copy_out(who, wide, part));
+        TT__TRY(tt__add_out(who, &to, &to, wide));
+    }
+    return tt__copy_out(who, &once, sums);
+}
+
+static tt_status multiply_wide(const char *who, const batch_product *p) {
+    int row = p->y->shape.ndim - 2;
+    tt_shape matrix = {.ndim = 2, .dim = {p->y->shape.dim[row], p->y->shape.dim[row + 1]}};
+    tt_tensor *part = tt__empty_beside(who, p->y, matrix, p->y->dtype);
+    tt_tensor *wide = part ? tt__empty_beside(who, p->y, matrix, TT_F32) : NULL;
+    tt_tensor *sums = wide ? tt__empty_beside(who, p->y, unrepeated_shape(p->y), TT_F32) : NULL;
+    tt_status status = sums ? add_up_wide(who, p, part, wide, sums) : tt_last_status();
+    tt__abandon(sums);
+    tt__abandon(wide);
+    tt__abandon(part);
+    return status;
+}
+
 /* Where b is one matrix, or y the sum of all products, a batch may be one large product. */
 static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
                                 const tt_tensor *b) {
@@ -158,6 +204,8 @@ static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tenso
         return run(&to, &rows, &columns, 0);
     }
     batch_product p = {.run = run, .y = y, .a = a, .b = b, .beta = is_partly_repeated(y) ? 1 : 0};
+    if (p.beta != 0 && tt_dtype_size(y->dtype) == 2)
+        return multiply_wide(who, &p);
     if (p.beta != 0)
         TT__TRY(tt__fill_out(who, y, 0));
     return multiply_each(who, &p);

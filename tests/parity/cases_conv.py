@@ -28,9 +28,9 @@ def image(choose, kernel, padding, dilation, channels):
 @case
 def conv2d(choose):
     groups = choose.choice([1, 1, 1, 2, 3])
-    inner, outer = choose.randint(1, 5), choose.randint(1, 5)
+    inner, outer = choose.channels(5), choose.channels(5)
     if choose.random() < 0.2:
-        groups, inner = choose.randint(2, 6), 1  # depthwise
+        groups, inner = 1 + choose.channels(5), 1  # depthwise
     kernel, stride, padding, dilation = pair(choose, 1, 4), pair(choose, 1, 3), pair(choose, 0, 3), pair(choose, 1, 2)
     x = image(choose, kernel, padding, dilation, groups * inner)
     weight = choose.floats([groups * outer, inner, *kernel], -1, 1)
@@ -49,7 +49,7 @@ def window(choose, dilates):
 @case
 def max_pool2d(choose):
     kernel, stride, padding, dilation = window(choose, True)
-    x, ceil = image(choose, kernel, [0, 0], dilation, choose.randint(1, 5)), choose.randrange(2)  # no window is empty
+    x, ceil = image(choose, kernel, [0, 0], dilation, choose.channels(5)), choose.randrange(2)  # no window is empty
     return Case([x], lambda x: F.max_pool2d(x, kernel, stride, padding, dilation, bool(ceil)), ceil=ceil,
                 **named(kernel=kernel, stride=stride, padding=padding, dilation=dilation))
 
@@ -57,14 +57,15 @@ def max_pool2d(choose):
 @case
 def avg_pool2d(choose):
     kernel, stride, padding, dilation = window(choose, False)
-    x, ceil = image(choose, kernel, padding, dilation, choose.randint(1, 5)), choose.randrange(2)
-    exclude = choose.randrange(2)
-    return Case([x], lambda x: F.avg_pool2d(x, kernel, stride, padding, bool(ceil), not exclude), ceil=ceil,
-                exclude_padding=exclude, **named(kernel=kernel, stride=stride, padding=padding))
+    x, ceil = image(choose, kernel, padding, dilation, choose.channels(5)), choose.randrange(2)
+    exclude, divisor = choose.randrange(2), choose.choice([0, 0, 0, 5])
+    return Case([x], lambda x: F.avg_pool2d(x, kernel, stride, padding, bool(ceil), not exclude, divisor or None),
+                ceil=ceil, exclude_padding=exclude, divisor=divisor,
+                **named(kernel=kernel, stride=stride, padding=padding))
 
 
 @case
 def adaptive_avg_pool2d(choose):
     size = pair(choose, 1, 7)
-    x = choose.floats([choose.randint(1, 3), choose.randint(1, 5), *pair(choose, 1, 12)])
+    x = choose.floats([choose.randint(1, 3), choose.channels(5), *pair(choose, 1, 12)])
     return Case([x], lambda x: F.adaptive_avg_pool2d(x, size), height=size[0], width=size[1])

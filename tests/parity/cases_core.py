@@ -47,13 +47,22 @@ def sum(choose):
 
 @case
 def matmul(choose):
-    m, k, n = (choose.size(40) for _ in range(3))
+    m, k, n = (choose.side(40) for _ in range(3))
     return Case([choose.floats([m, k]), choose.floats([k, n])], torch.matmul)
 
 
 @case
+def matmul_vector(choose):
+    """No long sum that is a result by itself: it may cancel."""
+    k, batch = choose.side(40, 4), choose.shape(0, 2, 4, 1)
+    m = 0 if choose.random() < 0.1 else choose.side(40, 4)
+    shapes = choose.choice([([*batch, m, k], [k]), ([k], [*batch, k, m]), ([k % 9], [k % 9])])
+    return Case([choose.floats(shape) for shape in shapes], torch.matmul)
+
+
+@case
 def linear(choose):
-    c, k = choose.size(40, 1), choose.size(40, 1)
+    c, k = choose.side(40, 1), choose.side(40, 1)
     bias = choose.floats([k]) if choose.random() < 0.7 else None
     return Case([choose.floats([*choose.shape(0, 2, 6), c]), choose.floats([k, c]), bias], F.linear)
 
@@ -66,7 +75,7 @@ def log_softmax(choose):
 
 
 def with_targets(choose, loss):
-    rows, classes = choose.size(20, 1), choose.size(40, 1)
+    rows, classes = choose.size(20, 1), choose.side(40, 1)
     return Case([choose.floats([rows, classes], -8, 8), choose.integers([rows], 0, classes)], loss)
 
 

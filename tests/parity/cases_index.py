@@ -101,9 +101,35 @@ def scatter_add(choose):
 
 
 @case
+def scatter_dim(choose):
+    """No place twice: which of two counts is open in PyTorch."""
+    shape = choose.shape(1, 3, 7, 1)
+    dim = choose.randrange(len(shape))
+    sizes = [choose.randint(1, size) for size in shape]
+    index = choose.floats(sizes[:dim] + [shape[dim]] + sizes[dim + 1:]).argsort(dim).narrow(dim, 0, sizes[dim])
+    return Case([choose.floats(shape), index, choose.floats(sizes)], lambda x, i, s: x.scatter(dim, i, s), dim=dim)
+
+
+@case
+def scatter_value(choose):
+    shape, value = choose.shape(1, 3, 7, 1), choose.uniform(-3, 3)
+    dim = choose.randrange(len(shape))
+    return Case([choose.floats(shape), index_within(choose, shape, dim)], lambda x, i: x.scatter(dim, i, value),
+                dim=dim, value=value)
+
+
+@case
+def embedding_padding(choose):
+    rows = choose.size(20, 1)
+    padding = choose.randrange(-rows, rows)
+    return Case([choose.floats([rows, choose.side(9, 1)]), choose.integers(choose.shape(0, 3), 0, rows)],
+                lambda weight, i: F.embedding(i, weight, padding_idx=padding), padding=padding)
+
+
+@case
 def embedding(choose):
     rows = choose.size(20, 1)
-    return Case([choose.floats([rows, choose.size(9, 1)]), choose.integers(choose.shape(0, 3), 0, rows)],
+    return Case([choose.floats([rows, choose.side(9, 1)]), choose.integers(choose.shape(0, 3), 0, rows)],
                 lambda weight, i: F.embedding(i, weight))
 
 
@@ -131,13 +157,13 @@ def cumsum(choose):
 
 @case
 def bmm(choose):
-    batch, m, k, n = choose.size(5), *(choose.size(20) for _ in range(3))
+    batch, m, k, n = choose.size(5), *(choose.side(20) for _ in range(3))
     return Case([choose.floats([batch, m, k]), choose.floats([batch, k, n])], torch.bmm)
 
 
 @case
 def interpolate(choose):
-    x = choose.floats([choose.randint(1, 3), choose.randint(1, 4), *(choose.randint(1, 9) for _ in "hw")])
+    x = choose.floats([choose.randint(1, 3), choose.channels(4), *(choose.randint(1, 9) for _ in "hw")])
     height, width, bilinear = choose.randint(1, 15), choose.randint(1, 15), choose.randrange(2)
     corners = bilinear and choose.randrange(2)
     return Case([x], lambda x: F.interpolate(x, (height, width), mode="bilinear" if bilinear else "nearest",

@@ -123,7 +123,7 @@ def var(choose):
 
 @case
 def norm(choose):
-    p = choose.choice([1.0, 2.0, 3.0, float("inf")])
+    p = choose.choice([0.0, 1.0, 2.0, 3.0, float("inf")])
     return reduced(choose, lambda x, dims, keep: torch.linalg.vector_norm(x, p, dims, keep), 1, p=p)
 
 

@@ -7,17 +7,21 @@
  * where an input is permuted to ORDER after it is made, so that its memory isn't row-major; "-": no input (NULL). The
  * answer is "error TEXT", or "ok RESULTS", for each result "DTYPE NDIM SIZE..." and its elements, and then the same for
  * each input that has GRAD 1. */
+#include "parity_compare.h"
 #include "parity_conv.h"
+#include "parity_copies.h"
 #include "parity_core.h"
 #include "parity_index.h"
 #include "parity_layers.h"
+#include "parity_modules.h"
 #include "parity_pointwise.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static const parity_op ops[] = {PARITY_CORE, PARITY_POINTWISE, PARITY_INDEX, PARITY_CONV, PARITY_LAYERS};
+static const parity_op ops[] = {PARITY_CORE,  PARITY_POINTWISE, PARITY_COPIES, PARITY_COMPARE,
+                                PARITY_INDEX, PARITY_CONV,      PARITY_LAYERS, PARITY_MODULES};
 
 static void die(const char *what) {
     fprintf(stderr, "parity: %s\n", what);
@@ -104,7 +108,7 @@ static void write_tensor(tt_tensor *x) {
     fwrite(tt_tensor_data(whole), tt_dtype_size(tt_tensor_dtype(x)), (size_t)tt_tensor_numel(x), stdout);
 }
 
-static void answer(const parity_call *call, tt_tensor *const *leaf, tt_status status) {
+static void answer(const parity_call *call, tt_status status) {
     bool made = call->results > 0;
     for (int i = 0; i < call->results; i++)
         made &= call->result[i] != NULL;
@@ -117,23 +121,24 @@ static void answer(const parity_call *call, tt_tensor *const *leaf, tt_status st
     for (int i = 0; i < call->results; i++)
         write_tensor(call->result[i]);
     for (int i = 0; i < call->inputs; i++)
-        if (leaf[i])
-            write_tensor(tt_grad(leaf[i]));
+        if (call->leaf[i])
+            write_tensor(tt_grad(call->leaf[i]));
 }
 
 static void serve(const char *name, int inputs, bool backward, char *rest) {
     TT_AUTO_SCOPE;
     parity_call call = {.inputs = inputs};
-    tt_tensor *leaf[PARITY_INPUTS], *ignored, *gradient;
+    tt_tensor *ignored, *gradient;
     if (inputs < 0 || inputs > PARITY_INPUTS)
         die("too many inputs");
     read_numbers(&call, rest);
     for (int i = 0; i < inputs; i++)
-        call.in[i] = read_input(&leaf[i]);
+        call.in[i] = read_input(&call.leaf[i]);
     gradient = backward ? read_input(&ignored) : NULL;
     find_op(name)->run(&call);
     tt_status status = backward && call.result[0] ? tt_backward(call.result[0], .gradient = gradient) : TT_OK;
-    answer(&call, leaf, status);
+    answer(&call, status);
+    tt_module_free(call.module);
     fflush(stdout);
 }
 

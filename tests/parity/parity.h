@@ -4,19 +4,23 @@
 
 #include <tutti/autograd.h>
 #include <tutti/functional.h>
+#include <tutti/layers.h>
 
+#include <stdio.h>
 #include <string.h>
 
-enum { PARITY_INPUTS = 8, PARITY_NUMBERS = 24, PARITY_RESULTS = 4 };
+enum { PARITY_INPUTS = 28, PARITY_NUMBERS = 24, PARITY_RESULTS = 4 };
 
 typedef struct parity_call {
     int inputs, numbers, results;
     tt_tensor *in[PARITY_INPUTS];
+    tt_tensor *leaf[PARITY_INPUTS]; /* collects an input's gradient; NULL: none is wanted */
     struct {
         char name[24];
         double value;
     } number[PARITY_NUMBERS];
     tt_tensor *result[PARITY_RESULTS]; /* the first has the gradient; NULL after an error */
+    tt_module *module;                 /* of the call, freed at its end */
 } parity_call;
 
 typedef struct parity_op {
@@ -35,6 +39,20 @@ static inline double parity_number(const parity_call *call, const char *name, do
 static inline int parity_int(const parity_call *call, const char *name, int otherwise) {
     return (int)parity_number(call, name, otherwise);
 }
+
+/* NAME0=..., NAME1=... */
+static inline tt_shape parity_shape(const parity_call *c, const char *name, int ndim) {
+    tt_shape shape = {.ndim = ndim};
+    for (int d = 0; d < ndim; d++) {
+        char each[24];
+        snprintf(each, sizeof each, "%s%d", name, d);
+        shape.dim[d] = (int64_t)parity_number(c, each, 0);
+    }
+    return shape;
+}
+
+/* A switch of the call. */
+static inline bool parity_bool(const parity_call *c, const char *name) { return parity_int(c, name, 0) != 0; }
 
 /* The one result of a call. */
 static inline void parity_give(parity_call *call, tt_tensor *y) { call->result[call->results++] = y; }

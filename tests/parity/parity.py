@@ -2,8 +2,9 @@
 counts as right, and in f32, whose error is the measure.
 
 A result or gradient is close if its error is at most 1e-5 of the largest magnitude; or else twice that of PyTorch's
-f32, at its worst in the operator's cases: what a single case's rounding gives is luck. A magnitude below 0.01 counts
-as that: it is what cancellation has left of numbers around 1."""
+f32, at its worst in the operator's cases and, if that is not enough, in cases that differ from this one by a
+hundred-thousandth: what a single case's rounding gives is luck. A magnitude below 0.01 counts as that: it is what
+cancellation has left of numbers around 1."""
 import random
 import struct
 import subprocess
@@ -14,6 +15,7 @@ NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch
          torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
 TYPES = {name: dtype for dtype, name in NAMES.items()}
 CLOSE, AS_TORCH, LEAST = 1e-5, 2.0, 0.01
+NEIGHBOURS, APART = 32, 1e-5
 
 
 class Random(random.Random):
@@ -24,7 +26,19 @@ class Random(random.Random):
                             [1, 3, 20])[0] if least < 2 else self.randint(least, most)
 
     def shape(self, least=0, most=4, largest=9, smallest=0):
-        return [self.size(largest, smallest) for _ in range(self.randint(least, most))]
+        sizes = [self.size(largest, smallest) for _ in range(self.randint(least, most))]
+        if sizes and self.random() < 0.1:
+            sizes = [min(size, 9) for size in sizes]
+            sizes[self.randrange(len(sizes))] = self.randint(17, 300)
+        return sizes
+
+    def side(self, most, least=0):
+        """Of a matrix: sometimes past the blocks of fast loops."""
+        return self.randint(64, 200) if self.random() < 0.1 else self.size(most, least)
+
+    def channels(self, most):
+        """Sometimes more than a vector register holds."""
+        return self.randint(16, 70) if self.random() < 0.15 else self.randint(1, most)
 
     def floats(self, shape, low=-2.0, high=2.0):
         generator = torch.Generator().manual_seed(self.getrandbits(60))
@@ -54,10 +68,12 @@ class Random(random.Random):
 
 class Case:
     """`inputs`: tensors (f64 or integers), None where one is left out; `run`: of the inputs, with PyTorch; `numbers`:
-    what parity.c is told; `wants`: which inputs get gradients (default: all floats)."""
+    what parity.c is told; `wants`: which inputs get gradients (default: all floats); `plain`: from which input on they
+    are in row-major order: a module's parameters."""
 
-    def __init__(self, inputs, run, wants=None, **numbers):
+    def __init__(self, inputs, run, wants=None, plain=None, **numbers):
         self.inputs, self.run, self.numbers = inputs, run, numbers
+        self.plain = len(inputs) if plain is None else plain
         floats = [x is not None and x.is_floating_point() for x in inputs]
         self.wants = floats if wants is None else [a and b for a, b in zip(floats, wants)]
 
@@ -142,6 +158,7 @@ class Difference:
 
     def __init__(self, share=0.0, own=0.0, why=None):
         self.share, self.own, self.why = share, own, why
+        self.gradient = None  # that the case was run with
 
     def close(self, own):
         """`own`: the worst of PyTorch's."""
@@ -150,7 +167,7 @@ class Difference:
 
 def compare(what, ours, right, torchs):
     if ours is None:
-        return Difference() if right is None or not right.abs().max().item() else Difference(why=f"{what}: none")
+        return Difference() if right is None or not right.any() else Difference(why=f"{what}: none")
     if right is None:
         right = torch.zeros_like(ours)
         torchs = right
@@ -174,7 +191,8 @@ def compare(what, ours, right, torchs):
 
 def run_case(program, name, case, choose):
     """The worst Difference of the case."""
-    orders = [[] if x is None else choose.order(x.dim()) for x in case.inputs]
+    orders = [[] if x is None else choose.order(x.dim()) if i < case.plain else list(range(x.dim()))
+              for i, x in enumerate(case.inputs)]
     backward = any(case.wants)
     gradient = None
     if backward:
@@ -194,7 +212,27 @@ def run_case(program, name, case, choose):
     found = [compare(f"result {i}", *each) for i, each in enumerate(zip(ours, right, torchs))]
     found += [compare(f"gradient {i}", *each) for i, each in enumerate(zip(grads, right_grads, torch_grads))
               if case.wants[i] and backward]
-    return max(found, key=lambda d: (d.why is not None, d.share))
+    worst = max(found, key=lambda d: (d.why is not None, d.share))
+    worst.gradient = gradient
+    return worst
+
+
+def own_nearby(case, gradient):
+    """The worst error of PyTorch's f32 where all numbers differ a little from the case's."""
+    generator, inputs, worst = torch.Generator().manual_seed(1), case.inputs, 0.0
+
+    def moved(x):
+        if x is None or not x.is_floating_point():
+            return x
+        return x * (1 + APART * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1))
+    for _ in range(NEIGHBOURS):
+        case.inputs, near = [moved(x) for x in inputs], moved(gradient)
+        (right, right_grads), (torchs, torch_grads) = (evaluate(case, dtype, near)
+                                                       for dtype in (torch.float64, torch.float32))
+        worst = max([worst, *(compare("", t, r, t).own for t, r in zip(torchs + torch_grads, right + right_grads)
+                              if t is not None)])
+    case.inputs = inputs
+    return worst
 
 
 def describe(case):

@@ -13,9 +13,10 @@ PARITY(conv2d,
 PARITY(max_pool2d, tt_max_pool2d(in[0], 0, .kernel_size_hw = PARITY_PAIR("kernel"), .stride_hw = PARITY_PAIR("stride"),
                                  .padding_hw = PARITY_PAIR("padding"), .dilation_hw = PARITY_PAIR("dilation"),
                                  .ceil_mode = INT("ceil", 0) != 0))
-PARITY(avg_pool2d, tt_avg_pool2d(in[0], 0, .kernel_size_hw = PARITY_PAIR("kernel"), .stride_hw = PARITY_PAIR("stride"),
-                                 .padding_hw = PARITY_PAIR("padding"), .ceil_mode = INT("ceil", 0) != 0,
-                                 .exclude_padding = INT("exclude_padding", 0) != 0))
+PARITY(avg_pool2d,
+       tt_avg_pool2d(in[0], 0, .kernel_size_hw = PARITY_PAIR("kernel"), .stride_hw = PARITY_PAIR("stride"),
+                     .padding_hw = PARITY_PAIR("padding"), .ceil_mode = INT("ceil", 0) != 0,
+                     .exclude_padding = INT("exclude_padding", 0) != 0, .divisor_override = INT("divisor", 0)))
 PARITY(adaptive_avg_pool2d, tt_adaptive_avg_pool2d(in[0], INT("height", 1), INT("width", 1)))
 
 #define PARITY_CONV                                                                                    \

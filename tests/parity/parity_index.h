@@ -4,22 +4,6 @@
 
 #include "parity.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
-/* NAME0=..., NAME1=... */
-static inline tt_shape parity_shape(const parity_call *c, const char *name, int ndim) {
-    tt_shape shape = {.ndim = ndim};
-    for (int d = 0; d < ndim; d++) {
-        char each[24];
-        snprintf(each, sizeof each, "%s%d", name, d);
-        shape.dim[d] = (int64_t)parity_number(c, each, 0);
-    }
-    return shape;
-}
-
-static int parity_bool(const parity_call *c, const char *name) { return parity_int(c, name, 0) != 0; }
-
 PARITY(permute, tt_permute(in[0], parity_shape(c, "order", tt_tensor_dim(in[0]))))
 PARITY(expand, tt_expand(in[0], parity_shape(c, "size", INT("ndim", 0))))
 PARITY(slice, tt_slice(in[0], INT("dim", 0), INT("start", 0), INT("end", 0), INT("step", 1)))
@@ -30,6 +14,9 @@ PARITY(stack, tt_stack(in, c->inputs, INT("dim", 0)))
 PARITY(index_select, tt_index_select(in[0], INT("dim", 0), in[1]))
 PARITY(gather_dim, tt_gather_dim(in[0], INT("dim", 0), in[1]))
 PARITY(scatter_add, tt_scatter_add(in[0], INT("dim", 0), in[1], in[2]))
+PARITY(scatter_dim, tt_scatter_dim(in[0], INT("dim", 0), in[1], in[2]))
+PARITY(scatter_value, tt_scatter_value(in[0], INT("dim", 0), in[1], NUMBER("value", 0)))
+PARITY(embedding_padding, tt_embedding(in[0], in[1], .padding_idx = &(int64_t){INT("padding", 0)}))
 PARITY(embedding, tt_embedding(in[0], in[1]))
 PARITY(triu, tt_triu(in[0], INT("diagonal", 0)))
 PARITY(tril, tt_tril(in[0], INT("diagonal", 0)))
@@ -57,8 +44,10 @@ static void parity_topk(parity_call *c) {
     {"permute", parity_permute}, {"expand", parity_expand}, {"slice", parity_slice}, {"select", parity_select},        \
         {"unsqueeze", parity_unsqueeze}, {"cat", parity_cat}, {"stack", parity_stack},                                 \
         {"index_select", parity_index_select}, {"gather_dim", parity_gather_dim}, {"scatter_add", parity_scatter_add}, \
-        {"embedding", parity_embedding}, {"triu", parity_triu}, {"tril", parity_tril}, {"cumsum", parity_cumsum},      \
-        {"bmm", parity_bmm}, {"interpolate", parity_interpolate}, {"sort", parity_sort}, {                             \
+        {"scatter_dim", parity_scatter_dim}, {"scatter_value", parity_scatter_value},                                  \
+        {"embedding_padding", parity_embedding_padding}, {"embedding", parity_embedding}, {"triu", parity_triu},       \
+        {"tril", parity_tril}, {"cumsum", parity_cumsum}, {"bmm", parity_bmm}, {"interpolate", parity_interpolate},    \
+        {"sort", parity_sort}, {                                                                                       \
         "topk", parity_topk                                                                                            \
     }
 

@@ -37,6 +37,10 @@ static tt_tensor *f_transposed_groups(tt_tensor *const *in) {
     return tt_conv_transpose2d(in[0], in[1], .stride_hw = {2, 1}, .dilation_hw = {1, 2}, .groups = 2);
 }
 
+static tt_tensor *f_transposed_beyond(tt_tensor *const *in) {
+    return tt_conv_transpose2d(in[0], in[1], .bias = in[2], .dilation_hw = {3, 2}, .output_padding_hw = {2, 1});
+}
+
 static tt_tensor *f_max(tt_tensor *const *in) { return tt_max_pool2d(in[0], 2); }
 static tt_tensor *f_max_overlapping(tt_tensor *const *in) {
     return tt_max_pool2d(in[0], 3, .stride = 2, .padding = 1, .ceil_mode = true);

@@ -85,6 +85,21 @@ static void f16_and_bf16_match_f32(void **state) {
     each_case(check_small_types);
 }
 
+/* 256 is the last whole number of bf16 that 1 can be added to: products are added up in f32. */
+static void gradients_of_repeated_matrices_are_summed_in_f32(void **state) {
+    (void)state;
+    static const char *const devices[] = {"cpu", "reference"};
+    for (int i = 0; i < 2; i++) {
+        TT_AUTO_SCOPE;
+        const tt_device *device = tt_device_get(devices[i]);
+        tt_tensor *a = tt_to_device(tt_ones(TT_SHAPE(2, 3), TT_BF16), device);
+        tt_tensor *b = tt_to_device(tt_ones(TT_SHAPE(1000, 3, 1), TT_BF16), device);
+        a = tt_requires_grad_(a, true);
+        assert_int_equal(tt_backward(tt_sum(tt_matmul(a, b))), TT_OK);
+        assert_true(tt_equal(tt_to_device(tt_grad(a), tt_device_get("cpu")), tt_full(TT_SHAPE(2, 3), TT_BF16, 1000)));
+    }
+}
+
 /* A result lies in memory as the image it was made from. */
 static void results_keep_the_order_of_memory(void **state) {
     (void)state;
@@ -380,6 +395,7 @@ int main(void) {
         cmocka_unit_test(f32_matches_f64),
         cmocka_unit_test(the_cpu_matches_the_reference),
         cmocka_unit_test(f16_and_bf16_match_f32),
+        cmocka_unit_test(gradients_of_repeated_matrices_are_summed_in_f32),
         cmocka_unit_test(results_keep_the_order_of_memory),
         cmocka_unit_test(gradients_lie_as_their_leaves),
         cmocka_unit_test(f32_matches_pytorch),

@@ -1,5 +1,6 @@
 /* Convolutions and pooling: gradients against finite differences, element types and devices against each other,
  * PyTorch's numbers, memory formats, wrong inputs. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,6 +35,42 @@ static void f32_matches_pytorch(void **state) {
         op_check_pytorch(&conv_cases[i], ops, GRADCHECK_CHANNELS_LAST);
     }
     json_decref(vectors);
+}
+
+/* oneDNN refuses these sizes: there is room for more windows than x has elements. */
+static void output_padding_beyond_the_stride(void **state) {
+    (void)state;
+    static const gradcheck_case beyond = {
+        "conv_transpose2d_beyond", f_transposed_beyond, 3, {{4, {2, 4, 3, 3}}, {4, {4, 3, 2, 2}}, {1, {3}}}};
+    op_check_gradients(&beyond);
+    op_check_types(&beyond);
+}
+
+/* Leave NaN in the memory that the next calls are given. */
+static void soil_memory(void) {
+    TT_AUTO_SCOPE;
+    for (int64_t bytes = 64; bytes <= 1 << 20; bytes *= 2)
+        for (int i = 0; i < 4; i++)
+            assert_non_null(tt_full(S(bytes / 4), TT_F32, NAN));
+}
+
+/* Rows 0 and 3 and column 0 of the weight: oneDNN's gradients of them are, in bf16, what stood in memory. */
+static void weights_that_meet_only_padding(void **state) {
+    (void)state;
+    static const tt_dtype types[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_to_memory_format(tt_ones(S(2, 4, 2, 1), types[i]), TT_CHANNELS_LAST);
+        tt_tensor *w = tt_requires_grad_(tt_ones(S(1, 4, 4, 2), types[i]), true);
+        tt_tensor *y = tt_conv2d(x, w, .stride = 2, .padding = 1);
+        soil_memory();
+        assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+        tt_tensor *dw = tt_to(tt_grad(w), TT_F32);
+        for (int64_t e = 0; e < tt_tensor_numel(dw); e++) {
+            int64_t row = e / 2 % 4, column = e % 2;
+            assert_true(tt_tensor_f32(dw)[e] == ((row == 1 || row == 2) && column == 1 ? 2 : 0));
+        }
+    }
 }
 
 static void results_lie_as_images_or_weights_do(void **state) {
@@ -206,6 +243,8 @@ int main(void) {
         cmocka_unit_test(gradients_match_finite_differences),
         cmocka_unit_test(types_and_devices_match),
         cmocka_unit_test(f32_matches_pytorch),
+        cmocka_unit_test(output_padding_beyond_the_stride),
+        cmocka_unit_test(weights_that_meet_only_padding),
         cmocka_unit_test(results_lie_as_images_or_weights_do),
         cmocka_unit_test(batches_of_nothing),
         cmocka_unit_test(only_what_is_wanted_is_made),

@@ -64,16 +64,59 @@ static tt_status run_pieces(tt__conv_call c) {
     return status;
 }
 
+/* ---- */
+
+/* Does y have the size that oneDNN computes from x's? Not where x is the result of a transposed convolution whose
+ * output_padding is at least its stride: there is room for more windows than y has. */
+static bool fits_onednn(const tt_tensor *x, const tt_tensor *w, const tt_tensor *y, const tt__conv *conv) {
+    const tt__window *win = &conv->window;
+    for (int d = 0; d < 2; d++) {
+        int64_t reach = win->dilation[d] * (w->shape.dim[2 + d] - 1) + 1;
+        if ((x->shape.dim[2 + d] + 2 * win->padding[d] - reach) / win->stride[d] + 1 != y->shape.dim[2 + d])
+            return false;
+    }
+    return true;
+}
+
+/* Does some element of w meet nothing but padding? Its gradient is 0, but of bf16 oneDNN gives what stood in its memory
+ * before. */
+static bool has_idle_tap(const tt_tensor *x, const tt_tensor *w, const tt_tensor *y, const tt__conv *conv) {
+    const tt__window *win = &conv->window;
+    for (int d = 0; d < 2; d++)
+        for (int64_t r = 0; r < w->shape.dim[2 + d]; r++) {
+            int64_t at = r * win->dilation[d] - win->padding[d], windows = y->shape.dim[2 + d];
+            while (windows > 0 && at < 0) {
+                at += win->stride[d];
+                windows--;
+            }
+            if (windows == 0 || at >= x->shape.dim[2 + d])
+                return true;
+        }
+    return false;
+}
+
+/* Leave the function with the result of the plain loops where oneDNN can't be asked; for bf16 its caller converts. */
+#define PLAIN_UNLESS_FIT(x, w, y, conv, kernel, ...)                                                               \
+    do {                                                                                                           \
+        if (!fits_onednn((x), (w), (y), (conv)))                                                                   \
+            return (x)->dtype == TT_F32 ? tt__reference_kernels[TT_F32]->kernel(__VA_ARGS__) : TT_ERR_UNSUPPORTED; \
+    } while (0)
+
 tt_status tt__onednn_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
                             const tt__conv *conv) {
+    PLAIN_UNLESS_FIT(x, w, y, conv, conv2d, y, x, w, bias, conv);
     return run_pieces((tt__conv_call){TT__CONV_FORWARD, x, w, bias, y, conv, 0, 0, NULL, NULL});
 }
 
 tt_status tt__onednn_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv) {
+    PLAIN_UNLESS_FIT(dx, w, g, conv, conv2d_backward_data, dx, g, w, conv);
     return run_pieces((tt__conv_call){TT__CONV_DATA, dx, w, NULL, g, conv, 0, 0, NULL, NULL});
 }
 
 tt_status tt__onednn_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
                                             const tt__conv *conv) {
+    PLAIN_UNLESS_FIT(x, dw, g, conv, conv2d_backward_weight, dw, db, x, g, conv);
+    if (x->dtype == TT_BF16 && has_idle_tap(x, dw, g, conv))
+        return TT_ERR_UNSUPPORTED;
     return run_pieces((tt__conv_call){TT__CONV_WEIGHT, x, dw, db, g, conv, 0, 0, NULL, NULL});
 }
