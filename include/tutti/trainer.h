@@ -135,8 +135,9 @@ typedef struct tt_trainer_run_args {
  *   tt_trainer_run(model, sgd, loader, step, .epochs = 5, .group = world, .sampler = sampler, .eval_loader = test,
  *                  .checkpoint = "model.safetensors", .display = tt_trainer_console, .display_user = stdout)
  *
- * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches, clipped,
- * and the optimizer steps. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
+ * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches (once, with
+ * the last batch: tt_ddp_set_sync()), clipped, and the optimizer steps. An evaluation begins with rank 0's buffers on
+ * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
  * however they are shared out. Every epoch, log and step costs one or two small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training

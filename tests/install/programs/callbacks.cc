@@ -381,12 +381,18 @@ static void traces(tutti::group &world) {
         tutti::scope scope;
         tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
         EXPECT(events->size() == 4 && events->front() == TT_REDUCER_READY && events->back() == TT_REDUCER_END);
+        {
+            tutti::no_sync no_sync(ddp);
+            tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
+        }
+        EXPECT(events->size() == 4); /* nothing was averaged */
         EXPECT(reducer.bucket_of(0) == 0 && reducer.bucket_of(9) == -1);
         reducer.set_trace([events](const tt_reducer_event &) { throw torn{4}; });
         EXPECT(torn_page([&] { tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward(); }) == 4);
         EXPECT(events.use_count() == 2);
     }
     EXPECT(events.use_count() == 1);
+    EXPECT(thrown_by([&] { tutti::no_sync no_sync(model); }).status() == TT_ERR_INVALID);
     EXPECT(thrown_by([&] { tutti::ddp_reducer(model); }).status() == TT_ERR_INVALID);
 }
 
