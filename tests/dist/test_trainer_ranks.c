@@ -120,8 +120,7 @@ static tt_tensor *note_statistics(tt_trainer *t, const tt_batch *b, void *user) 
     tt_tensor *loss = tt_cross_entropy(tt_module_forward(tt_trainer_model(t), b->x), b->y);
     const tt_named_tensors *buffers = tt_module_buffers(tt_trainer_model(t));
     CHECK(loss && buffers && !strcmp(buffers->names[0], "0.running_mean"));
-    memcpy(tt_trainer_evaluating(t) ? s->evaluated : s->trained, tt_tensor_f32(buffers->tensors[0]),
-           sizeof s->trained);
+    memcpy(tt_trainer_evaluating(t) ? s->evaluated : s->trained, tt_tensor_f32(buffers->tensors[0]), sizeof s->trained);
     return loss;
 }
 
