@@ -117,7 +117,7 @@ inline reducer ddp_reducer(module &ddp) {
 class no_sync {
   public:
     explicit no_sync(module &ddp) : ddp_(ddp.get()) { check(tt_ddp_set_sync(ddp_, false)); }
-    ~no_sync() { static_cast<void>(tt_ddp_set_sync(ddp_, true)); }
+    ~no_sync() { tt_ignore(tt_ddp_set_sync(ddp_, true)); }
     no_sync(const no_sync &) = delete;
     no_sync &operator=(const no_sync &) = delete;
 
