@@ -221,6 +221,7 @@ static void test_tables(void **state) {
                  "line 2: expected 2 cells as in the first line, got 3");
     expect_error(decode_csv(&log, "step,b\n1.5,2\n"), TT_ERR_FORMAT, "a whole number as \"step\", got \"1.5\"");
     expect_error(decode_csv(&log, "step,tag,value\n1,a,b\n"), TT_ERR_FORMAT, "a number as \"value\", got \"b\"");
+    expect_error(decode_csv(&log, "step,tag,value\n1,a,\x1b\xff\n"), TT_ERR_FORMAT, "as \"value\", got \"??\"");
     expect_error(decode_csv(&log, "step,tag,value\n1,,2\n"), TT_ERR_FORMAT, "a name as \"tag\"");
     expect_error(tt__csv_decode(&log, "a\0\n", 3, "zero"), TT_ERR_FORMAT, "got a zero byte");
     tt__scalar_log_free(&log);
