@@ -45,7 +45,7 @@ typedef struct tt_trainer_report {
     tt_trainer_event event;
     int64_t epoch, epochs;   /* the one under way or just ended, counted from 1; of how many (0: no limit) */
     int64_t step, max_steps; /* optimizer steps since the start of training; 0: no limit */
-    int64_t batch, batches;  /* of this epoch */
+    int64_t batch, batches;  /* of this epoch: done, and of how many. After its last one the epoch has ended */
     int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
     double seconds;          /* that they took, without evaluation and saving */
     double loss;             /* of the last batch of this rank; NAN: none yet */
