@@ -245,6 +245,11 @@ static void test_bad_arguments(void **state) {
     expect_error(tt_summary_writer_add_scalar(NULL, "a", 1, 1), TT_ERR_INVALID, "got NULL");
     expect_error(tt_summary_writer_add_scalar(writer, NULL, 1, 1), TT_ERR_INVALID, "got NULL");
     expect_error(tt_summary_writer_add_scalar(writer, "", 1, 1), TT_ERR_INVALID, "got \"\"");
+    const double bad[] = {1, NAN};
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 2, TT_F64, 1), TT_ERR_NAN, "got nan as number 1");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 0, TT_F64, 1), TT_ERR_INVALID, "at least 1 value");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", NULL, 1, TT_F64, 1), TT_ERR_INVALID, "got NULL and 1");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 2, TT_I32, 1), TT_ERR_DTYPE, "got i32");
     expect_error(tt_summary_writer_add_scalar(writer, "a\nb", 1, 1), TT_ERR_INVALID, "control characters");
     expect_error(tt_summary_writer_add_scalar(writer, "\xff", 1, 1), TT_ERR_INVALID, "UTF-8");
     expect_error(tt_summary_writer_add_scalar(writer, "a", 1, -1), TT_ERR_INVALID, "got -1");

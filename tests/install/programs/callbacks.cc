@@ -431,6 +431,8 @@ static void trainer(tutti::group &world) {
     tt_trainer_result result = tutti::trainer_run(model, sgd, loader, step, options);
     EXPECT(result.reason == TT_TRAINER_FINISHED && result.steps == 8 && result.best > 0);
     EXPECT(reports == (world.rank() == 0 ? 2 : 0));
+    const std::vector<double> spread = {1, -2, 0.5};
+    metrics.add_histogram("spread", spread.data(), 3, 8);
     metrics.add_text("note", "done", 8), metrics.flush();
     EXPECT(metrics.log_dir() == logs);
     auto stops = [&](tutti::trainer &t, const tutti::batch &b) {
