@@ -14,8 +14,9 @@ typedef struct tt_optimizer tt_optimizer;
 /* ---- kinds
  *
  * `params` become group 0: tensors of floats, which the optimizer keeps: it and their module may be freed in any order;
- * the list is copied. Each tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master of f32, which is what it
- * updates, and writes it, rounded, to the parameter in each step; values written to the parameter in between count.
+ * the list is copied. Each tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master
+ * of f32, which is what it updates, and writes it, rounded, to the parameter in each step; values written to the
+ * parameter in between count.
  * NULL on failure: TT_ERR_INVALID an empty list or a value out of range, by name; TT_ERR_DTYPE a parameter of another
  * type. A list that is NULL because its object failed leaves that object's error. */
 

@@ -16,8 +16,8 @@ static inline bool tt__is_control(const char *c, size_t length) {
     return u[0] < 0x20 || u[0] == 0x7f || (length == 2 && u[0] == 0xc2 && u[1] < 0xa0);
 }
 
-/* Make `text` fit for an error message: at most 100 bytes of UTF-8; control characters, and bytes that are no UTF-8, are
- * replaced. */
+/* Make `text` fit for an error message: at most 100 bytes of UTF-8; control characters, and bytes that are no UTF-8,
+ * are replaced. */
 static inline tt__printable tt__make_printable(const char *text) {
     tt__printable p;
     size_t n = 0;

@@ -19,7 +19,7 @@ static void add_ends(sigset_t *set) {
 }
 
 /* A handler could interrupt the writer anywhere; this thread waits for the signal instead. */
-static void *wait_for_end(void *user) {
+static void *wait_for_signal(void *user) {
     sigset_t set, one;
     int number;
     (void)user;
@@ -39,7 +39,7 @@ void tt__cli_end_cleanly(void) {
     pthread_t thread;
     add_ends(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(&thread, NULL, wait_for_end, NULL))
+    if (pthread_create(&thread, NULL, wait_for_signal, NULL))
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     else
         pthread_detach(thread);

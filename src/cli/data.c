@@ -1,7 +1,7 @@
 /* tutti data: get, make and show data sets. */
 #include "base/parse.h"
-#include "cli/cli.h"
 #include "cli/clean_end.h"
+#include "cli/cli.h"
 #include "cli/data_folder.h"
 #include "cli/data_get.h"
 

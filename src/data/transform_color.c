@@ -1,5 +1,5 @@
-/* ColorJitter: brightness, contrast, saturation and hue, by factors that are drawn, one after the other in an order that
- * is drawn. The arithmetic is torchvision's on tensors, in f32; u8 is cut off, not rounded, after each of them. */
+/* ColorJitter: brightness, contrast, saturation and hue, by factors that are drawn, one after the other in an order
+ * that is drawn. The arithmetic is torchvision's on tensors, in f32; u8 is cut off, not rounded, after each of them. */
 #include "data/transform.h"
 
 #include "base/args.h"

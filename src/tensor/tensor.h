@@ -29,7 +29,7 @@ struct tt_tensor {
     tt__owner owner;
     _Atomic int refs;
     _Atomic int watchers; /* references of those who look at it anew in each call: an optimizer */
-    int output; /* which one of its node's results it is */
+    int output;           /* which one of its node's results it is */
     int64_t numel;
     tt_shape shape;
     int64_t stride[TT_MAX_DIMS]; /* in elements */

@@ -45,7 +45,8 @@ expect 0 "usage: tutti data" digits --help
 # A command that brings nothing leaves no folder that it made; one that was there stays.
 mkdir "$dir/own"
 for folder in new own; do
-    (ulimit -f 1 && "$TUTTI" data digits "$dir/$folder" --train 300 --test 50) 2>/dev/null && fail "a limit is not noticed"
+    (ulimit -f 1 && "$TUTTI" data digits "$dir/$folder" --train 300 --test 50) 2>/dev/null &&
+        fail "a limit is not noticed"
     expect 1 "127.0.0.1" mnist "$dir/$folder" --mirror http://127.0.0.1:1
 done
 [ -d "$dir/own" ] && [ ! -e "$dir/new" ] || fail "expected the folder that was there alone: $(ls "$dir")"

@@ -1,4 +1,5 @@
-"""`tutti ckpt convert` that a signal ends leaves no half-written file, and what a killed one left goes with the next."""
+"""`tutti ckpt convert` that a signal ends leaves no half-written file, and what a killed one left goes with the
+next."""
 import json
 import os
 import signal

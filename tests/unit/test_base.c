@@ -48,12 +48,14 @@ static void callbacks_errors_say_where(void **state) {
 static void texts_of_files_are_made_printable(void **state) {
     (void)state;
     static const char *const cases[][2] = {
-        {"layer.0 \"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80", "layer.0 \"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80", "\"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80"},
         {"a\x1b[31m\nb\x7f", "a?[31m?b?"},
         {"\x80,)", "?,)"},
         {"\xff\xfe\xc3", "???"},
-        {"\xc2\x9b" "31m", "?31m"}, /* a terminal's control sequence as U+009B */
-        {"\xed\xa0\x80", "???"},    /* a surrogate */
+        {"\xc2\x9b"
+         "31m",
+         "?31m"},                /* a terminal's control sequence as U+009B */
+        {"\xed\xa0\x80", "???"}, /* a surrogate */
         {"", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -148,10 +148,8 @@ static void a_converted_model_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_are_pytorchs_to_the_bit),
-        cmocka_unit_test(parameters_come_back),
-        cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(parameters_outlive_their_module),
+        cmocka_unit_test(averages_are_pytorchs_to_the_bit), cmocka_unit_test(parameters_come_back),
+        cmocka_unit_test(wrong_arguments_are_refused),      cmocka_unit_test(parameters_outlive_their_module),
         cmocka_unit_test(a_converted_model_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
