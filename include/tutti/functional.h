@@ -21,6 +21,10 @@ TT_API tt_tensor *tt_mul(tt_tensor *a, tt_tensor *b);
 /* a / b, with PyTorch's broadcasting. */
 TT_API tt_tensor *tt_div(tt_tensor *a, tt_tensor *b);
 
+/* a to the power of b, with PyTorch's broadcasting: NaN where a is below 0 and b is no whole number. Where a is 0 and b
+ * is not below 0, b gets no gradient. PyTorch: pow with a tensor. */
+TT_API tt_tensor *tt_pow_tensor(tt_tensor *a, tt_tensor *b);
+
 /* The larger / smaller of both; NaN where either is. Where they are equal each gets half of the gradient. */
 TT_API tt_tensor *tt_maximum(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_minimum(tt_tensor *a, tt_tensor *b);
@@ -192,9 +196,18 @@ TT_API tt_tensor *tt_max_with(const tt_max_args *args, size_t size);
 TT_API tt_tensor *tt_min_with(const tt_max_args *args, size_t size);
 #define TT_MAX_ARGS_INIT TT_ARGS_INIT
 
+/* The largest / smallest elements along any dimensions, of any dtype; NaN comes before any number. Those that are equal
+ * share the gradient.
+ *   tt_amax(x)     tt_amin(x, .dim = TT_DIMS(0, -1), .keepdim = true)
+ * Errors: TT_ERR_SHAPE no elements to choose from. */
+TT_API tt_tensor *tt_amax_with(const tt_sum_args *args, size_t size);
+TT_API tt_tensor *tt_amin_with(const tt_sum_args *args, size_t size);
+
 #ifndef __cplusplus
 #define tt_sum(...) tt_sum_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
 #define tt_mean(...) tt_mean_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
+#define tt_amax(...) tt_amax_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
+#define tt_amin(...) tt_amin_with(TT_ARGS(tt_sum_args, .x = __VA_ARGS__))
 #define tt_max(...) tt_max_with(TT_ARGS(tt_max_args, .x = __VA_ARGS__))
 #define tt_min(...) tt_min_with(TT_ARGS(tt_max_args, .x = __VA_ARGS__))
 #define tt_var(x_, ...) tt_var_with(TT_ARGS(tt_var_args, .x = (x_), .correction = __VA_ARGS__))

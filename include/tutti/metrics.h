@@ -47,6 +47,18 @@ TT_API TT_NODISCARD tt_status tt_summary_writer_add_scalar(tt_summary_writer *wr
 TT_API TT_NODISCARD tt_status tt_summary_writer_add_text(tt_summary_writer *writer, const char *tag, const char *text,
                                                          int64_t step);
 
+/* Write how `count` values of TT_F32 or TT_F64 are spread, to the event file alone, in PyTorch's buckets: their limits
+ * are 0 and +-1e-12 * 1.1^k, up to 1e20. PyTorch: add_histogram(tag, values, step).
+ *   tt_summary_writer_add_histogram(w, "weights", tt_tensor_f32(x), tt_tensor_numel(x), TT_F32, step)
+ * Errors as above; TT_ERR_DTYPE; TT_ERR_INVALID no values; TT_ERR_NAN a value that is infinite or NaN. */
+TT_API TT_NODISCARD tt_status tt_summary_writer_add_histogram(tt_summary_writer *writer, const char *tag,
+                                                              const void *values, int64_t count, tt_dtype dtype,
+                                                              int64_t step);
+#ifndef __cplusplus
+#define tt_summary_writer_add_histogram(writer, tag, values, count, dtype, step) \
+    (tt_summary_writer_add_histogram)(writer, tag, TT_BUFFER(values), count, dtype, step)
+#endif
+
 /* Wait until everything is on the disk itself, safe from a crash of the machine. Errors: TT_ERR_INVALID NULL;
  * TT_ERR_IO.
  * PyTorch: flush(). */

@@ -13,9 +13,10 @@ typedef struct tt_optimizer tt_optimizer;
 
 /* ---- kinds
  *
- * `params` become group 0: borrowed tensors of floats, which must outlive the optimizer; the list is copied. Each
- * tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master of f32, which is what it
- * updates, and writes it, rounded, to the parameter in each step; values written to the parameter in between count.
+ * `params` become group 0: tensors of floats, which the optimizer keeps: it and their module may be freed in any order;
+ * the list is copied. Each tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master
+ * of f32, which is what it updates, and writes it, rounded, to the parameter in each step; values written to the
+ * parameter in between count.
  * NULL on failure: TT_ERR_INVALID an empty list or a value out of range, by name; TT_ERR_DTYPE a parameter of another
  * type. A list that is NULL because its object failed leaves that object's error. */
 
@@ -273,7 +274,7 @@ TT_API TT_NODISCARD tt_status tt_clip_grad_value_(const tt_named_tensors *params
 typedef struct tt_ema tt_ema;
 
 typedef struct tt_ema_new_args {
-    const tt_named_tensors *params; /* required: borrowed tensors, which must outlive the average; names are copied */
+    const tt_named_tensors *params; /* required: tensors, which are kept until the average is freed; names are copied */
     double decay;                   /* required: 0 to 1; 0.999 is usual */
     TT_OPTIONS;
     bool warm_up; /* in update n = 0, 1, ... decay is at most (1 + n) / (10 + n) */

@@ -174,16 +174,25 @@ typedef struct tt_ddp_args {
  * of backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
  *   tt_ddp(model, world)
  * Gradients (tt_grad) become views into the reducer's buckets. The lists and the state_dict of the wrapper are the
- * wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training
- * mode that is recorded (that too is collective); evaluating, in evaluation mode or with TT_NO_GRAD, takes no part
- * in it. NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the
- * rank; TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the
- * module, or a part of it, is wrapped already; and those of a collective. A parameter that takes no part in a
- * backward pass makes tt_backward() fail with TT_ERR_STATE, naming it. */
+ * wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training mode
+ * that is recorded (that too is collective; see tt_ddp_set_sync()). Evaluating, in evaluation mode or with TT_NO_GRAD,
+ * takes no part in it: after a step each rank has the running statistics of its own batches. What is evaluated on
+ * several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run() does. NULL
+ * on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
+ * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or
+ * a part of it, is wrapped already; and those of a collective. A parameter that takes no part in a backward pass makes
+ * tt_backward() fail with TT_ERR_STATE, naming it. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */
 TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
+
+/* With `sync` false, backward passes through the wrapper average nothing: they add to this rank's gradients. The first
+ * pass after it is set again averages all that has come together, so that several batches cost one exchange. Buffers
+ * are taken from rank 0 once for those passes, at the first forward. All ranks set it alike. Errors: TT_ERR_INVALID no
+ * wrapper. PyTorch: DistributedDataParallel.no_sync.
+ *   tt_ddp_set_sync(ddp, last_batch_of_this_step) */
+TT_API TT_NODISCARD tt_status tt_ddp_set_sync(tt_module *ddp, bool sync);
 
 /* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
  * tt_reducer_free() is. */

@@ -45,7 +45,7 @@ typedef struct tt_trainer_report {
     tt_trainer_event event;
     int64_t epoch, epochs;   /* the one under way or just ended, counted from 1; of how many (0: no limit) */
     int64_t step, max_steps; /* optimizer steps since the start of training; 0: no limit */
-    int64_t batch, batches;  /* of this epoch */
+    int64_t batch, batches;  /* of this epoch: done, and of how many. After its last one the epoch has ended */
     int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
     double seconds;          /* that they took, without evaluation and saving */
     double loss;             /* of the last batch of this rank; NAN: none yet */
@@ -135,8 +135,9 @@ typedef struct tt_trainer_run_args {
  *   tt_trainer_run(model, sgd, loader, step, .epochs = 5, .group = world, .sampler = sampler, .eval_loader = test,
  *                  .checkpoint = "model.safetensors", .display = tt_trainer_console, .display_user = stdout)
  *
- * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches, clipped,
- * and the optimizer steps. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
+ * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches (once, with
+ * the last batch: tt_ddp_set_sync()), clipped, and the optimizer steps. An evaluation begins with rank 0's buffers on
+ * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
  * however they are shared out. Every epoch, log and step costs one or two small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training

@@ -61,6 +61,19 @@ TT_API tt_transform *tt_to_tensor(void);
  * below 1, numbers that are not finite, a std that is not above 0. PyTorch: Normalize. */
 TT_API tt_transform *tt_normalize_channels(const double *mean, const double *std, int64_t n);
 
+/* Brightness, contrast, saturation and hue changed, in an order that is drawn, too, by factors that are even in these
+ * ranges: 1 leaves an image as it is, 0 makes it black, or grey; of hue the number of turns, -0.5 to 0.5, where 0
+ * leaves it. (..., 1 or 3, H, W), f32 from 0 to 1; one channel has neither saturation nor hue. TT_ERR_INVALID: a range
+ * that is none. PyTorch: ColorJitter((0.6, 1.4), ...).
+ *   tt_color_jitter(.brightness = {0.6, 1.4}, .hue = {-0.1, 0.1}) */
+typedef struct tt_color_jitter_args {
+    TT_OPTIONS;
+    double brightness[2], contrast[2], saturation[2], hue[2]; /* both 0: left alone */
+    char tt_end;                                              /* not an option: see base.h */
+} tt_color_jitter_args;
+#define TT_COLOR_JITTER_ARGS_INIT TT_ARGS_INIT
+TT_API tt_transform *tt_color_jitter_with(const tt_color_jitter_args *args, size_t size);
+
 /* ---- places ---- */
 
 /* The middle; zeros around an image that is smaller. PyTorch: CenterCrop. */
@@ -165,6 +178,7 @@ TT_API int64_t tt_draws_integer(tt_draws *draws, int64_t n);
         &(tt_compose_args){.transforms = (tt_transform *[]){__VA_ARGS__},                                         \
                            .count = (int64_t)(sizeof((tt_transform *[]){__VA_ARGS__}) / sizeof(tt_transform *))}, \
         offsetof(tt_compose_args, tt_end))
+#define tt_color_jitter(...) tt_color_jitter_with(TT_ARGS(tt_color_jitter_args, __VA_ARGS__))
 #define tt_resize_image(height_, ...) \
     tt_resize_image_with(TT_ARGS(tt_resize_image_args, .height = (height_), .width = __VA_ARGS__))
 #define tt_random_crop(height_, ...) \

@@ -48,6 +48,7 @@ static const struct {
     {"tt_sub", WIDEST},
     {"tt_mul", WIDEST},
     {"tt_div", WIDEST},
+    {"tt_pow_tensor", WIDEST},
     {"tt_maximum", WIDEST},
     {"tt_minimum", WIDEST},
     {"tt_where", WIDEST},

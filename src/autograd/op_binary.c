@@ -46,5 +46,6 @@ tt_tensor *tt__binary_recorded(const tt__operator *op, tt_tensor *x, tt_tensor *
     }
 
 BINARY(div, TT__DIV)
+BINARY(pow_tensor, TT__POWER)
 BINARY(maximum, TT__MAXIMUM)
 BINARY(minimum, TT__MINIMUM)

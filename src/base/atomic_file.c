@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,38 @@ static void remove_stale(const char *directory, const char *name) {
     closedir(entries);
 }
 
+/* ---- the temporaries that there are ---- */
+
+/* Those that are being written, for tt__atomic_remove_temporaries(): without a lock, which a forked child could find
+ * taken. More than there is room for are left where a signal ends the process. */
+static _Atomic(char *) temporaries[64];
+
+static void note_temporary(char *temporary) {
+    for (size_t i = 0; i < sizeof temporaries / sizeof *temporaries; i++) {
+        char *nobody = NULL;
+        if (atomic_compare_exchange_strong(&temporaries[i], &nobody, temporary))
+            return;
+    }
+}
+
+static void forget_temporary(char *temporary) {
+    for (size_t i = 0; temporary && i < sizeof temporaries / sizeof *temporaries; i++) {
+        char *mine = temporary;
+        if (atomic_compare_exchange_strong(&temporaries[i], &mine, NULL))
+            return;
+    }
+}
+
+void tt__atomic_remove_temporaries(void) {
+    for (size_t i = 0; i < sizeof temporaries / sizeof *temporaries; i++) {
+        const char *temporary = atomic_exchange(&temporaries[i], NULL);
+        if (temporary)
+            unlink(temporary);
+    }
+}
+
+/* ---- opening ---- */
+
 /* Create the temporary and lock it; again if another writer took it for stale in between. On file systems without
  * locks nothing is ever removed. */
 static tt_status create_temporary(tt__atomic_file *file, const struct stat *old) {
@@ -79,8 +112,10 @@ static tt_status create_temporary(tt__atomic_file *file, const struct stat *old)
             return tt__fail_errno(TT_ERR_IO, errno, "%s: can't create it", file->temporary);
         struct stat s;
         bool locked = flock(file->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-        if (locked && fstat(file->fd, &s) == 0 && s.st_nlink > 0)
+        if (locked && fstat(file->fd, &s) == 0 && s.st_nlink > 0) {
+            note_temporary(file->temporary);
             return TT_OK;
+        }
         close(file->fd);
     }
 }
@@ -88,6 +123,7 @@ static tt_status create_temporary(tt__atomic_file *file, const struct stat *old)
 static void release_file(tt__atomic_file *file) {
     if (file->fd >= 0)
         close(file->fd);
+    forget_temporary(file->temporary);
     free(file->temporary);
     free(file->path);
     *file = (tt__atomic_file){.fd = -1};

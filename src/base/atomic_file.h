@@ -38,4 +38,8 @@ TT__EXPORT TT_NODISCARD tt_status tt__atomic_commit(tt__atomic_file *file);
 /* Give up: the target is as it was. Harmless after commit, and on a zeroed or failed file. */
 TT__EXPORT void tt__atomic_abort(tt__atomic_file *file);
 
+/* Remove the temporaries of the files that this process is writing, in whatever thread, because a signal is about to
+ * end it: their commits fail. */
+void tt__atomic_remove_temporaries(void);
+
 #endif

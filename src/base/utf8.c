@@ -1,9 +1,7 @@
 #include "base/utf8.h"
 
-#include <stddef.h>
-
-/* Return the length of the character at `c`, 0 if there is none. */
-static size_t utf8_length(const unsigned char *c) {
+size_t tt__utf8_length(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
     size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
     for (size_t i = 1; i < length; i++)
         if ((c[i] & 0xc0) != 0x80)
@@ -14,8 +12,8 @@ static size_t utf8_length(const unsigned char *c) {
 }
 
 bool tt__is_utf8(const char *text) {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c += utf8_length(c))
-        if (utf8_length(c) == 0)
+    for (; *text; text += tt__utf8_length(text))
+        if (tt__utf8_length(text) == 0)
             return false;
     return true;
 }

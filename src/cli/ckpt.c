@@ -61,7 +61,9 @@ static const tt__command convert_command = {
     .text =
         "Write what FROM holds as TO, in the format that TO ends in: .safetensors, .safetensors.index.json (several "
         "files), or .pt, .pth, .bin (PyTorch's). Safetensors hold tensors alone, under dotted names; what else a .pt "
-        "file had is named and left out.",
+        "file had is named and left out. TO appears whole or not at all: what is written is called TO.tmp-... until "
+        "it is complete, which Ctrl-C and SIGTERM remove; what a killed command (SIGKILL) left is removed by the next "
+        "one that writes TO.",
     .flags = convert_table,
     .offer = TT__OFFER_FILES,
     .run = ckpt_convert_main,

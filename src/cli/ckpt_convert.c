@@ -1,6 +1,7 @@
 /* tutti ckpt convert: from any format to the one that the name of the new file says. */
 #include "base/parse.h"
 #include "cli/ckpt.h"
+#include "cli/clean_end.h"
 
 #include <stdio.h>
 
@@ -47,6 +48,7 @@ int tt__ckpt_convert(const char *from, const char *to, uint64_t max_shard_bytes)
                                    "or .bin, got %s",
                                    to);
     tt__ckpt_file file;
+    tt__cli_end_cleanly();
     tt_status status = tt__ckpt_open(&file, from);
     if (!status)
         status = torch ? save_torch(&file, to) : save_tensors(&file, to, max_shard_bytes);

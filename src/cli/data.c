@@ -1,15 +1,15 @@
 /* tutti data: get, make and show data sets. */
 #include "base/parse.h"
+#include "cli/clean_end.h"
 #include "cli/cli.h"
+#include "cli/data_folder.h"
 #include "cli/data_get.h"
 
 #include <tutti/data.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static int data_failed(void) {
     tt_report();
@@ -52,15 +52,16 @@ static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begi
 }
 
 static int make_digits(const digits_flags *f) {
-    if (mkdir(f->dir, 0777) != 0 && errno != EEXIST) {
-        fprintf(stderr, "tutti data: can't make %s: %s\n", f->dir, strerror(errno));
+    bool made;
+    tt__cli_end_cleanly();
+    if (tt__data_folder_begin(f->dir, &made))
         return TT__EXIT_FAILED;
-    }
     tt_dataset *all = tt_digits(f->train + f->test, (uint64_t)f->seed);
     if (!all)
-        return data_failed();
-    bool ok = !write_part(f, all, 0, f->train, "train") && !write_part(f, all, f->train, f->test, "t10k");
+        tt_report();
+    bool ok = all && !write_part(f, all, 0, f->train, "train") && !write_part(f, all, f->train, f->test, "t10k");
     tt_dataset_free(all);
+    tt__data_folder_end(f->dir, made);
     return ok ? TT__EXIT_OK : TT__EXIT_FAILED;
 }
 

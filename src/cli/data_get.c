@@ -1,14 +1,13 @@
 /* Data sets that are known by name: where they are, and what their files must be. */
 #include "cli/data_get.h"
+#include "cli/data_folder.h"
 
 #include "base/error.h"
 #include "cli/download.h"
 #include "cli/untar.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,16 +84,16 @@ static tt_status unpack_set(const known_set *set, const char *dir) {
 static int get_set(const known_set *set, const char *dir, const char *mirror) {
     const char *const own[] = {mirror, NULL};
     bool failed = false;
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
-        tt__cli_error("data", "can't make %s: %s", dir, strerror(errno));
+    bool made;
+    if (tt__data_folder_begin(dir, &made))
         return TT__EXIT_FAILED;
-    }
     for (const tt__remote_file *file = set->files; file->name; file++)
         failed |= get_file(file, mirror ? own : set->mirrors, dir) != TT_OK;
     if (!failed && set->folder && unpack_set(set, dir)) {
         tt_report();
         failed = true;
     }
+    tt__data_folder_end(dir, made);
     return failed ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 

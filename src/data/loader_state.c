@@ -101,7 +101,7 @@ static tt_status find_loader_numbers(const tt_named_tensors *state, const char *
 static tt_status read_loader_numbers(const tt_named_tensors *state, loader_numbers *numbers) {
     int64_t number[NUMBERS];
     for (int i = 0; i < NUMBERS; i++) {
-        const int64_t *found;
+        const int64_t *found = NULL; /* gcc at -O3 doesn't see that success sets it */
         TT__TRY(find_loader_numbers(state, number_names[i], -1, &found));
         number[i] = *found;
     }

@@ -1,5 +1,6 @@
 /* Reading scalars from CSV: our own files, and tables with a column a series. */
 #include "base/error.h"
+#include "base/printable.h"
 #include "metrics/scalar_csv.h"
 
 #include <errno.h>
@@ -134,8 +135,8 @@ static bool csv_step(const char *text, int64_t *step) {
 }
 
 static tt_status csv_bad_cell(const csv_reader *r, ptrdiff_t column, const char *expected) {
-    return tt__fail(TT_ERR_FORMAT, "%s: line %zu: expected %s as \"%.100s\", got \"%.100s\"", r->name, r->line,
-                    expected, r->header.cells[column], r->row.cells[column]);
+    return tt__fail(TT_ERR_FORMAT, "%s: line %zu: expected %s as \"%s\", got \"%s\"", r->name, r->line, expected,
+                    tt__make_printable(r->header.cells[column]).text, tt__make_printable(r->row.cells[column]).text);
 }
 
 static tt_status add_columns(const csv_reader *r, tt__scalar_point point) {

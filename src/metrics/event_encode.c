@@ -42,11 +42,22 @@ static void wire_put_text(tt__bytes *record, int field, const char *text) {
     tt__bytes_put(record, text, strlen(text));
 }
 
-static void put_double(tt__bytes *record, int field, double x) {
+static void put_double_bits(tt__bytes *record, double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    wire_put_key(record, field, TT__WIRE_64);
     put_little_endian(record, bits, 8);
+}
+
+static void put_double(tt__bytes *record, int field, double x) {
+    wire_put_key(record, field, TT__WIRE_64);
+    put_double_bits(record, x);
+}
+
+/* A repeated field, packed. */
+static void put_doubles(tt__bytes *record, int field, const double *x, size_t n) {
+    put_bytes_key(record, field, 8 * n);
+    for (size_t i = 0; i < n; i++)
+        put_double_bits(record, x[i]);
 }
 
 static void wire_put_float(tt__bytes *record, int field, float x) {
@@ -123,5 +134,20 @@ void tt__event_encode_text(tt__bytes *record, double wall_time, int64_t step, co
     put_bytes_key(record, TT__VALUE_METADATA, metadata);
     put_bytes_key(record, TT__METADATA_PLUGIN, name);
     wire_put_text(record, TT__PLUGIN_NAME, plugin);
+    record_end(record);
+}
+
+void tt__event_encode_histogram(tt__bytes *record, double wall_time, int64_t step, const char *tag,
+                                const tt__histogram *h) {
+    const double numbers[] = {h->min, h->max, h->num, h->sum, h->sum_squares};
+    const int count = sizeof numbers / sizeof *numbers;
+    size_t size = 9 * (size_t)count + 2 * bytes_field_size(8 * h->size);
+    put_event_head(record, wall_time, step, bytes_field_size(strlen(tag)) + bytes_field_size(size));
+    wire_put_text(record, TT__VALUE_TAG, tag);
+    put_bytes_key(record, TT__VALUE_HISTOGRAM, size);
+    for (int i = 0; i < count; i++)
+        put_double(record, TT__HISTOGRAM_MIN + i, numbers[i]);
+    put_doubles(record, TT__HISTOGRAM_LIMITS, h->limit, h->size);
+    put_doubles(record, TT__HISTOGRAM_COUNTS, h->count, h->size);
     record_end(record);
 }

@@ -4,6 +4,7 @@
 #define TT_METRICS_EVENT_ENCODE_H
 
 #include "base/bytes.h"
+#include "metrics/histogram.h"
 
 /* What a wire type says of a field's value: a variable-length number, eight bytes, a length and bytes, four bytes. */
 enum { TT__WIRE_VARINT = 0, TT__WIRE_64 = 1, TT__WIRE_BYTES = 2, TT__WIRE_32 = 5 };
@@ -17,10 +18,14 @@ enum {
     TT__SUMMARY_VALUE = 1,
     TT__VALUE_TAG = 1,
     TT__VALUE_SIMPLE = 2,
+    TT__VALUE_HISTOGRAM = 5,
     TT__VALUE_TENSOR = 8,
     TT__VALUE_METADATA = 9,
     TT__METADATA_PLUGIN = 1,
     TT__PLUGIN_NAME = 1,
+    TT__HISTOGRAM_MIN = 1, /* and after it max, num, sum, sum of squares */
+    TT__HISTOGRAM_LIMITS = 6,
+    TT__HISTOGRAM_COUNTS = 7,
     TT__TENSOR_DTYPE = 1,
     TT__TENSOR_SHAPE = 2,
     TT__TENSOR_CONTENT = 4,
@@ -39,5 +44,7 @@ enum { TT__RECORD_HEAD = 12, TT__RECORD_TAIL = 4 };
 void tt__event_encode_version(tt__bytes *record, double wall_time);
 void tt__event_encode_scalar(tt__bytes *record, double wall_time, int64_t step, const char *tag, double value);
 void tt__event_encode_text(tt__bytes *record, double wall_time, int64_t step, const char *tag, const char *text);
+void tt__event_encode_histogram(tt__bytes *record, double wall_time, int64_t step, const char *tag,
+                                const tt__histogram *h);
 
 #endif

@@ -167,6 +167,34 @@ tt_status tt_summary_writer_add_text(tt_summary_writer *writer, const char *tag,
     return writer_append(writer, &writer->events);
 }
 
+static tt_status check_values(const char *who, const char *tag, const void *values, int64_t count, tt_dtype dtype) {
+    if (dtype != TT_F32 && dtype != TT_F64)
+        return tt__fail(TT_ERR_DTYPE, "%s: expected f32 or f64 for \"%s\", got %s", who, tag, tt_dtype_name(dtype));
+    if (!values || count < 1 || count > PTRDIFF_MAX / 8)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least 1 value for \"%s\", got %s%lld", who, tag,
+                        values ? "" : "NULL and ", (long long)count);
+    return TT_OK;
+}
+
+tt_status(tt_summary_writer_add_histogram)(tt_summary_writer *writer, const char *tag, const void *values,
+                                           int64_t count, tt_dtype dtype, int64_t step) {
+    static const char who[] = "tt_summary_writer_add_histogram";
+    TT__TRY(check_add(who, writer, tag, step));
+    TT__TRY(check_values(who, tag, values, count, dtype));
+    if (!writer->events.path)
+        return TT_OK;
+    tt__histogram *h = malloc(sizeof *h);
+    if (!h)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the histogram of \"%s\"", who, tag);
+    tt_status status = tt__histogram_fill(h, who, values, count, dtype);
+    if (!status) {
+        tt__event_encode_histogram(&writer->record, wall_time(), step, tag, h);
+        status = writer_append(writer, &writer->events);
+    }
+    free(h);
+    return status;
+}
+
 tt_status tt_summary_writer_flush(tt_summary_writer *writer) {
     if (!writer)
         return tt__fail_argument("tt_summary_writer_flush: expected a writer, got NULL");

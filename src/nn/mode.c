@@ -102,7 +102,7 @@ static tt_status convert_tensor(const plan *p, tt_tensor *x, tt_tensor **copy) {
 static tt_status convert_one(const plan *p, conversion *item) {
     if (p->device ? tt_tensor_device(item->tensor) == p->device : tt_tensor_dtype(item->tensor) == p->dtype)
         return TT_OK;
-    if (atomic_load(&item->tensor->refs) != item->entries)
+    if (atomic_load(&item->tensor->refs) - atomic_load(&item->tensor->watchers) != item->entries)
         return tt__fail(
             TT_ERR_STATE,
             "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first",

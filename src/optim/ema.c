@@ -15,7 +15,7 @@
 
 typedef struct ema_entry {
     char *name;
-    tt_tensor *param;   /* borrowed */
+    tt_tensor *param;   /* watched */
     tt_tensor *average; /* contiguous */
     tt_tensor *stored;  /* the parameter's values, while `is_stored` */
 } ema_entry;
@@ -42,7 +42,7 @@ static tt_status ema_add(tt_ema *ema, const char *name, tt_tensor *x) {
         return tt__fail(TT_ERR_UNSUPPORTED, "tt_ema_new: expected \"%s\" in the host's memory, got it on \"%s\"", name,
                         tt_device_name(tt_tensor_device(x)));
     ema_entry *entry = &ema->entries[ema->count++];
-    *entry = (ema_entry){.name = strdup(name), .param = x};
+    *entry = (ema_entry){.name = strdup(name), .param = tt__tensor_watch(x)};
     if (!entry->name)
         return tt__fail(TT_ERR_MEMORY, "tt_ema_new: no memory for a name");
     entry->average = copy_of(x);
@@ -61,6 +61,7 @@ static tt_status ema_fill(tt_ema *ema, const tt_named_tensors *params) {
 
 static void ema_end(tt_ema *ema) {
     for (size_t i = 0; i < ema->count; i++) {
+        tt__tensor_unwatch(ema->entries[i].param);
         tt__tensor_disown(ema->entries[i].average);
         tt__tensor_disown(ema->entries[i].stored);
         free(ema->entries[i].name);

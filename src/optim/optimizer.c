@@ -14,9 +14,12 @@
 
 static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     tt__optim_state_free(cls, group, &group->state);
-    for (size_t i = 0; i < group->count; i++)
-        if (group->params[i].low)
-            tt__tensor_disown(group->params[i].tensor);
+    for (size_t i = 0; i < group->count; i++) {
+        const tt__optim_param *p = &group->params[i];
+        tt__tensor_unwatch(p->low ? p->low : p->tensor);
+        if (p->low)
+            tt__tensor_disown(p->tensor);
+    }
     free(group->params);
     free(group->runs);
 }
@@ -52,6 +55,7 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
     if (low && !master)
         return tt_last_status();
     int64_t aligned = 64 / (int64_t)tt_dtype_size(low ? TT_F32 : dtype);
+    tt__tensor_watch(x);
     group->params[group->count++] = (tt__optim_param){.tensor = low ? master : x,
                                                       .low = low ? x : NULL,
                                                       .dtype = low ? TT_F32 : dtype,

@@ -42,8 +42,8 @@ typedef struct tt__optimizer_class {
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
-    tt_tensor *tensor;         /* borrowed; or the master of `low`, the optimizer's own */
-    tt_tensor *low;            /* of 16 bits, borrowed; NULL: `tensor` is the program's */
+    tt_tensor *tensor;         /* the program's, watched; or the master of `low`, the optimizer's own */
+    tt_tensor *low;            /* of 16 bits, the program's, watched; NULL: `tensor` is that */
     tt_dtype dtype, low_dtype; /* when it was added */
     int type;                  /* TT__OPTIM_F32, ... */
     int64_t numel;

@@ -29,7 +29,9 @@ typedef struct slot {
 struct ddp {
     tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
     tt_group *group;
-    bool broadcast_buffers; /* at each forward that is trained on */
+    bool broadcast_buffers; /* at each forward that is trained on and follows one with `sync` */
+    bool sync;              /* average in backward passes */
+    bool synced;            /* when the last forward that is trained on began */
     tt_reducer *reducer;
     slot *slots;
     size_t attached; /* slots whose gradient lies in a bucket */
@@ -48,15 +50,20 @@ static tt_status take_rank_zeros(tt_group *group, const tt_named_tensors *list) 
     return TT_OK;
 }
 
-static tt_status before_forward(const tt_module *self, const ddp *d) {
-    if (!d->broadcast_buffers || !tt_module_training(self) || !tt__is_recording())
+/* Buffers are taken once for passes that are averaged together, before the first of them, as PyTorch does. */
+static tt_status before_forward(const tt_module *self, ddp *d) {
+    if (!tt__is_recording())
+        return TT_OK;
+    bool due = d->synced;
+    d->synced = d->sync;
+    if (!due || !d->broadcast_buffers || !tt_module_training(self))
         return TT_OK;
     const tt_named_tensors *buffers = tt_module_buffers(d->module);
     return buffers ? take_rank_zeros(d->group, buffers) : tt_last_status();
 }
 
 static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
-    const ddp *d = tt_module_user(self);
+    ddp *d = tt_module_user(self);
     tt_status status = before_forward(self, d);
     if (status)
         return tt__tensor_fail(status, "%s", tt_last_error());
@@ -65,7 +72,7 @@ static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
 
 static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                   int64_t out_count) {
-    const ddp *d = tt_module_user(self);
+    ddp *d = tt_module_user(self);
     TT__TRY(before_forward(self, d));
     return tt_module_forward_many(d->module, in, in_count, out, out_count);
 }
@@ -83,6 +90,8 @@ static tt_status on_pass_end(void *user, tt_status pass) {
 static tt_status on_gradient(tt_tensor *x, void *user) {
     (void)x;
     const slot *s = user;
+    if (!s->owner->sync)
+        return TT_OK;
     TT__TRY(tt__backward_on_end(on_pass_end, s->owner));
     return tt_reducer_mark_ready(s->owner->reducer, s->index);
 }
@@ -241,6 +250,7 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     d->module = args.module;
     d->group = args.group;
     d->broadcast_buffers = !args.no_broadcast_buffers;
+    d->sync = d->synced = true;
     tt_module *wrapper = ddp_init(d, &args) ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper)
         ddp_release(d);
@@ -251,4 +261,11 @@ tt_reducer *tt_ddp_reducer(tt_module *module) {
     if (!module || tt__module_class(module) != &ddp_class)
         return NULL;
     return ((ddp *)tt_module_user(module))->reducer;
+}
+
+tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
+    if (!module || tt__module_class(module) != &ddp_class)
+        return tt__fail(TT_ERR_INVALID, "tt_ddp_set_sync: expected a wrapper that tt_ddp() made");
+    ((ddp *)tt_module_user(module))->sync = sync;
+    return TT_OK;
 }

@@ -31,7 +31,7 @@ tt_status tt__norm_backward_out(const char *who, tt_tensor *dx, const tt_tensor 
                                 const tt_tensor *g, double p);
 tt_status tt__any_out(const char *who, tt_tensor *y, const tt_tensor *x, bool all);
 
-/* See kernels_reduction.h; y and index are contiguous. */
+/* See kernels_reduction.h; y and index are contiguous; of share_equal y and g are spread as above. */
 tt_status tt__extreme_out(const char *who, tt_tensor *y, tt_tensor *index, const tt_tensor *x, int dim, bool largest);
 tt_status tt__extreme_backward_out(const char *who, tt_tensor *dx, const tt_tensor *index, const tt_tensor *g, int dim);
 tt_status tt__share_equal_out(const char *who, tt_tensor *dx, const tt_tensor *x, const tt_tensor *y,

@@ -47,6 +47,8 @@
 
 /* The same, where f32 is computed in double, too. */
 #define TT__BINARY_PLAIN_FORMULAS(X)                                                                              \
+    X(POWER, POW(x, z), SELECT(z == 0, K(0.0), g * z * POW(x, z - 1)),                                            \
+      SELECT(x == 0 && z >= 0, K(0.0), g * POW(x, z) * LOG(x)))                                                   \
     /* logit x, target z: -z log sigmoid(x) - (1 - z) log sigmoid(-x) */                                          \
     X(LOGIT_LOSS, SELECT(x > 0, x, K(0.0)) - x * z + LOG1P(EXP(-ABS(x))), (SIGMOID(x) - z) * g, -x * g)           \
     /* log probability x, probability z: z (log z - x), 0 where z is; or z is a logarithm, too */                 \

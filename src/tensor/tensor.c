@@ -157,6 +157,18 @@ void tt__tensor_unref(tt_tensor *x) {
     tt__quarantine(x, sizeof *x, tt__pool_free);
 }
 
+tt_tensor *tt__tensor_watch(tt_tensor *x) {
+    if (x)
+        atomic_fetch_add_explicit(&x->watchers, 1, memory_order_relaxed);
+    return tt__tensor_ref(x);
+}
+
+void tt__tensor_unwatch(tt_tensor *x) {
+    if (x)
+        atomic_fetch_sub_explicit(&x->watchers, 1, memory_order_relaxed);
+    tt__tensor_unref(x);
+}
+
 bool tt__tensor_is_exclusive(const tt_tensor *x) {
     return atomic_load_explicit(&x->refs, memory_order_acquire) == 1 &&
            atomic_load_explicit(&x->storage->refs, memory_order_acquire) == 1 && x->storage->bytes;

@@ -29,7 +29,8 @@ struct tt_tensor {
     bool unscoped; /* counted in unscoped.h, with */
     tt__owner owner;
     _Atomic int refs;
-    int output; /* which one of its node's results it is */
+    _Atomic int watchers; /* references of those who look at it anew in each call: an optimizer */
+    int output;           /* which one of its node's results it is */
     int64_t numel;
     tt_shape shape;
     int64_t stride[TT_MAX_DIMS]; /* in elements */
@@ -96,6 +97,11 @@ bool tt__tensor_is_shared(const tt_tensor *x);
 /* Count a reference / drop one. NULL is allowed. */
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
+
+/* Count a reference of somebody who takes for granted neither x's type nor its memory: a module that holds it may
+ * convert it meanwhile. NULL is allowed. */
+tt_tensor *tt__tensor_watch(tt_tensor *x);
+void tt__tensor_unwatch(tt_tensor *x);
 
 /* Is this reference the only one to the tensor and its storage? Then it may be changed or taken over. */
 bool tt__tensor_is_exclusive(const tt_tensor *x);

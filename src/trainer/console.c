@@ -37,6 +37,26 @@ static void write_epoch(const tt_trainer_report *r, FILE *out) {
     fputc('\n', out);
 }
 
+/* Is an epoch under way? Its last batch ends it. */
+static bool inside_epoch(const tt_trainer_report *r) { return r->batch > 0 && r->batch < r->batches; }
+
+static void write_resumed(const tt_trainer_report *r, FILE *out) {
+    bool inside = inside_epoch(r), ended = !inside && r->epochs > 0 && r->epoch >= r->epochs;
+    fprintf(out, "Resumed after ");
+    if (inside)
+        fprintf(out, "step %" PRId64 ", in epoch %" PRId64 ",", r->step, r->epoch + 1);
+    else
+        fprintf(out, "epoch %" PRId64, r->epoch);
+    fprintf(out, " from %s%s\n", r->text, ended ? ": nothing left to train" : "");
+}
+
+static void write_saved(const tt_trainer_report *r, FILE *out) {
+    fprintf(out, "Epoch %" PRId64, r->epoch);
+    if (inside_epoch(r))
+        fprintf(out, ", step %" PRId64, r->step);
+    fprintf(out, ", checkpoint saved at %s\n", r->text);
+}
+
 void tt_trainer_console(const tt_trainer_report *r, void *file) {
     FILE *out = file;
     if (!r || r->size < sizeof *r || !out) /* of a library that knew less */
@@ -47,8 +67,7 @@ void tt_trainer_console(const tt_trainer_report *r, void *file) {
     switch (r->event) {
     case TT_TRAINER_BEGIN:
         if (r->text)
-            fprintf(out, "Resumed after epoch %" PRId64 " from %s%s\n", r->epoch, r->text,
-                    r->epochs > 0 && r->epoch >= r->epochs ? ": nothing left to train" : "");
+            write_resumed(r, out);
         break;
     case TT_TRAINER_STEP:
         if (terminal)
@@ -59,7 +78,7 @@ void tt_trainer_console(const tt_trainer_report *r, void *file) {
         write_epoch(r, out);
         break;
     case TT_TRAINER_SAVED:
-        fprintf(out, "Epoch %" PRId64 ", checkpoint saved at %s\n", r->epoch, r->text);
+        write_saved(r, out);
         break;
     case TT_TRAINER_WARNING:
         fprintf(out, "Warning: %s\n", r->text);

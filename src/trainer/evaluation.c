@@ -62,11 +62,23 @@ static tt_status judge(tt_trainer *t) {
     return TT_OK;
 }
 
+/* Running statistics are each rank's own after a step: all ranks evaluate rank 0's, which checkpoints hold. */
+static tt_status share_buffers(const tt_trainer *t) {
+    const tt_named_tensors *buffers = tt_module_buffers(t->a.model);
+    if (!buffers)
+        return tt_last_status();
+    for (int64_t i = 0; t->ddp && i < buffers->count; i++)
+        TT__TRY(tt_tensor_broadcast_with(TT_ARGS(tt_tensor_broadcast_args, .group = t->a.group,
+                                                 .x = buffers->tensors[i], .file = "the trainer's evaluation")));
+    return TT_OK;
+}
+
 tt_status tt__trainer_evaluate(tt_trainer *t) {
     if (!t->has_eval || t->evaluated_step == t->progress.step)
         return TT_OK;
     int64_t began = tt__now_ns();
     tt__means_clear(&t->eval_means);
+    TT__TRY(share_buffers(t));
     t->evaluating = true;
     tt_module_eval(t->a.model);
     tt_status status = evaluate_share(t);

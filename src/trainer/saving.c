@@ -170,6 +170,7 @@ tt_status tt__trainer_resume(tt_trainer *t) {
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL));
     t->goes_on = t->same_orders;
     t->progress.epoch_step = steps_done(t);
+    t->batch = t->progress.epoch_step * (t->a.accumulate > 0 ? t->a.accumulate : 1);
     t->saved_step = -1;
     return TT_OK;
 }

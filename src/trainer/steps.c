@@ -121,6 +121,8 @@ static tt_status trainer_step(tt_trainer *t) {
     seed_step(t);
     for (int64_t i = 0; i < parts; i++, t->batch++) {
         TT__TRY(take_batch(t, &b));
+        if (t->ddp)
+            TT__TRY(tt_ddp_set_sync(t->ddp, i + 1 == parts)); /* one exchange a step */
         TT__TRY(train_batch(t, &b, parts));
         bad = bad || !isfinite(t->last_loss);
         samples += b.size;

@@ -42,6 +42,15 @@ expect 0 "u8 (300)" show "$dir/plain/train-labels-idx1-ubyte" --count 400
 expect 0 "usage: tutti data" --help
 expect 0 "usage: tutti data" digits --help
 
+# A command that brings nothing leaves no folder that it made; one that was there stays.
+mkdir "$dir/own"
+for folder in new own; do
+    (ulimit -f 1 && "$TUTTI" data digits "$dir/$folder" --train 300 --test 50) 2>/dev/null &&
+        fail "a limit is not noticed"
+    expect 1 "127.0.0.1" mnist "$dir/$folder" --mirror http://127.0.0.1:1
+done
+[ -d "$dir/own" ] && [ ! -e "$dir/new" ] || fail "expected the folder that was there alone: $(ls "$dir")"
+
 expect 1 "can't make $dir/no/such" digits "$dir/no/such"
 expect 2 "below the 50 examples" show "$dir/plain/t10k-images-idx3-ubyte" --start 50
 expect 1 "TT_ERR_IO" show "$dir/missing"

@@ -142,6 +142,30 @@ static void gradients_accumulate_as_pytorchs(void **state) {
     assert_int_equal(run_ranks(2, accumulate, NULL), 0);
 }
 
+/* Gradients that come together without an exchange have one at the end. */
+static void put_off(tt_group *group, int rank, void *user) {
+    (void)user;
+    reducer_trace t = {.count = 0};
+    tt_module *model = tt_nn_linear(1, 1, .no_bias = true), *ddp = tt_ddp(model, group);
+    CHECK(ddp && tt_ddp_set_sync(ddp, false) == TT_OK);
+    tt_reducer_set_trace(tt_ddp_reducer(ddp), reducer_trace_note, &t);
+    add_gradient(ddp, rank == 0 ? 111 : 222, rank == 0 ? 111 : 222);
+    add_gradient(ddp, rank == 0 ? 1 : 2, rank == 0 ? 112 : 224);
+    CHECK(t.count == 0);
+    CHECK(tt_ddp_set_sync(ddp, true) == TT_OK);
+    add_gradient(ddp, rank == 0 ? 2 : 4, 171); /* (114 + 228) / 2 */
+    CHECK(t.count == 3);
+    CHECK(tt_ddp_set_sync(model, true) == TT_ERR_INVALID && strstr(tt_last_error(), "expected a wrapper"));
+    CHECK(tt_ddp_set_sync(NULL, true) == TT_ERR_INVALID);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void gradients_are_averaged_later(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, put_off, NULL), 0);
+}
+
 /* Evaluation between steps takes no part in averaging, and only what requires a gradient is averaged. */
 static void freeze(tt_group *group, int rank, void *user) {
     (void)user;
@@ -291,6 +315,7 @@ int main(void) {
         cmocka_unit_test(models_that_differ_are_named),
         cmocka_unit_test(parameters_stay_equal),
         cmocka_unit_test(gradients_accumulate_as_pytorchs),
+        cmocka_unit_test(gradients_are_averaged_later),
         cmocka_unit_test(frozen_parameters_and_evaluation),
         cmocka_unit_test(reductions_overlap_the_backward_pass),
         cmocka_unit_test(a_parameter_left_out_is_named),

@@ -56,6 +56,21 @@ static void evaluate(tt_module *m) {
     CHECK(tt_module_forward_many(m, TT_TENSORS(x, x), out, 2) == TT_OK);
 }
 
+/* Passes that are averaged together take rank 0's buffers once, as PyTorch's do. */
+static void pass_apart(tt_module *ddp, const Pair *p, int rank) {
+    CHECK(tt_ddp_set_sync(ddp, false) == TT_OK);
+    *tt_tensor_i64(p->calls) += 100 * rank;
+    pass(ddp, rank);
+    CHECK(*tt_tensor_i64(p->calls) == 3);
+    *tt_tensor_i64(p->calls) += 100 * rank;
+    pass(ddp, rank);
+    CHECK(tt_ddp_set_sync(ddp, true) == TT_OK);
+    pass(ddp, rank);
+    CHECK(*tt_tensor_i64(p->calls) == 5 + 100 * rank);
+    pass(ddp, rank);
+    CHECK(*tt_tensor_i64(p->calls) == 6);
+}
+
 static void train_pair(tt_group *group, int rank, void *user) {
     (void)user;
     Pair p;
@@ -74,12 +89,13 @@ static void train_pair(tt_group *group, int rank, void *user) {
     tt_module_train(ddp);
     pass(ddp, rank);
     CHECK(*tt_tensor_i64(p.calls) == 2); /* rank 0's 1, and this call */
+    pass_apart(ddp, &p, rank);
     tt_optimizer_free(sgd);
     tt_module_free(ddp);
     ddp = tt_ddp(m, group, .no_broadcast_buffers = true);
     *tt_tensor_i64(p.calls) += 100 * rank;
     pass(ddp, rank);
-    CHECK(*tt_tensor_i64(p.calls) == 3 + 100 * rank);
+    CHECK(*tt_tensor_i64(p.calls) == 7 + 100 * rank);
     tt_module_free(ddp);
     tt_module_free(m);
 }

@@ -45,6 +45,110 @@ static void test_the_loop_by_hand(void **state) {
     assert_int_equal(run_ranks(3, by_hand, NULL), 0);
 }
 
+/* ---- one exchange a step ---- */
+
+static void count_begun(const tt_reducer_event *event, void *user) {
+    *(int64_t *)user += event->kind == TT_REDUCER_BEGIN;
+}
+
+/* case_step(), in a run whose reducer tells of each all_reduce. */
+static tt_tensor *counted_step(tt_trainer *t, const tt_batch *b, void *user) {
+    tt_reducer *reducer = tt_ddp_reducer(tt_trainer_model(t));
+    CHECK(tt_reducer_bucket_count(reducer) == 1);
+    tt_reducer_set_trace(reducer, count_begun, user);
+    return case_step(t, b, NULL);
+}
+
+/* Steps of three batches, each of which is averaged at once: the mean of sums is the sum of means. */
+static void average_each_batch(trainer_case *c, tt_group *group, int rank, int world) {
+    tt_module *ddp = tt_ddp(c->model, group);
+    const int64_t batches = tt_loader_batches(c->loader);
+    tt_batch b;
+    CHECK(ddp);
+    tt_sampler_set_epoch(c->sampler, 0);
+    for (int64_t at = 0; tt_loader_next(c->loader, &b) > 0; at++) {
+        TT_AUTO_SCOPE;
+        int64_t first = at / 3 * 3, parts = batches - first < 3 ? batches - first : 3;
+        if (at == first) {
+            tt_optimizer_zero_grad(c->optimizer);
+            case_step_seed(5, first / 3, rank, world);
+        }
+        CHECK_OK(tt_backward(tt_scale(tt_cross_entropy(tt_module_forward(ddp, b.x), b.y), 1 / (double)parts)));
+        if (at + 1 < first + parts)
+            continue;
+        CHECK_OK(tt_clip_grad_norm_(tt_module_parameters(c->model), 0.5));
+        CHECK_OK(tt_optimizer_step(c->optimizer));
+    }
+    tt_module_free(ddp);
+}
+
+static void one_exchange(tt_group *group, int rank, void *user) {
+    (void)user;
+    int world = tt_get_world_size(group);
+    int64_t begun = 0;
+    trainer_case a, b;
+    tt_trainer_result result;
+    make(&a, rank, world);
+    make(&b, rank, world);
+    CHECK_OK(tt_trainer_run(a.model, a.optimizer, a.loader, counted_step, .user = &begun, .group = group,
+                            .sampler = a.sampler, .epochs = 1, .accumulate = 3, .clip_norm = 0.5, .step_seed = 5,
+                            .result = &result));
+    CHECK(begun == result.steps && result.steps == (tt_loader_batches(a.loader) + 2) / 3);
+    average_each_batch(&b, group, rank, world);
+    const tt_named_tensors *p = tt_module_parameters(a.model), *q = tt_module_parameters(b.model);
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = 0; k < tt_tensor_numel(p->tensors[i]); k++)
+            CHECK(fabsf(tt_tensor_f32(p->tensors[i])[k] - tt_tensor_f32(q->tensors[i])[k]) <= 1e-6f);
+    case_free(&a);
+    case_free(&b);
+}
+
+static void test_accumulated_gradients_are_exchanged_once(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, one_exchange, NULL), 0);
+    assert_int_equal(run_ranks(3, one_exchange, NULL), 0);
+}
+
+/* ---- running statistics ---- */
+
+typedef struct statistics {
+    float trained[6], evaluated[6]; /* running means at the end of the last step, and in the evaluation */
+} statistics;
+
+static tt_tensor *note_statistics(tt_trainer *t, const tt_batch *b, void *user) {
+    statistics *s = user;
+    tt_tensor *loss = tt_cross_entropy(tt_module_forward(tt_trainer_model(t), b->x), b->y);
+    const tt_named_tensors *buffers = tt_module_buffers(tt_trainer_model(t));
+    CHECK(loss && buffers && !strcmp(buffers->names[0], "0.running_mean"));
+    memcpy(tt_trainer_evaluating(t) ? s->evaluated : s->trained, tt_tensor_f32(buffers->tensors[0]), sizeof s->trained);
+    return loss;
+}
+
+static void evaluate_alike(tt_group *group, int rank, void *user) {
+    (void)user;
+    statistics own = {0}, all[2];
+    trainer_case c;
+    make(&c, rank, 2);
+    tt_module *model = tt_nn_sequential(tt_nn_batch_norm1d(6), tt_nn_linear(6, 3));
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1);
+    CHECK_OK(tt_trainer_run(model, sgd, c.loader, note_statistics, .user = &own, .group = group, .sampler = c.sampler,
+                            .epochs = 2, .eval_loader = c.eval_loader));
+    CHECK_OK(tt_all_gather(group, &own, all, sizeof own, TT_U8));
+    CHECK(memcmp(all[0].trained, all[1].trained, sizeof own.trained)); /* of each rank's own batches */
+    for (int r = 0; r < 2; r++)
+        CHECK(!memcmp(all[0].trained, all[r].evaluated, sizeof own.trained));
+    tt_optimizer_free(sgd);
+    tt_module_free(model);
+    case_free(&c);
+}
+
+static void test_ranks_evaluate_the_same_statistics(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, evaluate_alike, NULL), 0);
+}
+
+/* ---- resumed ---- */
+
 static void resumed(tt_group *group, int rank, void *user) {
     (void)user;
     trainer_case whole, first, second;
@@ -329,6 +433,8 @@ static void test_a_rank_that_dies(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_loop_by_hand),
+        cmocka_unit_test(test_accumulated_gradients_are_exchanged_once),
+        cmocka_unit_test(test_ranks_evaluate_the_same_statistics),
         cmocka_unit_test(test_resumed_anywhere),
         cmocka_unit_test(test_an_epoch_goes_on_with_other_ranks),
         cmocka_unit_test(test_orders_of_ones_own),

@@ -1,4 +1,5 @@
 /* Writes a run for test_metrics_events.py: metrics_write FOLDER. */
+#include <math.h>
 #include <stdio.h>
 #include <tutti/metrics.h>
 
@@ -12,6 +13,17 @@ int main(int argc, char **argv) {
     }
     if (!status)
         status = tt_summary_writer_add_text(writer, "notes", "**bold**, on\ntwo lines", 7);
+    /* values of all sizes, on limits, beyond the outermost, and 0 */
+    double wide[400];
+    float narrow[] = {0.25f};
+    for (int i = 0; i < 400; i++)
+        wide[i] = (i % 3 - 1) * pow(1.07, i % 200) * 1e-3 + (i == 7 ? 1e25 : 0);
+    if (!status)
+        status = tt_summary_writer_add_histogram(writer, "wide", wide, 400, TT_F64, 3);
+    if (!status)
+        status = tt_summary_writer_add_histogram(writer, "narrow", narrow, 1, TT_F32, 4);
+    if (!status)
+        status = tt_summary_writer_add_histogram(writer, "zero", (&(double){0}), 1, TT_F64, 5);
     if (status)
         tt_report();
     tt_summary_writer_free(writer);

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "vectors"))
 from make_events import masked  # noqa: E402
 
@@ -58,8 +60,9 @@ def records(path):
 
 
 def by_hand(path):
-    """(scalars {tag: [(step, wall time, value)]}, texts {tag: (step, text, plug-in)})"""
-    scalars, texts = {}, {}
+    """(scalars {tag: [(step, wall time, value)]}, texts {tag: (step, text, plug-in)}, histograms {tag: (step,
+    fields)})"""
+    scalars, texts, histograms = {}, {}, {}
     first, *events = records(path)
     assert first[3] == [b"brain.Event:2"], first
     for event in events:
@@ -70,11 +73,13 @@ def by_hand(path):
             tag = value[1][0].decode()
             if 2 in value:
                 scalars.setdefault(tag, []).append((step, wall_time, struct.unpack("<f", value[2][0])[0]))
+            elif 5 in value:
+                histograms[tag] = step, {n: np.frombuffer(b"".join(v)) for n, v in fields(value[5][0]).items()}
             else:
                 tensor, plugin = fields(value[8][0]), fields(fields(value[9][0])[1][0])
                 assert tensor[1] == [7] and fields(fields(tensor[2][0])[2][0])[1] == [1], tensor
                 texts[tag] = (step, tensor[8][0].decode(), plugin[1][0])
-    return scalars, texts
+    return scalars, texts, histograms
 
 
 def by_tensorboard(folder):
@@ -93,11 +98,38 @@ def check_scalars(scalars, rounded):
         assert all(abs(t - time.time()) < 3600 for _, t, _ in points), points[0]
 
 
+def pytorchs_histogram(values):
+    """Limits and counts as torch.utils.tensorboard makes them with numpy."""
+    edges, v = [], 1e-12
+    while v < 1e20:
+        edges.append(v)
+        v *= 1.1
+    counts, limits = np.histogram(values, bins=[-e for e in edges[::-1]] + [0] + edges)
+    some = np.flatnonzero(counts)
+    if not some.size:
+        return None
+    first, last = some[0], some[-1]
+    return limits[first:last + 2], np.concatenate([[0], counts[first:last + 1]])
+
+
+def check_histograms(histograms):
+    wide = [(i % 3 - 1) * 1.07 ** (i % 200) * 1e-3 + (1e25 if i == 7 else 0) for i in range(400)]
+    expected = {"wide": (3, np.array(wide)), "narrow": (4, np.array([0.25])), "zero": (5, np.array([0.0]))}
+    assert sorted(histograms) == sorted(expected), sorted(histograms)
+    for tag, (step, values) in expected.items():
+        limits, counts = pytorchs_histogram(values)
+        at, found = histograms[tag]
+        assert at == step and np.array_equal(found[6], limits) and np.array_equal(found[7], counts), (tag, found)
+        numbers = values.min(), values.max(), len(values), values.sum(), values.dot(values)
+        np.testing.assert_allclose([found[n][0] for n in range(1, 6)], numbers, rtol=1e-12, atol=1e-12)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="tutti-metrics-") as folder:
         subprocess.run([os.path.join(os.environ["TT_PROGRAMS"], "metrics_write"), folder], check=True)
         path, = glob.glob(os.path.join(glob.escape(folder), "events.out.tfevents.*"))
-        scalars, texts = by_hand(path)
+        scalars, texts, histograms = by_hand(path)
+        check_histograms(histograms)
         check_scalars(scalars, f32)
         assert texts == {"notes/text_summary": (7, "**bold**, on\ntwo lines", b"text")}, texts
         with open(os.path.join(folder, "scalars.csv"), newline="") as file:

@@ -45,6 +45,16 @@ def pow(choose):
 
 
 @case
+def pow_tensor(choose):
+    """Powers of numbers above 0, or whole ones of any, 0 among them: NaN is another test's."""
+    shape = choose.shape()
+    x, z = choose.floats(choose.broadcast_of(shape), 0.1, 3), choose.floats(shape, -3, 3)
+    if choose.random() < 0.5:
+        x, z = x.round() - 1, z.round().abs()
+    return Case([x, z], torch.pow)
+
+
+@case
 def clamp(choose):
     low, high = choose.uniform(-2, 0), choose.uniform(-0.5, 2)
     return Case([choose.floats(choose.shape())], lambda x: x.clamp(low, high), min=low, max=high)
@@ -141,3 +151,20 @@ def max(choose):
 @case
 def min(choose):
     return extreme(choose, lambda x, dim: tuple(torch.min(x, dim)))
+
+
+def ties(choose, operation):
+    """Few different numbers, so that several are the largest."""
+    drawn = reduced(choose, operation, 1)
+    drawn.inputs[0] = drawn.inputs[0].round() if choose.random() < 0.5 else drawn.inputs[0]
+    return drawn
+
+
+@case
+def amax(choose):
+    return ties(choose, lambda x, dims, keep: x.amax(dims, keep))
+
+
+@case
+def amin(choose):
+    return ties(choose, lambda x, dims, keep: x.amin(dims, keep))

@@ -15,6 +15,7 @@ PARITY(sqrt, tt_sqrt(in[0]))
 PARITY(abs, tt_abs(in[0]))
 PARITY(neg, tt_neg(in[0]))
 PARITY(reciprocal, tt_reciprocal(in[0]))
+PARITY(pow_tensor, tt_pow_tensor(in[0], in[1]))
 PARITY(clamp, tt_clamp(in[0], NUMBER("min", 0), NUMBER("max", 1)))
 PARITY(where, tt_where(in[0], in[1], in[2]))
 PARITY(masked_fill, tt_masked_fill(in[0], in[1], NUMBER("value", 0)))
@@ -40,6 +41,9 @@ PARITY(mean_dim, tt_mean(in[0], .dim = parity_dims(c), .keepdim = INT("keepdim",
 PARITY(var, tt_var(in[0], NUMBER("correction", 1), .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
 PARITY(norm, tt_norm(in[0], NUMBER("p", 2), .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
 
+PARITY(amax, tt_amax(in[0], .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+PARITY(amin, tt_amin(in[0], .dim = parity_dims(c), .keepdim = INT("keepdim", 0) != 0))
+
 static void parity_max(parity_call *c) {
     tt_tensor *indices = NULL;
     parity_give(c, tt_max(c->in[0], .dim = TT_DIMS(INT("dim", 0)), .indices = &indices));
@@ -59,7 +63,7 @@ static void parity_min(parity_call *c) {
         {"masked_fill", parity_masked_fill}, {"leaky_relu", parity_leaky_relu}, {"sigmoid", parity_sigmoid},          \
         {"silu", parity_silu}, {"tanh", parity_tanh}, {"gelu", parity_gelu}, {"softmax", parity_softmax},             \
         {"sum_dim", parity_sum_dim}, {"mean_dim", parity_mean_dim}, {"var", parity_var}, {"norm", parity_norm},       \
-        {"max", parity_max}, {                                                                                        \
+        {"pow_tensor", parity_pow_tensor}, {"amax", parity_amax}, {"amin", parity_amin}, {"max", parity_max}, {       \
         "min", parity_min                                                                                             \
     }
 

@@ -70,7 +70,7 @@ static inline tt_tensor *case_step(tt_trainer *t, const tt_batch *b, void *user)
 }
 
 /* The loop by hand: `accumulate` batches a step, gradients clipped to a norm of 0.5, the rate stepped each epoch. Each
- * step draws from the generator that case_step_seed() seeds. */
+ * step draws from the generator that case_step_seed() seeds. A wrapper averages gradients once a step. */
 static inline void case_step_seed(uint64_t seed, int64_t step, int rank, int world) {
     uint64_t number = (uint64_t)step * (uint64_t)world + (uint64_t)rank;
     tt_manual_seed(seed + number * 0x9e3779b97f4a7c15u);
@@ -90,6 +90,8 @@ static inline tt_status case_train_by_hand(trainer_case *c, tt_module *wrapped, 
                 tt_optimizer_zero_grad(c->optimizer);
                 case_step_seed(seed, step, rank, world);
             }
+            if (tt_ddp_reducer(wrapped) && tt_ddp_set_sync(wrapped, at + 1 == first + parts))
+                return tt_last_status();
             tt_tensor *loss = tt_cross_entropy(tt_module_forward(wrapped, b.x), b.y);
             if (tt_backward(parts == 1 ? loss : tt_scale(loss, 1 / (double)parts)))
                 return tt_last_status();

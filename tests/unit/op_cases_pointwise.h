@@ -28,6 +28,7 @@ static tt_tensor *f_pow_4(tt_tensor *const *in) { return tt_pow(in[0], 4); }
 static tt_tensor *f_pow_half(tt_tensor *const *in) { return tt_pow(above(in[0]), 0.5); }
 static tt_tensor *f_pow_below(tt_tensor *const *in) { return tt_pow(above(in[0]), -1.3); }
 static tt_tensor *f_pow_0(tt_tensor *const *in) { return tt_pow(in[0], 0); }
+static tt_tensor *f_pow_by(tt_tensor *const *in) { return tt_pow_tensor(above(in[0]), tt_scale(in[1], 3)); }
 static tt_tensor *f_div(tt_tensor *const *in) { return tt_div(in[0], above(in[1])); }
 static tt_tensor *f_maximum(tt_tensor *const *in) { return tt_maximum(in[0], in[1]); }
 static tt_tensor *f_minimum(tt_tensor *const *in) { return tt_minimum(in[0], in[1]); }
@@ -59,6 +60,8 @@ static const gradcheck_case pointwise_cases[] = {
     {"pow half", f_pow_half, 1, {{2, {5, 7}}}},
     {"pow below 0", f_pow_below, 1, {{2, {5, 7}}}},
     {"pow 0", f_pow_0, 1, {{2, {5, 7}}}},
+    {"pow tensor", f_pow_by, 2, {{2, {3, 4}}, {2, {3, 4}}}},
+    {"pow tensor outer", f_pow_by, 2, {{2, {5, 1}}, {3, {2, 1, 3}}}},
     {"div", f_div, 2, {{2, {3, 4}}, {2, {3, 4}}}},
     {"div by rows", f_div, 2, {{2, {5, 7}}, {2, {5, 1}}}},
     {"div outer", f_div, 2, {{2, {5, 1}}, {3, {2, 1, 3}}}},

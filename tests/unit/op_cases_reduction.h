@@ -21,6 +21,9 @@ static tt_tensor *f_max_all(tt_tensor *const *in) { return tt_max(in[0]); }
 static tt_tensor *f_max_0(tt_tensor *const *in) { return tt_max(in[0], .dim = TT_DIMS(0)); }
 static tt_tensor *f_min_1(tt_tensor *const *in) { return tt_min(in[0], .dim = TT_DIMS(1), .keepdim = true); }
 static tt_tensor *f_min_last(tt_tensor *const *in) { return tt_min(in[0], .dim = TT_DIMS(-1)); }
+static tt_tensor *f_amax(tt_tensor *const *in) { return tt_amax(in[0], .dim = TT_DIMS(0, -1)); }
+static tt_tensor *f_amax_1(tt_tensor *const *in) { return tt_amax(in[0], .dim = TT_DIMS(1)); }
+static tt_tensor *f_amin(tt_tensor *const *in) { return tt_amin(in[0], .dim = TT_DIMS(2, 1), .keepdim = true); }
 static tt_tensor *f_softmax(tt_tensor *const *in) { return tt_softmax(in[0], -1); }
 static tt_tensor *f_softmax_0(tt_tensor *const *in) { return tt_softmax(in[0], 0); }
 static tt_tensor *f_softmax_1(tt_tensor *const *in) { return tt_softmax(in[0], 1); }
@@ -43,6 +46,10 @@ static const gradcheck_case reduction_cases[] = {
     {"max dim 0", f_max_0, 1, {{2, {5, 7}}}},
     {"min dim 1", f_min_1, 1, {{3, {2, 3, 4}}}},
     {"min last", f_min_last, 1, {{2, {5, 7}}}},
+    {"amax dims 0 2", f_amax, 1, {{3, {2, 3, 4}}}},
+    {"amax dim 1", f_amax_1, 1, {{2, {5, 7}}}},
+    {"amax of an image", f_amax, 1, {{4, {2, 3, 4, 5}}}},
+    {"amin dims 1 2", f_amin, 1, {{3, {2, 3, 4}}}},
     {"softmax", f_softmax, 1, {{2, {4, 19}}}},
     {"softmax dim 0", f_softmax_0, 1, {{2, {4, 5}}}},
     {"softmax dim 1 of 3", f_softmax_1, 1, {{3, {2, 5, 3}}}},

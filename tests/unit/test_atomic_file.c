@@ -64,6 +64,23 @@ static void aborted_files_leave_the_old_one(void **state) {
 }
 
 /* Only what a dead writer of this very target left is removed. */
+static void a_signal_leaves_no_temporaries(void **state) {
+    (void)state;
+    tt__atomic_file a, b;
+    assert_int_equal(tt__atomic_open(&a, "one"), TT_OK);
+    assert_int_equal(tt__atomic_open(&b, "two"), TT_OK);
+    char first[64], second[64];
+    snprintf(first, sizeof first, "%s", a.temporary);
+    snprintf(second, sizeof second, "%s", b.temporary);
+    assert_int_equal(tt__atomic_commit(&a), TT_OK);
+    tt__atomic_remove_temporaries();
+    assert_true(exists("one") && !exists(first) && !exists(second));
+    assert_int_equal(tt__atomic_commit(&b), TT_ERR_IO);
+    assert_false(exists("two"));
+    tt__atomic_remove_temporaries();
+    assert_int_equal(unlink("one"), 0);
+}
+
 static void stale_temporaries_go(void **state) {
     (void)state;
     static const char *const stale[] = {"t.tmp-1-0", "t.tmp-4194305-17"};
@@ -244,6 +261,7 @@ static void a_path_is_checked_without_being_written(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(aborted_files_leave_the_old_one),
+        cmocka_unit_test(a_signal_leaves_no_temporaries),
         cmocka_unit_test(stale_temporaries_go),
         cmocka_unit_test(a_dead_writers_temporary_goes),
         cmocka_unit_test(targets_stay_what_they_are),

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/fork_fds.h"
 #include "base/parse.h"
+#include "base/printable.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,6 +42,31 @@ static void callbacks_errors_say_where(void **state) {
     assert_int_equal(tt_last_status(), TT_ERR_NET);
     assert_string_equal(tt_last_error(), "example 4: no file");
     tt_clear_error();
+}
+
+/* Texts of files, as errors show them: UTF-8 stays, what is none or moves a terminal does not. */
+static void texts_of_files_are_made_printable(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"\"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80", "\"caf\xc3\xa9\" \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\x1b[31m\nb\x7f", "a?[31m?b?"},
+        {"\x80,)", "?,)"},
+        {"\xff\xfe\xc3", "???"},
+        {"\xc2\x9b"
+         "31m",
+         "?31m"},                /* a terminal's control sequence as U+009B */
+        {"\xed\xa0\x80", "???"}, /* a surrogate */
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(tt__make_printable(cases[i][0]).text, cases[i][1]);
+    char text[200];
+    memset(text, 'x', sizeof text);
+    memcpy(text + 99, "\xc3\xa9", 3); /* 101 bytes: no half of a character */
+    assert_int_equal(strlen(tt__make_printable(text).text), 102);
+    assert_string_equal(tt__make_printable(text).text + 98, "x...");
+    text[99] = 'x', text[100] = '\0';
+    assert_string_equal(tt__make_printable(text).text, text);
 }
 
 static void numbers_are_strict(void **state) {
@@ -117,6 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_carry_text),
         cmocka_unit_test(callbacks_errors_say_where),
+        cmocka_unit_test(texts_of_files_are_made_printable),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(children_keep_no_marked_descriptors),

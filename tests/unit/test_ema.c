@@ -119,6 +119,21 @@ static void wrong_arguments_are_refused(void **state) {
     tt_ema_free(ema);
 }
 
+static void parameters_outlive_their_module(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_module *m = tt_nn_linear(3, 2, .no_bias = true);
+    tt_tensor *first = tt_clone(tt_detach(tt_module_parameters(m)->tensors[0]));
+    tt_ema *ema = tt_ema_new(tt_module_parameters(m), 0.5);
+    tt_module_free(m);
+    assert_int_equal(tt_ema_update(ema), TT_OK);
+    assert_int_equal(tt_ema_store(ema), TT_OK);
+    assert_int_equal(tt_ema_restore(ema), TT_OK);
+    const tt_named_tensors *dict = tt_ema_state_dict(ema);
+    assert_true(tt_equal(dict->tensors[dict->count - 1], first));
+    tt_ema_free(ema);
+}
+
 static void a_converted_model_is_refused(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -133,9 +148,8 @@ static void a_converted_model_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_are_pytorchs_to_the_bit),
-        cmocka_unit_test(parameters_come_back),
-        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(averages_are_pytorchs_to_the_bit), cmocka_unit_test(parameters_come_back),
+        cmocka_unit_test(wrong_arguments_are_refused),      cmocka_unit_test(parameters_outlive_their_module),
         cmocka_unit_test(a_converted_model_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

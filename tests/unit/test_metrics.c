@@ -221,6 +221,7 @@ static void test_tables(void **state) {
                  "line 2: expected 2 cells as in the first line, got 3");
     expect_error(decode_csv(&log, "step,b\n1.5,2\n"), TT_ERR_FORMAT, "a whole number as \"step\", got \"1.5\"");
     expect_error(decode_csv(&log, "step,tag,value\n1,a,b\n"), TT_ERR_FORMAT, "a number as \"value\", got \"b\"");
+    expect_error(decode_csv(&log, "step,tag,value\n1,a,\x1b\xff\n"), TT_ERR_FORMAT, "as \"value\", got \"??\"");
     expect_error(decode_csv(&log, "step,tag,value\n1,,2\n"), TT_ERR_FORMAT, "a name as \"tag\"");
     expect_error(tt__csv_decode(&log, "a\0\n", 3, "zero"), TT_ERR_FORMAT, "got a zero byte");
     tt__scalar_log_free(&log);
@@ -244,6 +245,11 @@ static void test_bad_arguments(void **state) {
     expect_error(tt_summary_writer_add_scalar(NULL, "a", 1, 1), TT_ERR_INVALID, "got NULL");
     expect_error(tt_summary_writer_add_scalar(writer, NULL, 1, 1), TT_ERR_INVALID, "got NULL");
     expect_error(tt_summary_writer_add_scalar(writer, "", 1, 1), TT_ERR_INVALID, "got \"\"");
+    const double bad[] = {1, NAN};
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 2, TT_F64, 1), TT_ERR_NAN, "got nan as number 1");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 0, TT_F64, 1), TT_ERR_INVALID, "at least 1 value");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", NULL, 1, TT_F64, 1), TT_ERR_INVALID, "got NULL and 1");
+    expect_error(tt_summary_writer_add_histogram(writer, "h", bad, 2, TT_I32, 1), TT_ERR_DTYPE, "got i32");
     expect_error(tt_summary_writer_add_scalar(writer, "a\nb", 1, 1), TT_ERR_INVALID, "control characters");
     expect_error(tt_summary_writer_add_scalar(writer, "\xff", 1, 1), TT_ERR_INVALID, "UTF-8");
     expect_error(tt_summary_writer_add_scalar(writer, "a", 1, -1), TT_ERR_INVALID, "got -1");

@@ -23,6 +23,7 @@ static tt_tensor *quotient(tt_tensor *x) { return tt_div(x, tt_maximum(x, tt_sum
 static tt_tensor *moments(tt_tensor *x) { return tt_add(tt_mean(x, .dim = TT_DIMS(0)), tt_var(x, 1)); }
 static tt_tensor *norms(tt_tensor *x) { return tt_add(tt_norm(x, 2, .dim = TT_DIMS(1)), tt_norm(x, INFINITY)); }
 static tt_tensor *extremes(tt_tensor *x) { return tt_add(tt_max(x), tt_min(x, .dim = TT_DIMS(0))); }
+static tt_tensor *values(tt_tensor *x) { return tt_pow_tensor(tt_amax(x, .dim = TT_DIMS(0)), tt_amin(x)); }
 static tt_tensor *softmax(tt_tensor *x) { return tt_softmax(x, 0); }
 static tt_tensor *chosen(tt_tensor *x) { return tt_where(tt_gt_scalar(x, 0), x, tt_masked_fill(x, tt_eq(x, x), 2)); }
 static tt_tensor *truth(tt_tensor *x) { return tt_all(tt_any(x, .dim = TT_DIMS(1))); }
@@ -44,23 +45,9 @@ static tt_tensor *class_loss_of_images(tt_tensor *x) {
     return tt_nll_loss(image, t);
 }
 
-static const operator_of_one combined[] = {exp_log,
-                                           activations,
-                                           pow_3,
-                                           quotient,
-                                           moments,
-                                           norms,
-                                           extremes,
-                                           softmax,
-                                           chosen,
-                                           truth,
-                                           dropped,
-                                           filled,
-                                           pair_losses,
-                                           in_place,
-                                           logit_loss,
-                                           class_loss,
-                                           class_loss_of_images};
+static const operator_of_one combined[] = {
+    exp_log, activations, pow_3,   quotient, moments,     norms,    extremes,   values,     softmax,
+    chosen,  truth,       dropped, filled,   pair_losses, in_place, logit_loss, class_loss, class_loss_of_images};
 
 static tt_status use_in_a_scope(operator_of_one f) {
     TT_AUTO_SCOPE;
@@ -111,14 +98,16 @@ static tt_tensor *var(tt_tensor *x) { return tt_var(x, 1); }
 static tt_tensor *norm(tt_tensor *x) { return tt_norm(x, 3); }
 static tt_tensor *max_all(tt_tensor *x) { return tt_max(x); }
 static tt_tensor *max_rows(tt_tensor *x) { return tt_max(x, .dim = TT_DIMS(0)); }
+static tt_tensor *amax_columns(tt_tensor *x) { return tt_amax(x, .dim = TT_DIMS(0)); }
 static tt_tensor *any(tt_tensor *x) { return tt_any(x); }
 static tt_tensor *compared(tt_tensor *x) { return tt_lt_scalar(x, 1); }
 static tt_tensor *l1(tt_tensor *x) { return tt_l1_loss(x, x); }
 static tt_tensor *mse_sum(tt_tensor *x) { return tt_mse_loss(x, x, .reduction = TT_REDUCTION_SUM); }
 static tt_tensor *kl(tt_tensor *x) { return tt_kl_div(x, x, .reduction = TT_REDUCTION_BATCHMEAN); }
 
-static const operator_of_one single[] = {gelu,     div_self, sum_rows, var, norm,    max_all, max_rows,   any,
-                                         compared, l1,       mse_sum,  kl,  dropped, softmax, logit_loss, pow_3};
+static const operator_of_one single[] = {gelu,     div_self,     sum_rows, var,        norm, max_all,
+                                         max_rows, amax_columns, any,      compared,   l1,   mse_sum,
+                                         kl,       dropped,      softmax,  logit_loss, pow_3};
 
 static void use_without_a_scope(operator_of_one f) {
     tt_tensor *base = tt_ones(TT_SHAPE(3, 3), TT_F32), *leaf = tt_requires_grad_(base, true);

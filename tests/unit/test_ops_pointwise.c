@@ -48,6 +48,8 @@ static void special_values(void **state) {
     EACH_IS(tt_clamp(x, -0.5, INFINITY), NAN, -0.5f, INFINITY, 0, -0.5f);
     EACH_IS(tt_clamp(x, 3, 2), NAN, 2, 2, 2, 2);
     EACH_IS(tt_pow(x, 0), 1, 1, 1, 1, 1);
+    EACH_IS(tt_pow_tensor(x, tt_zeros(S(1), TT_F32)), 1, 1, 1, 1, 1);
+    EACH_IS(tt_pow_tensor(x, tt_full(S(1), TT_F32, 0.5)), NAN, INFINITY, INFINITY, 0, NAN);
     EACH_IS(tt_maximum(x, tt_zeros(S(1), TT_F32)), NAN, 0, INFINITY, 0, 0);
     EACH_IS(tt_minimum(tt_zeros(S(1), TT_F32), x), NAN, -INFINITY, 0, 0, -1);
     EACH_IS(tt_div(x, tt_zeros(S(1), TT_F32)), NAN, -INFINITY, INFINITY, NAN, -INFINITY);
@@ -72,6 +74,11 @@ static void gradients_at_kinks(void **state) {
     tt_zero_grad(x);
     assert_int_equal(tt_backward(tt_sum(tt_clamp(x, 0, 1))), TT_OK); /* a bound counts as inside */
     EACH_IS(tt_grad(x), 1, 1);
+    tt_tensor *none = tt_requires_grad_(tt_zeros(S(2), TT_F32), true); /* 0 ^ 0 */
+    tt_zero_grad(x);
+    assert_int_equal(tt_backward(tt_sum(tt_pow_tensor(x, none))), TT_OK);
+    EACH_IS(tt_grad(x), 0, 0);
+    EACH_IS(tt_grad(none), 0, 0);
     tt_zero_grad(x);
     assert_int_equal(tt_backward(tt_sum(tt_pow(x, 1))), TT_OK);
     EACH_IS(tt_grad(x), 1, 1);

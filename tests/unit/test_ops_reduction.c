@@ -96,11 +96,30 @@ static void gradients_of_equals(void **state) {
     assert_int_equal(tt_backward(tt_max(x, .dim = TT_DIMS(0))), TT_OK);
     assert_true(tt_equal(tt_grad(x), f32(S(4), (float[]){1, 0, 0, 0})));
     tt_zero_grad(x);
+    assert_int_equal(tt_backward(tt_amax(x, .dim = TT_DIMS(0))), TT_OK);
+    assert_true(tt_equal(tt_grad(x), f32(S(4), (float[]){0.5f, 0, 0.5f, 0})));
+    tt_zero_grad(x);
     assert_int_equal(tt_backward(tt_norm(x, INFINITY)), TT_OK);
     assert_true(tt_equal(tt_grad(x), f32(S(4), (float[]){0.5f, 0, 0.5f, 0})));
     tt_tensor *zero = tt_requires_grad_(tt_zeros(S(3), TT_F32), true);
     assert_int_equal(tt_backward(tt_norm(zero, 2)), TT_OK);
     assert_true(tt_equal(tt_grad(zero), tt_zeros(S(3), TT_F32)));
+}
+
+/* Along several dimensions, of any dtype; NaN comes first. */
+static void extreme_values(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *i = tt_view(tt_arange(12), S(2, 3, 2));
+    const int64_t most[] = {7, 9, 11}, least[] = {0, 2, 4};
+    assert_true(tt_equal(tt_amax(i, .dim = TT_DIMS(0, 2)), tt_from_data(most, S(3), TT_I64)));
+    assert_true(tt_equal(tt_amin(i, .dim = TT_DIMS(2, 0)), tt_from_data(least, S(3), TT_I64)));
+    assert_true(tt_equal(tt_amin(i, .dim = TT_DIMS(2, 0), .keepdim = true), tt_from_data(least, S(1, 3, 1), TT_I64)));
+    assert_true(item(tt_amin(i)) == 0 && item(tt_amax(i)) == 11);
+    tt_tensor *x = f32(S(2, 3), (float[]){1, NAN, 3, 4, 5, -1});
+    assert_true(isnan(item(tt_amax(x))) && isnan(item(tt_amin(x))));
+    assert_true(item(tt_select(tt_amax(x, .dim = TT_DIMS(1)), 0, 1)) == 5);
+    assert_int_equal(tt_tensor_numel(tt_amax(tt_zeros(S(0, 3), TT_F32), .dim = TT_DIMS(1))), 0);
 }
 
 static void any_and_all(void **state) {
@@ -145,11 +164,15 @@ static void wrong_arguments(void **state) {
     assert_null(at);
     op_expect(tt_max(tt_zeros(S(2, 0), TT_F32), .dim = TT_DIMS(1)), TT_ERR_SHAPE, "tt_max", "f32 (2, 0)");
     op_expect(tt_min(tt_zeros(S(0), TT_F32)), TT_ERR_SHAPE, "tt_min", "f32 (0)");
+    op_expect(tt_max(x, .dim = TT_DIMS(0, 1)), TT_ERR_INVALID, "tt_max", "tt_amax() takes several");
+    op_expect(tt_amin(tt_zeros(S(2, 0), TT_F32), .dim = TT_DIMS(1)), TT_ERR_SHAPE, "tt_amin", "f32 (2, 0)");
+    op_expect(tt_amax(x, .dim = TT_DIMS(2)), TT_ERR_SHAPE, "tt_amax", "no dimension 2");
     op_expect(tt_any(x, .dim = TT_DIMS(5)), TT_ERR_SHAPE, "tt_any", "no dimension 5");
     op_expect(tt_softmax(x, 2), TT_ERR_SHAPE, "tt_softmax", "no dimension 2");
     op_expect(tt_softmax(i, 1), TT_ERR_DTYPE, "tt_softmax", "x i64");
-    tt_tensor *const none[] = {tt_sum(NULL), tt_mean(NULL), tt_var(NULL, 1), tt_norm(NULL, 2),   tt_max(NULL),
-                               tt_min(NULL), tt_any(NULL),  tt_all(NULL),    tt_softmax(NULL, 0)};
+    tt_tensor *const none[] = {tt_sum(NULL), tt_mean(NULL), tt_var(NULL, 1),    tt_norm(NULL, 2),
+                               tt_max(NULL), tt_min(NULL),  tt_amax(NULL),      tt_amin(NULL),
+                               tt_any(NULL), tt_all(NULL),  tt_softmax(NULL, 0)};
     for (size_t k = 0; k < OP_COUNT(none); k++)
         assert_null(none[k]);
     assert_int_equal(tt_last_status(), TT_OK);
@@ -165,6 +188,7 @@ int main(void) {
         cmocka_unit_test(empty_inputs),
         cmocka_unit_test(largest_and_their_indices),
         cmocka_unit_test(gradients_of_equals),
+        cmocka_unit_test(extreme_values),
         cmocka_unit_test(any_and_all),
         cmocka_unit_test(softmax_of_large_numbers),
         cmocka_unit_test(wrong_arguments),

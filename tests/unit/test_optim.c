@@ -319,6 +319,33 @@ static void wrong_state_is_refused(void **state) {
     tt_optimizer_free(plain);
 }
 
+/* The model goes first: what it gave to optimizers is theirs until they go, also of 16 bits. */
+static void parameters_outlive_their_module(void **state) {
+    (void)state;
+    const tt_dtype types[] = {TT_F32, TT_F64, TT_BF16};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        TT_AUTO_SCOPE;
+        tt_module *model = tt_nn_linear(2, 1, .no_bias = true);
+        assert_int_equal(tt_module_to(model, types[t]), TT_OK);
+        tt_tensor *w = tt_module_parameters(model)->tensors[0];
+        assert_int_equal(tt_copy(w, tt_full(TT_SHAPE(1, 2), types[t], 3)), TT_OK);
+        tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.5), *second = tt_sgd(tt_module_parameters(model), 1);
+        {
+            TT_AUTO_SCOPE;
+            assert_int_equal(tt_backward(tt_sum(tt_module_forward(model, tt_ones(TT_SHAPE(1, 2), types[t])))), TT_OK);
+        }
+        tt_module_free(model);
+        assert_int_equal(tt_optimizer_step(sgd), TT_OK); /* 3 - 0.5 * 1 */
+        const tt_tensor *stepped = tt_optimizer_master_params(sgd)->tensors[0];
+        assert_true(tt_equal(stepped, tt_full(TT_SHAPE(1, 2), tt_tensor_dtype(stepped), 2.5)));
+        tt_optimizer_zero_grad(sgd);
+        tt_optimizer_free(sgd);
+        tt_optimizer_zero_grad(second);
+        assert_int_equal(tt_optimizer_step(second), TT_OK); /* no gradients: nothing to do */
+        tt_optimizer_free(second);
+    }
+}
+
 static void wrong_arguments_are_refused(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -358,6 +385,7 @@ int main(void) {
         cmocka_unit_test(strided_parameters),
         cmocka_unit_test(state_goes_on_where_it_was),
         cmocka_unit_test(wrong_state_is_refused),
+        cmocka_unit_test(parameters_outlive_their_module),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

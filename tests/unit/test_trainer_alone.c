@@ -327,6 +327,34 @@ static void test_the_console(void **state) {
     case_free(&c);
 }
 
+/* What was saved, and gone on from, inside an epoch is called a step. */
+static void test_the_console_tells_steps(void **state) {
+    (void)state;
+    char text[4096] = "";
+    FILE *out = tmpfile();
+    for (int part = 0; part < 3; part++) {
+        trainer_case c;
+        make(&c, 8);
+        assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 1,
+                                        .max_steps = part == 0 ? 2 : 0, .checkpoint = part == 2 ? NULL : "parts",
+                                        .resume = part ? "parts" : NULL, .display = tt_trainer_console,
+                                        .display_user = out),
+                         TT_OK);
+        case_free(&c);
+    }
+    rewind(out);
+    assert_true(fread(text, 1, sizeof text - 1, out) > 0);
+    const char *const lines[] = {
+        "Epoch 1, step 2, checkpoint saved at parts\n", "Resumed after step 2, in epoch 1, from parts\n",
+        "Epoch 1, checkpoint saved at parts\n", "Resumed after epoch 1 from parts: nothing left to train\n"};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines && at; i++)
+        at = strstr(at, lines[i]);
+    if (!at)
+        fail_msg("the console shows: %s", text);
+    fclose(out);
+}
+
 /* ---- what goes wrong ---- */
 
 static tt_tensor *nan_in_step_3(tt_trainer *t, const tt_batch *b, void *user) {
@@ -464,19 +492,13 @@ static void test_steady_steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_loop_by_hand),
-        cmocka_unit_test(test_resumed_anywhere),
-        cmocka_unit_test(test_evaluation_is_exact),
-        cmocka_unit_test(test_the_last_evaluation),
-        cmocka_unit_test(test_best_and_patience),
-        cmocka_unit_test(test_checkpoints_are_kept),
-        cmocka_unit_test(test_signals_and_stop),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_the_console),
-        cmocka_unit_test(test_what_goes_wrong),
-        cmocka_unit_test(test_metrics_that_cant_be_written),
-        cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_steady_steps_allocate_nothing),
+        cmocka_unit_test(test_the_loop_by_hand),    cmocka_unit_test(test_resumed_anywhere),
+        cmocka_unit_test(test_evaluation_is_exact), cmocka_unit_test(test_the_last_evaluation),
+        cmocka_unit_test(test_best_and_patience),   cmocka_unit_test(test_checkpoints_are_kept),
+        cmocka_unit_test(test_signals_and_stop),    cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_the_console),         cmocka_unit_test(test_the_console_tells_steps),
+        cmocka_unit_test(test_what_goes_wrong),     cmocka_unit_test(test_metrics_that_cant_be_written),
+        cmocka_unit_test(test_memory_runs_out),     cmocka_unit_test(test_steady_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

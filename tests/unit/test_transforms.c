@@ -37,6 +37,15 @@ static tt_transform *transform_of(const char *name, const json_t *numbers, int64
     if (!strcmp(name, "affine"))
         return tt_random_affine(v[0], v[0], .scale = {v[3], v[3]}, .shear = {v[4], v[4], v[5], v[5]},
                                 .bilinear = v[6] != 0, .fill = v[7]);
+    const double one = v[0] == 0 ? 1e-300 : v[0]; /* 0 and 0 stand for no change */
+    if (!strcmp(name, "brightness"))
+        return tt_color_jitter(.brightness = {one, one});
+    if (!strcmp(name, "contrast"))
+        return tt_color_jitter(.contrast = {one, one});
+    if (!strcmp(name, "saturation"))
+        return tt_color_jitter(.saturation = {one, one});
+    if (!strcmp(name, "hue"))
+        return tt_color_jitter(.hue = {v[0], v[0]});
     if (!strcmp(name, "to_tensor"))
         return tt_to_tensor();
     assert_string_equal(name, "normalize");
@@ -244,6 +253,43 @@ static void resized_crops_keep_their_ranges(void **state) {
     tt_dataset_free(base);
 }
 
+/* Factors are even in their range, and orders as frequent as each other. */
+static void colours_change_in_any_order(void **state) {
+    (void)state;
+    enum { N = 4000 };
+    tt_tensor *x = tt_zeros(TT_SHAPE(N, 1, 1, 2), TT_F32);
+    for (int64_t i = 0; i < N; i++)
+        tt_tensor_f32(x)[2 * i] = 0.25f;
+    tt_dataset *base = tt_tensor_dataset(x, NULL);
+    tt_dataset *d = tt_dataset_transform(
+        base,
+        tt_color_jitter(.brightness = {0.5, 1.5}, .contrast = {0.5, 0.5}, .saturation = {0, 2}, .hue = {-0.5, 0.5}),
+        .seed = 5);
+    double least = 9, most = 0, sum = 0;
+    for (int64_t i = 0; i < N; i++) {
+        float y[2];
+        assert_int_equal(tt_dataset_get(d, i, y, NULL), TT_OK);
+        /* contrast 0.5 moves both halfway to their mean of 0.125, whenever it comes: 0.1875 and 0.0625, times b */
+        double b = (double)y[0] / 0.1875;
+        assert_true(fabs((double)y[1] - 0.0625 * b) < 1e-6);
+        least = fmin(least, b), most = fmax(most, b), sum += b;
+    }
+    assert_true(least >= 0.5 - 1e-6 && least < 0.51 && most <= 1.5 + 1e-6 && most > 1.49 && fabs(sum / N - 1) < 0.02);
+    tt_dataset_free(d);
+    /* 0.25 and 0, eight times as bright, which is cut to 1 and 0, and made their mean: 0.5; the other way round: 1 */
+    d = tt_dataset_transform(base, tt_color_jitter(.brightness = {8, 8}, .contrast = {1e-9, 1e-9}));
+    int dark_first = 0;
+    for (int64_t i = 0; i < N; i++) {
+        float y[2];
+        assert_int_equal(tt_dataset_get(d, i, y, NULL), TT_OK);
+        assert_true(fabsf(y[0] - 0.5f) < 1e-6f || fabsf(y[0] - 1) < 1e-6f);
+        dark_first += y[0] > 0.75f;
+    }
+    assert_true(abs(dark_first - N / 2) < 200); /* 6 standard deviations */
+    tt_dataset_free(d);
+    tt_dataset_free(base);
+}
+
 static void moves_are_whole_elements_in_range(void **state) {
     (void)state;
     tt_dataset *base = places(600);
@@ -285,7 +331,8 @@ static void u8_results_are_normalised_by_the_loader(void **state) {
 }
 
 static tt_transform *everything(void) {
-    return tt_compose(tt_random_crop(8, 8, .padding = 1), tt_random_affine(-5, 5, .bilinear = true),
+    return tt_compose(tt_color_jitter(.brightness = {0.5, 1.5}, .contrast = {0.5, 1}),
+                      tt_random_crop(8, 8, .padding = 1), tt_random_affine(-5, 5, .bilinear = true),
                       tt_random_rotation(-3, 3), tt_random_resized_crop(7, 7), tt_random_horizontal_flip(0.5),
                       tt_resize_image(9, 5), tt_to_tensor(), tt_normalize_channels((double[]){0.5}, (double[]){2}, 1));
 }
@@ -353,6 +400,10 @@ static void mistakes_are_named(void **state) {
                    {tt_random_affine(0, 0, .translate = {2, 0}), NULL},
                    {tt_random_resized_crop(3, 3, .ratio = {2, 1}), NULL},
                    {tt_random_rotation(0, INFINITY), NULL},
+                   {tt_color_jitter(.brightness = {-1, 1}), NULL},
+                   {tt_color_jitter(.contrast = {2, 1}), NULL},
+                   {tt_color_jitter(.saturation = {1, INFINITY}), NULL},
+                   {tt_color_jitter(.hue = {0, NAN}), NULL},
                    {tt_transform_from(tt_spec(TT_U8, TT_SCALAR), NULL), NULL},
                    {tt_compose_with(NULL, 0), NULL}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -376,6 +427,14 @@ static void mistakes_are_named(void **state) {
                                  "below the first, got 5 and 1");
     assert_null(tt_random_affine(0, 0, .scale = {1e-9, 1}));
     expect_error(TT_ERR_INVALID, "scale: expected two finite numbers from 1e-06");
+    assert_null(tt_color_jitter(.hue = {-0.1, 0.6}));
+    expect_error(TT_ERR_INVALID,
+                 "tt_color_jitter: hue: expected two numbers from -0.5 to 0.5, the second not below the "
+                 "first, got -0.1 and 0.6");
+    tt_dataset *two = tt_tensor_dataset(tt_zeros(TT_SHAPE(1, 2, 3, 3), TT_U8), NULL);
+    assert_null(tt_dataset_transform(two, tt_color_jitter(.hue = {0.1, 0.1})));
+    expect_error(TT_ERR_SHAPE, "tt_color_jitter: expected images of 1 or 3 channels, got 2");
+    tt_dataset_free(two);
     assert_null(tt_dataset_transform(u8, NULL));
     expect_error(TT_ERR_INVALID, "the transform is NULL");
     assert_null(tt_dataset_transform(NULL, tt_to_tensor()));
@@ -418,6 +477,7 @@ int main(void) {
         cmocka_unit_test(draws_depend_on_seed_epoch_and_example),
         cmocka_unit_test(neither_order_nor_workers_nor_ranks_change_an_example),
         cmocka_unit_test(resized_crops_keep_their_ranges),
+        cmocka_unit_test(colours_change_in_any_order),
         cmocka_unit_test(moves_are_whole_elements_in_range),
         cmocka_unit_test(u8_results_are_normalised_by_the_loader),
         cmocka_unit_test(an_example_allocates_nothing),

@@ -26,6 +26,8 @@ CASES = [
     one("pow 3", lambda x: torch.pow(x, 3)), one("pow 4", lambda x: torch.pow(x, 4)),
     one("pow half", lambda x: torch.pow(above(x), 0.5)),
     one("pow below 0", lambda x: torch.pow(above(x), -1.3)), one("pow 0", lambda x: torch.pow(x, 0)),
+    ("pow tensor", lambda x, z: torch.pow(above(x), 3 * z), [(3, 4), (3, 4)]),
+    ("pow tensor outer", lambda x, z: torch.pow(above(x), 3 * z), [(5, 1), (2, 1, 3)]),
     ("div", lambda x, z: x / above(z), [(3, 4), (3, 4)]),
     ("div by rows", lambda x, z: x / above(z), [(5, 7), (5, 1)]),
     ("div outer", lambda x, z: x / above(z), [(5, 1), (2, 1, 3)]),

@@ -49,6 +49,13 @@ def all_cases():
                 for bilinear in (False, True):
                     yield case("affine", shape, dtype, numbers + [bilinear, 5],
                                lambda x: affine(x, *numbers, bilinear, 5))
+            if shape[0] == 3 or dtype == "u8":
+                for factor in (0.0, 0.3, 0.99, 1.7):
+                    yield case("brightness", shape, dtype, [factor], lambda x: F.adjust_brightness(x, factor))
+                    yield case("contrast", shape, dtype, [factor], lambda x: F.adjust_contrast(x, factor))
+                    yield case("saturation", shape, dtype, [factor], lambda x: F.adjust_saturation(x, factor))
+                for turn in (-0.5, -0.21, 0.1, 0.37, 0.5):
+                    yield case("hue", shape, dtype, [turn], lambda x: F.adjust_hue(x, turn))
         yield case("to_tensor", shape, "u8", [], lambda x: F.convert_image_dtype(x))
         yield case("normalize", shape, "f32", [], lambda x: F.normalize(x, [0.1, 0.2, 0.3][:shape[0]],
                                                                         [0.5, 0.25, 0.3][:shape[0]]))

@@ -97,6 +97,7 @@ inline tensor maximum(const tensor &a, const tensor &b) { return tensor(tt_maxim
 inline tensor minimum(const tensor &a, const tensor &b) { return tensor(tt_minimum(a.get(), b.get())); }
 inline tensor add_scalar(const tensor &x, double number) { return tensor(tt_add_scalar(x.get(), number)); }
 inline tensor pow(const tensor &x, double exponent) { return tensor(tt_pow(x.get(), exponent)); }
+inline tensor pow(const tensor &a, const tensor &b) { return tensor(tt_pow_tensor(a.get(), b.get())); }
 inline tensor exp(const tensor &x) { return tensor(tt_exp(x.get())); }
 inline tensor log(const tensor &x) { return tensor(tt_log(x.get())); }
 inline tensor sqrt(const tensor &x) { return tensor(tt_sqrt(x.get())); }
@@ -148,6 +149,12 @@ inline tensor norm(const tensor &x, double p = 2, const reduction_options &o = {
     tt_norm_args a = detail::reduction(tt_norm_args TT_NORM_ARGS_INIT, x, o);
     a.p = p;
     return tensor(detail::call(tt_norm_with, a));
+}
+inline tensor amax(const tensor &x, const reduction_options &o = {}) {
+    return tensor(detail::call(tt_amax_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+}
+inline tensor amin(const tensor &x, const reduction_options &o = {}) {
+    return tensor(detail::call(tt_amin_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
 }
 inline tensor max(const tensor &x) {
     return tensor(detail::call(tt_max_with, detail::reduction(tt_max_args TT_MAX_ARGS_INIT, x, {})));

@@ -175,7 +175,7 @@ inline void clip_grad_value_(const tt_named_tensors *params, double clip_value) 
 
 /* ---- averages of parameters */
 
-/* The tensors must outlive it. */
+/* The tensors are kept until it goes. */
 class ema {
   public:
     ema(const tt_named_tensors *params, double decay, bool warm_up = false) {

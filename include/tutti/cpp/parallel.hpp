@@ -113,6 +113,18 @@ inline reducer ddp_reducer(module &ddp) {
     return reducer::lent(r);
 }
 
+/* Backward passes through a wrapper average nothing until the enclosing block is left. PyTorch: no_sync. */
+class no_sync {
+  public:
+    explicit no_sync(module &ddp) : ddp_(ddp.get()) { check(tt_ddp_set_sync(ddp_, false)); }
+    ~no_sync() { tt_ignore(tt_ddp_set_sync(ddp_, true)); }
+    no_sync(const no_sync &) = delete;
+    no_sync &operator=(const no_sync &) = delete;
+
+  private:
+    tt_module *ddp_;
+};
+
 } // namespace tutti
 
 #endif

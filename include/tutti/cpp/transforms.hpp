@@ -82,6 +82,19 @@ inline transform random_rotation(double min_degrees, double max_degrees, const r
     return transform(detail::call(tt_random_rotation_with, a));
 }
 
+struct color_jitter_options {
+    double brightness[2] = {1, 1};
+    double contrast[2] = {1, 1};
+    double saturation[2] = {1, 1};
+    double hue[2] = {0, 0};
+};
+inline transform color_jitter(const color_jitter_options &o) {
+    tt_color_jitter_args a = TT_COLOR_JITTER_ARGS_INIT;
+    std::copy(o.brightness, o.brightness + 2, a.brightness), std::copy(o.contrast, o.contrast + 2, a.contrast);
+    std::copy(o.saturation, o.saturation + 2, a.saturation), std::copy(o.hue, o.hue + 2, a.hue);
+    return transform(detail::call(tt_color_jitter_with, a));
+}
+
 struct random_affine_options {
     double translate[2] = {0, 0};
     double scale[2] = {1, 1};

@@ -74,22 +74,43 @@ static double norm_slope(double x, double y, double p, double largest) {
     return p == 1 ? sign : p == 2 ? x / y : v == 0 ? 0 : sign * pow(v / y, p - 1);
 }
 
+/* The rows of a reduction's backward: of dx and x what became one element of y. */
+typedef struct reduced_rows {
+    tt_tensor y, x, dx, g, part, part_dx;
+} reduced_rows;
+
+static reduced_rows reduced_rows_of(const tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g) {
+    reduced_rows r;
+    tt_tensor none;
+    divide_dimensions(y, x, &r.y, &r.x, &r.part);
+    divide_dimensions(y, dx, &r.y, &r.dx, &r.part_dx);
+    divide_dimensions(y, g, &r.y, &r.g, &none);
+    return r;
+}
+
+static double row_value(const tt__iter *it, int64_t k, int which) {
+    return (double)LOAD(((TYPE *)(void *)it->p[which])[k * it->step[which]]);
+}
+
+static void row_parts(reduced_rows *r, const tt__iter *it, int64_t k) {
+    r->part.data = (TYPE *)(void *)it->p[1] + k * it->step[1];
+    r->part_dx.data = (TYPE *)(void *)it->p[2] + k * it->step[2];
+}
+
+static void norm_row_backward(const reduced_rows *r, double norm, double gradient, double p) {
+    double largest = isinf(p) ? count_largest(&r->part, norm) : 0;
+    for (tt__iter it = TT__ITER_OVER(&r->part_dx, &r->part); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = FROM_F64(norm_slope((double)LOAD(AT(1, i)), norm, p, largest) * gradient);
+}
+
 static tt_status ref_norm_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g,
                                    double p) {
-    tt_tensor norms, from, to, part, part_dx, grads;
-    divide_dimensions(y, x, &norms, &from, &part);
-    divide_dimensions(y, dx, &norms, &to, &part_dx);
-    divide_dimensions(y, g, &norms, &grads, &(tt_tensor){0});
-    for (tt__iter row = TT__ITER_OVER(&norms, &from, &to, &grads); row.more; tt__iter_next(&row))
+    reduced_rows r = reduced_rows_of(dx, x, y, g);
+    for (tt__iter row = TT__ITER_OVER(&r.y, &r.x, &r.dx, &r.g); row.more; tt__iter_next(&row))
         for (int64_t k = 0; k < row.n; k++) {
-            double norm = (double)LOAD(((TYPE *)(void *)row.p[0])[k * row.step[0]]);
-            double gradient = (double)LOAD(((TYPE *)(void *)row.p[3])[k * row.step[3]]);
-            part.data = (TYPE *)(void *)row.p[1] + k * row.step[1];
-            part_dx.data = (TYPE *)(void *)row.p[2] + k * row.step[2];
-            double largest = isinf(p) ? count_largest(&part, norm) : 0;
-            for (tt__iter it = TT__ITER_OVER(&part_dx, &part); it.more; tt__iter_next(&it))
-                for (int64_t i = 0; i < it.n; i++)
-                    AT(0, i) = FROM_F64(norm_slope((double)LOAD(AT(1, i)), norm, p, largest) * gradient);
+            row_parts(&r, &row, k);
+            norm_row_backward(&r, row_value(&row, k, 0), row_value(&row, k, 3), p);
         }
     return TT_OK;
 }
@@ -106,15 +127,24 @@ static tt_status ref_extreme_backward(tt_tensor *dx, const tt_tensor *index, con
 
 static bool same_number(double a, double b) { return a == b || (a != a && b != b); }
 
-static tt_status ref_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g) {
-    double count = 0, value = scalar(y);
-    for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
+static void share_row(const reduced_rows *r, double value, double gradient) {
+    double count = 0;
+    for (tt__iter it = TT__ITER_OVER(&r->part); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
             count += same_number((double)LOAD(AT(0, i)), value);
-    TYPE share = FROM_F64(scalar(g) / count);
-    for (tt__iter it = TT__ITER_OVER(dx, x); it.more; tt__iter_next(&it))
+    TYPE share = FROM_F64(gradient / count);
+    for (tt__iter it = TT__ITER_OVER(&r->part_dx, &r->part); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
             AT(0, i) = same_number((double)LOAD(AT(1, i)), value) ? share : STORE(0);
+}
+
+static tt_status ref_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g) {
+    reduced_rows r = reduced_rows_of(dx, x, y, g);
+    for (tt__iter row = TT__ITER_OVER(&r.y, &r.x, &r.dx, &r.g); row.more; tt__iter_next(&row))
+        for (int64_t k = 0; k < row.n; k++) {
+            row_parts(&r, &row, k);
+            share_row(&r, row_value(&row, k, 0), row_value(&row, k, 3));
+        }
     return TT_OK;
 }
 

@@ -381,12 +381,18 @@ static void traces(tutti::group &world) {
         tutti::scope scope;
         tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
         EXPECT(events->size() == 4 && events->front() == TT_REDUCER_READY && events->back() == TT_REDUCER_END);
+        {
+            tutti::no_sync no_sync(ddp);
+            tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
+        }
+        EXPECT(events->size() == 4); /* nothing was averaged */
         EXPECT(reducer.bucket_of(0) == 0 && reducer.bucket_of(9) == -1);
         reducer.set_trace([events](const tt_reducer_event &) { throw torn{4}; });
         EXPECT(torn_page([&] { tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward(); }) == 4);
         EXPECT(events.use_count() == 2);
     }
     EXPECT(events.use_count() == 1);
+    EXPECT(thrown_by([&] { tutti::no_sync no_sync(model); }).status() == TT_ERR_INVALID);
     EXPECT(thrown_by([&] { tutti::ddp_reducer(model); }).status() == TT_ERR_INVALID);
 }
 
@@ -425,6 +431,8 @@ static void trainer(tutti::group &world) {
     tt_trainer_result result = tutti::trainer_run(model, sgd, loader, step, options);
     EXPECT(result.reason == TT_TRAINER_FINISHED && result.steps == 8 && result.best > 0);
     EXPECT(reports == (world.rank() == 0 ? 2 : 0));
+    const std::vector<double> spread = {1, -2, 0.5};
+    metrics.add_histogram("spread", spread.data(), 3, 8);
     metrics.add_text("note", "done", 8), metrics.flush();
     EXPECT(metrics.log_dir() == logs);
     auto stops = [&](tutti::trainer &t, const tutti::batch &b) {

@@ -261,6 +261,8 @@ static void expressions() {
     EXPECT(x.to(tt_device_get("reference")).numel() == 4 && x.flatten().dim() == 1 &&
            x.view(tutti::shape(4)).dim() == 1);
     EXPECT(x.transpose(0, 1).reshape(tutti::shape(4)).data<float>()[1] == 3);
+    EXPECT(tutti::equal(tutti::amax(x, {tutti::dims(0, 1), true}).flatten(), tutti::max(x).flatten()));
+    EXPECT(tutti::equal(tutti::pow(tutti::abs(x), tutti::amin(x) * 0.0 + 2.0), tutti::pow(x, 2)));
     EXPECT(x.narrow(0, 1, 1).detach().numel() == 2 && x.argmax(1).data<std::int64_t>()[1] == 0);
     EXPECT(tutti::matmul(x, x).data<float>()[0] == -5 && tutti::log_softmax(x, 1).numel() == 4);
     tutti::tensor target = tutti::arange(2);

@@ -1,0 +1,46 @@
+#include "cli/clean_end.h"
+
+#include "base/atomic_file.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* What the caller ignores (nohup) stays ignored. */
+static void add_ends(sigset_t *set) {
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaddset(set, ends[i]);
+    }
+}
+
+/* A handler could interrupt the writer anywhere; this thread waits for the signal instead. */
+static void *wait_for_signal(void *user) {
+    sigset_t set, one;
+    int number;
+    (void)user;
+    add_ends(&set);
+    if (sigwait(&set, &number))
+        return NULL;
+    tt__atomic_remove_temporaries();
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    raise(number);
+    return NULL;
+}
+
+void tt__cli_end_cleanly(void) {
+    sigset_t set;
+    pthread_t thread;
+    add_ends(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (pthread_create(&thread, NULL, wait_for_signal, NULL))
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    else
+        pthread_detach(thread);
+}
