@@ -404,21 +404,39 @@ def step_section(out, model, title, steps):
     """Training steps of a model, on one rank and on two."""
     def rows(found):
         ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
-        yield f"{model}, {ranks}, ms", found["ms_median"]
+        if "ms_median" in found:
+            yield f"{model}, {ranks}, ms", found["ms_median"]
         if "rss_mb" in found:
             yield f"{model}, {ranks}, MB a rank", found["rss_mb"]
+        if "pool_mb" in found and found["world"] == 1:
+            yield f"{model}, {ranks}, MB of tensors", found["pool_mb"]
 
     def both_worlds(function):
         return lambda: function(1) + function(2)
 
+    def step(world, *flags):
+        return tutti("step", "--model", model, "--world", world, "--steps", steps, *flags)
+
+    def needs():
+        """What the arithmetic of a step needs at once, beside what tensors have had."""
+        return [{"world": 1, "pool_mb": found["needs_mb"]}
+                for found in tutti("step", "--model", model, "--world", 1, "--steps", 1)]
+
+    def times_only(found):
+        return [{key: one[key] for key in ("world", "ms_median")} for one in found]
+
     contenders = {
-        "tutti": both_worlds(lambda world: tutti("step", "--model", model, "--world", world, "--steps", steps)),
+        "tutti": both_worlds(step),
+        "apart": lambda: times_only(step(2, "--apart")),
+        "needed": needs,
         "products": lambda: products_limit(out, model, steps),
         "PyTorch": both_worlds(lambda world: torch(world, "torch_train.py", model, steps)),
         "current PyTorch": both_worlds(lambda world: current_torch(world, "torch_train.py", model, steps)),
     }
     if model == "mlp":
         contenders["limit"] = both_worlds(lambda world: mlp_limit(out, world, steps))
+    if model == "gpt":
+        contenders["bf16"] = both_worlds(lambda world: times_only(step(world, "--amp", "bf16")))
     return Section("step_" + model, title, "ms and MB", "less", contenders,
                    [("tutti", name) for name in contenders if name != "tutti"], rows)
 

@@ -100,16 +100,16 @@ static void conv_make(conv *c, int N, int C, int H, int K, int first) {
     must(dnnl_memory_desc_init_by_tag(&mw, 4, w, dnnl_f32, dnnl_format_tag_any));
     must(dnnl_memory_desc_init_by_tag(&my, 4, y, dnnl_f32, dnnl_format_tag_any));
     must(dnnl_memory_desc_init_by_tag(&mb, 1, b, dnnl_f32, dnnl_x));
+    /* Winograd's kernels, with AVX-512 */
+    dnnl_alg_kind_t alg = first ? dnnl_convolution_direct : dnnl_convolution_auto;
     dnnl_convolution_desc_t desc[3];
-    must(dnnl_convolution_forward_desc_init(&desc[0], dnnl_forward_training, dnnl_convolution_direct, &mx, &mw, &mb,
-                                            &my, one, none, none));
-    must(dnnl_convolution_backward_data_desc_init(&desc[1], dnnl_convolution_direct, &mx, &mw, &my, one, none, none));
+    must(dnnl_convolution_forward_desc_init(&desc[0], dnnl_forward_training, alg, &mx, &mw, &mb, &my, one, none, none));
+    must(dnnl_convolution_backward_data_desc_init(&desc[1], alg, &mx, &mw, &my, one, none, none));
     if (C < 3) { /* here its own choice is half as fast */
         must(dnnl_memory_desc_init_by_tag(&mx, 4, x, dnnl_f32, dnnl_nhwc));
         must(dnnl_memory_desc_init_by_tag(&my, 4, y, dnnl_f32, dnnl_nhwc));
     }
-    must(dnnl_convolution_backward_weights_desc_init(&desc[2], dnnl_convolution_direct, &mx, &mw, &mb, &my, one, none,
-                                                     none));
+    must(dnnl_convolution_backward_weights_desc_init(&desc[2], alg, &mx, &mw, &mb, &my, one, none, none));
     static const dnnl_query_t queries[3][3] = {{dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
                                                {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
                                                {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}};

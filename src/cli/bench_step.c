@@ -17,12 +17,13 @@
 
 #include <tutti/tutti.h>
 
-enum { BLOCKS = 5 };
+enum { BLOCKS = 5, MEGABYTE = 1 << 20 };
 
 typedef struct options {
     int64_t world, steps; /* steps 0: the model's own number */
     const tt__bench_model *model;
     bool no_pin;
+    bool apart;
     bool amp; /* forward and loss in bf16 */
 } options;
 
@@ -50,6 +51,9 @@ static const tt__flag step_flags[] = {
      .value = "TYPE",
      .what = "bf16: forward pass and loss run under autocast (default: all in f32)",
      .offer = "bf16"},
+    {.name = "apart",
+     .id = 'x',
+     .what = "each rank trains a model of its own: the same work without communication, to compare with"},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -60,8 +64,11 @@ const tt__command tt__bench_step = {
     .what = "a training step: time and memory",
     .usage = "[FLAGS]",
     .text = "Time training steps, and print one JSON object:\n"
-            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..}\n"
-            "With --amp it also has \"amp\":\"bf16\", behind the model.",
+            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..,\n"
+            "  \"pool_mb\":..,\"needs_mb\":..}\n"
+            "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
+            "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
+            "way. With --amp it also has \"amp\":\"bf16\", with --apart \"apart\":true, behind the model.",
     .flags = step_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = step_main,
@@ -87,6 +94,9 @@ static int step_parse(options *o, int argc, char **argv) {
             if (strcmp(optarg, "bf16") != 0)
                 return tt__cli_usage_error("bench step", "--amp: expected bf16, got \"%s\"", optarg);
             o->amp = true;
+            break;
+        case 'x':
+            o->apart = true;
             break;
         case 'p':
             o->no_pin = true;
@@ -121,9 +131,9 @@ static tt_status trial_init(trial *t, const options *o) {
     t->x = t->kind->inputs();
     t->y = t->kind->targets();
     t->optimizer = t->model ? t->kind->optimizer(t->model) : NULL;
-    if (tt_get_world_size(t->world) > 1)
-        t->ddp = tt_ddp(t->model, t->world);
-    bool made = t->x && t->y && t->optimizer && (t->ddp || tt_get_world_size(t->world) == 1);
+    bool alone = o->apart || tt_get_world_size(t->world) == 1;
+    t->ddp = alone ? NULL : tt_ddp(t->model, t->world);
+    bool made = t->x && t->y && t->optimizer && (t->ddp || alone);
     return made ? TT_OK : tt_last_status();
 }
 
@@ -164,8 +174,9 @@ static tt_status run_steps(trial *t, int64_t steps) {
 static tt_status step_measure(trial *t, int64_t steps) {
     tt_status status = run_steps(t, steps / 10 > 3 ? steps / 10 : 3);
     for (int b = 0; b < BLOCKS && !status; b++) {
+        status = tt_barrier(t->world);
         int64_t start = tt__now_ns();
-        status = run_steps(t, steps);
+        status = status ? status : run_steps(t, steps);
         t->block_ms[b] = (double)(tt__now_ns() - start) * 1e-6 / (double)steps;
     }
     tt__bench_sort(t->block_ms, BLOCKS);
@@ -175,10 +186,11 @@ static tt_status step_measure(trial *t, int64_t steps) {
 static void step_print(const trial *t, const options *o) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"bench\":\"step\",\"model\":\"%s\",%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
-           "\"pool_mb\":%.1f}\n",
-           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", tt_get_world_size(t->world), t->block_ms[BLOCKS / 2],
-           t->block_ms[0], (double)usage.ru_maxrss / 1024, (double)tt__pool_most() / (1 << 20));
+    printf("{\"bench\":\"step\",\"model\":\"%s\",%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
+           "\"pool_mb\":%.1f,\"needs_mb\":%.1f}\n",
+           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "",
+           tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
+           (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE);
 }
 
 static int step_main(int argc, char **argv) {

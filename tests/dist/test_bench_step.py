@@ -17,14 +17,16 @@ with open(TUTTI, "rb") as f:
 sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memory is not ours
 
 
-def check(model, world, steps, megabytes, amp=False):
-    done = bench("--model", model, "--world", str(world), "--steps", str(steps), *(["--amp", "bf16"] if amp else []))
+def check(model, world, steps, megabytes, amp=False, apart=False):
+    done = bench("--model", model, "--world", str(world), "--steps", str(steps), *(["--amp", "bf16"] if amp else []),
+                 *(["--apart"] if apart else []))
     if done.returncode != 0 or len(done.stdout.splitlines()) != 1:
         sys.exit(f"FAILED: {model}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     result = json.loads(done.stdout)
     if result.get("amp") != ("bf16" if amp else None):
         sys.exit(f"FAILED: amp: {result}")
-    if list(result) != ["bench", "model"] + ["amp"] * amp + ["world", "ms_median", "ms_min", "rss_mb", "pool_mb"]:
+    if list(result) != ["bench", "model", *["amp"] * amp, *["apart"] * apart, "world", "ms_median", "ms_min", "rss_mb",
+                        "pool_mb", "needs_mb"]:
         sys.exit(f"FAILED: fields {list(result)}")
     if (result["bench"], result["model"], result["world"]) != ("step", model, world):
         sys.exit(f"FAILED: {result}")
@@ -32,12 +34,15 @@ def check(model, world, steps, megabytes, amp=False):
         sys.exit(f"FAILED: times {result}")
     if not sanitized and not 1 < result["rss_mb"] < megabytes:
         sys.exit(f"FAILED: expected less than {megabytes} MB a rank: {result}")
+    if world == 1 and not amp and not 0.9 < result["pool_mb"] / result["needs_mb"] < 1.25:
+        sys.exit(f"FAILED: expected memory near to what the arithmetic needs: {result}")
 
 
 for world in (1, 2):
     check("mlp", world, 2 if sanitized else 20, 60)
 check("conv", 1, 1, 200)
 check("gpt", 2, 1, 300)
+check("mlp", 2, 2, 60, apart=True)
 check("mlp", 2, 2, 80, amp=True)
 check("conv", 1, 1, 250, amp=True)
 check("gpt", 1, 1, 400, amp=True)
