@@ -370,7 +370,9 @@ typedef struct tt_conv2d_args {
 } tt_conv2d_args;
 
 /* (N,K,P,Q), P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, Q likewise. The result lies channels last where x
- * or weight does (tt_to_memory_format()), which is the faster way on CPUs.
+ * or weight does (tt_to_memory_format()). Windows of 3 x 3 between 16 or more channels may be computed by Winograd's
+ * F(4 x 4, 3 x 3) (Lavin and Gray 2015): as exact as sums in another order, but an infinity in x may then give NaN in a
+ * window beside it.
  *   tt_conv2d(x, weight, .bias = bias, .stride = 2, .padding_hw = {1, 0})
  * Errors: TT_ERR_SHAPE shapes that don't fit, or no window fits; TT_ERR_INVALID options out of range. */
 TT_API tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size);
