@@ -2,6 +2,10 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/held_signals.h"
+#include "base/log.h"
+#include "base/saved_error.h"
+#include "base/threads.h"
 
 #include <tutti/tensor.h>
 
@@ -91,6 +95,81 @@ tt_status tt_set_num_threads(int threads) {
     return TT_OK;
 }
 
+/* The thread sanitizer can't see how this runtime's threads wait for each other. */
+#if defined(__SANITIZE_THREAD__)
+#define ONE_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ONE_THREAD 1
+#endif
+#endif
+#ifndef ONE_THREAD
+#define ONE_THREAD 0
+#endif
+
+/* Signals belong to the program's own threads; and in a product no handler may run (cpu/onednn.c). */
+static void keep_signals_off(void) {
+    static _Thread_local bool kept_off;
+    sigset_t before;
+    if (!kept_off && omp.thread_num() > 0)
+        tt__signals_hold(&before);
+    kept_off = true;
+}
+
+/* ---- can the runtime start its threads? It ends the process where it can't. */
+
+enum { MOST_TRIED = 4096 };
+
+static void *wait_for_the_others(void *lock) {
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* Start so many threads, all at once, and end them. */
+static tt_status try_threads(int count) {
+    static pthread_t thread[MOST_TRIED];
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    tt_status status = TT_OK;
+    int n = 0;
+    pthread_mutex_lock(&one_at_a_time);
+    pthread_mutex_lock(&lock);
+    while (n < count && n < MOST_TRIED && !status) {
+        status = tt__thread_create(&thread[n], wait_for_the_others, &lock, "a thread that computes");
+        n += !status;
+    }
+    pthread_mutex_unlock(&lock);
+    while (n > 0)
+        pthread_join(thread[--n], NULL);
+    pthread_mutex_unlock(&one_at_a_time);
+    return status;
+}
+
+/* Return how many threads to compute on: `wanted`, or 1 where they can't be started. */
+static int threads_to_have(int wanted) {
+    static _Atomic int tried; /* the most that could be started */
+    if (wanted <= atomic_load_explicit(&tried, memory_order_relaxed) || wanted <= 1)
+        return wanted;
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (try_threads(wanted - 1)) {
+        tt__log(TT_LOG_WARNING, "computing on 1 thread, not on %d (OMP_NUM_THREADS, tt_set_num_threads()): %s", wanted,
+                tt_last_error());
+        wanted = 1;
+        atomic_store_explicit(&asked, 1, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(&tried, wanted, memory_order_relaxed);
+    }
+    tt__error_restore(&saved);
+    return wanted;
+}
+
+static void prepare_thread(void *unused) {
+    (void)unused;
+    keep_signals_off();
+}
+
 void tt__parallel_prepare(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static _Thread_local int applied;
@@ -98,7 +177,10 @@ void tt__parallel_prepare(void) {
     int threads = tt_get_num_threads();
     if (applied == threads || !openmp_get())
         return;
+    threads = threads_to_have(threads);
     openmp_get()->set_num_threads(threads);
+    if (threads > 1 && !ONE_THREAD)
+        omp.parallel(prepare_thread, NULL, (unsigned)threads, 0);
     applied = threads;
 }
 
@@ -120,22 +202,11 @@ static void run_blocks(const loop *l, int64_t first, int64_t last) {
 static void run_share(void *data) {
     const loop *l = data;
     int64_t blocks = block_count(l), threads = omp.num_threads(), me = omp.thread_num();
+    keep_signals_off();
     run_blocks(l, blocks * me / threads, blocks * (me + 1) / threads);
 }
 
 bool tt__parallel_inside(void) { return openmp_get() && omp.num_threads() > 1; }
-
-/* The thread sanitizer can't see how this runtime's threads wait for each other. */
-#if defined(__SANITIZE_THREAD__)
-#define ONE_THREAD 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ONE_THREAD 1
-#endif
-#endif
-#ifndef ONE_THREAD
-#define ONE_THREAD 0
-#endif
 
 void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t begin, int64_t end), void *user) {
     loop l = {n, block, body, user};
@@ -147,5 +218,7 @@ void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t
         return;
     }
     tt__parallel_prepare();
+    if (threads > tt_get_num_threads())
+        threads = tt_get_num_threads();
     omp.parallel(run_share, &l, (unsigned)threads, 0);
 }

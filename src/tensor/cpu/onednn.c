@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/held_signals.h"
 #include "tensor/cpu/onednn_load.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
@@ -58,10 +59,20 @@ static tt_status spread_factor(spread *s, const tt_tensor *m, layout *lies, bool
     return TT_OK;
 }
 
+/* Its kernels use the stack pointer for memory of their own: what a handler pushed would go into the heap. */
+static dnnl_status_t sgemm_undisturbed(layout la, layout lb, int64_t M, int64_t N, int64_t K, const float *a,
+                                       const float *b, float beta, float *y, int64_t ldy) {
+    sigset_t before;
+    tt__signals_hold(&before);
+    dnnl_status_t status =
+        tt__onednn_get()->dnnl_sgemm(la.trans, lb.trans, M, N, K, 1.0f, a, la.ld, b, lb.ld, beta, y, ldy);
+    tt__signals_release(&before);
+    return status;
+}
+
 tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
-    const tt__onednn *onednn = tt__onednn_get();
-    if (!onednn)
-        return TT_ERR_UNSUPPORTED;
+    if (!tt__onednn_get())
+        return tt_last_status();
     int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
     layout la = layout_of(a), lb = layout_of(b), ly = layout_of(y);
     spread sa, sb = {0};
@@ -69,9 +80,9 @@ tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tenso
     tt_status status = spread_factor(&sa, a, &la, la.trans == 'T', N);
     if (!status)
         status = spread_factor(&sb, b, &lb, lb.trans == 'N', M);
-    dnnl_status_t product = status ? dnnl_success
-                                   : onednn->dnnl_sgemm(la.trans, lb.trans, M, N, K, 1.0f, sa.from, la.ld, sb.from,
-                                                        lb.ld, (float)beta, y->data, ly.ld);
+    dnnl_status_t product = dnnl_success;
+    if (!status)
+        product = sgemm_undisturbed(la, lb, M, N, K, sa.from, sb.from, (float)beta, y->data, ly.ld);
     tt__pool_free(sb.to);
     tt__pool_free(sa.to);
     if (product != dnnl_success)

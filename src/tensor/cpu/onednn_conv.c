@@ -6,6 +6,7 @@
 #include "tensor/cpu/onednn_conv.h"
 
 #include "base/error.h"
+#include "base/held_signals.h"
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/memory_format.h"
 #include "tensor/parallel.h"
@@ -418,10 +419,13 @@ static dnnl_status_t run_cached(conv_cache *cache, const tt__conv_call *c) {
 
 tt_status tt__onednn_conv_run(const tt__conv_call *c) {
     if (!tt__onednn_get())
-        return TT_ERR_UNSUPPORTED;
+        return tt_last_status();
     tt__parallel_prepare();
     conv_cache *cache = cache_of_thread();
+    sigset_t before;
+    tt__signals_hold(&before); /* as for any product: see onednn.c */
     dnnl_status_t status = cache ? run_cached(cache, c) : conv_ready ? conv_ready : dnnl_out_of_memory;
+    tt__signals_release(&before);
     if (!status)
         return TT_OK;
     if (status == dnnl_unimplemented && c->x->dtype == TT_BF16)

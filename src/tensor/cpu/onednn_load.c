@@ -1,11 +1,13 @@
 #include "tensor/cpu/onednn_load.h"
 
 #include "base/error.h"
+#include "base/held_signals.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define STRING_(text) #text
 #define STRING(text) STRING_(text)
@@ -14,8 +16,24 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tt__onednn functions;
 static char why_not[512]; /* "": it is there */
+static bool too_little_memory;
 
 static void note_why_not(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
+
+/* Its first product makes kernels, and does not survive a failure of that: see that there is room, and have them made
+ * now rather than when memory has become short. */
+static bool make_first_product(void) {
+    enum { NEEDED = 32 << 20, SIZE = 16 };
+    static float a[SIZE * SIZE], b[SIZE * SIZE], c[SIZE * SIZE];
+    void *room = mmap(NULL, NEEDED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED || munmap(room, NEEDED))
+        return false;
+    sigset_t before;
+    tt__signals_hold(&before);
+    dnnl_status_t status = functions.dnnl_sgemm('N', 'N', SIZE, SIZE, SIZE, 1, a, SIZE, b, SIZE, 0, c, SIZE);
+    tt__signals_release(&before);
+    return status == dnnl_success;
+}
 
 /* Load oneDNN, which stays until the process ends, as its threads and caches do. */
 static void load_onednn(void) {
@@ -27,6 +45,8 @@ static void load_onednn(void) {
 #define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
     if (!(TT__ONEDNN_FUNCTIONS(FIND) true))
         note_why_not(dlerror());
+    else
+        too_little_memory = !make_first_product();
 #undef FIND
 }
 
@@ -38,5 +58,8 @@ const tt__onednn *tt__onednn_get(void) {
             "products and convolutions of f32 need oneDNN, which can't be loaded: %s. Tutti was built for " LIBRARY
             " (Debian: libdnnl" STRING(DNNL_VERSION_MAJOR) ")",
             why_not);
+    if (too_little_memory)
+        return tt__fail_null(TT_ERR_MEMORY,
+                             "no memory for oneDNN, which needs 32 MiB to begin with (ulimit -v limits it)");
     return &functions;
 }

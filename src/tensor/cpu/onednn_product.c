@@ -4,6 +4,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/held_signals.h"
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
@@ -236,12 +237,15 @@ static dnnl_status_t product_cached(product_cache *cache, tt_tensor *y, const tt
 
 tt_status tt__onednn_product(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
     if (!tt__onednn_get())
-        return TT_ERR_UNSUPPORTED;
+        return tt_last_status();
     tt__parallel_prepare();
     product_cache *cache = product_cache_of_thread();
+    sigset_t before;
+    tt__signals_hold(&before); /* as for any product: see onednn.c */
     dnnl_status_t status = cache           ? product_cached(cache, y, a, b, beta)
                            : product_ready ? product_ready
                                            : dnnl_out_of_memory;
+    tt__signals_release(&before);
     if (!status)
         return TT_OK;
     if (status == dnnl_unimplemented && y->dtype == TT_BF16)
