@@ -1,5 +1,6 @@
 #include "base/args.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "nn/initial.h"
 
 typedef struct linear {
@@ -15,6 +16,15 @@ static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = tt__layer_destroy);
 
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
+    tt__saved_error earlier; /* perhaps why a size that was asked for is 0 */
+    if (a->in_features == 0 || a->out_features == 0) {
+        tt__error_save(&earlier);
+        if (earlier.status)
+            return tt__fail(
+                earlier.status,
+                "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld; before: %s",
+                (long long)a->in_features, (long long)a->out_features, earlier.text);
+    }
     if (a->in_features < 1 || a->out_features < 1)
         return tt__fail(TT_ERR_INVALID,
                         "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",

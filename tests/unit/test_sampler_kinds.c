@@ -5,6 +5,8 @@
 #include "tensor/generator.h"
 
 #include <inttypes.h>
+#include <tutti/datasets.h>
+#include <tutti/nn.h>
 
 /* The epoch after the one before, as a loader sees it. */
 static void next_epoch(tt_sampler *s, int64_t dataset_size, int64_t *order) {
@@ -283,8 +285,28 @@ static void bad_arguments_are_named(void **state) {
     assert_null(tt_subset_random_sampler_with(NULL, 0));
 }
 
+/* Programs make everything, and look at the end: the first cause is what they must read then. */
+static void errors_of_no_data_set_say_why_there_is_none(void **state) {
+    (void)state;
+    tt_dataset *pictures = tt_image_folder("/no/such/folder", 8, 8);
+    int64_t classes = 7;
+    assert_null(pictures);
+    assert_null(tt_dataset_classes(pictures, &classes));
+    assert_null(tt_random_sampler(tt_dataset_size(pictures)));
+    assert_non_null(strstr(tt_last_error(), "tt_random_sampler: dataset_size: expected at least 1, got 0"));
+    assert_non_null(strstr(tt_last_error(), "/no/such/folder"));
+    assert_null(tt_nn_linear(32, classes));
+    assert_non_null(strstr(tt_last_error(), "tt_nn_linear: expected sizes of at least 1, got in_features 32"));
+    assert_non_null(strstr(tt_last_error(), "/no/such/folder"));
+    tt_clear_error();
+    assert_null(tt_nn_linear(32, 0));
+    assert_null(strstr(tt_last_error(), "before"));
+    tt_clear_error();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_of_no_data_set_say_why_there_is_none),
         cmocka_unit_test(shuffled_epochs_are_torchs),
         cmocka_unit_test(a_generator_of_one_s_own_is_drawn_from),
         cmocka_unit_test(an_epoch_can_be_shorter_or_longer),
