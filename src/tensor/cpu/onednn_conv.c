@@ -6,16 +6,16 @@
 #include "tensor/cpu/onednn_conv.h"
 
 #include "base/error.h"
+#include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/memory_format.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a primitive is found by: compared byte by byte, so made from zeros. */
+/* What a primitive is found by. */
 typedef struct conv_key {
     int64_t x[4], w[4], y[4]; /* sizes: (N,C,H,W), (K,C/groups,R,S), (N,K,P,Q) */
     tt__conv conv;
@@ -33,30 +33,11 @@ enum { IMAGE, WEIGHT, OUTPUT, OPERANDS };
 
 typedef struct conv_primitive {
     conv_key key;
-    uint64_t used; /* when, in calls */
     dnnl_primitive_t run;
     conv_operand operand[OPERANDS];
     dnnl_memory_t bias, scratch; /* NULL: not used */
     size_t scratch_bytes;
 } conv_primitive;
-
-/* More kinds of calls than a large model has in both directions. */
-enum { KEPT = 512 };
-
-typedef struct conv_cache {
-    dnnl_stream_t stream;
-    int n, last; /* last: where the last one was found; a step's calls follow each other in the order they were made */
-    uint64_t calls;
-    conv_primitive *kept[KEPT];
-} conv_cache;
-
-/* ---- the thread's primitives */
-
-static dnnl_engine_t conv_engine;
-static dnnl_primitive_attr_t conv_attributes;
-static pthread_key_t conv_cache_key;
-static pthread_once_t conv_once = PTHREAD_ONCE_INIT;
-static dnnl_status_t conv_ready;
 
 static void conv_memory_free(dnnl_memory_t memory) {
     if (memory)
@@ -68,7 +49,8 @@ static void conv_code_free(dnnl_primitive_t code) {
         tt__onednn_get()->dnnl_primitive_destroy(code);
 }
 
-static void conv_free(conv_primitive *p) {
+static void conv_free(void *primitive) {
+    conv_primitive *p = primitive;
     for (int i = 0; i < OPERANDS; i++) {
         conv_memory_free(p->operand[i].packed);
         conv_memory_free(p->operand[i].user);
@@ -80,66 +62,7 @@ static void conv_free(conv_primitive *p) {
     free(p);
 }
 
-static void conv_cache_free(void *user) {
-    conv_cache *cache = user;
-    for (int i = 0; i < cache->n; i++)
-        conv_free(cache->kept[i]);
-    if (cache->stream)
-        tt__onednn_get()->dnnl_stream_destroy(cache->stream);
-    free(cache);
-}
-
-static void conv_begin(void) {
-    const tt__onednn *onednn = tt__onednn_get();
-    conv_ready = pthread_key_create(&conv_cache_key, conv_cache_free) ? dnnl_out_of_memory : dnnl_success;
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_engine_create(&conv_engine, dnnl_cpu, 0);
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_primitive_attr_create(&conv_attributes);
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_primitive_attr_set_scratchpad_mode(conv_attributes, dnnl_scratchpad_mode_user);
-}
-
-/* Return this thread's cache, made by its first call; NULL: no memory. */
-static conv_cache *conv_cache_of_thread(void) {
-    pthread_once(&conv_once, conv_begin);
-    if (conv_ready)
-        return NULL;
-    conv_cache *cache = pthread_getspecific(conv_cache_key);
-    if (cache)
-        return cache;
-    cache = calloc(1, sizeof *cache);
-    if (cache && !tt__onednn_get()->dnnl_stream_create(&cache->stream, conv_engine, dnnl_stream_default_flags) &&
-        !pthread_setspecific(conv_cache_key, cache))
-        return cache;
-    if (cache)
-        conv_cache_free(cache);
-    return NULL;
-}
-
-/* Return the place for one more primitive: a free one, or that of the one unused for longest, which goes. */
-static int conv_cache_place(conv_cache *cache) {
-    if (cache->n < KEPT)
-        return cache->n++;
-    int oldest = 0;
-    for (int i = 1; i < KEPT; i++)
-        if (cache->kept[i]->used < cache->kept[oldest]->used)
-            oldest = i;
-    conv_free(cache->kept[oldest]);
-    return oldest;
-}
-
-static conv_primitive *conv_find(conv_cache *cache, const conv_key *key) {
-    for (int i = 1; i <= cache->n; i++) {
-        int at = (cache->last + i) % cache->n;
-        if (!memcmp(&cache->kept[at]->key, key, sizeof *key)) {
-            cache->last = at;
-            cache->kept[at]->used = ++cache->calls;
-            return cache->kept[at];
-        }
-    }
-    return NULL;
-}
+static const tt__onednn_kind conv_kind = {sizeof(conv_key), conv_free};
 
 /* ---- making a primitive */
 
@@ -238,19 +161,19 @@ static dnnl_status_t conv_describe(tt__onednn_conv *d, const conv_key *key) {
 }
 
 static dnnl_status_t conv_memory_make(dnnl_memory_t *memory, tt__onednn_memory_ref description) {
-    return tt__onednn_get()->dnnl_memory_create(memory, description, conv_engine, NULL);
+    return tt__onednn_get()->dnnl_memory_create(memory, description, tt__onednn_engine(), NULL);
 }
 
 static dnnl_status_t conv_operand_make(conv_operand *o, tt__onednn_memory_ref packed, tt__onednn_memory_ref user,
-                                       bool is_result) {
+                                       bool is_result, const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_status_t status = conv_memory_make(&o->packed, packed);
     if (status || onednn->dnnl_memory_desc_equal(packed, user))
         return status;
     dnnl_primitive_desc_t pd = NULL;
     o->bytes = onednn->dnnl_memory_desc_get_size(packed);
-    status = onednn->dnnl_reorder_primitive_desc_create(&pd, is_result ? packed : user, conv_engine,
-                                                        is_result ? user : packed, conv_engine, conv_attributes);
+    status = onednn->dnnl_reorder_primitive_desc_create(&pd, is_result ? packed : user, tt__onednn_engine(),
+                                                        is_result ? user : packed, tt__onednn_engine(), attr);
     if (!status)
         status = onednn->dnnl_primitive_create(&o->reorder, pd);
     if (pd)
@@ -259,7 +182,7 @@ static dnnl_status_t conv_operand_make(conv_operand *o, tt__onednn_memory_ref pa
 }
 
 static dnnl_status_t conv_operands_make(conv_primitive *p, const_dnnl_primitive_desc_t pd,
-                                        const tt__onednn_memory user[OPERANDS]) {
+                                        const tt__onednn_memory user[OPERANDS], const_dnnl_primitive_attr_t attr) {
     static const dnnl_query_t queries[3][OPERANDS] = {
         [TT__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
         [TT__CONV_DATA] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
@@ -268,23 +191,24 @@ static dnnl_status_t conv_operands_make(conv_primitive *p, const_dnnl_primitive_
     for (int i = 0; i < OPERANDS && !status; i++) {
         tt__onednn_memory_ref packed =
             tt__onednn_get()->dnnl_primitive_desc_query_md(pd, queries[p->key.direction][i], 0);
-        status =
-            conv_operand_make(&p->operand[i], packed, TT__ONEDNN_REF(user[i]), i == conv_result_of(p->key.direction));
+        bool is_result = i == conv_result_of(p->key.direction);
+        status = conv_operand_make(&p->operand[i], packed, TT__ONEDNN_REF(user[i]), is_result, attr);
     }
     return status;
 }
 
-static dnnl_status_t conv_make(conv_primitive *p, const tt__onednn_conv *d, const tt__onednn_memory user[OPERANDS]) {
+static dnnl_status_t conv_make_with(conv_primitive *p, const tt__onednn_conv *d, const tt__onednn_memory user[OPERANDS],
+                                    const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = tt__onednn_conv_describe(&pd, d, conv_engine, conv_attributes);
+    dnnl_status_t status = tt__onednn_conv_describe(&pd, d, tt__onednn_engine(), attr);
     if (status)
         return status;
     tt__onednn_memory_ref scratch = onednn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = onednn->dnnl_memory_desc_get_size(scratch);
     status = onednn->dnnl_primitive_create(&p->run, pd);
     if (!status)
-        status = conv_operands_make(p, pd, user);
+        status = conv_operands_make(p, pd, user, attr);
     if (!status && d->bias)
         status = conv_memory_make(&p->bias, TT__ONEDNN_REF(d->b));
     if (!status && p->scratch_bytes)
@@ -293,7 +217,20 @@ static dnnl_status_t conv_make(conv_primitive *p, const tt__onednn_conv *d, cons
     return status;
 }
 
-static dnnl_status_t conv_add(conv_cache *cache, const conv_key *key, conv_primitive **made) {
+static dnnl_status_t conv_make(conv_primitive *p, const tt__onednn_conv *d, const tt__onednn_memory user[OPERANDS]) {
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t status = onednn->dnnl_primitive_attr_create(&attr);
+    if (!status)
+        status = onednn->dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!status)
+        status = conv_make_with(p, d, user, attr);
+    if (attr)
+        onednn->dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static dnnl_status_t conv_add(tt__onednn_cache *cache, const conv_key *key, conv_primitive **made) {
     conv_primitive *p = calloc(1, sizeof *p);
     if (!p)
         return dnnl_out_of_memory;
@@ -312,9 +249,7 @@ static dnnl_status_t conv_add(conv_cache *cache, const conv_key *key, conv_primi
         conv_free(p);
         return status;
     }
-    p->used = ++cache->calls;
-    cache->last = conv_cache_place(cache);
-    *made = cache->kept[cache->last] = p;
+    tt__onednn_cache_add(cache, &conv_kind, *made = p);
     return dnnl_success;
 }
 
@@ -343,13 +278,13 @@ static void conv_workspace_free(conv_workspace *workspace) {
         tt__pool_free(workspace->packed[i]);
 }
 
-static dnnl_status_t conv_run_reorder(const conv_cache *cache, const conv_operand *o, bool is_result) {
+static dnnl_status_t conv_run_reorder(dnnl_stream_t stream, const conv_operand *o, bool is_result) {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, is_result ? o->packed : o->user},
                                     {DNNL_ARG_TO, is_result ? o->user : o->packed}};
-    return o->reorder ? tt__onednn_get()->dnnl_primitive_execute(o->reorder, cache->stream, 2, args) : dnnl_success;
+    return o->reorder ? tt__onednn_get()->dnnl_primitive_execute(o->reorder, stream, 2, args) : dnnl_success;
 }
 
-static dnnl_status_t conv_run_primitive(const conv_cache *cache, const conv_primitive *p) {
+static dnnl_status_t conv_run_primitive(dnnl_stream_t stream, const conv_primitive *p) {
     static const int argument[3][OPERANDS] = {
         [TT__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         [TT__CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
@@ -363,7 +298,7 @@ static dnnl_status_t conv_run_primitive(const conv_cache *cache, const conv_prim
             (dnnl_exec_arg_t){p->key.direction == TT__CONV_WEIGHT ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, p->bias};
     if (p->scratch)
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch};
-    return tt__onednn_get()->dnnl_primitive_execute(p->run, cache->stream, n, args);
+    return tt__onednn_get()->dnnl_primitive_execute(p->run, stream, n, args);
 }
 
 static dnnl_status_t conv_point_at(dnnl_memory_t memory, void *data) {
@@ -391,28 +326,29 @@ static dnnl_status_t conv_point_all(const conv_primitive *p, const tt__conv_call
     return status;
 }
 
-static dnnl_status_t conv_run_with(const conv_cache *cache, const conv_primitive *p, const tt__conv_call *c,
+static dnnl_status_t conv_run_with(dnnl_stream_t stream, const conv_primitive *p, const tt__conv_call *c,
                                    const conv_workspace *workspace) {
     int result = conv_result_of(p->key.direction);
     dnnl_status_t status = conv_point_all(p, c, workspace);
     for (int i = 0; i < OPERANDS && !status; i++)
         if (i != result)
-            status = conv_run_reorder(cache, &p->operand[i], false);
+            status = conv_run_reorder(stream, &p->operand[i], false);
     if (!status)
-        status = conv_run_primitive(cache, p);
+        status = conv_run_primitive(stream, p);
     if (!status)
-        status = conv_run_reorder(cache, &p->operand[result], true);
-    return status ? status : tt__onednn_get()->dnnl_stream_wait(cache->stream);
+        status = conv_run_reorder(stream, &p->operand[result], true);
+    return status ? status : tt__onednn_get()->dnnl_stream_wait(stream);
 }
 
-static dnnl_status_t conv_cached(conv_cache *cache, const tt__conv_call *c) {
+static dnnl_status_t conv_cached(tt__onednn_cache *cache, const tt__conv_call *c) {
     conv_key key = conv_key_of(c);
-    conv_primitive *p = conv_find(cache, &key);
+    conv_primitive *p = tt__onednn_cache_find(cache, &conv_kind, &key);
     dnnl_status_t status = p ? dnnl_success : conv_add(cache, &key, &p);
     if (status)
         return status;
     conv_workspace workspace;
-    status = conv_workspace_take(&workspace, p) ? conv_run_with(cache, p, c, &workspace) : dnnl_out_of_memory;
+    status = conv_workspace_take(&workspace, p) ? conv_run_with(tt__onednn_stream(cache), p, c, &workspace)
+                                                : dnnl_out_of_memory;
     conv_workspace_free(&workspace);
     return status;
 }
@@ -421,8 +357,10 @@ tt_status tt__onednn_conv_run(const tt__conv_call *c) {
     if (!tt__onednn_get())
         return TT_ERR_UNSUPPORTED;
     tt__parallel_prepare();
-    conv_cache *cache = conv_cache_of_thread();
-    dnnl_status_t status = cache ? conv_cached(cache, c) : conv_ready ? conv_ready : dnnl_out_of_memory;
+    tt__onednn_cache *cache = NULL;
+    dnnl_status_t status = tt__onednn_cache_get(&cache);
+    if (!status)
+        status = conv_cached(cache, c);
     if (!status)
         return TT_OK;
     if (status == dnnl_unimplemented && c->x->dtype == TT_BF16)
