@@ -291,7 +291,8 @@ static void rows_that_see_nothing_are_zero(void **state) {
     }
 }
 
-/* A row that sees one key has its value whatever q and k are. Backward does not need the result, which may be reused. */
+/* A row that sees one key has its value whatever q and k are. Backward does not need the result, which may be
+ * reused. */
 static void attention_to_one_key(void **state) {
     (void)state;
     static const tt_dtype dtypes[] = {TT_F32, TT_F64};

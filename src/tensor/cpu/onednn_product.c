@@ -1,4 +1,5 @@
-/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread; memory for what oneDNN computes in between comes from the pool for the length of a call. */
+/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread; memory for what
+ * oneDNN computes in between comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn_product.h"
 
 #include "base/cpu.h"
