@@ -65,8 +65,9 @@ dnnl_engine_t tt__onednn_engine(void) { return engine_of_all; }
 dnnl_stream_t tt__onednn_stream(const tt__onednn_cache *cache) { return cache->stream; }
 
 void *tt__onednn_cache_find(tt__onednn_cache *cache, const tt__onednn_kind *kind, const void *key) {
-    for (int i = 1; i <= cache->n; i++) {
-        int at = (cache->last + i) % cache->n;
+    int at = cache->last;
+    for (int i = 0; i < cache->n; i++) {
+        at = at + 1 < cache->n ? at + 1 : 0;
         kept_primitive *kept = &cache->kept[at];
         if (kept->kind == kind && !memcmp(kept->primitive, key, kind->key_size)) {
             cache->last = at;
