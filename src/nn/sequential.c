@@ -14,7 +14,7 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     return TT_OK;
 }
 
-static bool is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
+static bool tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (list[i] == x)
             return true;
@@ -35,7 +35,7 @@ static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, 
         int64_t to_count = last ? out_count : 1;
         status =
             tt_module_forward_many(tt_module_child_at(self, i), first ? in : &x, first ? in_count : 1, to, to_count);
-        if (x && !x->shown && !is_among(x, in, in_count) && !is_among(x, to, to_count))
+        if (x && !x->shown && !tensor_is_among(x, in, in_count) && !tensor_is_among(x, to, to_count))
             tt__abandon(x);
         between = y;
     }

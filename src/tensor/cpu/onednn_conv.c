@@ -197,8 +197,9 @@ static dnnl_status_t conv_operands_make(conv_primitive *p, const_dnnl_primitive_
     return status;
 }
 
-static dnnl_status_t conv_make_with(conv_primitive *p, const tt__onednn_conv *d, const tt__onednn_memory user[OPERANDS],
-                                    const_dnnl_primitive_attr_t attr) {
+static dnnl_status_t conv_primitive_make_with(conv_primitive *p, const tt__onednn_conv *d,
+                                              const tt__onednn_memory user[OPERANDS],
+                                              const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t status = tt__onednn_conv_describe(&pd, d, tt__onednn_engine(), attr);
@@ -217,14 +218,15 @@ static dnnl_status_t conv_make_with(conv_primitive *p, const tt__onednn_conv *d,
     return status;
 }
 
-static dnnl_status_t conv_make(conv_primitive *p, const tt__onednn_conv *d, const tt__onednn_memory user[OPERANDS]) {
+static dnnl_status_t conv_primitive_make(conv_primitive *p, const tt__onednn_conv *d,
+                                         const tt__onednn_memory user[OPERANDS]) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_attr_t attr = NULL;
     dnnl_status_t status = onednn->dnnl_primitive_attr_create(&attr);
     if (!status)
         status = onednn->dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (!status)
-        status = conv_make_with(p, d, user, attr);
+        status = conv_primitive_make_with(p, d, user, attr);
     if (attr)
         onednn->dnnl_primitive_attr_destroy(attr);
     return status;
@@ -243,7 +245,7 @@ static dnnl_status_t conv_add(tt__onednn_cache *cache, const conv_key *key, conv
     if (!status)
         status = conv_describe(&d, key);
     if (!status)
-        status = conv_make(p, &d, user);
+        status = conv_primitive_make(p, &d, user);
     conv_descriptions_free(&d, user);
     if (status) {
         conv_free(p);
