@@ -460,19 +460,19 @@ TT_API tt_tensor *tt_adaptive_avg_pool2d(tt_tensor *x, int64_t height, int64_t w
 /* ---- attention ---- */
 
 typedef struct tt_scaled_dot_product_attention_args {
-    tt_tensor *q; /* required: (..., T, E) */
-    tt_tensor *k; /* required: (..., S, E) */
-    tt_tensor *v; /* required: (..., S, V) */
+    tt_tensor *q; /* required: (..., T, D) */
+    tt_tensor *k; /* required: (..., S, D) */
+    tt_tensor *v; /* required: (..., S, Dv) */
     TT_OPTIONS;
     /* broadcasts to (..., T, S): bool, true where k is seen, or of q's dtype, added to the scores. It gets no gradient:
      * TT_ERR_UNSUPPORTED if it requires one. NULL: none */
     tt_tensor *attn_mask;
     bool is_causal; /* row t sees the first t + 1 of k; together with attn_mask both hide */
-    double scale;   /* 0: 1 / sqrt(E) */
+    double scale;   /* 0: 1 / sqrt(D) */
     char tt_end;    /* not an option: see base.h */
 } tt_scaled_dot_product_attention_args;
 
-/* softmax(scale q k^T + mask) v, (..., T, V); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
+/* softmax(scale q k^T + mask) v, (..., T, Dv); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
  * A row that sees nothing is 0. 16-bit floats are computed in f32.
  *   tt_scaled_dot_product_attention(q, k, v, .is_causal = true) */
 TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size);

@@ -1,5 +1,7 @@
-/* q (...,T,E)  k (...,S,E)  v (...,S,V)  ->  y (...,T,V) = softmax(scale q k^T + mask) v Neither pass has T x S numbers
- * in memory: a block of rows at a time, and backward computes them again from the maximum and the sum of each row. */
+/* q (...,T,D)  k (...,S,D)  v (...,S,Dv)  ->  y (...,T,Dv) = softmax(scale q k^T + mask) v
+ *
+ * Neither pass has T x S numbers in memory: a block of rows at a time, and backward computes them again from the
+ * maximum and the sum of each row. */
 #include "autograd/autocast.h"
 #include "autograd/record.h"
 
@@ -32,11 +34,11 @@ static tt_status give_nothing(tt_node *node) {
     return TT_OK;
 }
 
-/* Saved: q, k, v, mask, y, stats. */
+/* Saved: q, k, v, mask, stats. */
 static tt_status attention_backward(tt_node *node) {
     const attention_state *s = tt__state(node);
-    const tt_tensor *saved[6], *g = tt__grad_of(node, 0);
-    for (int i = 0; i < 6; i++) {
+    const tt_tensor *saved[5], *g = tt__grad_of(node, 0);
+    for (int i = 0; i < 5; i++) {
         saved[i] = i == 3 && !node->save[3].tensor ? NULL : tt__saved(node, i);
         if (!saved[i] && i != 3)
             return tt_last_status();
@@ -53,7 +55,7 @@ static tt_status attention_backward(tt_node *node) {
         if (tt__grad_wanted(node, i) && !(d[i] = tt__grad_dest(node, i)))
             return tt_last_status();
     }
-    TT__TRY(tt__attention_backward_out(who, d, saved[4], saved[5], g, &in));
+    TT__TRY(tt__attention_backward_out(who, d, saved[4], g, &in));
     for (int i = 0; i < 3; i++)
         if (d[i])
             TT__TRY(tt__grad_give(node, i, d[i]));
@@ -83,7 +85,7 @@ static bool check_attention(const tt_scaled_dot_product_attention_args *a) {
         (a->attn_mask && !tt__tensor_check(who, a->attn_mask)))
         return false;
     if (!shapes_fit(a->q, a->k, a->v)) {
-        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected q (..., T, E), k (..., S, E), v (..., S, V), got q %s, k %s, v %s",
+        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected q (..., T, D), k (..., S, D), v (..., S, Dv), got q %s, k %s, v %s",
                         who, TT__DESCRIBE(a->q), TT__DESCRIBE(a->k), TT__DESCRIBE(a->v));
         return false;
     }
@@ -112,8 +114,7 @@ static tt_tensor *attend(tt_tensor *q, tt_tensor *k, tt_tensor *v, const tt_tens
     }
     y = tt__made(who, y, y->numel && k->numel ? tt__attention_out(who, y, stats, &in) : tt__fill_out(who, y, 0));
     y = tt__recorded(&attention_op, y, TT__INPUTS(q, k, v),
-                     TT__SAVES({q, "q"}, {k, "k"}, {v, "v"}, {mask, "attn_mask"}, {y, "its result"}, {stats, "sums"}),
-                     TT__STATE(s));
+                     TT__SAVES({q, "q"}, {k, "k"}, {v, "v"}, {mask, "attn_mask"}, {stats, "sums"}), TT__STATE(s));
     tt__abandon(stats);
     return y;
 }
@@ -123,8 +124,8 @@ tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_atte
     TT__ARGS_COPY(a, args, size);
     if (!a.q || !a.k || !a.v || !TT__AUTOCAST(who, &a.q, &a.k, &a.v, &a.attn_mask) || !check_attention(&a))
         return NULL;
-    double E = (double)a.q->shape.dim[a.q->shape.ndim - 1];
-    attention_state s = {.scale = a.scale != 0 ? a.scale : 1 / sqrt(E), .causal = a.is_causal};
+    double D = (double)a.q->shape.dim[a.q->shape.ndim - 1];
+    attention_state s = {.scale = a.scale != 0 ? a.scale : 1 / sqrt(D), .causal = a.is_causal};
     tt_tensor *mask = a.attn_mask ? tt__additive_mask(who, a.attn_mask, a.q) : NULL;
     tt_tensor *y = a.attn_mask && !mask ? NULL : attend(a.q, a.k, a.v, mask, s);
     tt__contiguous_done(mask, a.attn_mask);

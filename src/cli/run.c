@@ -455,7 +455,7 @@ static int run_main(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {.secret_fd = -1};
     struct meeting_place place;
-    int64_t notice_ms;
+    int64_t notice_ms = 0;
     fill_standard_streams();
     int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
     if (status)

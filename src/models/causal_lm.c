@@ -6,7 +6,7 @@ static tt_tensor *lm_drop(const tt_module *self, const tt__causal_lm *lm, tt_ten
     return lm->cache ? x : tt__drop(self, x, p);
 }
 
-/* ---- attention: q, k, v (B,H,T,D), D = C / H ---- */
+/* ---- attention: q, k, v (B,H,T,D), E = H D ---- */
 
 /* With dropout of the weights, which the fused operator has not: (B,H,T,T) numbers in memory. */
 static tt_tensor *attention_dropped(const tt_module *self, tt_tensor *q, tt_tensor *k, tt_tensor *v, double p) {
@@ -17,13 +17,13 @@ static tt_tensor *attention_dropped(const tt_module *self, tt_tensor *q, tt_tens
     return tt_matmul(tt__drop(self, tt_softmax(scores, 3), p), v);
 }
 
-/* (B,T,C) -> (B,H,T,D) */
+/* (B,T,E) -> (B,H,T,D) */
 static tt_tensor *split_qkv_heads(const tt__causal_lm *lm, tt_tensor *x) {
     tt_shape shape = tt_tensor_shape(x);
     return tt_transpose(tt_reshape(x, TT_SHAPE(shape.dim[0], shape.dim[1], lm->n_head, lm->n_embd / lm->n_head)), 1, 2);
 }
 
-/* qkv (B,T,3C) -> (B,T,C) */
+/* qkv (B,T,3E) -> (B,T,E) */
 static tt_tensor *causal_attention(const tt_module *self, const tt__lm_block *block, tt_tensor *qkv) {
     const tt__causal_lm *lm = block->lm;
     tt_tensor *part[3] = {NULL};
@@ -81,7 +81,7 @@ tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tens
 enum { LM_MOST_LAYERS = 1000 };
 
 tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm) {
-    double C = (double)lm->n_embd, most = (double)(INT64_MAX / 64); /* elements: far less than overflows in bytes */
+    double E = (double)lm->n_embd, most = (double)(INT64_MAX / 64); /* elements: far less than overflows in bytes */
     if (lm->vocab_size < 1 || lm->n_positions < 1 || lm->n_embd < 1 || lm->n_layer < 1 || lm->n_head < 1)
         return tt__fail(TT_ERR_INVALID,
                         "%s: expected sizes of at least 1, got vocabulary %lld, positions %lld, n_embd %lld, n_layer "
@@ -91,7 +91,7 @@ tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm) {
     if (lm->n_embd % lm->n_head)
         return tt__fail(TT_ERR_INVALID, "%s: expected n_head to divide n_embd %lld, got %lld", who,
                         (long long)lm->n_embd, (long long)lm->n_head);
-    if (((double)lm->vocab_size + (double)lm->n_positions + 12 * C * (double)lm->n_layer) * C > most)
+    if (((double)lm->vocab_size + (double)lm->n_positions + 12 * E * (double)lm->n_layer) * E > most)
         return tt__fail(TT_ERR_INVALID, "%s: the model would have more than %.3g parameters", who, most);
     if (lm->n_layer > LM_MOST_LAYERS)
         return tt__fail(TT_ERR_INVALID, "%s: expected n_layer of at most %d, got %lld", who, LM_MOST_LAYERS,

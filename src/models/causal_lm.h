@@ -1,4 +1,4 @@
-/* What the two GPTs are: tokens (B,T) become vectors of C numbers, to which those of their positions are added; blocks
+/* What the two GPTs are: tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks
  * of attention and of two linear layers add to them; a normalisation and a linear layer make the logits of the next
  * token. They differ in names, in how weights lie, and in options. */
 #ifndef TT_MODELS_CAUSAL_LM_H
@@ -28,11 +28,11 @@ typedef struct tt__lm_block {
 /* Are the sizes at least 1, of a model that memory could hold, and does n_head divide n_embd? Else TT_ERR_INVALID. */
 tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm);
 
-/* ids i64 (B,T) -> (B,T,C), what the head takes. With a cache the tokens come behind those in it, and it has them
+/* ids i64 (B,T) -> (B,T,E), what the head takes. With a cache the tokens come behind those in it, and it has them
  * afterwards. `self` is asked whether it is in training mode. */
 tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tensor *ids);
 
-/* The halves of a block, (B,T,C) -> (B,T,C): out(attention(qkv(x))), and down(gelu(up(x))). */
+/* The halves of a block, (B,T,E) -> (B,T,E): out(attention(qkv(x))), and down(gelu(up(x))). */
 tt_tensor *tt__lm_attend(const tt_module *self, const tt__lm_block *block, tt_tensor *x);
 tt_tensor *tt__lm_feed(const tt_module *self, const tt__lm_block *block, tt_tensor *x);
 

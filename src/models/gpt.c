@@ -39,13 +39,13 @@ static tt_module *gpt_embedding(const tt_model_gpt_args *a, int64_t count) {
 
 static tt_status gpt_block_build(tt_module *self, const tt_model_gpt_args *a) {
     tt__lm_block *b = tt_module_user(self);
-    int64_t C = a->n_embd;
+    int64_t E = a->n_embd;
     TT__TRY(tt__add_part(&b->norm1, self, "l1", gpt_norm(a)));
     TT__TRY(tt__add_part(&b->norm2, self, "l2", gpt_norm(a)));
-    TT__TRY(tt__add_part(&b->qkv, self, "qkv", gpt_linear(a, C, 3 * C)));
-    TT__TRY(tt__add_part(&b->out, self, "o", gpt_linear(a, C, C)));
-    TT__TRY(tt__add_part(&b->up, self, "f", gpt_linear(a, C, 4 * C)));
-    return tt__add_part(&b->down, self, "g", gpt_linear(a, 4 * C, C));
+    TT__TRY(tt__add_part(&b->qkv, self, "qkv", gpt_linear(a, E, 3 * E)));
+    TT__TRY(tt__add_part(&b->out, self, "o", gpt_linear(a, E, E)));
+    TT__TRY(tt__add_part(&b->up, self, "f", gpt_linear(a, E, 4 * E)));
+    return tt__add_part(&b->down, self, "g", gpt_linear(a, 4 * E, E));
 }
 
 static tt_module *gpt_block(const tt__causal_lm *lm, int64_t index, const tt_model_gpt_args *a) {
@@ -88,11 +88,11 @@ tt_module *tt_model_gpt_with(const tt_model_gpt_args *args, size_t size) {
         .attn_dropout = a.dropout,
         .resid_dropout = a.dropout,
     };
-    if (tt__lm_sizes_check(who, &sizes))
+    if (tt__lm_sizes_check(who, &sizes) || tt__layer_dtype_check(who, a.dtype))
         return NULL;
     tt_module *self = tt__layer_new(who, &tt__gpt_class, sizeof(tt__causal_lm));
     if (!self)
         return NULL;
     *(tt__causal_lm *)tt_module_user(self) = sizes;
-    return tt__layer_made(self, gpt_build(self, &a));
+    return tt__model_made(who, self, gpt_build(self, &a));
 }

@@ -86,15 +86,15 @@ static const tt_module_class gpt2_block_class =
 
 static tt_status gpt2_block_build(tt_module *self, const tt_model_gpt2_args *a) {
     tt__lm_block *b = tt_module_user(self);
-    int64_t C = a->n_embd, inner = a->n_inner ? a->n_inner : 4 * C;
+    int64_t E = a->n_embd, inner = a->n_inner ? a->n_inner : 4 * E;
     TT__TRY(tt__add_part(&b->norm1, self, "ln_1", gpt2_norm(a)));
     TT__TRY(tt__add_part(&b->attention, self, "attn", tt__module_new(&gpt2_attention_class, b)));
-    TT__TRY(tt__add_part(&b->qkv, b->attention, "c_attn", gpt2_conv1d(a, C, 3 * C)));
-    TT__TRY(tt__add_part(&b->out, b->attention, "c_proj", gpt2_conv1d(a, C, C)));
+    TT__TRY(tt__add_part(&b->qkv, b->attention, "c_attn", gpt2_conv1d(a, E, 3 * E)));
+    TT__TRY(tt__add_part(&b->out, b->attention, "c_proj", gpt2_conv1d(a, E, E)));
     TT__TRY(tt__add_part(&b->norm2, self, "ln_2", gpt2_norm(a)));
     TT__TRY(tt__add_part(&b->mlp, self, "mlp", tt__module_new(&gpt2_mlp_class, b)));
-    TT__TRY(tt__add_part(&b->up, b->mlp, "c_fc", gpt2_conv1d(a, C, inner)));
-    return tt__add_part(&b->down, b->mlp, "c_proj", gpt2_conv1d(a, inner, C));
+    TT__TRY(tt__add_part(&b->up, b->mlp, "c_fc", gpt2_conv1d(a, E, inner)));
+    return tt__add_part(&b->down, b->mlp, "c_proj", gpt2_conv1d(a, inner, E));
 }
 
 static tt_module *gpt2_block(const tt__causal_lm *lm, int64_t index, const tt_model_gpt2_args *a) {
@@ -180,18 +180,18 @@ tt_module *tt__gpt2_new(const char *caller, const tt_model_gpt2_args *a) {
         .attn_dropout = a->attn_pdrop,
         .resid_dropout = a->resid_pdrop,
     };
-    if (gpt2_check(caller, &sizes, a))
+    if (gpt2_check(caller, &sizes, a) || tt__layer_dtype_check(caller, a->dtype))
         return NULL;
     tt_module *self = tt__layer_new(caller, &tt__gpt2_class, sizeof(tt__causal_lm));
     if (!self)
         return NULL;
     *(tt__causal_lm *)tt_module_user(self) = sizes;
-    return tt__layer_made(self, gpt2_build(self, a));
+    return tt__model_made(caller, self, gpt2_build(self, a));
 }
 
 tt_module *tt_model_gpt2_with(const tt_model_gpt2_args *args, size_t size) {
     tt_model_gpt2_args a;
     TT__ARGS_COPY(a, args, size);
     tt_module *self = tt__gpt2_new(who, &a);
-    return self ? tt__layer_made(self, gpt2_draw(self, &a)) : NULL;
+    return self ? tt__model_made(who, self, gpt2_draw(self, &a)) : NULL;
 }

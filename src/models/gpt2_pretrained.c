@@ -3,6 +3,7 @@
 #include "base/parse.h"
 #include "models/gpt2.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,9 @@ static tt_status find_model_files(const char *path, char **weights, char **confi
     struct stat s;
     const char *slash = strrchr(path, '/');
     size_t length = strlen(path);
-    bool folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-    if (!folder) {
+    if (stat(path, &s))
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: expected a folder or a safetensors file, got \"%s\"", who, path);
+    if (!S_ISDIR(s.st_mode)) {
         *weights = strdup(path);
         *config = model_path_in(path, slash ? (size_t)(slash + 1 - path) : 0, "config.json");
         return *weights && *config ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", who);
@@ -57,12 +59,14 @@ tt_module *tt_model_gpt2_from_pretrained_with(const tt_model_gpt2_from_pretraine
     char *weights = NULL, *config = NULL;
     tt_model_gpt2_args model_args = {.dtype = a.dtype};
     tt_module *model = NULL;
-    if (!find_model_files(a.path, &weights, &config) && !tt__gpt2_config_read(config, &model_args))
-        model = tt__gpt2_new(config, &model_args);
-    if (model && load_weights(model, weights)) {
-        tt_module_free(model);
-        model = NULL;
-    }
+    if (tt__layer_dtype_check(who, a.dtype))
+        return NULL;
+    tt_status status = find_model_files(a.path, &weights, &config);
+    if (!status)
+        status = tt__gpt2_config_read(config, &model_args);
+    if (!status)
+        status = (model = tt__gpt2_new(config, &model_args)) ? load_weights(model, weights) : tt_last_status();
+    model = tt__model_made(who, model, status);
     tt_module_eval(model);
     free(weights);
     free(config);

@@ -25,6 +25,9 @@ tt_module *tt_model_mlp_with(const tt_model_mlp_args *args, size_t size) {
     if (!a.sizes || a.count < 2)
         return tt__fail_null(TT_ERR_INVALID, "%s: expected at least 2 sizes, those of input and output, got %lld%s",
                              who, (long long)a.count, a.sizes ? "" : " and no list");
+    if (tt__layer_dtype_check(who, a.dtype))
+        return NULL;
     tt_module *mlp = tt__empty_sequential();
-    return mlp ? tt__layer_made(mlp, mlp_build(mlp, &a)) : NULL;
+    tt_status status = mlp ? mlp_build(mlp, &a) : tt_last_status();
+    return tt__model_made(who, mlp, status);
 }

@@ -48,8 +48,9 @@ static tt_status mnist_convnet_build(tt_module *self, const tt_model_mnist_convn
 tt_module *tt_model_mnist_convnet_with(const tt_model_mnist_convnet_args *args, size_t size) {
     tt_model_mnist_convnet_args a;
     TT__ARGS_COPY(a, args, size);
-    if (tt__dropout_check(who, "dropout1", a.dropout1) || tt__dropout_check(who, "dropout2", a.dropout2))
+    if (tt__dropout_check(who, "dropout1", a.dropout1) || tt__dropout_check(who, "dropout2", a.dropout2) ||
+        tt__layer_dtype_check(who, a.dtype))
         return NULL;
     tt_module *self = tt__layer_new(who, &mnist_convnet_class, sizeof(mnist_convnet));
-    return self ? tt__layer_made(self, mnist_convnet_build(self, &a)) : NULL;
+    return self ? tt__model_made(who, self, mnist_convnet_build(self, &a)) : NULL;
 }

@@ -15,6 +15,9 @@ tt_status tt__add_numbered(tt_module *self, tt_module *child);
 /* Make an empty Sequential, for tt__add_numbered(). */
 tt_module *tt__empty_sequential(void);
 
+/* tt__layer_made() for a whole model: the error, perhaps of a layer, begins with the constructor's name, `who`. */
+tt_module *tt__model_made(const char *who, tt_module *model, tt_status status);
+
 /* x, with elements dropped while the module is in training mode, from the thread's default generator. */
 tt_tensor *tt__drop(const tt_module *self, tt_tensor *x, double p);
 

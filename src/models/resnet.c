@@ -64,24 +64,23 @@ static tt_status add_layer(resnet *net, tt_module *self, int i, const resnet_kin
 
 static tt_tensor *weight_of(tt_module *module) { return tt_named_tensors_find(tt_module_parameters(module), "weight"); }
 
-/* Begin a block as the identity: the weight of its last normalisation is zero. */
-static tt_status silence_block(tt_module *block) {
-    tt_module *last = tt_module_child(block, strcmp(tt_module_class_name(block), "Bottleneck") ? "bn2" : "bn3");
-    tt_tensor *weight = weight_of(last);
-    return weight ? tt__fill_out(tt_module_class_name(block), weight, 0) : tt_last_status();
+static tt_status draw_convs(tt_module *self, tt_generator *generator) {
+    const tt_named_modules *all = tt_module_named_modules(self);
+    for (int64_t i = 0; all && i < all->count; i++)
+        if (!strcmp(tt_module_class_name(all->modules[i]), "Conv2d"))
+            TT__TRY(tt_init_kaiming_normal_(weight_of(all->modules[i]), .mode = TT_FAN_OUT,
+                                            .nonlinearity = TT_NONLINEARITY_RELU, .generator = generator));
+    return all ? TT_OK : tt_last_status();
 }
 
-static tt_status resnet_draw(tt_module *self, const tt_model_resnet18_args *a) {
-    const tt_named_modules *all = tt_module_named_modules(self);
-    for (int64_t i = 0; all && i < all->count; i++) {
-        const char *kind = tt_module_class_name(all->modules[i]);
-        if (!strcmp(kind, "Conv2d"))
-            TT__TRY(tt_init_kaiming_normal_(weight_of(all->modules[i]), .mode = TT_FAN_OUT,
-                                            .nonlinearity = TT_NONLINEARITY_RELU, .generator = a->generator));
-        if (a->zero_init_residual && (!strcmp(kind, "BasicBlock") || !strcmp(kind, "Bottleneck")))
-            TT__TRY(silence_block(all->modules[i]));
-    }
-    return all ? TT_OK : tt_last_status();
+/* Begin all blocks as the identity: the weight of their last normalisation is zero. */
+static tt_status silence_blocks(const resnet *net, const char *who) {
+    for (int i = 0; i < LAYERS; i++)
+        for (int64_t j = 0; j < tt_module_child_count(net->layer[i]); j++) {
+            tt_tensor *weight = tt__resnet_block_last_weight(tt_module_child_at(net->layer[i], j));
+            TT__TRY(weight ? tt__fill_out(who, weight, 0) : tt_last_status());
+        }
+    return TT_OK;
 }
 
 static tt_status resnet_build(tt_module *self, const resnet_kind *kind, const tt_model_resnet18_args *a) {
@@ -95,7 +94,8 @@ static tt_status resnet_build(tt_module *self, const resnet_kind *kind, const tt
     int64_t features = (FIRST_WIDTH << (LAYERS - 1)) * kind->expansion;
     TT__TRY(tt__add_part(&net->fc, self, "fc",
                          tt_nn_linear(features, a->num_classes, .generator = a->generator, .dtype = a->dtype)));
-    return resnet_draw(self, a);
+    TT__TRY(draw_convs(self, a->generator));
+    return a->zero_init_residual ? silence_blocks(net, kind->who) : TT_OK;
 }
 
 static tt_module *resnet_new(const resnet_kind *kind, const tt_model_resnet18_args *args, size_t size) {
@@ -104,8 +104,10 @@ static tt_module *resnet_new(const resnet_kind *kind, const tt_model_resnet18_ar
     if (a.num_classes < 1)
         return tt__fail_null(TT_ERR_INVALID, "%s: expected num_classes of at least 1, got %lld", kind->who,
                              (long long)a.num_classes);
+    if (tt__layer_dtype_check(kind->who, a.dtype))
+        return NULL;
     tt_module *self = tt__layer_new(kind->who, &resnet_class, sizeof(resnet));
-    return self ? tt__layer_made(self, resnet_build(self, kind, &a)) : NULL;
+    return self ? tt__model_made(kind->who, self, resnet_build(self, kind, &a)) : NULL;
 }
 
 tt_module *tt_model_resnet18_with(const tt_model_resnet18_args *args, size_t size) {

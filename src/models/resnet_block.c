@@ -85,3 +85,8 @@ tt_module *tt__bottleneck(const tt__resnet_made *made, const tt__resnet_place *p
     tt_module *self = tt__layer_new(made->who, &bottleneck_class, sizeof(resnet_block));
     return self ? tt__layer_made(self, bottleneck_build(self, made, place)) : NULL;
 }
+
+tt_tensor *tt__resnet_block_last_weight(tt_module *block) {
+    const resnet_block *b = tt_module_user(block);
+    return tt_named_tensors_find(tt_module_parameters(b->norm[b->convs - 1]), "weight");
+}

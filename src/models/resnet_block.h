@@ -21,6 +21,10 @@ typedef tt_module *tt__resnet_block(const tt__resnet_made *made, const tt__resne
 tt__resnet_block tt__basic_block, tt__bottleneck;
 enum { TT__BOTTLENECK_EXPANSION = 4 };
 
+/* The weight of the last normalisation of a block, which the sum with its shortcut follows; NULL and an error: no
+ * memory. */
+tt_tensor *tt__resnet_block_last_weight(tt_module *block);
+
 /* Make a convolution without bias that keeps the size of the image but for its stride; its normalisation. */
 tt_module *tt__resnet_conv(const tt__resnet_made *made, int64_t in, int64_t out, int64_t kernel, int64_t stride);
 tt_module *tt__resnet_norm(const tt__resnet_made *made, int64_t channels);

@@ -4,18 +4,6 @@
 #include "nn/module.h"
 #include "tensor/tensor.h"
 
-/* What goes from child to child is freed once its records have it: it may be most of a network's memory. */
-static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
-    tt_tensor *const given = x;
-    for (int64_t i = 0; i < tt_module_child_count(self) && x; i++) {
-        tt_tensor *y = tt_module_forward(tt_module_child_at(self, i), x);
-        if (y != x && y != given && x != given && !x->shown)
-            tt__abandon(x);
-        x = y;
-    }
-    return x;
-}
-
 static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count) {
     if (in_count != out_count)
         return tt__tensor_fail(TT_ERR_INVALID, "forward: an empty Sequential gives back its %lld tensors, not %lld",
@@ -26,20 +14,37 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     return TT_OK;
 }
 
-/* Run the children: the first takes all inputs, the last gives all outputs. */
+static bool tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (list[i] == x)
+            return true;
+    return false;
+}
+
+/* Run the children: the first takes all inputs, the last gives all outputs. What goes from child to child is freed once
+ * its records have it: it may be most of a network's memory. */
 static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                          int64_t out_count) {
     int64_t n = tt_module_child_count(self);
     tt_tensor *between = NULL;
-    for (int64_t i = 0; i < n; i++) {
-        tt_tensor *const *from = i == 0 ? in : (tt_tensor *[]){between};
-        tt_tensor *to = NULL;
-        bool last = i == n - 1;
-        TT__TRY(tt_module_forward_many(tt_module_child_at(self, i), from, i == 0 ? in_count : 1, last ? out : &to,
-                                       last ? out_count : 1));
-        between = to;
+    tt_status status = n ? TT_OK : give_back(in, in_count, out, out_count);
+    for (int64_t i = 0; i < n && !status; i++) {
+        tt_tensor *const x = between, *y = NULL;
+        bool first = i == 0, last = i == n - 1;
+        tt_tensor **to = last ? out : &y;
+        int64_t to_count = last ? out_count : 1;
+        status =
+            tt_module_forward_many(tt_module_child_at(self, i), first ? in : &x, first ? in_count : 1, to, to_count);
+        if (x && !x->shown && !tensor_is_among(x, in, in_count) && !tensor_is_among(x, to, to_count))
+            tt__abandon(x);
+        between = y;
     }
-    return n ? TT_OK : give_back(in, in_count, out, out_count);
+    return status;
+}
+
+static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
+    tt_tensor *y = NULL;
+    return sequential_forward_many(self, &x, 1, &y, 1) ? NULL : y;
 }
 
 static const tt_module_class sequential_class =

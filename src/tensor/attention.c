@@ -12,7 +12,7 @@ enum { MAX_STANDINS = 12 };
 typedef struct attention_call {
     const char *who;
     tt__any_kernel run;
-    tt_tensor *y, *stats, *dq, *dk, *dv; /* dq NULL: forward */
+    tt_tensor *stats, *y, *dq, *dk, *dv; /* y NULL: backward */
     const tt_tensor *q, *k, *v, *mask, *g;
     double scale;
     bool causal;
@@ -23,18 +23,19 @@ static void attend_some(void *user, int64_t begin, int64_t end) {
     attention_call *c = user;
     for (int64_t i = begin; i < end && !c->status; i++) {
         tt_tensor q = tt__matrix_number(c->q, i), k = tt__matrix_number(c->k, i), v = tt__matrix_number(c->v, i);
-        tt_tensor y = tt__matrix_number(c->y, i), stats = tt__matrix_number(c->stats, i), mask;
+        tt_tensor stats = tt__matrix_number(c->stats, i), mask;
         tt__attention in = {.q = &q, .k = &k, .v = &v, .scale = c->scale, .causal = c->causal};
         tt_status status;
         if (c->mask) {
             mask = tt__matrix_number(c->mask, i);
             in.mask = &mask;
         }
-        if (c->dq) {
+        if (!c->y) {
             tt_tensor dq = tt__matrix_number(c->dq, i), dk = tt__matrix_number(c->dk, i);
             tt_tensor dv = tt__matrix_number(c->dv, i), g = tt__matrix_number(c->g, i);
-            status = ((tt__kernel_attention_backward)c->run)(&dq, &dk, &dv, &y, &stats, &g, &in);
+            status = ((tt__kernel_attention_backward)c->run)(&dq, &dk, &dv, &stats, &g, &in);
         } else {
+            tt_tensor y = tt__matrix_number(c->y, i);
             status = ((tt__kernel_attention)c->run)(&y, &stats, &in);
         }
         if (status)
@@ -44,7 +45,7 @@ static void attend_some(void *user, int64_t begin, int64_t end) {
 
 static tt_status attend_all(attention_call *c) {
     int64_t n = tt__batch_size(c->q);
-    if (tt__device_is_host(tt__device_of(c->y)) && n > 1) {
+    if (tt__device_is_host(tt__device_of(c->q)) && n > 1) {
         tt__parallel_for(n, 1, attend_some, c);
         if (c->status) /* the text may be another thread's */
             return tt__fail((tt_status)c->status, "%s: one of %" PRId64 " matrices failed", c->who, n);
@@ -170,12 +171,11 @@ tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, con
     return status;
 }
 
-tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *y, const tt_tensor *stats,
-                                     const tt_tensor *g, const tt__attention *in) {
+tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *stats, const tt_tensor *g,
+                                     const tt__attention *in) {
     const tt_tensor *const inputs[] = {in->q, in->k, in->v};
     standins s = {.who = who};
     attention_call c = begin_call(&s, in);
-    c.y = (tt_tensor *)plain_rows(&s, y);
     c.g = plain_rows(&s, g);
     c.stats = (tt_tensor *)stats;
     tt_tensor *made[3];

@@ -26,11 +26,11 @@
     X(resize_backward, (tt_tensor * dx, const tt_tensor *g, const struct tt__resize *how))                             \
     /* f32, f64, others where a device has them, with f32 masks; last strides are 1: attention_loops.h says more. */   \
     X(attention, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                                   \
-    X(attention_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *y, const tt_tensor *stats, \
-                           const tt_tensor *g, const struct tt__attention *in))
+    X(attention_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *stats, const tt_tensor *g, \
+                           const struct tt__attention *in))
 
 typedef struct tt__attention {
-    const struct tt_tensor *q, *k, *v; /* (T,E), (S,E), (S,V) */
+    const struct tt_tensor *q, *k, *v; /* (T,D), (S,D), (S,Dv) */
     const struct tt_tensor *mask;      /* (T,S), added to the scores; any layout; NULL: none */
     double scale;
     bool causal; /* row t sees the first t + 1 */

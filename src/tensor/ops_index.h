@@ -74,7 +74,7 @@ tt_tensor *tt__additive_mask(const char *who, const tt_tensor *mask, const tt_te
 tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, const tt__attention *in);
 
 /* d: of q, k, v; NULL: not wanted. */
-tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *y, const tt_tensor *stats,
-                                     const tt_tensor *g, const tt__attention *in);
+tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *stats, const tt_tensor *g,
+                                     const tt__attention *in);
 
 #endif

@@ -268,7 +268,9 @@ static void wrong_sizes(void **state) {
     assert_null(tt_model_gpt2(65, 128, 256, 4, 4, .layer_norm_epsilon = NAN));
     expect_error(TT_ERR_INVALID, "layer_norm_epsilon");
     assert_null(tt_model_gpt(65, 128, 256, 4, 4, .dtype = TT_I64));
-    expect_error(TT_ERR_DTYPE, "expected dtype f32 or f64");
+    expect_error(TT_ERR_DTYPE, "tt_model_gpt: expected dtype f32 or f64");
+    assert_null(tt_model_gpt2(65, 128, 256, 4, 4, .dtype = TT_F16));
+    expect_error(TT_ERR_DTYPE, "tt_model_gpt2: expected dtype f32 or f64");
 }
 
 /* No texts, and texts of no tokens, have logits without elements; as in PyTorch. */

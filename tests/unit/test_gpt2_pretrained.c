@@ -153,6 +153,7 @@ static void wrong_configs(void **state) {
         write_text("config.json", cases[i].text);
         assert_null(tt_model_gpt2_from_pretrained(folder));
         assert_non_null(strstr(tt_last_error(), inside("config.json")));
+        assert_ptr_equal(strstr(tt_last_error(), "tt_model_gpt2_from_pretrained: "), tt_last_error());
         expect_error(cases[i].status, cases[i].says);
     }
     write_text("config.json", CONFIG "}");
@@ -162,8 +163,13 @@ static void files_that_are_not_there(void **state) {
     (void)state;
     assert_null(tt_model_gpt2_from_pretrained(NULL));
     expect_error(TT_ERR_INVALID, "expected the path of a folder or of a safetensors file, got NULL");
+    assert_null(tt_model_gpt2_from_pretrained("no-such-model"));
+    expect_error(TT_ERR_IO, "tt_model_gpt2_from_pretrained: expected a folder or a safetensors file, got "
+                            "\"no-such-model\": No such file");
     assert_null(tt_model_gpt2_from_pretrained(inside("nothing/model.safetensors")));
-    expect_error(TT_ERR_IO, "nothing/config.json: can't look at it");
+    expect_error(TT_ERR_IO, "nothing/model.safetensors\": No such file");
+    assert_null(tt_model_gpt2_from_pretrained(folder, .dtype = TT_F16));
+    expect_error(TT_ERR_DTYPE, "tt_model_gpt2_from_pretrained: expected dtype f32 or f64, got f16");
     assert_null(tt_model_gpt2_from_pretrained(inside("other.safetensors")));
     expect_error(TT_ERR_IO, "other.safetensors");
     assert_int_equal(mkdir(inside("empty"), 0700), 0);
@@ -175,6 +181,8 @@ static void files_that_are_not_there(void **state) {
     expect_error(TT_ERR_FORMAT, "empty/model.safetensors");
     write_text("empty/config.json", "");
     assert_int_equal(unlink(inside("empty/config.json")), 0);
+    assert_null(tt_model_gpt2_from_pretrained(inside("empty")));
+    expect_error(TT_ERR_IO, "empty/config.json: can't look at it");
     assert_int_equal(mkdir(inside("empty/config.json"), 0700), 0);
     assert_null(tt_model_gpt2_from_pretrained(inside("empty")));
     expect_error(TT_ERR_IO, "expected a file of at most");
@@ -185,6 +193,7 @@ static void weights_that_do_not_fit(void **state) {
     write_weights("missing.safetensors", 4);
     assert_null(tt_model_gpt2_from_pretrained(inside("missing.safetensors")));
     assert_non_null(strstr(tt_last_error(), "missing.safetensors"));
+    assert_ptr_equal(strstr(tt_last_error(), "tt_model_gpt2_from_pretrained: "), tt_last_error());
     expect_error(TT_ERR_NOT_FOUND, "transformer.h.0.attn.c_attn.weight");
     write_text("config.json", "{\"vocab_size\": 66, \"n_positions\": 16, \"n_embd\": 32, \"n_layer\": 2, \"n_head\": "
                               "4}");

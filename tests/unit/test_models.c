@@ -195,7 +195,12 @@ static void wrong_options(void **state) {
     assert_null(tt_model_mlp(TT_SIZES(784)));
     expect_error(TT_ERR_INVALID, "tt_model_mlp: expected at least 2 sizes");
     assert_null(tt_model_mlp(TT_SIZES(784, 0, 10)));
+    assert_ptr_equal(strstr(tt_last_error(), "tt_model_mlp: "), tt_last_error());
     expect_error(TT_ERR_INVALID, "sizes of at least 1");
+    assert_null(tt_model_mlp(TT_SIZES(784, 10), .dtype = TT_F16));
+    expect_error(TT_ERR_DTYPE, "tt_model_mlp: expected dtype f32 or f64, got f16");
+    assert_null(tt_model_mnist_convnet(0, 0, .dtype = TT_F16));
+    expect_error(TT_ERR_DTYPE, "tt_model_mnist_convnet: expected dtype f32 or f64, got f16");
     assert_null(tt_model_mnist_convnet(0.25, 1.5));
     expect_error(TT_ERR_INVALID, "expected dropout2 in 0..1, got 1.5");
     assert_null(tt_model_mnist_convnet(NAN, 0));
@@ -205,7 +210,7 @@ static void wrong_options(void **state) {
     assert_null(tt_model_resnet50(INT64_MAX));
     tt_clear_error();
     assert_null(tt_model_resnet18(10, .dtype = TT_BF16));
-    expect_error(TT_ERR_DTYPE, "expected dtype f32 or f64");
+    expect_error(TT_ERR_DTYPE, "tt_model_resnet18: expected dtype f32 or f64");
     tt_module *model = tt_model_resnet18(10);
     TT_AUTO_SCOPE;
     assert_null(tt_module_forward(model, tt_ones(TT_SHAPE(2, 1, 32, 32), TT_F32)));

@@ -291,6 +291,35 @@ static void rows_that_see_nothing_are_zero(void **state) {
     }
 }
 
+/* A row that sees one key has its value whatever q and k are. Backward does not need the result, which may be
+ * reused. */
+static void attention_to_one_key(void **state) {
+    (void)state;
+    static const tt_dtype dtypes[] = {TT_F32, TT_F64};
+    for (int i = 0; i < 2; i++) {
+        TT_AUTO_SCOPE;
+        tt_generator *g = tt_generator_new(7);
+        tt_tensor *x[3];
+        for (int n = 0; n < 3; n++)
+            x[n] = tt_requires_grad_(tt_to(tt_randn(S(n ? 1 : 5, 8), g), dtypes[i]), true);
+        tt_tensor *y = tt_scaled_dot_product_attention(x[0], x[1], x[2]), *g_y = tt_to(tt_randn(S(5, 8), g), dtypes[i]);
+        {
+            TT_NO_GRAD;
+            assert_non_null(tt_fill_(y, 100));
+        }
+        assert_int_equal(tt_backward(y, .gradient = g_y), TT_OK);
+        double largest = -1;
+        for (int n = 0; n < 2; n++) {
+            assert_int_equal(tt_item(tt_max(tt_abs(tt_grad(x[n]))), &largest), TT_OK);
+            assert_true(largest == 0);
+        }
+        assert_int_equal(tt_item(tt_max(tt_abs(tt_sub(tt_grad(x[2]), tt_sum(g_y, .dim = TT_DIMS(0))))), &largest),
+                         TT_OK);
+        assert_true(largest < 1e-5);
+        tt_generator_free(g);
+    }
+}
+
 static void wrong_attention(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -488,6 +517,7 @@ int main(void) {
         cmocka_unit_test(wrong_products),
         cmocka_unit_test(long_attention_matches_the_reference),
         cmocka_unit_test(rows_that_see_nothing_are_zero),
+        cmocka_unit_test(attention_to_one_key),
         cmocka_unit_test(wrong_attention),
         cmocka_unit_test(wrong_images),
         cmocka_unit_test(wrong_views),

@@ -74,11 +74,53 @@ static void a_sequential_frees_what_went_from_child_to_child(void **state) {
     tt_module_free(model);
 }
 
+/* Nor, where the first module takes several inputs, and no scope would free it: 40 forwards need no more than two. */
+static void so_does_one_that_begins_with_several_inputs(void **state) {
+    (void)state;
+    enum { BATCH = 4096, HIDDEN = 64, FORWARDS = 40 };
+    TT_NO_GRAD;
+    tt_tensor *x = tt_ones(TT_SHAPE(BATCH, 1), TT_F32), *h = tt_ones(TT_SHAPE(BATCH, HIDDEN), TT_F32);
+    tt_module *model = tt_nn_sequential(tt_nn_rnn_cell(1, HIDDEN), tt_nn_relu(), tt_nn_relu(), tt_nn_relu());
+    size_t before = 0;
+    for (int i = 0; i < FORWARDS; i++) {
+        tt_tensor *y = NULL;
+        assert_int_equal(tt_module_forward_many(model, TT_TENSORS(x, h), &y, 1), TT_OK);
+        tt_tensor_free(y);
+        before = i == 1 ? tt__pool_most() : before;
+    }
+    assert_int_equal(tt__pool_most(), before);
+    tt_module_free(model);
+    tt_tensor_free(x);
+    tt_tensor_free(h);
+}
+
+/* The inputs and what a hook saw are not a Sequential's to free. */
+static void a_sequential_leaves_its_inputs_and_what_was_shown(void **state) {
+    (void)state;
+    TT_NO_GRAD;
+    tt_tensor *seen[2] = {NULL}, *x = number(3), *y = NULL, *same = NULL;
+    tt_module *middle = tt_nn_relu(), *model = tt_nn_sequential(tt_nn_identity(), tt_nn_relu(), middle, tt_nn_relu());
+    tt_module *nothing = tt_nn_sequential(tt_nn_identity(), tt_nn_identity());
+    assert_int_equal(tt_module_register_forward_hook(NULL, middle, keep_result, seen), TT_OK);
+    assert_int_equal(tt_module_forward_many(model, TT_TENSORS(x), &y, 1), TT_OK);
+    assert_int_equal(tt_module_forward_many(nothing, TT_TENSORS(x), &same, 1), TT_OK);
+    assert_ptr_equal(same, x);
+    assert_true(value_of(x) == 3 && value_of(seen[0]) == 3 && value_of(seen[1]) == 3 && value_of(y) == 3);
+    tt_tensor_free(seen[0]);
+    tt_tensor_free(seen[1]);
+    tt_tensor_free(y);
+    tt_tensor_free(x);
+    tt_module_free(nothing);
+    tt_module_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_hook_saw_lives_as_long_as_its_scope),
         cmocka_unit_test(what_a_users_class_saw_lives_as_long_as_its_scope),
         cmocka_unit_test(a_sequential_frees_what_went_from_child_to_child),
+        cmocka_unit_test(so_does_one_that_begins_with_several_inputs),
+        cmocka_unit_test(a_sequential_leaves_its_inputs_and_what_was_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

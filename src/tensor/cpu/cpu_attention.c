@@ -1,5 +1,5 @@
-/* T rows of q, S of k and v. A block of B rows of q has scores s (B,S) = scale q k^T + mask, then p = softmax of s; all
- * products are oneDNN's. Backward computes p again from what forward kept of each row. */
+/* q (T,D)  k (S,D)  v (S,Dv)  ->  y (T,Dv). A block of BLOCK rows of q has scores s (BLOCK,S) = scale q k^T + mask,
+ * then p = softmax of s; all products are oneDNN's. Backward computes p again from what forward kept of each row. */
 #include "tensor/cpu/cpu_attention.h"
 
 #include "base/error.h"
@@ -119,7 +119,7 @@ static void score_gradients(float *dp, const float *p, int64_t S, float scale) {
 
 typedef struct attention_gradients {
     tt_tensor *dq, *dk, *dv;
-    const tt_tensor *y, *stats, *g;
+    const tt_tensor *stats, *g;
 } attention_gradients;
 
 /* With `beta` 0 for the block that sees all keys that any sees, then 1. */
@@ -150,10 +150,10 @@ static void zero_rows(tt_tensor *x, int64_t begin) {
 }
 
 /* From the last block to the first, as the last one sees all keys that any sees. */
-tt_status tt__cpu_attention_backward_f32(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
-                                         const tt_tensor *stats, const tt_tensor *g, const tt__attention *in) {
+tt_status tt__cpu_attention_backward_f32(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                         const tt_tensor *g, const tt__attention *in) {
     int64_t T = in->q->shape.dim[0], most = keys_seen(in, T), last = (T - 1) / BLOCK * BLOCK;
-    const attention_gradients to = {dq, dk, dv, y, stats, g};
+    const attention_gradients to = {dq, dk, dv, stats, g};
     float *room = block_room(in, 2);
     tt_status status = room ? TT_OK : tt_last_status();
     zero_rows(dk, T ? most : 0);

@@ -5,7 +5,7 @@
 #include "tensor/kernels.h"
 
 tt_status tt__cpu_attention_f32(tt_tensor *y, tt_tensor *stats, const tt__attention *in);
-tt_status tt__cpu_attention_backward_f32(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
-                                         const tt_tensor *stats, const tt_tensor *g, const tt__attention *in);
+tt_status tt__cpu_attention_backward_f32(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                         const tt_tensor *g, const tt__attention *in);
 
 #endif

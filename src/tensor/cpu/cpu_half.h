@@ -26,8 +26,8 @@ tt_status tt__cpu_sum_half(tt_tensor *y, const tt_tensor *x, double factor);
 
 /* cpu_half_attention.c */
 tt_status tt__cpu_attention_half(tt_tensor *y, tt_tensor *stats, const tt__attention *in);
-tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
-                                          const tt_tensor *stats, const tt_tensor *g, const tt__attention *in);
+tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                          const tt_tensor *g, const tt__attention *in);
 
 /* cpu_half_pointwise.c */
 tt_status tt__cpu_add_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

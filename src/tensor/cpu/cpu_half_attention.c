@@ -30,20 +30,17 @@ tt_status tt__cpu_attention_half(tt_tensor *y, tt_tensor *stats, const tt__atten
     return tt__wide_end(status, WIDES, w);
 }
 
-tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
-                                          const tt_tensor *stats, const tt_tensor *g, const tt__attention *in) {
+tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                          const tt_tensor *g, const tt__attention *in) {
     tt__wide w[WIDES];
     tt__attention wide;
     tt_tensor *const out[] = {dq, dk, dv};
     tt_status status = widen_inputs(w, in, &wide);
     if (!status)
-        status = tt__wide_begin(&w[Y], y, TT__WIDE_IN);
-    if (!status)
         status = tt__wide_begin(&w[G], g, TT__WIDE_IN);
     for (int i = 0; i < 3 && !status; i++)
         status = tt__wide_begin(&w[DQ + i], out[i], TT__WIDE_OUT);
     if (!status)
-        status =
-            tt__cpu_attention_backward_f32(&w[DQ].seen, &w[DK].seen, &w[DV].seen, &w[Y].seen, stats, &w[G].seen, &wide);
+        status = tt__cpu_attention_backward_f32(&w[DQ].seen, &w[DK].seen, &w[DV].seen, stats, &w[G].seen, &wide);
     return tt__wide_end(status, WIDES, w);
 }

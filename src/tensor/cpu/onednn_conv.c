@@ -1,150 +1,73 @@
 /* Convolutions of f32 and bf16 by oneDNN. A primitive is made for each kind of call (shapes, format, direction,
  * threads) and kept by its thread, which so runs it without a lock; oneDNN itself keeps the code that the threads'
- * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are brought to the order
- * that oneDNN likes best and results back, which takes less time than it saves; memory for that, and for what it
+ * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are packed in the order
+ * that oneDNN chooses and results brought back, which takes less time than it saves; memory for that, and for what it
  * computes in between, comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn_conv.h"
 
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/memory_format.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a primitive is found by: compared byte by byte, so made from zeros. */
+/* What a primitive is found by. */
 typedef struct conv_key {
     int64_t x[4], w[4], y[4]; /* sizes: (N,C,H,W), (K,C/groups,R,S), (N,K,P,Q) */
     tt__conv conv;
     int32_t direction, bias, channels_last, threads, dtype, unused;
 } conv_key;
 
-/* A tensor of the call, as the primitive takes it and, if the caller's lies otherwise, as the caller has it. */
+/* A tensor of the call: `packed`, in the order that the primitive takes, and `user`, in the caller's. */
 typedef struct conv_operand {
-    dnnl_memory_t liked, plain; /* plain NULL: the caller's is as liked */
-    dnnl_primitive_t reorder;   /* from one to the other */
-    size_t bytes;               /* of `liked` */
+    dnnl_memory_t packed, user; /* user NULL: the caller's order is that one */
+    dnnl_primitive_t reorder;   /* from one to the other; NULL: none needed */
+    size_t bytes;               /* of `packed` */
 } conv_operand;
 
 enum { IMAGE, WEIGHT, OUTPUT, OPERANDS };
 
 typedef struct conv_primitive {
     conv_key key;
-    uint64_t used; /* when, in calls */
     dnnl_primitive_t run;
     conv_operand operand[OPERANDS];
     dnnl_memory_t bias, scratch; /* NULL: not used */
     size_t scratch_bytes;
 } conv_primitive;
 
-/* More kinds of calls than a large model has in both directions. */
-enum { KEPT = 512 };
-
-typedef struct conv_cache {
-    dnnl_stream_t stream;
-    int n, last; /* last: where the last one was found; a step's calls follow each other in the order they were made */
-    uint64_t calls;
-    conv_primitive *kept[KEPT];
-} conv_cache;
-
-/* ---- the thread's primitives */
-
-static dnnl_engine_t conv_engine;
-static dnnl_primitive_attr_t conv_attributes;
-static pthread_key_t cache_key;
-static pthread_once_t conv_once = PTHREAD_ONCE_INIT;
-static dnnl_status_t conv_ready;
-
-static void memory_free(dnnl_memory_t memory) {
+static void conv_memory_free(dnnl_memory_t memory) {
     if (memory)
         tt__onednn_get()->dnnl_memory_destroy(memory);
 }
 
-static void code_free(dnnl_primitive_t code) {
+static void conv_code_free(dnnl_primitive_t code) {
     if (code)
         tt__onednn_get()->dnnl_primitive_destroy(code);
 }
 
-static void primitive_free(conv_primitive *p) {
+static void conv_free(void *primitive) {
+    conv_primitive *p = primitive;
     for (int i = 0; i < OPERANDS; i++) {
-        memory_free(p->operand[i].liked);
-        memory_free(p->operand[i].plain);
-        code_free(p->operand[i].reorder);
+        conv_memory_free(p->operand[i].packed);
+        conv_memory_free(p->operand[i].user);
+        conv_code_free(p->operand[i].reorder);
     }
-    memory_free(p->bias);
-    memory_free(p->scratch);
-    code_free(p->run);
+    conv_memory_free(p->bias);
+    conv_memory_free(p->scratch);
+    conv_code_free(p->run);
     free(p);
 }
 
-static void cache_free(void *user) {
-    conv_cache *cache = user;
-    for (int i = 0; i < cache->n; i++)
-        primitive_free(cache->kept[i]);
-    if (cache->stream)
-        tt__onednn_get()->dnnl_stream_destroy(cache->stream);
-    free(cache);
-}
-
-static void conv_begin(void) {
-    const tt__onednn *onednn = tt__onednn_get();
-    conv_ready = pthread_key_create(&cache_key, cache_free) ? dnnl_out_of_memory : dnnl_success;
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_engine_create(&conv_engine, dnnl_cpu, 0);
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_primitive_attr_create(&conv_attributes);
-    if (!conv_ready)
-        conv_ready = onednn->dnnl_primitive_attr_set_scratchpad_mode(conv_attributes, dnnl_scratchpad_mode_user);
-}
-
-/* Return this thread's cache, made by its first call; NULL: no memory. */
-static conv_cache *cache_of_thread(void) {
-    pthread_once(&conv_once, conv_begin);
-    if (conv_ready)
-        return NULL;
-    conv_cache *cache = pthread_getspecific(cache_key);
-    if (cache)
-        return cache;
-    cache = calloc(1, sizeof *cache);
-    if (cache && !tt__onednn_get()->dnnl_stream_create(&cache->stream, conv_engine, dnnl_stream_default_flags) &&
-        !pthread_setspecific(cache_key, cache))
-        return cache;
-    if (cache)
-        cache_free(cache);
-    return NULL;
-}
-
-/* Return the place for one more primitive: a free one, or that of the one unused for longest, which goes. */
-static int cache_place(conv_cache *cache) {
-    if (cache->n < KEPT)
-        return cache->n++;
-    int oldest = 0;
-    for (int i = 1; i < KEPT; i++)
-        if (cache->kept[i]->used < cache->kept[oldest]->used)
-            oldest = i;
-    primitive_free(cache->kept[oldest]);
-    return oldest;
-}
-
-static conv_primitive *cache_find(conv_cache *cache, const conv_key *key) {
-    for (int i = 1; i <= cache->n; i++) {
-        int at = (cache->last + i) % cache->n;
-        if (!memcmp(&cache->kept[at]->key, key, sizeof *key)) {
-            cache->last = at;
-            cache->kept[at]->used = ++cache->calls;
-            return cache->kept[at];
-        }
-    }
-    return NULL;
-}
+static const tt__onednn_kind conv_kind = {sizeof(conv_key), conv_free};
 
 /* ---- making a primitive */
 
-static conv_key key_of(const tt__conv_call *c) {
+static conv_key conv_key_of(const tt__conv_call *c) {
     conv_key key;
     memset(&key, 0, sizeof key);
     memcpy(key.x, c->x->shape.dim, sizeof key.x);
@@ -161,18 +84,18 @@ static conv_key key_of(const tt__conv_call *c) {
 }
 
 /* The result of a call in this direction. */
-static int result_of(int32_t direction) {
+static int conv_result_of(int32_t direction) {
     return direction == TT__CONV_FORWARD ? OUTPUT : direction == TT__CONV_DATA ? IMAGE : WEIGHT;
 }
 
-/* Images of one or two channels: for their weights oneDNN's own choice takes twice the time of channels last. */
-static bool wants_channels_last(const conv_key *key) {
+/* Images of one or two channels: for their weights oneDNN's own choice is slower than channels last. */
+static bool conv_wants_channels_last(const conv_key *key) {
     return key->channels_last || (key->direction == TT__CONV_WEIGHT && key->x[1] < 3);
 }
 
-/* Winograd's F(4 x 4, 3 x 3) takes a quarter of the products. Between few channels what it computes around them takes
- * more than that saves. */
-static bool wants_winograd(const conv_key *key) {
+/* Winograd's F(4 x 4, 3 x 3) takes a quarter of the products (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+ * Networks", 2016). Between few channels what it computes around them takes more than that saves. */
+static bool conv_wants_winograd(const conv_key *key) {
     const tt__window *window = &key->conv.window;
     for (int i = 0; i < 2; i++)
         if (key->w[2 + i] != 3 || window->stride[i] != 1 || window->dilation[i] != 1)
@@ -182,8 +105,8 @@ static bool wants_winograd(const conv_key *key) {
 
 static dnnl_data_type_t conv_type(const conv_key *key) { return key->dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32; }
 
-static dnnl_status_t describe_image(tt__onednn_memory *to, const conv_key *key, const int64_t *size,
-                                    bool channels_last) {
+static dnnl_status_t conv_describe_image(tt__onednn_memory *to, const conv_key *key, const int64_t *size,
+                                         bool channels_last) {
     tt_shape shape = {.ndim = 4, .dim = {size[0], size[1], size[2], size[3]}};
     int64_t stride[4];
     tt__format_strides(&shape, channels_last ? TT_CHANNELS_LAST : TT_CONTIGUOUS, stride);
@@ -191,166 +114,180 @@ static dnnl_status_t describe_image(tt__onednn_memory *to, const conv_key *key, 
 }
 
 /* Describe weights: (K,C,R,S), or, of several groups, (groups,K/groups,C/groups,R,S). */
-static dnnl_status_t describe_weight(tt__onednn_memory *to, const conv_key *key, bool plain) {
+static dnnl_status_t conv_describe_weight(tt__onednn_memory *to, const conv_key *key, bool as_user) {
     int64_t G = key->conv.groups, K = key->w[0] / G, C = key->w[1], R = key->w[2], S = key->w[3];
     const int64_t size[] = {G, K, C, R, S}, stride[] = {K * C * R * S, C * R * S, R * S, S, 1};
     int skip = G == 1;
-    return tt__onednn_memory_make(to, conv_type(key), 5 - skip, size + skip, plain ? stride + skip : NULL);
+    return tt__onednn_memory_make(to, conv_type(key), 5 - skip, size + skip, as_user ? stride + skip : NULL);
 }
 
-static void conv_descriptions_free(tt__onednn_conv *d, tt__onednn_memory plain[OPERANDS]) {
+static void conv_descriptions_free(tt__onednn_conv *d, tt__onednn_memory user[OPERANDS]) {
     tt__onednn_memory_free(&d->x);
     tt__onednn_memory_free(&d->w);
     tt__onednn_memory_free(&d->b);
     tt__onednn_memory_free(&d->y);
     for (int i = 0; i < OPERANDS; i++)
-        tt__onednn_memory_free(&plain[i]);
+        tt__onednn_memory_free(&user[i]);
 }
 
 /* Describe the tensors as the caller has them. */
-static dnnl_status_t describe_plain(tt__onednn_memory plain[OPERANDS], const conv_key *key) {
-    dnnl_status_t status = describe_image(&plain[IMAGE], key, key->x, key->channels_last);
+static dnnl_status_t conv_describe_user(tt__onednn_memory user[OPERANDS], const conv_key *key) {
+    dnnl_status_t status = conv_describe_image(&user[IMAGE], key, key->x, key->channels_last);
     if (!status)
-        status = describe_image(&plain[OUTPUT], key, key->y, key->channels_last);
-    return status ? status : describe_weight(&plain[WEIGHT], key, true);
+        status = conv_describe_image(&user[OUTPUT], key, key->y, key->channels_last);
+    return status ? status : conv_describe_weight(&user[WEIGHT], key, true);
 }
 
 /* Describe the convolution, with the layouts that oneDNN may choose left open. */
-static dnnl_status_t describe_conv(tt__onednn_conv *d, const conv_key *key) {
+static dnnl_status_t conv_describe(tt__onednn_conv *d, const conv_key *key) {
     d->direction = (tt__conv_direction)key->direction;
     d->bias = key->bias;
-    d->winograd = wants_winograd(key);
+    d->winograd = conv_wants_winograd(key);
     for (int i = 0; i < 2; i++) {
         d->stride[i] = key->conv.window.stride[i];
         d->padding[i] = key->conv.window.padding[i];
         d->dilation[i] = key->conv.window.dilation[i] - 1;
     }
-    bool fixed = wants_channels_last(key);
-    dnnl_status_t status = fixed ? describe_image(&d->x, key, key->x, true)
+    bool fixed = conv_wants_channels_last(key);
+    dnnl_status_t status = fixed ? conv_describe_image(&d->x, key, key->x, true)
                                  : tt__onednn_memory_make(&d->x, conv_type(key), 4, key->x, NULL);
     if (!status)
-        status = fixed ? describe_image(&d->y, key, key->y, true)
+        status = fixed ? conv_describe_image(&d->y, key, key->y, true)
                        : tt__onednn_memory_make(&d->y, conv_type(key), 4, key->y, NULL);
     if (!status)
-        status = describe_weight(&d->w, key, false);
+        status = conv_describe_weight(&d->w, key, false);
     if (!status)
         status = tt__onednn_memory_make(&d->b, conv_type(key), 1, key->w, (const int64_t[]){1});
     return status;
 }
 
-static dnnl_status_t memory_make(dnnl_memory_t *memory, tt__onednn_memory_ref description) {
-    return tt__onednn_get()->dnnl_memory_create(memory, description, conv_engine, NULL);
+static dnnl_status_t conv_memory_make(dnnl_memory_t *memory, tt__onednn_memory_ref description) {
+    return tt__onednn_get()->dnnl_memory_create(memory, description, tt__onednn_engine(), NULL);
 }
 
-static dnnl_status_t operand_make(conv_operand *o, tt__onednn_memory_ref liked, tt__onednn_memory_ref plain,
-                                  bool is_result) {
+static dnnl_status_t conv_operand_make(conv_operand *o, tt__onednn_memory_ref packed, tt__onednn_memory_ref user,
+                                       bool is_result, const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
-    dnnl_status_t status = memory_make(&o->liked, liked);
-    if (status || onednn->dnnl_memory_desc_equal(liked, plain))
+    dnnl_status_t status = conv_memory_make(&o->packed, packed);
+    if (status || onednn->dnnl_memory_desc_equal(packed, user))
         return status;
     dnnl_primitive_desc_t pd = NULL;
-    o->bytes = onednn->dnnl_memory_desc_get_size(liked);
-    status = onednn->dnnl_reorder_primitive_desc_create(&pd, is_result ? liked : plain, conv_engine,
-                                                        is_result ? plain : liked, conv_engine, conv_attributes);
+    o->bytes = onednn->dnnl_memory_desc_get_size(packed);
+    status = onednn->dnnl_reorder_primitive_desc_create(&pd, is_result ? packed : user, tt__onednn_engine(),
+                                                        is_result ? user : packed, tt__onednn_engine(), attr);
     if (!status)
         status = onednn->dnnl_primitive_create(&o->reorder, pd);
     if (pd)
         onednn->dnnl_primitive_desc_destroy(pd);
-    return status ? status : memory_make(&o->plain, plain);
+    return status ? status : conv_memory_make(&o->user, user);
 }
 
-static dnnl_status_t operands_make(conv_primitive *p, const_dnnl_primitive_desc_t pd,
-                                   const tt__onednn_memory plain[OPERANDS]) {
+static dnnl_status_t conv_operands_make(conv_primitive *p, const_dnnl_primitive_desc_t pd,
+                                        const tt__onednn_memory user[OPERANDS], const_dnnl_primitive_attr_t attr) {
     static const dnnl_query_t queries[3][OPERANDS] = {
         [TT__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
         [TT__CONV_DATA] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
         [TT__CONV_WEIGHT] = {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}};
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < OPERANDS && !status; i++) {
-        tt__onednn_memory_ref liked =
+        tt__onednn_memory_ref packed =
             tt__onednn_get()->dnnl_primitive_desc_query_md(pd, queries[p->key.direction][i], 0);
-        status = operand_make(&p->operand[i], liked, TT__ONEDNN_REF(plain[i]), i == result_of(p->key.direction));
+        bool is_result = i == conv_result_of(p->key.direction);
+        status = conv_operand_make(&p->operand[i], packed, TT__ONEDNN_REF(user[i]), is_result, attr);
     }
     return status;
 }
 
-static dnnl_status_t primitive_make(conv_primitive *p, const tt__onednn_conv *d,
-                                    const tt__onednn_memory plain[OPERANDS]) {
+static dnnl_status_t conv_primitive_make_with(conv_primitive *p, const tt__onednn_conv *d,
+                                              const tt__onednn_memory user[OPERANDS],
+                                              const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = tt__onednn_conv_describe(&pd, d, conv_engine, conv_attributes);
+    dnnl_status_t status = tt__onednn_conv_describe(&pd, d, tt__onednn_engine(), attr);
     if (status)
         return status;
     tt__onednn_memory_ref scratch = onednn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = onednn->dnnl_memory_desc_get_size(scratch);
     status = onednn->dnnl_primitive_create(&p->run, pd);
     if (!status)
-        status = operands_make(p, pd, plain);
+        status = conv_operands_make(p, pd, user, attr);
     if (!status && d->bias)
-        status = memory_make(&p->bias, TT__ONEDNN_REF(d->b));
+        status = conv_memory_make(&p->bias, TT__ONEDNN_REF(d->b));
     if (!status && p->scratch_bytes)
-        status = memory_make(&p->scratch, scratch);
+        status = conv_memory_make(&p->scratch, scratch);
     onednn->dnnl_primitive_desc_destroy(pd);
     return status;
 }
 
-static dnnl_status_t cache_add(conv_cache *cache, const conv_key *key, conv_primitive **made) {
+static dnnl_status_t conv_primitive_make(conv_primitive *p, const tt__onednn_conv *d,
+                                         const tt__onednn_memory user[OPERANDS]) {
+    const tt__onednn *onednn = tt__onednn_get();
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t status = onednn->dnnl_primitive_attr_create(&attr);
+    if (!status)
+        status = onednn->dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!status)
+        status = conv_primitive_make_with(p, d, user, attr);
+    if (attr)
+        onednn->dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static dnnl_status_t conv_add(tt__onednn_cache *cache, const conv_key *key, conv_primitive **made) {
     conv_primitive *p = calloc(1, sizeof *p);
     if (!p)
         return dnnl_out_of_memory;
     p->key = *key;
     tt__onednn_conv d;
-    tt__onednn_memory plain[OPERANDS];
+    tt__onednn_memory user[OPERANDS];
     memset(&d, 0, sizeof d);
-    memset(plain, 0, sizeof plain);
-    dnnl_status_t status = describe_plain(plain, key);
+    memset(user, 0, sizeof user);
+    dnnl_status_t status = conv_describe_user(user, key);
     if (!status)
-        status = describe_conv(&d, key);
+        status = conv_describe(&d, key);
     if (!status)
-        status = primitive_make(p, &d, plain);
-    conv_descriptions_free(&d, plain);
+        status = conv_primitive_make(p, &d, user);
+    conv_descriptions_free(&d, user);
     if (status) {
-        primitive_free(p);
+        conv_free(p);
         return status;
     }
-    p->used = ++cache->calls;
-    cache->last = cache_place(cache);
-    *made = cache->kept[cache->last] = p;
+    tt__onednn_cache_add(cache, &conv_kind, *made = p);
     return dnnl_success;
 }
 
 /* ---- running it */
 
 /* Memory of a call beside its tensors; NULL: not needed. */
-typedef struct conv_room {
-    void *liked[OPERANDS];
+typedef struct conv_workspace {
+    void *packed[OPERANDS];
     void *scratch;
-} conv_room;
+} conv_workspace;
 
-static bool conv_room_take(conv_room *room, const conv_primitive *p) {
+static bool conv_workspace_take(conv_workspace *workspace, const conv_primitive *p) {
     bool taken = true;
-    *room = (conv_room){0};
+    *workspace = (conv_workspace){0};
     for (int i = 0; i < OPERANDS; i++)
         if (p->operand[i].reorder)
-            taken = taken && (room->liked[i] = tt__pool_alloc(p->operand[i].bytes));
+            taken = taken && (workspace->packed[i] = tt__pool_alloc(p->operand[i].bytes));
     if (p->scratch_bytes)
-        taken = taken && (room->scratch = tt__pool_alloc(p->scratch_bytes));
+        taken = taken && (workspace->scratch = tt__pool_alloc(p->scratch_bytes));
     return taken;
 }
 
-static void conv_room_free(conv_room *room) {
-    tt__pool_free(room->scratch);
+static void conv_workspace_free(conv_workspace *workspace) {
+    tt__pool_free(workspace->scratch);
     for (int i = OPERANDS; i-- > 0;)
-        tt__pool_free(room->liked[i]);
+        tt__pool_free(workspace->packed[i]);
 }
 
-static dnnl_status_t run_reorder(const conv_cache *cache, const conv_operand *o, bool is_result) {
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, is_result ? o->liked : o->plain},
-                                    {DNNL_ARG_TO, is_result ? o->plain : o->liked}};
-    return o->reorder ? tt__onednn_get()->dnnl_primitive_execute(o->reorder, cache->stream, 2, args) : dnnl_success;
+static dnnl_status_t conv_run_reorder(dnnl_stream_t stream, const conv_operand *o, bool is_result) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, is_result ? o->packed : o->user},
+                                    {DNNL_ARG_TO, is_result ? o->user : o->packed}};
+    return o->reorder ? tt__onednn_get()->dnnl_primitive_execute(o->reorder, stream, 2, args) : dnnl_success;
 }
 
-static dnnl_status_t run_conv(const conv_cache *cache, const conv_primitive *p) {
+static dnnl_status_t conv_run_primitive(dnnl_stream_t stream, const conv_primitive *p) {
     static const int argument[3][OPERANDS] = {
         [TT__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         [TT__CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
@@ -358,62 +295,64 @@ static dnnl_status_t run_conv(const conv_cache *cache, const conv_primitive *p) 
     dnnl_exec_arg_t args[OPERANDS + 2];
     int n = 0;
     for (; n < OPERANDS; n++)
-        args[n] = (dnnl_exec_arg_t){argument[p->key.direction][n], p->operand[n].liked};
+        args[n] = (dnnl_exec_arg_t){argument[p->key.direction][n], p->operand[n].packed};
     if (p->bias)
         args[n++] =
             (dnnl_exec_arg_t){p->key.direction == TT__CONV_WEIGHT ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, p->bias};
     if (p->scratch)
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch};
-    return tt__onednn_get()->dnnl_primitive_execute(p->run, cache->stream, n, args);
+    return tt__onednn_get()->dnnl_primitive_execute(p->run, stream, n, args);
 }
 
-static dnnl_status_t point_at(dnnl_memory_t memory, void *data) {
+static dnnl_status_t conv_point_at(dnnl_memory_t memory, void *data) {
     return memory ? tt__onednn_get()->dnnl_memory_set_data_handle(memory, data) : dnnl_success;
 }
 
-static char *image_at(const tt_tensor *x, int64_t index) {
+static char *conv_image_at(const tt_tensor *x, int64_t index) {
     int64_t n = x->shape.dim[0];
     return n ? (char *)x->data + x->numel / n * index * (int64_t)tt_dtype_size(x->dtype) : x->data;
 }
 
 /* Say where the tensors of the call lie. */
-static dnnl_status_t point_all(const conv_primitive *p, const tt__conv_call *c, const conv_room *room) {
-    void *const at[OPERANDS] = {
-        [IMAGE] = image_at(c->x, c->first), [WEIGHT] = c->dw ? c->dw : c->w->data, [OUTPUT] = image_at(c->y, c->first)};
-    dnnl_status_t status = point_at(p->bias, c->dw ? c->db : c->bias ? c->bias->data : NULL);
+static dnnl_status_t conv_point_all(const conv_primitive *p, const tt__conv_call *c, const conv_workspace *workspace) {
+    void *const at[OPERANDS] = {[IMAGE] = conv_image_at(c->x, c->first),
+                                [WEIGHT] = c->dw ? c->dw : c->w->data,
+                                [OUTPUT] = conv_image_at(c->y, c->first)};
+    dnnl_status_t status = conv_point_at(p->bias, c->dw ? c->db : c->bias ? c->bias->data : NULL);
     if (!status)
-        status = point_at(p->scratch, room->scratch);
+        status = conv_point_at(p->scratch, workspace->scratch);
     for (int i = 0; i < OPERANDS && !status; i++) {
-        status = point_at(p->operand[i].liked, room->liked[i] ? room->liked[i] : at[i]);
+        status = conv_point_at(p->operand[i].packed, workspace->packed[i] ? workspace->packed[i] : at[i]);
         if (!status)
-            status = point_at(p->operand[i].plain, at[i]);
+            status = conv_point_at(p->operand[i].user, at[i]);
     }
     return status;
 }
 
-static dnnl_status_t run_with(const conv_cache *cache, const conv_primitive *p, const tt__conv_call *c,
-                              const conv_room *room) {
-    int result = result_of(p->key.direction);
-    dnnl_status_t status = point_all(p, c, room);
+static dnnl_status_t conv_run_with(dnnl_stream_t stream, const conv_primitive *p, const tt__conv_call *c,
+                                   const conv_workspace *workspace) {
+    int result = conv_result_of(p->key.direction);
+    dnnl_status_t status = conv_point_all(p, c, workspace);
     for (int i = 0; i < OPERANDS && !status; i++)
         if (i != result)
-            status = run_reorder(cache, &p->operand[i], false);
+            status = conv_run_reorder(stream, &p->operand[i], false);
     if (!status)
-        status = run_conv(cache, p);
+        status = conv_run_primitive(stream, p);
     if (!status)
-        status = run_reorder(cache, &p->operand[result], true);
-    return status ? status : tt__onednn_get()->dnnl_stream_wait(cache->stream);
+        status = conv_run_reorder(stream, &p->operand[result], true);
+    return status ? status : tt__onednn_get()->dnnl_stream_wait(stream);
 }
 
-static dnnl_status_t run_cached(conv_cache *cache, const tt__conv_call *c) {
-    conv_key key = key_of(c);
-    conv_primitive *p = cache_find(cache, &key);
-    dnnl_status_t status = p ? dnnl_success : cache_add(cache, &key, &p);
+static dnnl_status_t conv_cached(tt__onednn_cache *cache, const tt__conv_call *c) {
+    conv_key key = conv_key_of(c);
+    conv_primitive *p = tt__onednn_cache_find(cache, &conv_kind, &key);
+    dnnl_status_t status = p ? dnnl_success : conv_add(cache, &key, &p);
     if (status)
         return status;
-    conv_room room;
-    status = conv_room_take(&room, p) ? run_with(cache, p, c, &room) : dnnl_out_of_memory;
-    conv_room_free(&room);
+    conv_workspace workspace;
+    status = conv_workspace_take(&workspace, p) ? conv_run_with(tt__onednn_stream(cache), p, c, &workspace)
+                                                : dnnl_out_of_memory;
+    conv_workspace_free(&workspace);
     return status;
 }
 
@@ -421,10 +360,12 @@ tt_status tt__onednn_conv_run(const tt__conv_call *c) {
     if (!tt__onednn_get())
         return tt_last_status();
     tt__parallel_prepare();
-    conv_cache *cache = cache_of_thread();
+    tt__onednn_cache *cache = NULL;
     sigset_t before;
     tt__signals_hold(&before); /* as for any product: see onednn.c */
-    dnnl_status_t status = cache ? run_cached(cache, c) : conv_ready ? conv_ready : dnnl_out_of_memory;
+    dnnl_status_t status = tt__onednn_cache_get(&cache);
+    if (!status)
+        status = conv_cached(cache, c);
     tt__signals_release(&before);
     if (!status)
         return TT_OK;

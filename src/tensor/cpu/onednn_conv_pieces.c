@@ -1,6 +1,6 @@
 /* Convolutions go through a batch in pieces of a few images. What oneDNN reorders for itself and computes in between
- * then stays in the cache and takes a piece's memory rather than the batch's: its Winograd kernels so take 2/3 of the
- * time. Weights' gradients are summed over the pieces. */
+ * then stays in the cache and takes a piece's memory rather than the batch's; its Winograd kernels gain most. Weights'
+ * gradients are summed over the pieces. */
 #include "tensor/cpu/onednn.h"
 
 #include "base/error.h"

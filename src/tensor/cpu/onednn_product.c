@@ -1,15 +1,15 @@
-/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread, the last ones
- * that were used; memory for what oneDNN computes in between comes from the pool for the length of a call. */
+/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread; memory for what
+ * oneDNN computes in between comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn_product.h"
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"
 #include "tensor/parallel.h"
 #include "tensor/pool.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ bool tt__onednn_takes_bf16(void) {
     return known == YES;
 }
 
-/* What a primitive is found by: compared byte by byte, so made from zeros. Strides of a (M,K), b (K,N) and y (M,N). */
+/* What a primitive is found by. Strides of a (M,K), b (K,N) and y (M,N). */
 typedef struct product_key {
     int64_t M, N, K, a[2], b[2], y[2];
     int32_t dtype, adds, threads, unused;
@@ -53,24 +53,9 @@ typedef struct product_primitive {
     size_t scratch_bytes;
 } product_primitive;
 
-/* More kinds of products than a step of a large model has. */
-enum { PRODUCTS_KEPT = 256 };
-
-typedef struct product_cache {
-    dnnl_stream_t stream;
-    int n, next, last; /* next: the place to be used again when all are; last: where the last one was found */
-    product_primitive *kept[PRODUCTS_KEPT];
-} product_cache;
-
-/* ---- the thread's primitives */
-
-static dnnl_engine_t product_engine;
-static pthread_key_t product_cache_key;
-static pthread_once_t product_once = PTHREAD_ONCE_INIT;
-static dnnl_status_t product_ready;
-
-static void product_free(product_primitive *p) {
+static void product_free(void *primitive) {
     const tt__onednn *onednn = tt__onednn_get();
+    product_primitive *p = primitive;
     for (int i = 0; i < PRODUCT_MEMORIES; i++)
         if (p->memory[i])
             onednn->dnnl_memory_destroy(p->memory[i]);
@@ -79,55 +64,7 @@ static void product_free(product_primitive *p) {
     free(p);
 }
 
-static void product_cache_free(void *user) {
-    product_cache *cache = user;
-    for (int i = 0; i < cache->n; i++)
-        product_free(cache->kept[i]);
-    if (cache->stream)
-        tt__onednn_get()->dnnl_stream_destroy(cache->stream);
-    free(cache);
-}
-
-static void product_begin(void) {
-    product_ready = pthread_key_create(&product_cache_key, product_cache_free) ? dnnl_out_of_memory : dnnl_success;
-    if (!product_ready)
-        product_ready = tt__onednn_get()->dnnl_engine_create(&product_engine, dnnl_cpu, 0);
-}
-
-/* Return this thread's cache, made by its first call; NULL: no memory. */
-static product_cache *product_cache_of_thread(void) {
-    pthread_once(&product_once, product_begin);
-    product_cache *cache = product_ready ? NULL : pthread_getspecific(product_cache_key);
-    if (product_ready || cache)
-        return cache;
-    cache = calloc(1, sizeof *cache);
-    if (cache && !tt__onednn_get()->dnnl_stream_create(&cache->stream, product_engine, dnnl_stream_default_flags) &&
-        !pthread_setspecific(product_cache_key, cache))
-        return cache;
-    if (cache)
-        product_cache_free(cache);
-    return NULL;
-}
-
-static product_primitive *product_find(product_cache *cache, const product_key *key) {
-    for (int i = 1; i <= cache->n; i++) {
-        int at = (cache->last + i) % cache->n;
-        if (!memcmp(&cache->kept[at]->key, key, sizeof *key))
-            return cache->kept[cache->last = at];
-    }
-    return NULL;
-}
-
-static void product_keep(product_cache *cache, product_primitive *p) {
-    if (cache->n < PRODUCTS_KEPT) {
-        cache->last = cache->n++;
-    } else {
-        cache->last = cache->next;
-        cache->next = (cache->next + 1) % PRODUCTS_KEPT;
-        product_free(cache->kept[cache->last]);
-    }
-    cache->kept[cache->last] = p;
-}
+static const tt__onednn_kind product_kind = {sizeof(product_key), product_free};
 
 /* ---- making one */
 
@@ -158,13 +95,13 @@ static dnnl_status_t product_describe(tt__onednn_memory *to, const product_key *
 }
 
 static dnnl_status_t product_memory(product_primitive *p, int which, tt__onednn_memory_ref description) {
-    return tt__onednn_get()->dnnl_memory_create(&p->memory[which], description, product_engine, NULL);
+    return tt__onednn_get()->dnnl_memory_create(&p->memory[which], description, tt__onednn_engine(), NULL);
 }
 
 static dnnl_status_t product_make(product_primitive *p, const tt__onednn_memory *m) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = tt__onednn_product_describe(&pd, m, p->key.adds, product_engine);
+    dnnl_status_t status = tt__onednn_product_describe(&pd, m, p->key.adds, tt__onednn_engine());
     if (status)
         return status;
     tt__onednn_memory_ref scratch = onednn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -178,7 +115,7 @@ static dnnl_status_t product_make(product_primitive *p, const tt__onednn_memory 
     return status;
 }
 
-static dnnl_status_t product_add(product_cache *cache, const product_key *key, product_primitive **made) {
+static dnnl_status_t product_add(tt__onednn_cache *cache, const product_key *key, product_primitive **made) {
     product_primitive *p = calloc(1, sizeof *p);
     tt__onednn_memory m[3];
     memset(m, 0, sizeof m);
@@ -198,13 +135,13 @@ static dnnl_status_t product_add(product_cache *cache, const product_key *key, p
         product_free(p);
         return status;
     }
-    product_keep(cache, *made = p);
+    tt__onednn_cache_add(cache, &product_kind, *made = p);
     return dnnl_success;
 }
 
 /* ---- running it */
 
-static dnnl_status_t product_run(const product_cache *cache, const product_primitive *p, void *const *at) {
+static dnnl_status_t product_run(dnnl_stream_t stream, const product_primitive *p, void *const *at) {
     static const int argument[PRODUCT_MEMORIES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_exec_arg_t args[PRODUCT_MEMORIES];
@@ -216,21 +153,21 @@ static dnnl_status_t product_run(const product_cache *cache, const product_primi
             args[n++] = (dnnl_exec_arg_t){argument[i], p->memory[i]};
         }
     if (!status)
-        status = onednn->dnnl_primitive_execute(p->run, cache->stream, n, args);
-    return status ? status : onednn->dnnl_stream_wait(cache->stream);
+        status = onednn->dnnl_primitive_execute(p->run, stream, n, args);
+    return status ? status : onednn->dnnl_stream_wait(stream);
 }
 
-static dnnl_status_t product_cached(product_cache *cache, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
+static dnnl_status_t product_cached(tt__onednn_cache *cache, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
                                     double beta) {
     product_key key = product_key_of(y, a, b, beta);
-    product_primitive *p = product_find(cache, &key);
+    product_primitive *p = tt__onednn_cache_find(cache, &product_kind, &key);
     dnnl_status_t status = p ? dnnl_success : product_add(cache, &key, &p);
     if (status)
         return status;
     void *scratch = p->scratch_bytes ? tt__pool_alloc(p->scratch_bytes) : NULL;
     if (p->scratch_bytes && !scratch)
         return dnnl_out_of_memory;
-    status = product_run(cache, p, (void *[]){a->data, b->data, y->data, scratch});
+    status = product_run(tt__onednn_stream(cache), p, (void *[]){a->data, b->data, y->data, scratch});
     tt__pool_free(scratch);
     return status;
 }
@@ -239,12 +176,12 @@ tt_status tt__onednn_product(tt_tensor *y, const tt_tensor *a, const tt_tensor *
     if (!tt__onednn_get())
         return tt_last_status();
     tt__parallel_prepare();
-    product_cache *cache = product_cache_of_thread();
+    tt__onednn_cache *cache = NULL;
     sigset_t before;
     tt__signals_hold(&before); /* as for any product: see onednn.c */
-    dnnl_status_t status = cache           ? product_cached(cache, y, a, b, beta)
-                           : product_ready ? product_ready
-                                           : dnnl_out_of_memory;
+    dnnl_status_t status = tt__onednn_cache_get(&cache);
+    if (!status)
+        status = product_cached(cache, y, a, b, beta);
     tt__signals_release(&before);
     if (!status)
         return TT_OK;

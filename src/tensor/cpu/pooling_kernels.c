@@ -1,5 +1,8 @@
 #include "tensor/cpu/levels.h"
 
+/* Of a and the later b: is b the larger, or NaN? NaN is replaced by the next NaN only. */
+static inline int later_wins(float a, float b) { return !(b <= a) && (b != b || a == a); }
+
 static void loop_max_first(int64_t n, const float *x, int32_t place, float *y, int32_t *at) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = x[i];
@@ -11,8 +14,7 @@ static void loop_max_next(int64_t n, const float *x, int32_t place, float *y, in
     for (int64_t i = 0; i < n; i++) {
         float here = x[i], most = y[i];
         int32_t old = at[i];
-        int take = !(here <= most); /* larger, or one of them is NaN; NaN is replaced by the next NaN only */
-        take = take && (here != here || most == most);
+        int take = later_wins(most, here);
         y[i] = take ? here : most;
         at[i] = take ? place : old;
     }
@@ -24,9 +26,6 @@ static void loop_max_give(int64_t n, const int32_t *at, int32_t place, const flo
         dx[i] += at[i] == place ? v : 0;
     }
 }
-
-/* Of a and the later b: is b the larger, or NaN? */
-static inline int later_wins(float a, float b) { return !(b <= a) && (b != b || a == a); }
 
 #if defined(__AVX512F__)
 #include <immintrin.h>

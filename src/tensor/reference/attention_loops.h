@@ -1,6 +1,7 @@
 /* Scaled dot product attention, a row of q at a time; part of float_loops.h, which says what TYPE and the rest are.
- *   q (T,E)  k (S,E)  v (S,V)  ->  s[j] = scale q.k[j] + mask[j]   p = softmax of s   y = sum of p[j] v[j]
- *   dv[j] = sum of p[j] g     ds[j] = p[j] (g.v[j] - g.y) scale     dq = sum of ds[j] k[j]     dk[j] = sum of ds[j] q
+ *   q (T,D)  k (S,D)  v (S,Dv)  ->  s[j] = scale q.k[j] + mask[j]   p = softmax of s   y = sum of p[j] v[j]
+ *   dv[j] = sum of p[j] g     ds[j] = p[j] (g.v[j] - mean) scale, where mean = sum of p[j] g.v[j]
+ *   dq = sum of ds[j] k[j]    dk[j] = sum of ds[j] q
  * stats (T,2): max of s, sum of exp(s - max); infinity and 1 for a row that sees nothing, whose y is 0. */
 
 static TYPE *row_at(const tt_tensor *x, int64_t i) { return (TYPE *)x->data + i * x->stride[0]; }
@@ -29,7 +30,7 @@ static double score(const struct tt__attention *in, int64_t t, int64_t j) {
 }
 
 static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__attention *in) {
-    int64_t V = in->v->shape.dim[1];
+    int64_t Dv = in->v->shape.dim[1];
     for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
         int64_t n = seen_by(in, t);
         double max = -INFINITY, sum = 0;
@@ -41,7 +42,7 @@ static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__
         sum = max == INFINITY ? 1 : sum;
         row_at(stats, t)[0] = FROM_F64(max);
         row_at(stats, t)[1] = FROM_F64(sum);
-        for (int64_t c = 0; c < V; c++) {
+        for (int64_t c = 0; c < Dv; c++) {
             double total = 0;
             for (int64_t j = 0; j < n; j++)
                 total += exp(score(in, t, j) - max) / sum * (double)LOAD(row_at(in->v, j)[c]);
@@ -57,21 +58,33 @@ static void clear_rows(tt_tensor *x) {
             row_at(x, i)[c] = STORE(0);
 }
 
-static tt_status ref_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *y,
-                                        const tt_tensor *stats, const tt_tensor *g, const struct tt__attention *in) {
-    int64_t E = in->q->shape.dim[1], V = in->v->shape.dim[1];
+/* The sum of p[j] g.v[j] over the n keys that row t sees. It is g.y, but made of what it is taken from it cancels
+ * exactly where a row sees one key. */
+static double mean_gradient(const struct tt__attention *in, const TYPE *g, const TYPE *stats, int64_t t, int64_t n) {
+    double total = 0;
+    for (int64_t j = 0; j < n; j++) {
+        double p = exp(score(in, t, j) - (double)LOAD(stats[0])) / (double)LOAD(stats[1]);
+        total += p * row_dot(g, row_at(in->v, j), in->v->shape.dim[1]);
+    }
+    return total;
+}
+
+static tt_status ref_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                        const tt_tensor *g, const struct tt__attention *in) {
+    int64_t D = in->q->shape.dim[1], Dv = in->v->shape.dim[1];
     clear_rows(dq);
     clear_rows(dk);
     clear_rows(dv);
     for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
         double max = (double)LOAD(row_at(stats, t)[0]), sum = (double)LOAD(row_at(stats, t)[1]);
-        double of_y = row_dot(row_at(g, t), row_at(y, t), V);
-        for (int64_t j = 0; j < seen_by(in, t); j++) {
+        int64_t n = seen_by(in, t);
+        double mean = mean_gradient(in, row_at(g, t), row_at(stats, t), t, n);
+        for (int64_t j = 0; j < n; j++) {
             double p = exp(score(in, t, j) - max) / sum;
-            double ds = p * (row_dot(row_at(g, t), row_at(in->v, j), V) - of_y) * in->scale;
-            add_scaled_row(row_at(dv, j), p, row_at(g, t), V);
-            add_scaled_row(row_at(dq, t), ds, row_at(in->k, j), E);
-            add_scaled_row(row_at(dk, j), ds, row_at(in->q, t), E);
+            double ds = p * (row_dot(row_at(g, t), row_at(in->v, j), Dv) - mean) * in->scale;
+            add_scaled_row(row_at(dv, j), p, row_at(g, t), Dv);
+            add_scaled_row(row_at(dq, t), ds, row_at(in->k, j), D);
+            add_scaled_row(row_at(dk, j), ds, row_at(in->q, t), D);
         }
     }
     return TT_OK;
