@@ -138,7 +138,7 @@ typedef struct tt_trainer_run_args {
  * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches (once, with
  * the last batch: tt_ddp_set_sync()), clipped, and the optimizer steps. An evaluation begins with rank 0's buffers on
  * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
- * however they are shared out. Every epoch, log and step costs one or two small collectives besides.
+ * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training
  * is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's
