@@ -26,7 +26,7 @@ TT_BEGIN_DECLS
 typedef struct tt_grad_scaler tt_grad_scaler;
 
 typedef struct tt_grad_scaler_new_args {
-    double init_scale; /* required: > 0; 0 = 65536 */
+    double init_scale; /* required: the first scale; 0 = 65536 */
     TT_OPTIONS;
     double growth_factor;    /* > 1; 0 = 2 */
     double backoff_factor;   /* above 0, below 1; 0 = 0.5 */
@@ -49,8 +49,8 @@ TT_API tt_tensor *tt_grad_scaler_scale(tt_grad_scaler *scaler, tt_tensor *loss);
 /* Divide the gradients of all groups by the scale, in place, and look for infinities and NaN among them, both in one
  * pass. Gradients of 16 bits become the f32 gradients of the optimizer's master parameters
  * (tt_optimizer_master_params()). At most once for each optimizer between updates; a step does it if nobody has.
- * Errors: TT_ERR_STATE it was done, or the step was, since the last update, a gradient changed its type; TT_ERR_INVALID
- * NULL; TT_ERR_MEMORY. */
+ * Errors: TT_ERR_STATE it was done, or the step was, since the last update, no parameter has a gradient, a gradient
+ * changed its type; TT_ERR_INVALID NULL; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_grad_scaler_unscale_(tt_grad_scaler *scaler, tt_optimizer *optimizer);
 
 /* tt_optimizer_step(), unless the gradients have infinities or NaN; divides them first if that was not done. Errors:
@@ -65,7 +65,8 @@ TT_API bool tt_grad_scaler_found_inf(const tt_grad_scaler *scaler, const tt_opti
  * infinite stays. Errors: TT_ERR_STATE no gradients were divided since the last update; TT_ERR_INVALID NULL. */
 TT_API TT_NODISCARD tt_status tt_grad_scaler_update(tt_grad_scaler *scaler);
 
-/* End the iteration with this scale, which is above 0. PyTorch: update(new_scale). */
+/* End the iteration with this scale, also where no gradients were divided; a disabled scaler stays as it is.
+ * Errors: TT_ERR_INVALID NULL, a scale that is not above 0 or that f32 does not hold. PyTorch: update(new_scale). */
 TT_API TT_NODISCARD tt_status tt_grad_scaler_update_to(tt_grad_scaler *scaler, double new_scale);
 
 /* The scale now: 1 where the scaler is disabled or NULL. */

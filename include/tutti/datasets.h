@@ -68,7 +68,9 @@ typedef struct tt_cifar100_args {
 } tt_cifar100_args;
 #define TT_CIFAR100_ARGS_INIT TT_ARGS_INIT
 
-/* CIFAR-100 likewise, train.bin or test.bin in `dir` or `dir`/cifar-100-binary: tt_cifar100(dir, true). */
+/* CIFAR-100 in its binary version, train.bin or test.bin in `dir` itself or in `dir`/cifar-100-binary: x, y and errors
+ * as those of tt_cifar10(). torchvision: CIFAR100.
+ *   tt_cifar100(dir, true) */
 TT_API tt_dataset *tt_cifar100_with(const tt_cifar100_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_cifar100(dir_, ...) tt_cifar100_with(TT_ARGS(tt_cifar100_args, .dir = (dir_), .train = __VA_ARGS__))

@@ -167,8 +167,8 @@ TT_API tt_module *tt_nn_multihead_attention_with(const tt_nn_multihead_attention
 typedef struct tt_multihead_attention_args {
     tt_module *module; /* required: of tt_nn_multihead_attention(), no wrapper */
     tt_tensor *query;  /* required: (T,B,E), (B,T,E) where batch_first, or (T,E) */
-    tt_tensor *key;    /* required: (S,B,kdim), likewise */
-    tt_tensor *value;  /* required: (S,B,vdim), likewise */
+    tt_tensor *key;    /* required: (S,B,kdim), (B,S,kdim) where batch_first, or (S,kdim) */
+    tt_tensor *value;  /* required: (S,B,vdim), (B,S,vdim) where batch_first, or (S,vdim) */
     TT_OPTIONS;
     /* Masks as PyTorch's module has them: bool, true what is hidden (tt_scaled_dot_product_attention()'s say what is
      * seen), or floats, added to the scores. They get no gradient. */

@@ -77,7 +77,8 @@ TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size
 /* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or
  * sampler's functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same
  * error. Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails,
- * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. */
+ * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. Blocks: without workers it reads the
+ * examples, with workers it waits for the oldest batch, without a deadline. One thread at a time. */
 TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size);
 #define tt_loader_next(loader, batch) tt_loader_next_with(loader, batch, sizeof *(batch))
 

@@ -6,8 +6,8 @@
 
 TT_BEGIN_DECLS
 
-/* Writes scalars of one run. One thread at a time; one writer a folder, which with several ranks is usually rank
- * 0's. */
+/* Writes scalars, texts and histograms of one run. One thread at a time; one writer a folder, which with several ranks
+ * is usually rank 0's. */
 typedef struct tt_summary_writer tt_summary_writer;
 
 typedef struct tt_summary_writer_new_args {

@@ -146,8 +146,8 @@ typedef struct tt_model_generate_args {
     TT_OPTIONS;
     /* the higher the bolder: logits are divided by it. 0, the default: the likeliest token */
     double temperature;
-    int64_t top_k;              /* choose from the likeliest so many; 0, the default: from all */
-    double top_p;               /* from the likeliest that together have this probability; 0, the default: from all */
+    int64_t top_k;              /* choose among the k likeliest tokens; 0, the default: all */
+    double top_p;               /* and among the likeliest that together have this probability; 0, the default: all */
     tt_generator *generator;    /* NULL = the thread's default */
     tt_index stop_token;        /* ends the text, as its last token */
     bool sliding_window;        /* beyond the model's positions: see below */
@@ -163,6 +163,8 @@ typedef struct tt_model_generate_args {
  * Beyond n_positions tokens: an error (TT_ERR_INVALID, before anything is made), or with .sliding_window the model
  * forgets the older half of what it knows and reads the rest again, whenever its positions are used up; of a longer
  * prompt it reads the end.
+ * Blocks until the text is made. The keys and values are kept in the model: until it returns no other thread may call
+ * or change the model.
  * Errors: TT_ERR_INVALID another kind of model, a token out of the vocabulary, options out of range; TT_ERR_NAN logits
  * that are no numbers; TT_ERR_STATE called from its own callback; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_model_generate_with(const tt_model_generate_args *args, size_t size);

@@ -2,7 +2,9 @@
  * by.
  *
  * There are built-in samplers, and a program can bring its own (docs/data.md shows how). Samplers are returned by their
- * constructors, NULL after a failure with the error recorded. The maker frees each; loaders hold theirs. */
+ * constructors, NULL after a failure with the error recorded: TT_ERR_INVALID an argument that is missing or out of
+ * range, by name; TT_ERR_MEMORY; of a sampler of one's own also what its functions failed with. The maker frees each;
+ * loaders hold theirs. One thread at a time. */
 #ifndef TUTTI_SAMPLERS_H
 #define TUTTI_SAMPLERS_H
 
@@ -28,7 +30,7 @@ typedef struct tt_distributed_sampler_args {
 #define TT_DISTRIBUTED_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
 /* This rank's share of each epoch, shuffled from seed + epoch: tt_distributed_sampler(n, world_size, rank, .seed = 7).
- * The same indices as torch.utils.data.DistributedSampler, for every argument. TT_ERR_INVALID a value out of range. */
+ * The same indices as torch.utils.data.DistributedSampler, for every argument. */
 TT_API tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size);
 
 /* 0, 1, ..., dataset_size-1. PyTorch: SequentialSampler. */

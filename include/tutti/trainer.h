@@ -90,8 +90,8 @@ typedef struct tt_trainer_run_args {
     tt_group *group;        /* train on all its ranks, by DDP; NULL: alone. What follows is the same on each of them,
                                  but for eval_loader and what only rank 0 uses: metrics, display */
     tt_sampler *sampler;    /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
-    int64_t epochs;         /* train until so many epochs since the start of training; 0: max_steps says when */
-    int64_t max_steps;      /* and at most so many optimizer steps; 0: no limit */
+    int64_t epochs;         /* end after this many epochs since the start of training; 0: max_steps says when */
+    int64_t max_steps;      /* end after this many optimizer steps since then at the latest; 0: no limit */
     int64_t accumulate;     /* batches whose gradients are averaged for one step; 0 = 1 */
     double clip_norm;       /* tt_clip_grad_norm_(); 0: not */
     double clip_value;      /* tt_clip_grad_value_(); 0: not */
@@ -112,12 +112,12 @@ typedef struct tt_trainer_run_args {
     int64_t eval_every_steps; /* also inside epochs; 0: not */
     const char *monitor;      /* the metric of the evaluation that decides; NULL = "loss" */
     bool monitor_max;         /* more is better */
-    int64_t patience;         /* end after so many evaluations in a row without a better one; 0: never */
+    int64_t patience;         /* end after this many evaluations in a row without a better one; 0: never */
     /* checkpoints: tt_checkpoint_save() by rank 0 */
     const char *checkpoint;      /* the latest; NULL: none */
     int64_t save_every;          /* epochs, and at the end; 0: at the end alone */
     int64_t save_every_steps;    /* 0: not */
-    int64_t keep;                /* also keep the last so many, as NAME-step-N.safetensors; 0: none */
+    int64_t keep;                /* also keep this many of the last ones, as NAME-step-N.safetensors; 0: none */
     const char *best_checkpoint; /* of the best evaluation; NULL: none */
     const char *resume;          /* go on from this checkpoint; NULL: begin */
     bool stop_on_signals;        /* SIGTERM and SIGUSR1 end the run after the step under way, with a checkpoint */
@@ -138,7 +138,7 @@ typedef struct tt_trainer_run_args {
  * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches (once, with
  * the last batch: tt_ddp_set_sync()), clipped, and the optimizer steps. An evaluation begins with rank 0's buffers on
  * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
- * however they are shared out. Every epoch, log and step costs one or two small collectives besides.
+ * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training
  * is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's
@@ -148,9 +148,11 @@ typedef struct tt_trainer_run_args {
  * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
  * ranks, and each rank then reads, and leaves, the batches that were trained on.
  *
- * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH ranks with different numbers of batches or options;
- * TT_ERR_NAN a loss that is infinite or NaN, on every rank, with rank and step; TT_ERR_STATE a checkpoint whose sampler
- * had another seed (tt_checkpoint_progress() tells it); and those of all calls that it stands for. Blocks. */
+ * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH, on every rank, before the first step: ranks with
+ * different numbers of batches, or with different options that decide about steps, evaluations or the frequency of
+ * checkpoints, by name; TT_ERR_NOT_FOUND a .monitor that the evaluation does not report, on every rank; TT_ERR_NAN a
+ * loss that is infinite or NaN, on every rank, with rank and step; TT_ERR_STATE a checkpoint whose sampler had another
+ * seed (tt_checkpoint_progress() tells it); and those of all calls that it stands for. Blocks. */
 TT_API TT_NODISCARD tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_trainer_run(model_, optimizer_, loader_, ...)                                           \
@@ -175,7 +177,8 @@ TT_API int64_t tt_trainer_epoch(const tt_trainer *trainer);
 TT_API int64_t tt_trainer_steps(const tt_trainer *trainer);
 TT_API bool tt_trainer_evaluating(const tt_trainer *trainer);
 
-/* End the run after this step, on all ranks. */
+/* End the run, on all ranks: after the step under way, or, called in an evaluation, when that is done, without another
+ * step. The checkpoint is saved. From `step` and `eval` alone, in the thread of tt_trainer_run(). NULL is ignored. */
 TT_API void tt_trainer_stop(tt_trainer *trainer);
 
 /* ---- a display */

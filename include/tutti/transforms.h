@@ -5,9 +5,11 @@
  * alone: neither order, nor workers, nor ranks change it, and a run that is resumed draws what the first one drew.
  *
  * Images are (..., H, W), channels first, u8 or f32. Results are those of torchvision's transforms on tensors (0.14),
- * without its antialiasing. Transforms are returned, NULL after a failure with the error recorded; what takes a
+ * without its antialiasing. Transforms are returned, NULL after a failure with the error recorded: TT_ERR_INVALID an
+ * argument out of range, by name; TT_ERR_MEMORY. Whether examples fit is seen by tt_dataset_transform(). What takes a
  * transform takes it over, also on failure, and NULL gives NULL and leaves the error. One that was taken over already
- * is TT_ERR_STATE, and stays where it is. */
+ * is TT_ERR_STATE, and stays where it is. One thread at a time, besides the threads of a loader that reads the
+ * transformed data set. */
 #ifndef TUTTI_TRANSFORMS_H
 #define TUTTI_TRANSFORMS_H
 
@@ -37,7 +39,8 @@ typedef struct tt_dataset_transform_args {
  * The epoch is the one that tt_sampler_set_epoch() said to the loader's sampler; without that call, how many epochs the
  * loader has begun before; 0 for tt_dataset_get(). u8 results are normalised by the loader as `dataset` would be. An
  * example takes no memory from the system after a thread's first ones. Errors: TT_ERR_SHAPE, TT_ERR_DTYPE: what a
- * transform can't take; both name it. PyTorch: the `transform` argument of torchvision's data sets. */
+ * transform can't take, and TT_ERR_INVALID a `fill` that u8 doesn't have; all name it; TT_ERR_INVALID NULL;
+ * TT_ERR_MEMORY. PyTorch: the `transform` argument of torchvision's data sets. */
 TT_API tt_dataset *tt_dataset_transform_with(const tt_dataset_transform_args *args, size_t size);
 
 /* One after the other, in this order: tt_compose(first, second, third). PyTorch: Compose. */

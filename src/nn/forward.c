@@ -214,6 +214,10 @@ static tt_status forward_amp(tt_module *module, const call *c) {
     return status;
 }
 
+tt__module_amp tt__module_amp_of(const tt_module *module) { return module->amp; }
+
+void tt__module_set_amp(tt_module *module, tt__module_amp amp) { module->amp = amp; }
+
 static tt_status forward_run(tt_module *module, const call *c) {
     return module->amp.on ? forward_amp(module, c) : forward_hooked(module, c);
 }

@@ -88,6 +88,12 @@ static inline void tt__module_hook_release(const tt__module_hook *hook) {
 /* tt_module_to() that leaves batch norms as they are. */
 tt_status tt__module_to_but_batch_norm(tt_module *module, tt_dtype dtype);
 
+/* What tt__module_set_amp() has set; off until then. */
+tt__module_amp tt__module_amp_of(const tt_module *module);
+
+/* Set how the module's forward casts from now on. */
+void tt__module_set_amp(tt_module *module, tt__module_amp amp);
+
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
 

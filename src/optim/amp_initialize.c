@@ -27,7 +27,7 @@ static tt_status check_initialize(const tt_amp_initialize_args *a) {
         return tt__fail(TT_ERR_INVALID, "%s: expected opt_level TT_O0 to TT_O3, got %d", who, (int)a->opt_level);
     if (!tt__wants_master(a->dtype))
         return tt__fail(TT_ERR_DTYPE, "%s: expected dtype TT_F16 or TT_BF16, got %s", who, tt_dtype_name(a->dtype));
-    if (a->model->amp.on)
+    if (tt__module_amp_of(a->model).on)
         return tt__fail(TT_ERR_STATE, "%s: it was called for this %s already", who, tt_module_class_name(a->model));
     bool converts = a->opt_level == TT_O2 || a->opt_level == TT_O3;
     return converts && a->optimizer ? check_parameters(a) : TT_OK;
@@ -64,9 +64,9 @@ tt_status tt_amp_initialize_with(const tt_amp_initialize_args *args, size_t size
     }
     if (a.scaler)
         *a.scaler = scaler;
-    a.model->amp = (tt__module_amp){.on = a.opt_level != TT_O0,
-                                    .casts_inputs = a.opt_level == TT_O2 || a.opt_level == TT_O3,
-                                    .autocasts = a.opt_level == TT_O1 || a.opt_level == TT_O2,
-                                    .dtype = a.dtype};
+    tt__module_set_amp(a.model, (tt__module_amp){.on = a.opt_level != TT_O0,
+                                                 .casts_inputs = a.opt_level == TT_O2 || a.opt_level == TT_O3,
+                                                 .autocasts = a.opt_level == TT_O1 || a.opt_level == TT_O2,
+                                                 .dtype = a.dtype});
     return TT_OK;
 }

@@ -11,7 +11,7 @@ static tt_status evaluate_batch(tt_trainer *t, const tt_batch *b) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
     double loss;
-    TT__TRY(tt_item(tt__trainer_forward(t, t->a.eval ? t->a.eval : t->a.step, b), &loss));
+    TT__TRY(tt_item(tt__trainer_forward(t, t->a.eval, b), &loss));
     return tt__means_add(&t->eval_means, "loss", loss, (double)b->size);
 }
 
@@ -40,12 +40,11 @@ static bool is_best(const tt_trainer *t, double value) {
 
 /* Judge by the monitored metric, which is the same on all ranks. */
 static tt_status judge(tt_trainer *t) {
-    const char *name = t->a.monitor ? t->a.monitor : "loss";
     char names[512];
-    if (!tt__means_examples(&t->eval_means, name))
-        return tt__fail(TT_ERR_NOT_FOUND, "tt_trainer_run: .monitor is \"%s\", but the evaluation has %s", name,
+    if (!tt__means_examples(&t->eval_means, t->monitor))
+        return tt__fail(TT_ERR_NOT_FOUND, "tt_trainer_run: .monitor is \"%s\", but the evaluation has %s", t->monitor,
                         list_means(&t->eval_means, names, sizeof names));
-    t->monitored = tt__means_value(&t->eval_means, name);
+    t->monitored = tt__means_value(&t->eval_means, t->monitor);
     if (!t->progress.evaluations++)
         t->progress.best = t->a.monitor_max ? -DBL_MAX : DBL_MAX;
     bool better = is_best(t, t->monitored);
@@ -89,6 +88,17 @@ tt_status tt__trainer_evaluate(tt_trainer *t) {
     t->evaluated_step = t->progress.step;
     TT__TRY(tt__trainer_write_means(t, "eval", &t->eval_means));
     status = judge(t);
+    if (!status)
+        status = tt__trainer_agree_on_end(t, false); /* a program may have stopped here */
     t->other_ns += tt__now_ns() - began;
     return status;
+}
+
+tt_status tt__trainer_evaluate_inside(tt_trainer *t) {
+    if (t->evaluated_step == t->progress.step)
+        return TT_OK;
+    TT__TRY(tt__trainer_evaluate(t));
+    if (t->has_eval)
+        TT__TRY(tt__trainer_tell(t, TT_TRAINER_EVALUATED, NULL));
+    return tt__trainer_save_best(t);
 }

@@ -69,7 +69,7 @@ static char *join_names(const tt__means *means, size_t *size) {
 }
 
 /* FNV-1a. */
-static int64_t hash_text(const char *text, size_t size) {
+int64_t tt__means_hash(const char *text, size_t size) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
         hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
@@ -78,7 +78,7 @@ static int64_t hash_text(const char *text, size_t size) {
 
 /* Have all ranks the same text? */
 static tt_status names_agree(tt_group *group, const char *text, size_t size, bool *agree) {
-    int64_t hash = hash_text(text, size), most[] = {(int64_t)size, -(int64_t)size, hash, -hash};
+    int64_t hash = tt__means_hash(text, size), most[] = {(int64_t)size, -(int64_t)size, hash, -hash};
     tt_status status = tt_all_reduce(group, most, 4, TT_I64, TT_MAX);
     *agree = !status && most[0] == -most[1] && most[2] == -most[3];
     return status;

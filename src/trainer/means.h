@@ -27,7 +27,10 @@ tt_status tt__means_reduce(tt__means *means, tt_group *group);
 /* The means of those that have examples; borrowed until the next call. NULL and TT_ERR_MEMORY. */
 const tt_trainer_metric *tt__means_view(tt__means *means, int64_t *count);
 
-/* The mean under a name; NAN: there is none. Examples behind it, likewise 0. */
+/* A hash of a name or of several, for comparing ranks; at least 0. */
+int64_t tt__means_hash(const char *text, size_t size);
+
+/* The mean under a name, NAN where there is none; the number of examples behind it, 0 where there is none. */
 double tt__means_value(const tt__means *means, const char *name);
 double tt__means_examples(const tt__means *means, const char *name);
 

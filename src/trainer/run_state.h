@@ -1,5 +1,5 @@
-/* A run of the trainer. Its floors: trainer_run.c > steps.c, evaluation.c > saving.c, trainer_autocast.c > reports.c >
- * what is here. */
+/* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_autocast.c, agreement.c
+ * > reports.c > what is here. */
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
@@ -7,7 +7,8 @@
 #include "trainer/stop_signals.h"
 
 struct tt_trainer {
-    tt_trainer_run_args a;
+    tt_trainer_run_args a; /* with defaults resolved */
+    const char *monitor;   /* the metric of the evaluation that decides */
     int rank, world;
     tt_module *ddp;       /* the model, wrapped for the group; NULL: alone */
     tt_progress progress; /* epoch: completed ones */
@@ -31,8 +32,11 @@ struct tt_trainer {
     int64_t epoch_began_ns, other_ns; /* when; what of it was spent evaluating and saving */
     int64_t shown_ns;                 /* when a STEP was reported last */
     int64_t saved_step;               /* step of the latest checkpoint; -1: none */
-    int64_t evaluated_step;           /* likewise */
+    int64_t evaluated_step;           /* step of the latest evaluation; -1: none */
 };
+
+/* Is something due that is done at each `every`th number? 0: never. */
+static inline bool tt__is_due(int64_t number, int64_t every) { return every > 0 && number % every == 0; }
 
 /* ---- reports.c: what people see */
 
@@ -56,6 +60,17 @@ tt_status tt__trainer_save_best(tt_trainer *t);
 tt_status tt__trainer_check_paths(const tt_trainer *t);
 tt_status tt__trainer_resume(tt_trainer *t);
 
+/* ---- agreement.c: collective */
+
+/* TT_ERR_MISMATCH: an option, or the number of batches, is not the same on all ranks. Defaults are resolved before. */
+tt_status tt__trainer_agree_on_options(const tt_trainer *t);
+
+/* Find out whether some rank has something to evaluate on. */
+tt_status tt__trainer_find_evaluation(tt_trainer *t);
+
+/* Tell all ranks whether a loss is bad, which is TT_ERR_NAN on each of them, and whether one of them wants to stop. */
+tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss);
+
 /* ---- trainer_autocast.c */
 
 /* Call a program's function under .autocast. */
@@ -63,8 +78,11 @@ tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_
 
 /* ---- evaluation.c */
 
-/* Evaluate, and judge by it: the best, patience, a scheduler. Collective. */
+/* Evaluate, and judge by it: the best, patience, a scheduler, whether to go on. Collective. */
 tt_status tt__trainer_evaluate(tt_trainer *t);
+
+/* Evaluate inside an epoch, unless this step has been evaluated; tell it, and save the best. Collective. */
+tt_status tt__trainer_evaluate_inside(tt_trainer *t);
 
 /* ---- steps.c */
 

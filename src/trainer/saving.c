@@ -154,11 +154,10 @@ static tt_status check_seed(const tt_trainer *t) {
 
 /* Steps done of an epoch whose batches may be cut otherwise than when it was saved. */
 static int64_t steps_done(const tt_trainer *t) {
-    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1;
     if (!t->goes_on)
         return t->progress.epoch_step < t->steps ? t->progress.epoch_step : 0;
     int64_t left = tt_loader_batches_left(t->a.loader);
-    return t->steps - left / accumulate - (left % accumulate > 0);
+    return t->steps - left / t->a.accumulate - (left % t->a.accumulate > 0);
 }
 
 tt_status tt__trainer_resume(tt_trainer *t) {
@@ -170,7 +169,7 @@ tt_status tt__trainer_resume(tt_trainer *t) {
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL));
     t->goes_on = t->same_orders;
     t->progress.epoch_step = steps_done(t);
-    t->batch = t->progress.epoch_step * (t->a.accumulate > 0 ? t->a.accumulate : 1);
+    t->batch = t->progress.epoch_step * t->a.accumulate;
     t->saved_step = -1;
     return TT_OK;
 }

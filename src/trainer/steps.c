@@ -14,8 +14,8 @@ static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     return tt__means_add(&t->epoch_means, "loss", loss, (double)examples);
 }
 
-/* Forward and backward of a batch, one of `parts` of a step. The loss is looked at by agree(), when all ranks have come
- * through backward. */
+/* Forward and backward of a batch, one of `parts` of a step. The loss is looked at when all ranks have come through
+ * backward: nobody waits for long in tt__trainer_agree_on_end(). */
 static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     TT_AUTO_SCOPE;
     double value;
@@ -25,31 +25,6 @@ static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     if (parts > 1)
         loss = tt_scale(loss, 1 / (double)parts);
     return tt_backward(t->a.scaler ? tt_grad_scaler_scale(t->a.scaler, loss) : loss);
-}
-
-/* All ranks hear whether a loss is bad and whether one of them wants to stop. Only ranks that have come through the
- * same backward pass are here, so nobody waits for long. */
-static tt_status agree(tt_trainer *t, bool bad_loss) {
-    bool by_signal = tt__stop_signals_came(&t->signals);
-    int64_t most[] = {bad_loss ? t->world - t->rank : 0, t->stop, by_signal};
-    if (t->world > 1)
-        TT__TRY(tt_all_reduce(t->a.group, most, 3, TT_I64, TT_MAX));
-    if (most[0] && !t->a.allow_nonfinite) {
-        int rank = t->world - (int)most[0];
-        char value[64] = "infinite or not a number";
-        if (rank == t->rank)
-            snprintf(value, sizeof value, "%g", t->last_loss);
-        return tt__fail(
-            TT_ERR_NAN,
-            "tt_trainer_run: the loss of step %" PRId64 " (epoch %" PRId64 ") on rank %d is %s: expected a "
-            "finite number. tt_set_detect_anomaly() names the call that made it; a smaller learning rate or "
-            ".clip_norm may prevent it",
-            t->progress.step + 1, t->progress.epoch + 1, rank, value);
-    }
-    t->ended = most[1] || most[2];
-    if (t->ended)
-        t->reason = most[2] ? TT_TRAINER_SIGNAL : TT_TRAINER_STOPPED;
-    return TT_OK;
 }
 
 /* Clip gradients as they will be used: a scaler divides them first. */
@@ -92,8 +67,8 @@ static tt_status update(tt_trainer *t) {
 
 /* Batches of this epoch's next step: the last one may have fewer. */
 static int64_t parts_of_step(const tt_trainer *t) {
-    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1, left = t->batches - t->batch;
-    return left < accumulate ? left : accumulate;
+    int64_t left = t->batches - t->batch;
+    return left < t->a.accumulate ? left : t->a.accumulate;
 }
 
 /* Draw the same in this step on this rank, whatever was drawn before (splitmix64's increments keep seeds apart). */
@@ -127,7 +102,7 @@ static tt_status trainer_step(tt_trainer *t) {
         bad = bad || !isfinite(t->last_loss);
         samples += b.size;
     }
-    TT__TRY(agree(t, bad));
+    TT__TRY(tt__trainer_agree_on_end(t, bad));
     TT__TRY(update(t));
     t->progress.step++;
     t->progress.epoch_step++;
@@ -137,8 +112,7 @@ static tt_status trainer_step(tt_trainer *t) {
 }
 
 static tt_status log_steps(tt_trainer *t) {
-    int64_t every = t->a.log_every > 0 ? t->a.log_every : 50;
-    if (t->progress.step % every)
+    if (!tt__is_due(t->progress.step, t->a.log_every))
         return TT_OK;
     TT__TRY(tt__means_reduce(&t->log_means, t->a.group));
     TT__TRY(tt__trainer_write_means(t, "train", &t->log_means));
@@ -151,28 +125,22 @@ static tt_status after_step(tt_trainer *t) {
     TT__TRY(log_steps(t));
     if (t->progress.epoch_step == t->steps)
         return TT_OK;
-    if (t->a.eval_every_steps > 0 && t->progress.step % t->a.eval_every_steps == 0) {
-        TT__TRY(tt__trainer_evaluate(t));
-        if (t->has_eval)
-            TT__TRY(tt__trainer_tell(t, TT_TRAINER_EVALUATED, NULL));
-        TT__TRY(tt__trainer_save_best(t));
-    }
-    bool due = t->a.save_every_steps > 0 && t->progress.step % t->a.save_every_steps == 0;
-    return due ? tt__trainer_save(t) : TT_OK;
+    if (tt__is_due(t->progress.step, t->a.eval_every_steps))
+        TT__TRY(tt__trainer_evaluate_inside(t));
+    return tt__is_due(t->progress.step, t->a.save_every_steps) ? tt__trainer_save(t) : TT_OK;
 }
 
 /* Stand where the epoch under way is to go on: where the loader was put, or else behind the batches that a resumed
  * epoch has trained on, which are read over. */
 static tt_status begin_batches(tt_trainer *t) {
     tt_batch b;
-    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1;
     if (t->goes_on) {
         t->goes_on = false;
         t->batch = t->batches - tt_loader_batches_left(t->a.loader);
         return TT_OK;
     }
     tt_loader_restart(t->a.loader);
-    for (; t->batch < t->progress.epoch_step * accumulate && t->batch < t->batches; t->batch++)
+    for (; t->batch < t->progress.epoch_step * t->a.accumulate && t->batch < t->batches; t->batch++)
         TT__TRY(take_batch(t, &b));
     return TT_OK;
 }

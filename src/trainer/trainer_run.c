@@ -49,8 +49,19 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     return TT_OK;
 }
 
-/* Options that need another one. `has_eval`: there is an evaluation. */
-static tt_status check_needs(const tt_trainer_run_args *a, bool has_eval) {
+/* What is not given is its default from here on. */
+static void resolve_defaults(tt_trainer *t) {
+    tt_trainer_run_args *a = &t->a;
+    a->accumulate = a->accumulate ? a->accumulate : 1;
+    a->eval = a->eval ? a->eval : a->step;
+    a->eval_every = a->eval_every ? a->eval_every : 1;
+    a->log_every = a->log_every ? a->log_every : 50;
+    t->monitor = a->monitor ? a->monitor : "loss";
+}
+
+/* Options that need another one. */
+static tt_status check_needs(const tt_trainer *t) {
+    const tt_trainer_run_args *a = &t->a;
     const struct {
         bool given;
         const char *name;
@@ -60,55 +71,13 @@ static tt_status check_needs(const tt_trainer_run_args *a, bool has_eval) {
         {a->best_checkpoint, "best_checkpoint"},
         {a->scheduler && a->scheduler_when == TT_TRAINER_EACH_EVALUATION, "scheduler_when"},
     };
-    for (size_t i = 0; i < sizeof evals / sizeof *evals && !has_eval; i++)
+    for (size_t i = 0; i < sizeof evals / sizeof *evals && !t->has_eval; i++)
         if (evals[i].given)
             return tt__fail(TT_ERR_INVALID, "%s: .%s needs .eval_loader, on one rank at least", who, evals[i].name);
     bool saves = a->save_every > 0 || a->save_every_steps > 0 || a->keep > 0;
     if (saves && !a->checkpoint)
         return tt__fail(TT_ERR_INVALID, "%s: .save_every, .save_every_steps and .keep need .checkpoint", who);
     return TT_OK;
-}
-
-/* ---- all ranks ---- */
-
-/* Ranks that differ in what decides about their calls would wait for each other. */
-static tt_status check_run_ranks(tt_trainer *t) {
-    const tt_trainer_run_args *a = &t->a;
-    const char *const names[] = {"batches of the loader",
-                                 ".epochs",
-                                 ".max_steps",
-                                 ".accumulate",
-                                 ".eval_every",
-                                 ".eval_every_steps",
-                                 ".log_every",
-                                 ".patience",
-                                 ".step_seed",
-                                 "epochs of .resume",
-                                 "steps of .resume",
-                                 ".autocast",
-                                 ".scaler given (1) or not (0)"};
-    int64_t mine[] = {t->batches,        a->epochs,        a->max_steps,
-                      a->accumulate,     a->eval_every,    a->eval_every_steps,
-                      a->log_every,      a->patience,      (int64_t)(a->step_seed >> 1),
-                      t->progress.epoch, t->progress.step, a->autocast,
-                      a->scaler != NULL};
-    enum { COUNT = sizeof mine / sizeof *mine };
-    int64_t most[2 * COUNT + 1];
-    for (int i = 0; i < COUNT; i++) {
-        most[i] = mine[i];
-        most[COUNT + i] = -mine[i];
-    }
-    most[2 * COUNT] = a->eval_loader != NULL;
-    if (t->world > 1)
-        TT__TRY(tt_all_reduce(a->group, most, 2 * COUNT + 1, TT_I64, TT_MAX));
-    for (int i = 0; i < COUNT; i++)
-        if (most[i] != -most[COUNT + i])
-            return tt__fail(TT_ERR_MISMATCH,
-                            "%s: expected the same on all ranks, but %s: %" PRId64 " to %" PRId64 ", and %" PRId64
-                            " on rank %d",
-                            who, names[i], -most[COUNT + i], most[i], mine[i], t->rank);
-    t->has_eval = most[2 * COUNT] != 0;
-    return check_needs(a, t->has_eval);
 }
 
 /* ---- beginning ---- */
@@ -118,15 +87,16 @@ static tt_status set_up_run(tt_trainer *t) {
     t->world = t->a.group ? tt_get_world_size(t->a.group) : 1;
     if (t->rank < 0 || t->world < 1)
         return tt__fail(TT_ERR_STATE, "%s: .group has been destroyed, or this process is none of its ranks", who);
-    int64_t accumulate = t->a.accumulate > 0 ? t->a.accumulate : 1;
     t->batches = tt_loader_batches(t->a.loader);
-    t->steps = t->batches / accumulate + (t->batches % accumulate > 0);
+    t->steps = t->batches / t->a.accumulate + (t->batches % t->a.accumulate > 0);
     if (t->batches < 1)
         return tt__fail(TT_ERR_INVALID, "%s: the loader has no batches", who);
     t->progress.sampler_seed = tt_sampler_seed(t->a.sampler);
     TT__TRY(tt__trainer_check_paths(t));
     TT__TRY(tt__trainer_resume(t));
-    TT__TRY(check_run_ranks(t));
+    TT__TRY(tt__trainer_agree_on_options(t));
+    TT__TRY(tt__trainer_find_evaluation(t));
+    TT__TRY(check_needs(t));
     if (t->world > 1) {
         t->ddp = tt_ddp(t->a.model, t->a.group);
         if (!t->ddp)
@@ -141,11 +111,8 @@ static tt_status set_up_run(tt_trainer *t) {
 
 /* ---- epochs ---- */
 
-static bool is_due(int64_t number, int64_t every) { return every > 0 && number % every == 0; }
-
 /* What an epoch's means are, and all that is due at its end. */
 static tt_status end_epoch(tt_trainer *t) {
-    int64_t eval_every = t->a.eval_every > 0 ? t->a.eval_every : 1;
     t->progress.epoch++;
     t->progress.epoch_step = 0;
     TT__TRY(tt__means_reduce(&t->epoch_means, t->a.group));
@@ -153,27 +120,17 @@ static tt_status end_epoch(tt_trainer *t) {
     if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EPOCH)
         TT__TRY(tt_lr_scheduler_step(t->a.scheduler));
     bool last = t->a.epochs > 0 && t->progress.epoch >= t->a.epochs;
-    if (is_due(t->progress.epoch, eval_every) || is_due(t->progress.step, t->a.eval_every_steps) || last)
+    if (tt__is_due(t->progress.epoch, t->a.eval_every) || tt__is_due(t->progress.step, t->a.eval_every_steps) || last)
         TT__TRY(tt__trainer_evaluate(t));
     TT__TRY(tt__trainer_tell(t, TT_TRAINER_EPOCH, NULL));
     TT__TRY(tt__trainer_save_best(t));
-    bool save = is_due(t->progress.epoch, t->a.save_every) || is_due(t->progress.step, t->a.save_every_steps);
+    bool save = tt__is_due(t->progress.epoch, t->a.save_every) || tt__is_due(t->progress.step, t->a.save_every_steps);
     return save ? tt__trainer_save(t) : TT_OK;
 }
 
 static bool is_finished(const tt_trainer *t) {
     return t->ended || (t->a.epochs > 0 && t->progress.epoch >= t->a.epochs) ||
            (t->a.max_steps > 0 && t->progress.step >= t->a.max_steps);
-}
-
-/* Where .max_steps ends a run inside an epoch, it is evaluated there, unless it was just now. */
-static tt_status evaluate_last(tt_trainer *t) {
-    if (t->evaluated_step == t->progress.step)
-        return TT_OK;
-    TT__TRY(tt__trainer_evaluate(t));
-    if (t->has_eval)
-        TT__TRY(tt__trainer_tell(t, TT_TRAINER_EVALUATED, NULL));
-    return tt__trainer_save_best(t);
 }
 
 static tt_status train_epochs(tt_trainer *t) {
@@ -184,8 +141,9 @@ static tt_status train_epochs(tt_trainer *t) {
             TT__TRY(end_epoch(t));
     }
     t->ended = true;
+    /* Where .max_steps ends a run inside an epoch, it is evaluated there. */
     if (t->reason == TT_TRAINER_FINISHED && t->progress.epoch_step > 0 && t->progress.step > first)
-        TT__TRY(evaluate_last(t));
+        TT__TRY(tt__trainer_evaluate_inside(t));
     return t->progress.step > first ? tt__trainer_save(t) : TT_OK;
 }
 
@@ -212,6 +170,7 @@ tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size) {
     t.last_loss = t.epoch_loss = t.monitored = NAN;
     TT__TRY(check_required(&t.a));
     TT__TRY(check_run_numbers(&t.a));
+    resolve_defaults(&t);
     tt_status status = set_up_run(&t);
     if (!status)
         status = train_epochs(&t);

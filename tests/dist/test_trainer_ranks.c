@@ -375,6 +375,29 @@ static void test_a_signal_stops_all_after_the_same_step(void **state) {
     assert_int_equal(progress.step, 3);
 }
 
+static tt_tensor *stops_in_evaluation(tt_trainer *t, const tt_batch *b, void *user) {
+    if (*(int *)user == 1)
+        tt_trainer_stop(t);
+    return case_step(t, b, NULL);
+}
+
+static void stop_there(tt_group *group, int rank, void *user) {
+    (void)user;
+    trainer_case c;
+    tt_trainer_result result;
+    make(&c, rank, 2);
+    CHECK_OK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .eval = stops_in_evaluation, .user = &rank,
+                            .group = group, .sampler = c.sampler, .epochs = 3, .eval_loader = c.eval_loader,
+                            .result = &result));
+    CHECK(result.reason == TT_TRAINER_STOPPED && result.epochs == 1 && result.steps == tt_loader_batches(c.loader));
+    case_free(&c);
+}
+
+static void test_an_evaluation_stops_all(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, stop_there, NULL), 0);
+}
+
 static tt_tensor *bad_on_rank_1(tt_trainer *t, const tt_batch *b, void *user) {
     tt_tensor *loss = case_step(t, b, NULL);
     return *(int *)user == 1 && tt_trainer_steps(t) == 4 ? tt_scale(loss, INFINITY) : loss;
@@ -404,9 +427,67 @@ static void unlike(tt_group *group, int rank, void *user) {
     case_free(&c);
 }
 
+/* One option that rank 1 has otherwise: `text` is what all ranks read, before their own value and number. */
+#define REFUSED(text, ...)                                                                                           \
+    do {                                                                                                             \
+        trainer_case c;                                                                                              \
+        make(&c, rank, 2);                                                                                           \
+        CHECK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .group = group, .epochs = 2,                 \
+                             .eval_loader = c.eval_loader, .checkpoint = "unlike", __VA_ARGS__) == TT_ERR_MISMATCH); \
+        CHECK_TEXT(text);                                                                                            \
+        CHECK_TEXT(rank ? "on rank 1" : "on rank 0");                                                                \
+        case_free(&c);                                                                                               \
+    } while (0)
+
+static void unlike_options(tt_group *group, int rank, void *user) {
+    (void)user;
+    REFUSED(rank ? ".clip_norm: 0 to 0.001, and 0.001" : ".clip_norm: 0 to 0.001, and 0 ",
+            .clip_norm = rank ? 0.001 : 0);
+    REFUSED(".clip_value: 0.5 to 2, and ", .clip_value = rank ? 0.5 : 2);
+    REFUSED(rank ? ".step_seed: 42 to 43, and 43" : "42 to 43, and 42", .step_seed = rank ? 43 : 42);
+    REFUSED(".step_seed: 1 to 18446744073709551615, and ", .step_seed = rank ? UINT64_MAX : 1);
+    REFUSED(".scheduler given (1) or not (0): 0 to 1, and ", .scheduler = rank ? NULL : c.scheduler);
+    REFUSED(".scheduler_when: 0 to 1, and ", .scheduler = c.scheduler, .scheduler_when = (tt_trainer_when)rank);
+    REFUSED(".allow_nonfinite: 0 to 1, and ", .allow_nonfinite = rank);
+    REFUSED(".monitor is \"", .monitor = rank ? "accuracy" : NULL);
+    REFUSED(rank ? "is \"accuracy\" on rank 1" : "is \"loss\" on rank 0", .monitor = rank ? "accuracy" : NULL);
+    REFUSED(".monitor_max: 0 to 1, and ", .patience = 1, .monitor_max = rank);
+    REFUSED(".save_every: 0 to 3, and ", .save_every = 3 * rank);
+    REFUSED(".save_every_steps: 2 to 3, and ", .save_every_steps = 2 + rank);
+    REFUSED(".eval_every: 1 to 2, and ", .eval_every = 2 * rank);
+    REFUSED(".patience: 1 to 9223372036854775807, and ", .patience = rank ? INT64_MAX : 1);
+}
+
+static void unlike_ema(tt_group *group, int rank, void *user) {
+    (void)user;
+    trainer_case c;
+    make(&c, rank, 2);
+    tt_ema *ema = tt_ema_new(tt_module_parameters(c.model), 0.9);
+    CHECK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .group = group, .epochs = 1,
+                         .ema = rank ? ema : NULL) == TT_ERR_MISMATCH);
+    CHECK_TEXT(rank ? ".ema given (1) or not (0): 0 to 1, and 1 on rank 1" : "0 to 1, and 0 on rank 0");
+    tt_ema_free(ema);
+    case_free(&c);
+}
+
+/* What is not given is the same as its default. */
+static void alike(tt_group *group, int rank, void *user) {
+    (void)user;
+    trainer_case c;
+    make(&c, rank, 2);
+    CHECK_OK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .group = group, .sampler = c.sampler,
+                            .epochs = 1, .eval_loader = c.eval_loader, .log_every = rank ? 50 : 0, .accumulate = rank,
+                            .eval_every = rank, .monitor = rank ? "loss" : NULL, .clip_norm = rank ? -0.0 : 0.0,
+                            .scheduler_when = rank ? TT_TRAINER_EACH_STEP : TT_TRAINER_EACH_EPOCH));
+    case_free(&c);
+}
+
 static void test_ranks_that_differ_are_told(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, unlike, NULL), 0);
+    assert_int_equal(run_ranks(2, unlike_options, NULL), 0);
+    assert_int_equal(run_ranks(2, unlike_ema, NULL), 0);
+    assert_int_equal(run_ranks(2, alike, NULL), 0);
 }
 
 static tt_tensor *dies_on_rank_1(tt_trainer *t, const tt_batch *b, void *user) {
@@ -441,6 +522,7 @@ int main(void) {
         cmocka_unit_test(test_ranks_skip_together),
         cmocka_unit_test(test_means_are_exact),
         cmocka_unit_test(test_a_signal_stops_all_after_the_same_step),
+        cmocka_unit_test(test_an_evaluation_stops_all),
         cmocka_unit_test(test_a_bad_loss_is_told_on_every_rank),
         cmocka_unit_test(test_ranks_that_differ_are_told),
         cmocka_unit_test(test_a_rank_that_dies),

@@ -271,6 +271,34 @@ static void test_signals_and_stop(void **state) {
     }
 }
 
+static tt_tensor *stops_in_evaluation(tt_trainer *t, const tt_batch *b, void *user) {
+    (void)user;
+    if (tt_trainer_evaluating(t))
+        tt_trainer_stop(t);
+    return case_step(t, b, NULL);
+}
+
+/* At the end of an epoch of 5 steps, and inside one: no step is taken after the evaluation. */
+static void test_an_evaluation_stops(void **state) {
+    (void)state;
+    for (int inside = 0; inside < 2; inside++) {
+        trainer_case c;
+        tt_trainer_result result;
+        make(&c, 8);
+        assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, stops_in_evaluation, .sampler = c.sampler,
+                                        .epochs = 3, .eval_loader = c.eval_loader, .eval_every_steps = inside ? 3 : 0,
+                                        .checkpoint = "evaluated", .result = &result),
+                         TT_OK);
+        assert_int_equal(result.reason, TT_TRAINER_STOPPED);
+        assert_int_equal(result.steps, inside ? 3 : 5);
+        assert_int_equal(result.epochs, inside ? 0 : 1);
+        tt_progress progress = TT_PROGRESS_INIT;
+        assert_int_equal(tt_checkpoint_progress("evaluated", &progress), TT_OK);
+        assert_int_equal(progress.step, result.steps);
+        case_free(&c);
+    }
+}
+
 /* ---- what people see ---- */
 
 static void test_metrics(void **state) {
@@ -492,13 +520,21 @@ static void test_steady_steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_loop_by_hand),    cmocka_unit_test(test_resumed_anywhere),
-        cmocka_unit_test(test_evaluation_is_exact), cmocka_unit_test(test_the_last_evaluation),
-        cmocka_unit_test(test_best_and_patience),   cmocka_unit_test(test_checkpoints_are_kept),
-        cmocka_unit_test(test_signals_and_stop),    cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_the_console),         cmocka_unit_test(test_the_console_tells_steps),
-        cmocka_unit_test(test_what_goes_wrong),     cmocka_unit_test(test_metrics_that_cant_be_written),
-        cmocka_unit_test(test_memory_runs_out),     cmocka_unit_test(test_steady_steps_allocate_nothing),
+        cmocka_unit_test(test_the_loop_by_hand),
+        cmocka_unit_test(test_resumed_anywhere),
+        cmocka_unit_test(test_evaluation_is_exact),
+        cmocka_unit_test(test_the_last_evaluation),
+        cmocka_unit_test(test_best_and_patience),
+        cmocka_unit_test(test_checkpoints_are_kept),
+        cmocka_unit_test(test_signals_and_stop),
+        cmocka_unit_test(test_an_evaluation_stops),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_the_console),
+        cmocka_unit_test(test_the_console_tells_steps),
+        cmocka_unit_test(test_what_goes_wrong),
+        cmocka_unit_test(test_metrics_that_cant_be_written),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_steady_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,150 @@
+/* What all ranks agree on: their options before the first step, and the end. */
+#include "base/error.h"
+#include "trainer/run_state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char who[] = "tt_trainer_run";
+
+/* ---- options ---- */
+
+/* A value that all ranks have in common, as 64 bits whose order is that of the values. */
+typedef struct common_option {
+    const char *name;
+    enum { COUNT, SEED, REAL, TEXT } kind;
+    int64_t bits;
+    const char *text; /* of TEXT: its bits are a hash */
+} common_option;
+
+enum { OPTIONS_MAX = 32 };
+
+static common_option count_option(const char *name, int64_t value) { return (common_option){name, COUNT, value, NULL}; }
+
+/* Seeds have no sign: flipping their highest bit makes their order that of int64_t. */
+static common_option seed_option(const char *name, uint64_t value) {
+    return (common_option){name, SEED, (int64_t)(value ^ UINT64_C(1) << 63), NULL};
+}
+
+/* The bits of numbers of at least 0 have their order; adding 0 makes 0 of -0. */
+static common_option real_option(const char *name, double value) {
+    common_option o = {.name = name, .kind = REAL};
+    value += 0.0;
+    memcpy(&o.bits, &value, sizeof value);
+    return o;
+}
+
+static common_option text_option(const char *name, const char *text) {
+    return (common_option){name, TEXT, tt__means_hash(text, strlen(text)), text};
+}
+
+/* All that decides which calls a rank makes and what its model becomes; `options` has room for OPTIONS_MAX. */
+static int list_options(const tt_trainer *t, common_option *options) {
+    const tt_trainer_run_args *a = &t->a;
+    const common_option all[] = {
+        count_option("batches of the loader", t->batches),
+        count_option("epochs of .resume", t->progress.epoch),
+        count_option("steps of .resume", t->progress.step),
+        count_option(".epochs", a->epochs),
+        count_option(".max_steps", a->max_steps),
+        count_option(".accumulate", a->accumulate),
+        real_option(".clip_norm", a->clip_norm),
+        real_option(".clip_value", a->clip_value),
+        seed_option(".step_seed", a->step_seed),
+        count_option(".autocast", a->autocast),
+        count_option(".scaler given (1) or not (0)", a->scaler != NULL),
+        count_option(".allow_nonfinite", a->allow_nonfinite),
+        count_option(".scheduler given (1) or not (0)", a->scheduler != NULL),
+        count_option(".scheduler_when", a->scheduler ? (int64_t)a->scheduler_when : 0),
+        count_option(".ema given (1) or not (0)", a->ema != NULL),
+        count_option(".eval_every", a->eval_every),
+        count_option(".eval_every_steps", a->eval_every_steps),
+        text_option(".monitor", t->monitor),
+        count_option(".monitor_max", a->monitor_max),
+        count_option(".patience", a->patience),
+        count_option(".save_every", a->save_every),
+        count_option(".save_every_steps", a->save_every_steps),
+        count_option(".log_every", a->log_every),
+    };
+    _Static_assert(sizeof all <= OPTIONS_MAX * sizeof *all, "raise OPTIONS_MAX");
+    memcpy(options, all, sizeof all);
+    return (int)(sizeof all / sizeof *all);
+}
+
+/* A value as people write it. */
+static const char *option_text(const common_option *o, int64_t bits, char *text, size_t size) {
+    double real;
+    memcpy(&real, &bits, sizeof real);
+    if (o->kind == COUNT)
+        snprintf(text, size, "%" PRId64, bits);
+    else if (o->kind == SEED)
+        snprintf(text, size, "%" PRIu64, (uint64_t)bits ^ UINT64_C(1) << 63);
+    else
+        snprintf(text, size, "%.17g", real);
+    return text;
+}
+
+static tt_status refuse_option(const tt_trainer *t, const common_option *o, int64_t least, int64_t most) {
+    char from[32], to[32], own[32];
+    if (o->kind == TEXT)
+        return tt__fail(TT_ERR_MISMATCH,
+                        "%s: expected the same on all ranks, but %s is \"%s\" on rank %d, and differs on "
+                        "another",
+                        who, o->name, o->text, t->rank);
+    return tt__fail(TT_ERR_MISMATCH, "%s: expected the same on all ranks, but %s: %s to %s, and %s on rank %d", who,
+                    o->name, option_text(o, least, from, sizeof from), option_text(o, most, to, sizeof to),
+                    option_text(o, o->bits, own, sizeof own), t->rank);
+}
+
+/* Ranks that differ would wait for each other, or train different models. The greatest of all ~v is ~(the least v). */
+tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
+    common_option options[OPTIONS_MAX];
+    int64_t most[2 * OPTIONS_MAX];
+    if (t->world == 1)
+        return TT_OK;
+    int count = list_options(t, options);
+    for (int i = 0; i < count; i++) {
+        most[i] = options[i].bits;
+        most[count + i] = ~options[i].bits;
+    }
+    TT__TRY(tt_all_reduce(t->a.group, most, 2 * count, TT_I64, TT_MAX));
+    for (int i = 0; i < count; i++)
+        if (most[i] != ~most[count + i])
+            return refuse_option(t, &options[i], ~most[count + i], most[i]);
+    return TT_OK;
+}
+
+tt_status tt__trainer_find_evaluation(tt_trainer *t) {
+    int64_t any = t->a.eval_loader != NULL;
+    if (t->world > 1)
+        TT__TRY(tt_all_reduce(t->a.group, &any, 1, TT_I64, TT_MAX));
+    t->has_eval = any != 0;
+    return TT_OK;
+}
+
+/* ---- the end ---- */
+
+static tt_status refuse_loss(const tt_trainer *t, int rank) {
+    char value[64] = "infinite or not a number";
+    if (rank == t->rank)
+        snprintf(value, sizeof value, "%g", t->last_loss);
+    return tt__fail(TT_ERR_NAN,
+                    "%s: the loss of step %" PRId64 " (epoch %" PRId64 ") on rank %d is %s: expected a finite number. "
+                    "tt_set_detect_anomaly() names the call that made it; a smaller learning rate or .clip_norm may "
+                    "prevent it",
+                    who, t->progress.step + 1, t->progress.epoch + 1, rank, value);
+}
+
+tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss) {
+    bool by_signal = tt__stop_signals_came(&t->signals);
+    int64_t most[] = {bad_loss ? t->world - t->rank : 0, t->stop, by_signal};
+    if (t->world > 1)
+        TT__TRY(tt_all_reduce(t->a.group, most, 3, TT_I64, TT_MAX));
+    if (most[0] && !t->a.allow_nonfinite)
+        return refuse_loss(t, t->world - (int)most[0]);
+    if (!t->ended && (most[1] || most[2])) {
+        t->ended = true;
+        t->reason = most[2] ? TT_TRAINER_SIGNAL : TT_TRAINER_STOPPED;
+    }
+    return TT_OK;
+}
