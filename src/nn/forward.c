@@ -163,7 +163,8 @@ static tt_status forward_hooked(tt_module *module, const call *c) {
         return call_class(module, c);
     show(c->in, c->in_count);
     tt_status status = module->hook_count ? run_with_hooks(module, c) : call_class(module, c);
-    show(c->out, c->out_count);
+    if (!status)
+        show(c->out, c->out_count);
     return status;
 }
 
@@ -173,6 +174,13 @@ static tt_status forward_hooked(tt_module *module, const call *c) {
 static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     const tt_dtype has = tt_tensor_dtype(x);
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
+}
+
+static bool is_among(const tt_tensor *y, tt_tensor *const *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (x[i] == y)
+            return true;
+    return false;
 }
 
 /* Run it on inputs that were cast, if they were to be. */
@@ -185,7 +193,7 @@ static tt_status forward_cast(tt_module *module, const call *c) {
         tt_tensor *y = c->out[i];
         c->out[i] = cast_float(y, TT_F32);
         status = c->out[i] ? TT_OK : tt_last_status();
-        if (c->out[i] != y)
+        if (c->out[i] != y && !is_among(y, c->in, c->in_count) && !is_among(y, c->out + i + 1, c->out_count - i - 1))
             tt__abandon(y);
     }
     return status;

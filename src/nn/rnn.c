@@ -142,6 +142,7 @@ static tt_status rnn_run_all(rnn_run *run, bool batched, tt_tensor **out, int64_
     tt__abandon(run->zeros);
     if (status) {
         rnn_go_on_with(run, NULL);
+        out[0] = NULL;
         for (int64_t i = 1; i < out_count; i++)
             out[i] = tt__abandon(out[i]);
     }

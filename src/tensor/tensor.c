@@ -176,9 +176,10 @@ bool tt__tensor_is_exclusive(const tt_tensor *x) {
 
 tt_tensor *tt__abandon(tt_tensor *x) {
     bool of_scope = x && x->owner == TT__OWNER_SCOPE && !x->shown;
+    bool of_nobody = x && x->owner == TT__OWNER_CALLER && (x->unscoped || !x->shown); /* else the user kept it */
     if (of_scope)
         tt__scope_remove(&x->entry, TT__ENTRY_TENSOR);
-    if (of_scope || (x && x->owner == TT__OWNER_CALLER))
+    if (of_scope || of_nobody)
         tt__tensor_unref(x);
     return NULL;
 }
