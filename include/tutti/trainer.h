@@ -117,7 +117,8 @@ typedef struct tt_trainer_run_args {
     const char *checkpoint;      /* the latest; NULL: none */
     int64_t save_every;          /* epochs, and at the end; 0: at the end alone */
     int64_t save_every_steps;    /* 0: not */
-    int64_t keep;                /* also keep this many of the last ones, as NAME-step-N.safetensors; 0: none */
+    int64_t keep;                /* also keep this many of the last ones, as NAME-step-N.safetensors; those of later
+                                    steps, of a run before, go first; 0: none */
     const char *best_checkpoint; /* of the best evaluation; NULL: none */
     const char *resume;          /* go on from this checkpoint; NULL: begin */
     bool stop_on_signals;        /* SIGTERM and SIGUSR1 end the run after the step under way, with a checkpoint */
@@ -146,7 +147,7 @@ typedef struct tt_trainer_run_args {
  * of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too;
  * means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order
  * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
- * ranks, and each rank then reads, and leaves, the batches that were trained on.
+ * ranks, and each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
  *
  * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH, on every rank, before the first step: ranks with
  * different numbers of batches, or with different options that decide about steps, evaluations or the frequency of

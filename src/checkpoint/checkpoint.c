@@ -159,3 +159,14 @@ tt_status tt_checkpoint_progress(const char *path, tt_progress *progress) {
     tt_safetensors_free(file);
     return status;
 }
+
+tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__part part) {
+    tt_safetensors *file;
+    *has = false;
+    TT__TRY(tt_safetensors_load(&file, path));
+    const tt_named_tensors *all = tt_safetensors_tensors(file);
+    for (int64_t i = 0; i < all->count && !*has; i++)
+        *has = tt__part_of(all->names[i]) == (int)part;
+    tt_safetensors_free(file);
+    return TT_OK;
+}

@@ -6,7 +6,7 @@
 #include <tutti/checkpoint.h>
 
 /* What a training state is made of, and what the names of each part begin with. */
-enum {
+typedef enum tt__part {
     TT__PART_MODEL,
     TT__PART_OPTIMIZER,
     TT__PART_SCHEDULER,
@@ -15,11 +15,14 @@ enum {
     TT__PART_GENERATOR,
     TT__PART_SCALER,
     TT__PARTS
-};
+} tt__part;
 extern const char *const tt__part_prefixes[TT__PARTS];
 
 /* Return the part that an entry of a file belongs to. */
 int tt__part_of(const char *name);
+
+/* Has the checkpoint anything of this part? Errors: those of tt_safetensors_load(). */
+tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__part part);
 
 /* A list under construction: names are borrowed, or in `made` where they had to be put together. */
 typedef struct tt__entries {

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "checkpoint/entries.h"
 #include "data/loader.h"
 #include "trainer/run_state.h"
 
@@ -52,15 +53,22 @@ static DIR *open_folder_of(const char *path) {
     return folder;
 }
 
-/* Count the kept ones; *oldest: the least step. */
-static tt_status count_kept_files(const char *path, int64_t *count, int64_t *oldest) {
+/* Is the checkpoint of `step` older than that of `other`, when the run is at `now`? Those of later steps are of a run
+ * before this one. */
+static bool is_older(int64_t step, int64_t other, int64_t now) {
+    bool before = step > now, other_before = other > now;
+    return before == other_before ? step < other : before;
+}
+
+/* Count the kept ones; *oldest: the step of the oldest. */
+static tt_status count_kept_files(const char *path, int64_t now, int64_t *count, int64_t *oldest) {
     DIR *folder = open_folder_of(path);
     if (!folder)
         return tt__fail_errno(TT_ERR_IO, errno, "can't read the folder of %s", path);
     *count = 0;
     for (struct dirent *entry; (entry = readdir(folder));) {
         int64_t step = kept_step(path, entry->d_name);
-        if (step >= 0 && (!(*count)++ || step < *oldest))
+        if (step >= 0 && (!(*count)++ || is_older(step, *oldest, now)))
             *oldest = step;
     }
     closedir(folder);
@@ -68,9 +76,9 @@ static tt_status count_kept_files(const char *path, int64_t *count, int64_t *old
 }
 
 /* Remove the oldest ones beyond `keep`. */
-static tt_status remove_old(const char *path, int64_t keep) {
+static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
     int64_t count = 0, oldest = 0;
-    TT__TRY(count_kept_files(path, &count, &oldest));
+    TT__TRY(count_kept_files(path, now, &count, &oldest));
     while (count > keep) {
         char *old = kept_path(path, oldest);
         if (!old)
@@ -79,7 +87,7 @@ static tt_status remove_old(const char *path, int64_t keep) {
         free(old);
         if (failed && failed != ENOENT)
             return tt__fail_errno(TT_ERR_IO, failed, "can't remove an old checkpoint of %s", path);
-        TT__TRY(count_kept_files(path, &count, &oldest));
+        TT__TRY(count_kept_files(path, now, &count, &oldest));
     }
     return TT_OK;
 }
@@ -107,7 +115,7 @@ static tt_status keep_copy(tt_trainer *t) {
     if (linkat(AT_FDCWD, t->a.checkpoint, AT_FDCWD, kept, AT_SYMLINK_FOLLOW) != 0)
         status = write_checkpoint(t, kept);
     free(kept);
-    return status ? status : remove_old(t->a.checkpoint, t->a.keep);
+    return status ? status : remove_old(t->a.checkpoint, t->a.keep, t->progress.step);
 }
 
 tt_status tt__trainer_save(tt_trainer *t) {
@@ -160,14 +168,21 @@ static int64_t steps_done(const tt_trainer *t) {
     return t->steps - left / t->a.accumulate - (left % t->a.accumulate > 0);
 }
 
+/* Does the checkpoint tell where the loader was? Several ranks with orders of their own don't save it. */
+static tt_status find_loader_state(const tt_trainer *t, bool *has) {
+    *has = t->same_orders;
+    bool may_lack = t->same_orders && !tt__loader_order_is_pure(t->a.loader);
+    return may_lack ? tt__checkpoint_has_part(has, t->a.resume, TT__PART_LOADER) : TT_OK;
+}
+
 tt_status tt__trainer_resume(tt_trainer *t) {
     t->same_orders = t->world == 1 || tt__loader_order_is_pure(t->a.loader);
     if (!t->a.resume)
         return TT_OK;
     TT__TRY(check_seed(t));
+    TT__TRY(find_loader_state(t, &t->goes_on));
     TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
-                               .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL));
-    t->goes_on = t->same_orders;
+                               .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL));
     t->progress.epoch_step = steps_done(t);
     t->batch = t->progress.epoch_step * t->a.accumulate;
     t->saved_step = -1;

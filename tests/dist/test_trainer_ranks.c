@@ -248,9 +248,23 @@ static void own_orders(tt_group *group, int rank, void *user) {
         case_free(&c[i]);
 }
 
+/* One rank goes on from a checkpoint of two, in which there is no order. */
+static void own_order_alone(tt_group *group, int rank, void *user) {
+    (void)user;
+    trainer_case c;
+    make(&c, rank, 1);
+    tt_loader_free(c.loader);
+    tt_sampler_free(c.sampler);
+    c.sampler = tt_sampler_from(CASE_EXAMPLES, 20, order_of_rank, .user = &rank);
+    c.loader = tt_loader_new(c.data, 4, c.sampler);
+    CHECK_OK(run(&c, group, 2, 0, NULL, "own", NULL));
+    case_free(&c);
+}
+
 static void test_orders_of_ones_own(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, own_orders, NULL), 0);
+    assert_int_equal(run_ranks(1, own_order_alone, NULL), 0);
 }
 
 /* ---- a scaler ---- */
