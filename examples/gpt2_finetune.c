@@ -31,6 +31,7 @@ static const char usage[] = "usage: gpt2_finetune --model DIR --data FILE [FLAGS
                             "  --warmup N         steps in which it rises to the highest (0)\n"
                             "  --weight-decay X   of matrices and tables (0.1)\n"
                             "  --clip X           largest norm of gradients; 0 = any (1)\n"
+                            "  --amp bf16         mixed precision: products in bf16, weights in f32 (all in f32)\n"
                             "  --eval-every N     compute the held-out loss every N steps, and at the end (5)\n"
                             "  --checkpoint FILE  save what --resume needs there, every 5 evaluations\n"
                             "  --resume FILE      go on from a checkpoint, with its sampler seed\n"
@@ -43,70 +44,59 @@ static const char usage[] = "usage: gpt2_finetune --model DIR --data FILE [FLAGS
                             "  --help             this text\n";
 
 typedef struct Options {
-    const char *model, *data, *out, *checkpoint, *resume, *metrics;
-    int64_t block, steps, batch_size, accumulate, warmup, eval_every, seed;
-    double lr, min_lr, weight_decay, clip;
-    Sample sample;
+    TextOptions text;
+    const char *model, *out;
 } Options;
 
 static const Options defaults = {
+    .text = {.steps = 20,
+             .batch_size = 1,
+             .accumulate = 32,
+             .eval_every = 5,
+             .seed = 1337,
+             .lr = 3e-5,
+             .min_lr = -1,
+             .weight_decay = 0.1,
+             .clip = 1,
+             .sample = {.tokens = 200, .temperature = 0.8, .top_k = 200, .prompt = "\n"}},
     .out = "gpt2-finetuned",
-    .steps = 20,
-    .batch_size = 1,
-    .accumulate = 32,
-    .eval_every = 5,
-    .seed = 1337,
-    .lr = 3e-5,
-    .min_lr = -1, /* as lr */
-    .weight_decay = 0.1,
-    .clip = 1,
-    .sample = {.tokens = 200, .temperature = 0.8, .top_k = 200, .prompt = "\n"},
 };
-
-typedef struct Run {
-    tt_group *world;
-    Screen screen;
-    tt_tokenizer *bpe;
-    Texts texts;
-    tt_module *gpt2;
-    tt_optimizer *adamw;
-    Schedule schedule;
-    tt_lr_scheduler *scheduler;
-    tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
-} Run;
 
 /* ---- the command line ---- */
 
 static bool parse_options(Options *o, int argc, char **argv) {
+    TextOptions *t = &o->text;
     *o = defaults;
     const Flag flags[] = {
         {"model", .text = &o->model},
-        {"data", .text = &o->data},
+        {"data", .text = &t->data},
         {"out", .text = &o->out},
-        {"block", .integer = &o->block},
-        {"steps", .integer = &o->steps, .min = 1},
-        {"batch-size", .integer = &o->batch_size, .min = 1},
-        {"accumulate", .integer = &o->accumulate, .min = 1},
-        {"lr", .real = &o->lr},
-        {"min-lr", .real = &o->min_lr},
-        {"warmup", .integer = &o->warmup},
-        {"weight-decay", .real = &o->weight_decay},
-        {"clip", .real = &o->clip},
-        {"eval-every", .integer = &o->eval_every, .min = 1},
-        {"checkpoint", .text = &o->checkpoint},
-        {"resume", .text = &o->resume},
-        {"metrics", .text = &o->metrics},
-        {"sample", .integer = &o->sample.tokens},
-        {"temperature", .real = &o->sample.temperature},
-        {"top-k", .integer = &o->sample.top_k},
-        {"prompt", .text = &o->sample.prompt},
-        {"seed", .integer = &o->seed},
+        {"block", .integer = &t->block},
+        {"steps", .integer = &t->steps, .min = 1},
+        {"batch-size", .integer = &t->batch_size, .min = 1},
+        {"accumulate", .integer = &t->accumulate, .min = 1},
+        {"lr", .real = &t->lr},
+        {"min-lr", .real = &t->min_lr},
+        {"warmup", .integer = &t->warmup},
+        {"weight-decay", .real = &t->weight_decay},
+        {"clip", .real = &t->clip},
+        {"amp", .text = &t->amp},
+        {"eval-every", .integer = &t->eval_every, .min = 1},
+        {"checkpoint", .text = &t->checkpoint},
+        {"resume", .text = &t->resume},
+        {"metrics", .text = &t->metrics},
+        {"sample", .integer = &t->sample.tokens},
+        {"temperature", .real = &t->sample.temperature},
+        {"top-k", .integer = &t->sample.top_k},
+        {"prompt", .text = &t->sample.prompt},
+        {"seed", .integer = &t->seed},
     };
     if (!parse_flags(flags, sizeof flags / sizeof *flags, usage, argc, argv))
         return false;
-    if (!o->model || !o->data)
+    if (!o->model || !t->data)
         return complain("expected --model DIR and --data FILE", "");
-    return o->min_lr <= o->lr || complain("--min-lr is above --lr", "");
+    t->save_every = t->checkpoint ? 5 * t->eval_every : 0;
+    return check_text_options(t);
 }
 
 /* ---- files ---- */
@@ -122,43 +112,46 @@ static char *join_path(const char *dir, const char *name) {
     return path;
 }
 
-static tt_status write_file(const char *path, const tt_tensor *bytes) {
-    FILE *file = fopen(path, "wb");
-    if (!file)
-        return tt_fail(TT_ERR_IO, "can't write %s: %s", path, strerror(errno));
-    size_t size = (size_t)tt_tensor_numel(bytes);
-    bool whole = fwrite(tt_tensor_data(bytes), 1, size, file) == size;
-    if (fclose(file) || !whole)
-        return tt_fail(TT_ERR_IO, "can't write %s: %s", path, strerror(errno));
-    return TT_OK;
+/* What a model's folder has besides the weights. */
+static const char *const others[] = {"config.json", "vocab.json", "merges.txt"};
+enum { OTHERS = sizeof others / sizeof *others };
+
+static bool is_same_file(const char *a, const char *b) {
+    struct stat first, second;
+    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-static tt_status copy_file(const char *from_dir, const char *to_dir, const char *name) {
+/* Copy a file from --model to --out, or only check that this can be done. Where both are one file, it stays. */
+static tt_status copy_file(const Options *o, const char *name, bool only_check) {
     tt_tensor *bytes = NULL;
-    char *from = join_path(from_dir, name), *to = join_path(to_dir, name);
-    tt_status status = from && to ? tt_bytes_read(&bytes, from) : tt_last_status();
-    if (!status)
-        status = write_file(to, bytes);
+    char *from = join_path(o->model, name), *to = join_path(o->out, name);
+    tt_status status = from && to ? TT_OK : tt_last_status();
+    bool copy = !status && !is_same_file(from, to);
+    if (copy && only_check)
+        status = tt_checkpoint_can_save(to);
+    else if (copy && !(status = tt_bytes_read(&bytes, from)))
+        status = tt_bytes_write(bytes, to);
     tt_tensor_free(bytes);
     free(from);
     free(to);
     return status;
 }
 
-/* Make the folder that is written at the end, before training rather than after it. */
-static tt_status prepare_out(const char *out) {
-    if (mkdir(out, 0777) && errno != EEXIST)
-        return tt_fail(TT_ERR_IO, "can't make the folder %s: %s", out, strerror(errno));
-    char *path = join_path(out, "model.safetensors");
+/* Make the folder that is written at the end, and see that its files can be, before training rather than after it. */
+static tt_status prepare_out(const Options *o) {
+    if (mkdir(o->out, 0777) && errno != EEXIST)
+        return tt_fail(TT_ERR_IO, "can't make the folder %s: %s", o->out, strerror(errno));
+    char *path = join_path(o->out, "model.safetensors");
     tt_status status = path ? tt_checkpoint_can_save(path) : tt_last_status();
     free(path);
+    for (int i = 0; i < OTHERS && !status; i++)
+        status = copy_file(o, others[i], true);
     return status;
 }
 
 /* Save the weights under the names of transformers' save_pretrained(), which leaves out a head that is the table of
  * tokens again, and what else makes the folder a model. */
 static tt_status save_model(tt_module *gpt2, const Options *o) {
-    static const char *const others[] = {"config.json", "vocab.json", "merges.txt"};
     const tt_named_tensors *state = tt_module_state_dict(gpt2);
     tt_tensor *head = tt_named_tensors_find(state, "lm_head.weight");
     bool tied = head && head == tt_named_tensors_find(state, "transformer.wte.weight");
@@ -176,8 +169,8 @@ static tt_status save_model(tt_module *gpt2, const Options *o) {
         }
     if (!status)
         status = tt_safetensors_save(path, TT_NAMED_TENSORS(n, names, tensors), NULL, 0);
-    for (size_t i = 0; !status && i < sizeof others / sizeof *others; i++)
-        status = copy_file(o->model, o->out, others[i]);
+    for (int i = 0; i < OTHERS && !status; i++)
+        status = copy_file(o, others[i], false);
     free(names);
     free(tensors);
     free(path);
@@ -188,10 +181,10 @@ static tt_status save_model(tt_module *gpt2, const Options *o) {
 
 static tt_status load_tokenizer(Run *r, const Options *o) {
     char *vocab = join_path(o->model, "vocab.json"), *merges = join_path(o->model, "merges.txt");
-    r->bpe = vocab && merges ? tt_gpt2_tokenizer(vocab, merges) : NULL;
+    r->tokenizer = vocab && merges ? tt_gpt2_tokenizer(vocab, merges) : NULL;
     free(vocab);
     free(merges);
-    return r->bpe ? TT_OK : tt_last_status();
+    return r->tokenizer ? TT_OK : tt_last_status();
 }
 
 /* How many rows one of the model's tables has. */
@@ -200,58 +193,45 @@ static int64_t count_rows(tt_module *gpt2, const char *name) {
 }
 
 static tt_status load_model(Run *r, Options *o) {
-    r->gpt2 = tt_model_gpt2_from_pretrained(o->model);
-    if (!r->gpt2)
+    r->model = tt_model_gpt2_from_pretrained(o->model);
+    if (!r->model)
         return tt_last_status();
-    int64_t words = count_rows(r->gpt2, "transformer.wte.weight");
-    int64_t positions = count_rows(r->gpt2, "transformer.wpe.weight");
-    if (tt_tokenizer_size(r->bpe) > words)
+    int64_t words = count_rows(r->model, "transformer.wte.weight");
+    int64_t positions = count_rows(r->model, "transformer.wpe.weight");
+    if (tt_tokenizer_size(r->tokenizer) > words)
         return tt_fail(TT_ERR_INVALID, "%s: vocab.json has %" PRId64 " tokens, but the model knows only %" PRId64,
-                       o->model, tt_tokenizer_size(r->bpe), words);
-    if (o->block > positions)
+                       o->model, tt_tokenizer_size(r->tokenizer), words);
+    if (o->text.block > positions)
         return tt_fail(TT_ERR_INVALID,
                        "--block: expected at most the %" PRId64 " tokens that the model in %s can see, "
                        "got %" PRId64,
-                       positions, o->model, o->block);
-    if (!o->block)
-        o->block = positions;
+                       positions, o->model, o->text.block);
+    if (!o->text.block)
+        o->text.block = positions;
     return TT_OK;
 }
 
 static tt_status load_text(Run *r, const Options *o) {
     tt_tensor *file = NULL;
-    tt_status status = tt_bytes_read(&file, o->data);
+    tt_status status = tt_bytes_read(&file, o->text.data);
     if (!status)
-        status = split_text(&r->texts, r->bpe, tt_tensor_data(file), (size_t)tt_tensor_numel(file), o->block);
+        status =
+            split_text(&r->texts, r->tokenizer, tt_tensor_data(file), (size_t)tt_tensor_numel(file), o->text.block);
     tt_tensor_free(file);
     return status;
 }
 
-static tt_status set_up_optimizer(Run *r, const Options *o) {
-    r->adamw = text_adamw(r->gpt2, o->lr, o->weight_decay, 0.95);
-    r->schedule = (Schedule){o->warmup, o->steps, o->min_lr >= 0 && o->lr > 0 ? o->min_lr / o->lr : 1};
-    r->scheduler = tt_lambda_lr(r->adamw, schedule_factor, &r->schedule);
-    return r->scheduler ? TT_OK : tt_last_status();
-}
-
 static tt_status set_up(Run *r, Options *o) {
-    bool first = tt_get_rank(r->world) == 0;
     tt_status status = load_tokenizer(r, o);
     if (!status)
-        status = check_prompt(r->bpe, o->sample.prompt);
+        status = check_prompt(r->tokenizer, o->text.sample.prompt);
     if (!status)
         status = load_model(r, o);
     if (!status)
         status = load_text(r, o);
-    if (!status && first)
-        status = prepare_out(o->out);
-    if (!status)
-        status = set_up_optimizer(r, o);
-    if (!status)
-        status = share_texts(&r->texts, r->world, o->batch_size, (uint64_t)o->seed, o->resume);
-    if (!status && first && o->metrics && !(r->metrics = tt_summary_writer_new(o->metrics)))
-        status = tt_last_status();
-    return status;
+    if (!status && tt_get_rank(r->world) == 0)
+        status = prepare_out(o);
+    return status ? status : set_up_training(r, &o->text, 0.95);
 }
 
 static void introduce(const Run *r, const Options *o) {
@@ -259,41 +239,19 @@ static void introduce(const Run *r, const Options *o) {
     if (tt_get_rank(r->world) != 0)
         return;
     printf("%" PRId64 " parameters, %d rank%s, %" PRId64 " x %" PRId64 " x %" PRId64 " tokens a rank and step\n",
-           count_parameters(r->gpt2), world, world == 1 ? "" : "s", o->accumulate, o->batch_size, o->block);
+           count_parameters(r->model), world, world == 1 ? "" : "s", o->text.accumulate, o->text.batch_size,
+           o->text.block);
     fflush(stdout);
 }
 
-/* ---- the run ---- */
-
-static tt_status train(Run *r, const Options *o) {
-    return tt_trainer_run(
-        r->gpt2, r->adamw, r->texts.loader, text_step, .group = r->world, .sampler = r->texts.sampler,
-        .max_steps = o->steps, .accumulate = o->accumulate, .clip_norm = o->clip, .scheduler = r->scheduler,
-        .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader, .eval_every_steps = o->eval_every,
-        .step_seed = r->texts.seed + 1, .checkpoint = o->checkpoint,
-        .save_every_steps = o->checkpoint ? 5 * o->eval_every : 0, .resume = o->resume, .stop_on_signals = true,
-        .metrics = r->metrics, .display = show_progress, .display_user = &r->screen);
-}
-
-/* What rank 0 does with the trained model. */
+/* What becomes of the trained model: rank 0 saves it and lets it write. */
 static tt_status finish(const Run *r, const Options *o) {
     if (tt_get_rank(r->world) != 0)
         return TT_OK;
-    if (save_model(r->gpt2, o))
+    if (save_model(r->model, o))
         return tt_last_status();
     printf("saved in %s\n", o->out);
-    tt_manual_seed((uint64_t)o->seed);
-    return o->sample.tokens ? write_sample(r->gpt2, r->bpe, &o->sample) : TT_OK;
-}
-
-static void tear_down(Run *r) {
-    tt_summary_writer_free(r->metrics);
-    free_texts(&r->texts);
-    tt_lr_scheduler_free(r->scheduler);
-    tt_optimizer_free(r->adamw);
-    tt_module_free(r->gpt2);
-    tt_tokenizer_free(r->bpe);
-    tt_destroy_process_group(r->world);
+    return write_sample(r, &o->text);
 }
 
 int main(int argc, char **argv) {
@@ -306,12 +264,9 @@ int main(int argc, char **argv) {
         status = set_up(&run, &options);
     if (!status) {
         introduce(&run, &options);
-        status = train(&run, &options);
+        status = train(&run, &options.text);
     }
-    if (!status)
+    if (!status && run.result.reason != TT_TRAINER_SIGNAL)
         status = finish(&run, &options);
-    if (status)
-        tt_report();
-    tear_down(&run);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return end_run(&run, status);
 }

@@ -29,6 +29,7 @@ static const char usage[] = "usage: gpt_char [FLAGS]\n"
                             "  --warmup N         steps in which it rises to the highest (100)\n"
                             "  --weight-decay X   of matrices and tables (0.1)\n"
                             "  --clip X           largest norm of gradients; 0 = any (1)\n"
+                            "  --amp bf16         mixed precision: products in bf16, weights in f32 (all in f32)\n"
                             "  --eval-every N     compute the held-out loss every N steps, and at the end (500)\n"
                             "  --checkpoint FILE  where to save (gpt_char.safetensors)\n"
                             "  --save-every N     save every N steps, and at the end; 0 = never (500)\n"
@@ -42,93 +43,81 @@ static const char usage[] = "usage: gpt_char [FLAGS]\n"
                             "  --help             this text\n";
 
 typedef struct Options {
-    const char *data, *checkpoint, *resume, *metrics;
-    int64_t layers, width, heads, block;
-    int64_t steps, batch_size, warmup, eval_every, save_every, seed;
-    double dropout, lr, min_lr, weight_decay, clip;
-    Sample sample;
+    TextOptions text;
+    int64_t layers, width, heads;
+    double dropout;
+    char first[2]; /* what a sample begins with, without --prompt */
 } Options;
 
 static const Options defaults = {
-    .checkpoint = "gpt_char.safetensors",
+    .text = {.checkpoint = "gpt_char.safetensors",
+             .block = 128,
+             .steps = 3500,
+             .batch_size = 8,
+             .warmup = 100,
+             .eval_every = 500,
+             .save_every = 500,
+             .seed = 1337,
+             .lr = 2e-3,
+             .min_lr = 1e-4,
+             .weight_decay = 0.1,
+             .clip = 1,
+             .sample = {.tokens = 500, .temperature = 0.8}},
     .layers = 4,
     .width = 128,
     .heads = 4,
-    .block = 128,
-    .steps = 3500,
-    .batch_size = 8,
-    .warmup = 100,
-    .eval_every = 500,
-    .save_every = 500,
-    .seed = 1337,
-    .lr = 2e-3,
-    .min_lr = 1e-4,
-    .weight_decay = 0.1,
-    .clip = 1,
-    .sample = {.tokens = 500, .temperature = 0.8},
 };
-
-typedef struct Run {
-    tt_group *world;
-    Screen screen;
-    tt_tokenizer *characters;
-    char first[2]; /* what a sample begins with, without --prompt */
-    Texts texts;
-    tt_module *gpt;
-    tt_optimizer *adamw;
-    Schedule schedule;
-    tt_lr_scheduler *scheduler;
-    tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
-} Run;
 
 /* ---- the command line ---- */
 
 static bool parse_options(Options *o, int argc, char **argv) {
+    TextOptions *t = &o->text;
     *o = defaults;
     const Flag flags[] = {
-        {"data", .text = &o->data},
+        {"data", .text = &t->data},
         {"layers", .integer = &o->layers, .min = 1},
         {"width", .integer = &o->width, .min = 1},
         {"heads", .integer = &o->heads, .min = 1},
-        {"block", .integer = &o->block, .min = 1},
+        {"block", .integer = &t->block, .min = 1},
         {"dropout", .real = &o->dropout},
-        {"steps", .integer = &o->steps, .min = 1},
-        {"batch-size", .integer = &o->batch_size, .min = 1},
-        {"lr", .real = &o->lr},
-        {"min-lr", .real = &o->min_lr},
-        {"warmup", .integer = &o->warmup},
-        {"weight-decay", .real = &o->weight_decay},
-        {"clip", .real = &o->clip},
-        {"eval-every", .integer = &o->eval_every, .min = 1},
-        {"checkpoint", .text = &o->checkpoint},
-        {"save-every", .integer = &o->save_every},
-        {"resume", .text = &o->resume},
-        {"metrics", .text = &o->metrics},
-        {"sample", .integer = &o->sample.tokens},
-        {"temperature", .real = &o->sample.temperature},
-        {"top-k", .integer = &o->sample.top_k},
-        {"prompt", .text = &o->sample.prompt},
-        {"seed", .integer = &o->seed},
+        {"steps", .integer = &t->steps, .min = 1},
+        {"batch-size", .integer = &t->batch_size, .min = 1},
+        {"lr", .real = &t->lr},
+        {"min-lr", .real = &t->min_lr},
+        {"warmup", .integer = &t->warmup},
+        {"weight-decay", .real = &t->weight_decay},
+        {"clip", .real = &t->clip},
+        {"amp", .text = &t->amp},
+        {"eval-every", .integer = &t->eval_every, .min = 1},
+        {"checkpoint", .text = &t->checkpoint},
+        {"save-every", .integer = &t->save_every},
+        {"resume", .text = &t->resume},
+        {"metrics", .text = &t->metrics},
+        {"sample", .integer = &t->sample.tokens},
+        {"temperature", .real = &t->sample.temperature},
+        {"top-k", .integer = &t->sample.top_k},
+        {"prompt", .text = &t->sample.prompt},
+        {"seed", .integer = &t->seed},
     };
     if (!parse_flags(flags, sizeof flags / sizeof *flags, usage, argc, argv))
         return false;
-    return o->min_lr <= o->lr || complain("--min-lr is above --lr", "");
+    return check_text_options(t);
 }
 
 /* ---- setting up ---- */
 
 static tt_status load_text(Run *r, Options *o) {
     tt_tensor *file = NULL;
-    if (o->data && tt_bytes_read(&file, o->data))
+    if (o->text.data && tt_bytes_read(&file, o->text.data))
         return tt_last_status();
     const char *text = file ? tt_tensor_data(file) : sonnets;
     size_t size = file ? (size_t)tt_tensor_numel(file) : sizeof sonnets - 1;
-    if (size && !o->sample.prompt) {
-        r->first[0] = memchr(text, '\n', size) ? '\n' : text[0];
-        o->sample.prompt = r->first;
+    if (size && !o->text.sample.prompt) {
+        o->first[0] = memchr(text, '\n', size) ? '\n' : text[0];
+        o->text.sample.prompt = o->first;
     }
-    r->characters = tt_char_vocab(text, size);
-    tt_status status = r->characters ? split_text(&r->texts, r->characters, text, size, o->block) : tt_last_status();
+    r->tokenizer = tt_char_vocab(text, size);
+    tt_status status = r->tokenizer ? split_text(&r->texts, r->tokenizer, text, size, o->text.block) : tt_last_status();
     tt_tensor_free(file);
     return status;
 }
@@ -148,68 +137,32 @@ static tt_status draw_weights(tt_module *gpt) {
     return status;
 }
 
-static tt_status set_up_model(Run *r, const Options *o) {
-    tt_manual_seed((uint64_t)o->seed);
-    r->gpt =
-        tt_model_gpt(tt_tokenizer_size(r->characters), o->block, o->width, o->layers, o->heads, .dropout = o->dropout);
-    if (!r->gpt || draw_weights(r->gpt))
-        return tt_last_status();
-    r->adamw = text_adamw(r->gpt, o->lr, o->weight_decay, 0.99);
-    r->schedule = (Schedule){o->warmup, o->steps, o->lr > 0 ? o->min_lr / o->lr : 0};
-    r->scheduler = tt_lambda_lr(r->adamw, schedule_factor, &r->schedule);
-    return r->scheduler ? TT_OK : tt_last_status();
+static tt_status make_model(Run *r, const Options *o) {
+    tt_manual_seed((uint64_t)o->text.seed);
+    r->model = tt_model_gpt(tt_tokenizer_size(r->tokenizer), o->text.block, o->width, o->layers, o->heads,
+                            .dropout = o->dropout);
+    return r->model ? draw_weights(r->model) : tt_last_status();
 }
 
 static tt_status set_up(Run *r, Options *o) {
     tt_status status = load_text(r, o);
     if (!status)
-        status = check_prompt(r->characters, o->sample.prompt);
+        status = check_prompt(r->tokenizer, o->text.sample.prompt);
     if (!status)
-        status = set_up_model(r, o);
-    if (!status)
-        status = share_texts(&r->texts, r->world, o->batch_size, (uint64_t)o->seed, o->resume);
-    if (!status && o->metrics && tt_get_rank(r->world) == 0 && !(r->metrics = tt_summary_writer_new(o->metrics)))
-        status = tt_last_status();
-    return status;
+        status = make_model(r, o);
+    return status ? status : set_up_training(r, &o->text, 0.99);
 }
 
 static void introduce(const Run *r, const Options *o) {
-    int64_t parameters = count_parameters(r->gpt);
+    int64_t parameters = count_parameters(r->model);
     int world = tt_get_world_size(r->world);
     if (tt_get_rank(r->world) != 0)
         return;
     printf("%" PRId64 " different characters, %" PRId64 " parameters, %d rank%s, batches of %" PRId64 " x %" PRId64
            " a rank\n",
-           tt_tokenizer_size(r->characters), parameters, world, world == 1 ? "" : "s", o->batch_size, o->block);
+           tt_tokenizer_size(r->tokenizer), parameters, world, world == 1 ? "" : "s", o->text.batch_size,
+           o->text.block);
     fflush(stdout);
-}
-
-/* ---- the run ---- */
-
-static tt_status train(Run *r, const Options *o) {
-    return tt_trainer_run(
-        r->gpt, r->adamw, r->texts.loader, text_step, .group = r->world, .sampler = r->texts.sampler,
-        .max_steps = o->steps, .clip_norm = o->clip, .scheduler = r->scheduler, .scheduler_when = TT_TRAINER_EACH_STEP,
-        .eval_loader = r->texts.test_loader, .eval_every_steps = o->eval_every, .step_seed = r->texts.seed + 1,
-        .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every_steps = o->save_every, .resume = o->resume,
-        .stop_on_signals = true, .metrics = r->metrics, .display = show_progress, .display_user = &r->screen);
-}
-
-static tt_status sample(const Run *r, const Options *o) {
-    if (tt_get_rank(r->world) != 0 || !o->sample.tokens)
-        return TT_OK;
-    tt_manual_seed((uint64_t)o->seed);
-    return write_sample(r->gpt, r->characters, &o->sample);
-}
-
-static void tear_down(Run *r) {
-    tt_summary_writer_free(r->metrics);
-    free_texts(&r->texts);
-    tt_lr_scheduler_free(r->scheduler);
-    tt_optimizer_free(r->adamw);
-    tt_module_free(r->gpt);
-    tt_tokenizer_free(r->characters);
-    tt_destroy_process_group(r->world);
 }
 
 int main(int argc, char **argv) {
@@ -222,12 +175,9 @@ int main(int argc, char **argv) {
         status = set_up(&run, &options);
     if (!status) {
         introduce(&run, &options);
-        status = train(&run, &options);
+        status = train(&run, &options.text);
     }
-    if (!status)
-        status = sample(&run, &options);
-    if (status)
-        tt_report();
-    tear_down(&run);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (!status && run.result.reason != TT_TRAINER_SIGNAL)
+        status = write_sample(&run, &options.text);
+    return end_run(&run, status);
 }

@@ -1,8 +1,11 @@
-/* How the larger examples join a job. */
+/* How the larger examples join a job, and what they look at before they end. */
 #ifndef EXAMPLES_JOB_H
 #define EXAMPLES_JOB_H
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tutti/tutti.h>
 
 /* Join it. Without a launcher this process is a world of its own. */
@@ -10,6 +13,14 @@ static tt_status join_job(tt_group **world) {
     bool launched = getenv("RANK") || getenv("WORLD_SIZE");
     return launched ? tt_init_process_group(world)
                     : tt_init_process_group(world, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1);
+}
+
+/* Was all written that was printed? A full disk is only told here: nobody asks printf(). */
+static inline tt_status flush_output(void) {
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return TT_OK;
+    return tt_fail(TT_ERR_IO, "writing the output failed%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
 }
 
 #endif

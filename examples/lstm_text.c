@@ -80,6 +80,7 @@ typedef struct Run {
     tt_lr_scheduler *quarter;
     State train_state, test_state;
     tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
+    tt_trainer_result result;
 } Run;
 
 /* ---- the command line ---- */
@@ -384,8 +385,8 @@ static tt_status train(Run *r) {
     return tt_trainer_run(r->model, r->sgd, r->train.loader, step, .user = r, .group = r->world, .epochs = o->epochs,
                           .clip_norm = o->clip, .step_seed = (uint64_t)o->seed + 1, .scheduler = r->quarter,
                           .scheduler_when = TT_TRAINER_EACH_EVALUATION, .eval_loader = r->test.loader,
-                          .checkpoint = o->checkpoint, .save_every = 1, .resume = o->resume, .metrics = r->metrics,
-                          .display = display, .display_user = r);
+                          .checkpoint = o->checkpoint, .save_every = 1, .resume = o->resume, .stop_on_signals = true,
+                          .metrics = r->metrics, .display = display, .display_user = r, .result = &r->result);
 }
 
 static void tear_down(Run *r) {
@@ -414,8 +415,10 @@ int main(int argc, char **argv) {
         introduce(&run);
         status = train(&run);
     }
-    if (!status)
+    if (!status && run.result.reason != TT_TRAINER_SIGNAL)
         status = write_text(&run);
+    if (!status)
+        status = flush_output();
     if (status)
         tt_report();
     tear_down(&run);

@@ -9,6 +9,7 @@
  *
  * Shapes: B batch, then channels and pixels. */
 #include "mnist_program.h"
+#include "training.h"
 
 static const char usage[] =
     "usage: mnist_convnet [FLAGS]\n"
@@ -65,17 +66,6 @@ static tt_module *new_net(void) {
         {"dropout2", tt_nn_dropout(0.5)}, {"fc2", tt_nn_linear(128, 10)}, {"log_softmax", tt_nn_log_softmax(1)});
 }
 
-/* How many of a batch's digits are recognised. y (B,10) log-probabilities, labels (B) */
-static tt_status count_correct(tt_trainer *t, tt_tensor *y, const tt_batch *b) {
-    const int64_t *guess = tt_tensor_i64(tt_argmax(y, 1)), *label = tt_tensor_i64(b->y);
-    if (!guess || !label)
-        return tt_last_status();
-    int64_t correct = 0;
-    for (int64_t i = 0; i < b->size; i++)
-        correct += guess[i] == label[i];
-    return tt_trainer_add_metric(t, "accuracy", (double)correct / (double)b->size, b->size);
-}
-
 /* Of training and of testing. */
 static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
     (void)user;
@@ -85,24 +75,15 @@ static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
 
 /* ---- the run ---- */
 
-/* With the seed of the checkpoint that is resumed, if there is one. */
-static tt_status set_up_sampler(Run *r, const Data *d, const Options *o) {
-    tt_progress progress = TT_PROGRESS(.sampler_seed = (uint64_t)o->seed);
-    if (o->resume && tt_checkpoint_progress(o->resume, &progress))
-        return tt_last_status();
-    r->seed = progress.sampler_seed;
-    r->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(r->world), tt_get_rank(r->world),
-                                        .seed = r->seed);
-    return r->sampler ? TT_OK : tt_last_status();
-}
-
 static tt_status set_up(Run *r, const Data *d, const Options *o) {
     tt_manual_seed((uint64_t)o->seed);
     r->net = new_net();
     r->adadelta = tt_adadelta(tt_module_parameters(r->net), o->lr);
     r->step_lr = tt_step_lr(r->adadelta, 1, .gamma = o->factor);
-    if (!r->step_lr || set_up_sampler(r, d, o))
+    if (!r->step_lr || shuffling_seed(&r->seed, o->seed, o->resume))
         return tt_last_status();
+    r->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(r->world), tt_get_rank(r->world),
+                                        .seed = r->seed);
     r->loader = tt_loader_new(d->train, o->batch_size, r->sampler, .workers = (int)o->workers);
     if (!r->loader)
         return tt_last_status();
@@ -146,6 +127,8 @@ int main(int argc, char **argv) {
         introduce(run.world, &data, &options);
         status = train(&run, &options);
     }
+    if (!status)
+        status = flush_output();
     if (status)
         tt_report();
     tear_down(&run);

@@ -170,6 +170,8 @@ static tt_status load_data(Data *d, const Options *o) {
     }
     if (o->images) {
         d->all = tt_image_dataset(o->images, o->labels);
+        if (d->all && !tt_dataset_size(d->all))
+            return tt_fail(TT_ERR_INVALID, "%s: it has no images", o->images);
         return split(d, o->holdout);
     }
     d->all = tt_digits(DIGITS, DIGITS_SEED);

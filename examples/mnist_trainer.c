@@ -293,6 +293,8 @@ int main(int argc, char **argv) {
         tell_resumed(&trainer, &options);
         status = train(&trainer);
     }
+    if (!status)
+        status = flush_output();
     if (status)
         tt_report();
     tear_down(&trainer);

@@ -9,6 +9,7 @@
  * Shapes: B batch, then channels and pixels: (B,3,32,32); 10 classes. */
 #include "flags.h"
 #include "job.h"
+#include "training.h"
 
 #include <math.h>
 
@@ -177,17 +178,6 @@ static tt_status open_loaders(Run *r, const Options *o) {
 
 /* ---- the step ---- */
 
-/* How many of a batch's images are recognised. y (B,10) logits, labels (B) */
-static tt_status count_correct(tt_trainer *t, tt_tensor *y, const tt_batch *b) {
-    const int64_t *guess = tt_tensor_i64(tt_argmax(y, 1)), *label = tt_tensor_i64(b->y);
-    if (!guess || !label)
-        return tt_last_status();
-    int64_t correct = 0;
-    for (int64_t i = 0; i < b->size; i++)
-        correct += guess[i] == label[i];
-    return tt_trainer_add_metric(t, "accuracy", (double)correct / (double)b->size, b->size);
-}
-
 /* Of training and of testing. Convolutions are faster on images whose channels lie last in memory. */
 static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
     (void)user;
@@ -205,11 +195,7 @@ static tt_lr_scheduler *new_schedule(const Run *r, const Options *o) {
 }
 
 static tt_status set_up(Run *r, const Options *o) {
-    tt_progress progress = TT_PROGRESS(.sampler_seed = (uint64_t)o->seed);
-    if (o->resume && tt_checkpoint_progress(o->resume, &progress))
-        return tt_last_status();
-    r->seed = progress.sampler_seed;
-    if (open_split(&r->train, o, true, o->train_size, r->seed) ||
+    if (shuffling_seed(&r->seed, o->seed, o->resume) || open_split(&r->train, o, true, o->train_size, r->seed) ||
         open_split(&r->test, o, false, o->test_size, r->seed) || open_loaders(r, o))
         return tt_last_status();
     tt_manual_seed((uint64_t)o->seed);
@@ -281,6 +267,8 @@ int main(int argc, char **argv) {
         introduce(&run, &options);
         status = train(&run, &options);
     }
+    if (!status)
+        status = flush_output();
     if (status)
         tt_report();
     tear_down(&run);

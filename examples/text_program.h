@@ -1,5 +1,5 @@
 /* What the programs that train on text share: their text, an optimizer and a schedule as in nanoGPT, what they print,
- * and the text that they write at the end. */
+ * the text that they write at the end, and the run that is made of these. */
 #ifndef EXAMPLES_TEXT_PROGRAM_H
 #define EXAMPLES_TEXT_PROGRAM_H
 
@@ -9,6 +9,33 @@
 
 #include "flags.h"
 #include "job.h"
+#include "training.h"
+
+/* ---- the command line ---- */
+
+/* How to go on with a text. */
+typedef struct Sample {
+    int64_t tokens; /* 0: not at all */
+    double temperature;
+    int64_t top_k;
+    const char *prompt;
+} Sample;
+
+/* What all these programs are told. */
+typedef struct TextOptions {
+    const char *data, *checkpoint, *resume, *metrics;
+    const char *amp; /* "bf16": mixed precision; NULL: all in f32 */
+    int64_t block, steps, batch_size, accumulate, warmup, eval_every, save_every, seed;
+    double lr, weight_decay, clip;
+    double min_lr; /* below 0: as lr */
+    Sample sample;
+} TextOptions;
+
+static bool check_text_options(const TextOptions *o) {
+    if (o->amp && strcmp(o->amp, "bf16") != 0)
+        return complain("--amp: expected bf16, got ", o->amp);
+    return o->min_lr <= o->lr || complain("--min-lr is above --lr", "");
+}
 
 /* ---- data ---- */
 
@@ -47,15 +74,13 @@ static tt_status split_text(Texts *d, const tt_tokenizer *tokenizer, const char 
     return status ? status : d->train && d->test ? TT_OK : tt_last_status();
 }
 
-/* Make this rank's loaders, shuffled with the seed of the checkpoint that is resumed, if there is one. */
-static tt_status share_texts(Texts *d, tt_group *world, int64_t batch_size, uint64_t seed, const char *resume) {
+/* Make this rank's loaders. */
+static tt_status share_texts(Texts *d, tt_group *world, const TextOptions *o) {
     int ranks = tt_get_world_size(world), rank = tt_get_rank(world);
-    tt_progress progress = TT_PROGRESS(.sampler_seed = seed);
-    if (resume && tt_checkpoint_progress(resume, &progress))
+    if (shuffling_seed(&d->seed, o->seed, o->resume))
         return tt_last_status();
-    d->seed = progress.sampler_seed;
     d->sampler = tt_distributed_sampler(tt_dataset_size(d->train), ranks, rank, .seed = d->seed);
-    d->loader = tt_loader_new(d->train, batch_size, d->sampler);
+    d->loader = tt_loader_new(d->train, o->batch_size, d->sampler);
     if (!d->loader)
         return tt_last_status();
     int64_t block = tt_dataset_x(d->test).shape.dim[0];
@@ -168,14 +193,6 @@ static void show_progress(const tt_trainer_report *r, void *screen) {
 
 /* ---- the sample ---- */
 
-/* How to go on with a text. */
-typedef struct Sample {
-    int64_t tokens; /* 0: not at all */
-    double temperature;
-    int64_t top_k;
-    const char *prompt;
-} Sample;
-
 /* Can the prompt be cut into tokens? Asked before training rather than after it. */
 static tt_status check_prompt(const tt_tokenizer *tokenizer, const char *prompt) {
     tt_tensor *tokens = NULL;
@@ -198,22 +215,81 @@ static bool write_token(int64_t token, void *tokenizer) {
     return true;
 }
 
-/* Let the model go on with the prompt, and write both. */
-static tt_status write_sample(tt_module *model, tt_tokenizer *tokenizer, const Sample *s) {
+/* ---- the run ---- */
+
+typedef struct Run {
+    tt_group *world;
+    Screen screen;
+    tt_tokenizer *tokenizer;
+    Texts texts;
+    tt_module *model;
+    tt_optimizer *adamw;
+    Schedule schedule;
+    tt_lr_scheduler *scheduler;
+    tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
+    tt_trainer_result result;
+} Run;
+
+/* Make what trains the model on the texts, which are there. */
+static tt_status set_up_training(Run *r, const TextOptions *o, double beta2) {
+    double lowest = o->min_lr >= 0 && o->lr > 0 ? o->min_lr / o->lr : 1;
+    r->adamw = text_adamw(r->model, o->lr, o->weight_decay, beta2);
+    r->schedule = (Schedule){o->warmup, o->steps, lowest};
+    r->scheduler = tt_lambda_lr(r->adamw, schedule_factor, &r->schedule);
+    if (!r->scheduler || share_texts(&r->texts, r->world, o))
+        return tt_last_status();
+    if (o->metrics && tt_get_rank(r->world) == 0 && !(r->metrics = tt_summary_writer_new(o->metrics)))
+        return tt_last_status();
+    return TT_OK;
+}
+
+static tt_status train(Run *r, const TextOptions *o) {
+    return tt_trainer_run(r->model, r->adamw, r->texts.loader, text_step, .group = r->world,
+                          .sampler = r->texts.sampler, .max_steps = o->steps, .accumulate = o->accumulate,
+                          .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
+                          .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader,
+                          .eval_every_steps = o->eval_every, .step_seed = r->texts.seed + 1,
+                          .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every_steps = o->save_every,
+                          .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics, .display = show_progress,
+                          .display_user = &r->screen, .result = &r->result);
+}
+
+/* Let the model go on with the prompt, and write both. On rank 0: the others have the same model. */
+static tt_status write_sample(const Run *r, const TextOptions *o) {
+    const Sample *s = &o->sample;
+    if (tt_get_rank(r->world) != 0 || !s->tokens)
+        return TT_OK;
     tt_tensor *prompt = NULL;
     int64_t *made = malloc((size_t)s->tokens * sizeof *made);
     if (!made)
         return tt_fail(TT_ERR_MEMORY, "no memory for %" PRId64 " tokens", s->tokens);
-    tt_status status = tt_tokenizer_encode(&prompt, tokenizer, s->prompt, strlen(s->prompt));
+    tt_manual_seed((uint64_t)o->seed);
+    tt_status status = tt_tokenizer_encode(&prompt, r->tokenizer, s->prompt, strlen(s->prompt));
     printf("--- sample\n%s", s->prompt);
     if (!status)
-        status = tt_model_generate(made, NULL, model, tt_tensor_i64(prompt), tt_tensor_numel(prompt), s->tokens,
+        status = tt_model_generate(made, NULL, r->model, tt_tensor_i64(prompt), tt_tensor_numel(prompt), s->tokens,
                                    .temperature = s->temperature, .top_k = s->top_k, .sliding_window = true,
-                                   .on_token = write_token, .user = tokenizer);
+                                   .on_token = write_token, .user = r->tokenizer);
     printf("\n");
     tt_tensor_free(prompt);
     free(made);
     return status;
+}
+
+/* What main() returns after `status`. */
+static int end_run(Run *r, tt_status status) {
+    if (!status)
+        status = flush_output();
+    if (status)
+        tt_report();
+    tt_summary_writer_free(r->metrics);
+    free_texts(&r->texts);
+    tt_lr_scheduler_free(r->scheduler);
+    tt_optimizer_free(r->adamw);
+    tt_module_free(r->model);
+    tt_tokenizer_free(r->tokenizer);
+    tt_destroy_process_group(r->world);
+    return status ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

@@ -169,6 +169,11 @@ TT_API tt_dataset *tt_image_folder_with(const tt_image_folder_args *args, size_t
  * failure. Errors, naming the file: TT_ERR_IO, TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_bytes_read(tt_tensor **out, const char *path);
 
+/* Write the elements of x, u8 of any shape, in rising order of their indices, and nothing else. Atomic. Blocks while it
+ * writes; safe from several threads. Errors, naming the file: TT_ERR_DTYPE another type; TT_ERR_INVALID no path, or a
+ * directory, a FIFO or the like at it; TT_ERR_IO; TT_ERR_MEMORY. x NULL: as tt_item(). NumPy: x.tofile(path). */
+TT_API TT_NODISCARD tt_status tt_bytes_write(const tt_tensor *x, const char *path);
+
 /* Cuts texts into tokens, which are numbers, and puts them together again. Several threads may use one at once. */
 typedef struct tt_tokenizer tt_tokenizer;
 

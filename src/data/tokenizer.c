@@ -2,7 +2,6 @@
 #include "data/tokenizer.h"
 
 #include "base/error.h"
-#include "data/whole_file.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -151,21 +150,4 @@ tt_status tt_tokenizer_decode(size_t *length, const tt_tokenizer *tokenizer, con
     }
     *length = all;
     return TT_OK;
-}
-
-/* ---- bytes ---- */
-
-tt_status tt_bytes_read(tt_tensor **out, const char *path) {
-    if (out)
-        *out = NULL;
-    if (!out || !path)
-        return tt__fail(TT_ERR_INVALID, "tt_bytes_read: expected a path and where to put the tensor, got NULL");
-    tt__whole_file file;
-    TT__TRY(tt__whole_file_read(&file, path, INT64_MAX / 16));
-    tt_tensor *x = tt_keep(tt__tensor_new("tt_bytes_read", TT_SHAPE((int64_t)file.size), TT_U8));
-    if (x)
-        memcpy(x->data, file.data, file.size);
-    tt__whole_file_free(&file);
-    *out = x;
-    return x ? TT_OK : tt__fail_prefix("%s", path);
 }

@@ -1,5 +1,6 @@
 """For tests of examples in Python: run one, alone or on several ranks, and look at what it prints."""
 import os
+import signal
 import subprocess
 import sys
 
@@ -19,6 +20,20 @@ def run(name, ranks, *flags, code=0):
     if done.returncode != code:
         fail(f"{name} {flags}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if code == 0 else done.stderr
+
+
+def stop(name, *flags, when):
+    """Send SIGTERM after a line that begins with `when`; what it prints from there on. It is to end well."""
+    started = subprocess.Popen([os.path.join(BUILD, "examples", name), *flags], stdout=subprocess.PIPE, text=True,
+                               errors="replace", env=dict(os.environ, OMP_NUM_THREADS="1"))
+    for line in started.stdout:
+        if line.startswith(when):
+            started.send_signal(signal.SIGTERM)
+            break
+    out = started.stdout.read()
+    if started.wait(PATIENCE) != 0 or "Training stopped" not in out:
+        fail(f"{name} {flags}: expected a good end after SIGTERM, got exit code {started.returncode}\n{out}")
+    return out
 
 
 def tells_mistakes(name, always, mistakes):

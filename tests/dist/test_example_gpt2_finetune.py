@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 import tiny_gpt2
-from example_runs import fail, run, tells_mistakes
+from example_runs import fail, read, run, stop, tells_mistakes
 
 FLAGS = ["--data", "text", "--lr", "0.01", "--sample", "12", "--eval-every", "10"]
 
@@ -49,9 +49,53 @@ def goes_on():
     run("gpt2_finetune", 1, *flags, "whole", "--steps", "6", "--out", "whole-out")
     run("gpt2_finetune", 1, *flags, "part", "--steps", "2", "--out", "part-out")
     run("gpt2_finetune", 1, *flags, "part", "--steps", "6", "--resume", "part", "--out", "part-out")
-    with open("whole-out/model.safetensors", "rb") as whole, open("part-out/model.safetensors", "rb") as part:
-        if whole.read() != part.read():
-            fail("a resumed run has other bits")
+    if read("whole-out/model.safetensors") != read("part-out/model.safetensors"):
+        fail("a resumed run has other bits")
+
+
+def a_signal_is_no_end():
+    """It saves the checkpoint, and neither a model nor a text."""
+    out = stop("gpt2_finetune", *FLAGS, "--model", "tiny", "--steps", "1000000", "--eval-every", "2", "--out",
+               "stopped", "--checkpoint", "stopped.safetensors", when="step 2:")
+    if "--- sample" in out or "saved in" in out or os.listdir("stopped"):
+        fail(f"expected no model and no text after a signal, got {os.listdir('stopped')}:\n{out}")
+    run("gpt2_finetune", 1, *FLAGS, "--model", "tiny", "--steps", "2", "--resume", "stopped.safetensors", "--out",
+        "stopped")
+
+
+def replaces_files():
+    """What else has the name of a file keeps its content, and the model's own files are left alone."""
+    flags = [*FLAGS, "--steps", "1", "--sample", "0", "--model"]
+    os.mkdir("linked")
+    with open("mine", "w", encoding="ascii") as file:
+        file.write("mine")
+    os.link("mine", "linked/config.json")
+    run("gpt2_finetune", 1, *flags, "tiny", "--out", "linked")
+    if read("mine") != b"mine" or read("linked/config.json") != read("tiny/config.json"):
+        fail("config.json was written through a link")
+    names = ["config.json", "vocab.json", "merges.txt"]
+    before = [os.stat(os.path.join("linked", name)) for name in names]
+    run("gpt2_finetune", 1, *flags, "linked", "--out", "linked")
+    after = [os.stat(os.path.join("linked", name)) for name in names]
+    if [(at.st_ino, at.st_mtime_ns) for at in before] != [(at.st_ino, at.st_mtime_ns) for at in after]:
+        fail("--out is --model: expected its other files to be left alone")
+
+
+def pipes():
+    """Where a file can't be written is told before training."""
+    for name in ["config.json", "vocab.json", "merges.txt", "model.safetensors"]:
+        folder = "pipe-" + name
+        os.mkdir(folder)
+        os.mkfifo(os.path.join(folder, name))
+        yield ["--out", folder], 1, f"{folder}/{name}: expected a file, got a FIFO"
+
+
+def learns_in_bf16():
+    losses = held_out_losses(run("gpt2_finetune", 1, *FLAGS, "--model", "tiny", "--steps", "20", "--batch-size", "8",
+                                 "--accumulate", "1", "--out", "bf16", "--amp", "bf16"))
+    exact = held_out_losses(train(1, 8, 1, "one"))
+    if losses == exact or any(abs(a - b) > 0.1 for a, b in zip(losses, exact, strict=True)):
+        fail(f"expected losses a little other than those in f32, {exact}, got {losses}")
 
 
 def broken_models():
@@ -77,7 +121,10 @@ def main():
         with open("text", "w", encoding="ascii") as file:
             file.write("the outer thought of the south wind thou without them. " * 20)
         saves(learns())
+        learns_in_bf16()
         goes_on()
+        a_signal_is_no_end()
+        replaces_files()
         tells_mistakes("gpt2_finetune", [*FLAGS, "--model", "tiny"], [
             *broken_models(),
             (["--top-p", "1"], 2, "unknown flag --top-p"),
@@ -88,6 +135,8 @@ def main():
             (["--block", "25"], 1, "at most the 24 tokens"),
             (["--out", "text"], 1, "text/model.safetensors"),
             (["--out", "no/where"], 1, "can't make the folder no/where"),
+            (["--amp", "f64"], 2, "--amp: expected bf16, got f64"),
+            *pipes(),
         ])
         if "expected --model DIR and --data FILE" not in run("gpt2_finetune", 1, "--data", "text", code=2):
             fail("a missing --model is not told")

@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 
-from example_runs import fail, read, run, tells_mistakes
+from example_runs import fail, read, run, stop, tells_mistakes
 
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--block", "16", "--batch-size", "4"]
 FEW = [*SMALL, "--data", "text", "--sample", "20", "--seed", "7"]
@@ -40,6 +40,23 @@ def goes_on(ranks):
         fail(f"{ranks} ranks: expected the same sample, and no training, from the same weights: {samples}")
 
 
+def a_signal_is_no_end():
+    """It saves the checkpoint, and writes no text."""
+    out = stop("gpt_char", *FEW, "--steps", "1000000", "--eval-every", "2", "--checkpoint", "stopped", when="step 2:")
+    if "--- sample" in out:
+        fail(f"expected no text after a signal:\n{out}")
+    run("gpt_char", 1, *FEW, "--steps", "2", "--resume", "stopped")
+
+
+def learns_in_bf16():
+    """Nearly the same as in f32."""
+    flags = [*FEW, "--steps", "40", "--eval-every", "40", "--warmup", "0", "--lr", "0.01", "--save-every", "0"]
+    losses = [float(re.search(r"val loss ([\d.]+)", run("gpt_char", 1, *flags, *amp))[1])
+              for amp in ([], ["--amp", "bf16"])]
+    if losses[0] == losses[1] or abs(losses[0] - losses[1]) > 0.1:
+        fail(f"expected a loss a little other than {losses[0]}, that in f32, got {losses[1]}")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="tutti-gpt-char-") as folder:
         os.chdir(folder)
@@ -50,6 +67,8 @@ def main():
         learns()
         goes_on(1)
         goes_on(2)
+        a_signal_is_no_end()
+        learns_in_bf16()
         if "4 different" in run("gpt_char", 1, *SMALL, "--steps", "1", "--sample", "5"):
             fail("expected the built-in text")
         tells_mistakes("gpt_char", FEW, [
@@ -59,6 +78,7 @@ def main():
             (["--dropout", "much"], 2, "gpt_char: --dropout"),
             (["--min-lr", "1"], 2, "--min-lr is above --lr"),
             (["text"], 2, "expected flags only, got text"),
+            (["--amp", "f16"], 2, "--amp: expected bf16, got f16"),
             (["--data", "missing"], 1, "missing"),
             (["--data", "empty"], 1, "text"),
             (["--block", "10000"], 1, "a longer text or a smaller --block"),

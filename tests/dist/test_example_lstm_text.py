@@ -3,32 +3,16 @@ run that is resumed has the bits of one that never stopped; it writes what it ha
 import math
 import os
 import re
-import subprocess
-import sys
 import tempfile
 
-TUTTI, BUILD = os.environ["TUTTI"], os.environ["TT_BUILD"]
-LSTM = os.path.join(BUILD, "examples", "lstm_text")
-PATIENCE = 0.9 * float(os.environ["TT_TIMEOUT"])
-ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")
+import example_runs
+from example_runs import fail, read, stop
+
 SMALL = ["--emsize", "16", "--nhid", "24", "--bptt", "10"]
 
 
-def fail(text):
-    sys.exit("FAILED: " + text)
-
-
 def train(ranks, *flags, code=0):
-    launcher = [TUTTI, "run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    done = subprocess.run([*launcher, LSTM, *flags], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE)
-    if done.returncode != code:
-        fail(f"{flags}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout if code == 0 else done.stderr
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
+    return example_runs.run("lstm_text", ranks, *flags, code=code)
 
 
 def losses(out):
@@ -70,23 +54,31 @@ def resumes():
         fail(f"a run that was resumed has other bits or another text:\n{whole}{part}")
 
 
+def a_signal_is_no_end():
+    """It saves the checkpoint, in the middle of an epoch, too, and writes no text."""
+    flags = [*SMALL, "--batch-size", "2", "--checkpoint", "stopped", "--epochs"]
+    out = stop("lstm_text", *flags, "1000000", when="Epoch 1, loss")
+    if "\n---\n" in out or [name for name in os.listdir(".") if ".tmp-" in name]:
+        fail(f"expected no text and no half-written checkpoint after a signal:\n{out}")
+    train(1, *flags, "3", "--resume", "stopped", "--write", "0")
+
+
 def tells_mistakes():
     for name, text in [("short.txt", "a short text"), ("empty.txt", "")]:
         with open(name, "w", encoding="ascii") as file:
             file.write(text)
-    for flags, code, text in [(["--gamma", "1"], 2, "unknown flag --gamma"),
-                              (["--bptt"], 2, "a value is missing after --bptt"),
-                              (["--nhid", "0"], 2, "lstm_text: --nhid: expected a whole number from 1"),
-                              (["--temperature", "0"], 2, "--temperature: expected a number above 0"),
-                              (["--dropout", "2"], 1, "dropout"),
-                              (["--data", "nowhere.txt"], 1, "nowhere.txt"),
-                              (["--data", "short.txt"], 1, "short.txt: 11 characters give 0 windows"),
-                              (["--data", "empty.txt"], 1, "empty.txt is empty"),
-                              (["--prompt", "~"], 1, "not among the 47"),
-                              (["--resume", "abc.txt"], 1, "abc.txt")]:
-        told = train(1, *flags, code=code)
-        if text not in told or len(told.splitlines()) != 1:
-            fail(f"{flags}: expected one line with \"{text}\", got: {told}")
+    example_runs.tells_mistakes("lstm_text", [], [
+        (["--gamma", "1"], 2, "unknown flag --gamma"),
+        (["--bptt"], 2, "a value is missing after --bptt"),
+        (["--nhid", "0"], 2, "lstm_text: --nhid: expected a whole number from 1"),
+        (["--temperature", "0"], 2, "--temperature: expected a number above 0"),
+        (["--dropout", "2"], 1, "dropout"),
+        (["--data", "nowhere.txt"], 1, "nowhere.txt"),
+        (["--data", "short.txt"], 1, "short.txt: 11 characters give 0 windows"),
+        (["--data", "empty.txt"], 1, "empty.txt is empty"),
+        (["--prompt", "~"], 1, "not among the 47"),
+        (["--resume", "abc.txt"], 1, "abc.txt"),
+    ])
     if "--bptt" not in train(1, "--help"):
         fail("--help says nothing of --bptt")
 
@@ -97,6 +89,7 @@ def main():
         learns()
         held_out_on_any_number_of_ranks()
         resumes()
+        a_signal_is_no_end()
         tells_mistakes()
 
 

@@ -67,12 +67,23 @@ def a_signal_in_the_middle():
         fail(f"a run that was ended and resumed has other bits: {out}")
 
 
+def write_idx(path, *shape):
+    """A file without elements."""
+    with open(path, "wb") as file:
+        file.write(bytes([0, 0, 8, len(shape)]) + b"".join(size.to_bytes(4, "big") for size in shape))
+
+
 def tells_mistakes():
+    write_idx("none", 0, 28, 28)
+    write_idx("unlabelled", 0)
     for flags, code, text in [(["--gamma"], 2, "a value is missing after --gamma"),
                               (["--momentum", "1"], 2, "unknown flag --momentum"),
                               (["--epochs", "0"], 2, "mnist_convnet: --epochs"),
                               (["--metrics", "few/train-labels-idx1-ubyte", *FEW], 1, "few/train-labels-idx1-ubyte"),
-                              (["--resume", "missing", *FEW], 1, "missing")]:
+                              (["--resume", "missing", *FEW], 1, "missing"),
+                              (["--images", "none", "--labels", "unlabelled"], 1, "none: it has no images"),
+                              (["--images", "few/train-images-idx3-ubyte", "--labels", "few/train-labels-idx1-ubyte",
+                                "--holdout", "200"], 1, "--holdout 200 leaves none of the 200 examples")]:
         told = train(1, *flags, code=code)
         if text not in told or len(told.splitlines()) != 1:
             fail(f"{flags}: expected one line with \"{text}\", got: {told}")

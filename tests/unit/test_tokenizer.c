@@ -7,7 +7,9 @@
 #include "support/own_folder.h"
 #include "vectors.h"
 
+#include <sys/stat.h>
 #include <tutti/datasets.h>
+#include <unistd.h>
 
 static json_t *vectors;
 
@@ -146,6 +148,31 @@ static void bytes_are_a_vocabulary(void **state) {
     tt_tensor_free(x);
 }
 
+static void bytes_are_written_whole_or_not(void **state) {
+    (void)state;
+    static const uint8_t columns[] = {'a', 'c', 'e', 'b', 'd', 'f'};
+    char read[8] = "";
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_from_data(columns, TT_SHAPE(2, 3), TT_U8);
+    write_bytes("old", "old", 3);
+    assert_int_equal(link("old", "bytes"), 0);
+    assert_int_equal(tt_bytes_write(tt_transpose(x, 0, 1), "bytes"), TT_OK);
+    FILE *file = fopen("bytes", "rb");
+    assert_int_equal(fread(read, 1, sizeof read, file), 6);
+    fclose(file);
+    assert_memory_equal(read, "abcdef", 6);
+    file = fopen("old", "rb"); /* its other name has another file now */
+    assert_int_equal(fread(read, 1, sizeof read, file), 3);
+    fclose(file);
+    assert_int_equal(tt_bytes_write(tt_zeros(TT_SHAPE(2), TT_F32), "bytes"), TT_ERR_DTYPE);
+    expect_error(TT_ERR_DTYPE, "bytes: expected u8");
+    assert_int_equal(tt_bytes_write(x, NULL), TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, "expected a path");
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    assert_int_equal(tt_bytes_write(x, "pipe"), TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, "pipe: expected a file, got a FIFO");
+}
+
 static void what_cant_be_decoded_is_named(void **state) {
     (void)state;
     static const int64_t tokens[] = {0, 3, 1}, far[] = {1, 3};
@@ -223,6 +250,7 @@ int main(void) {
         cmocka_unit_test(long_words_are_cut_soon),
         cmocka_unit_test(classes_are_unicodes),
         cmocka_unit_test(bytes_are_a_vocabulary),
+        cmocka_unit_test(bytes_are_written_whole_or_not),
         cmocka_unit_test(what_cant_be_decoded_is_named),
         cmocka_unit_test(files_that_dont_fit_are_refused),
         cmocka_unit_test(memory_that_runs_out_is_an_error),

@@ -108,6 +108,8 @@ inline tensor bytes_read(const std::string &path) {
     return tensor::owned(read);
 }
 
+inline void bytes_write(const tensor &x, const std::string &path) { check(tt_bytes_write(x.get(), path.c_str())); }
+
 class tokenizer {
   public:
     explicit tokenizer(tt_tokenizer *owned) : tokenizer_(check(owned)) {}
