@@ -4,7 +4,7 @@
  *   lstm_text                                                  four sonnets, to try the program
  *   lstm_text --data input.txt --metrics runs/first            a text of one's own
  *   tutti run --nproc-per-node=2 lstm_text --data input.txt --batch-size 10
- *   lstm_text --data input.txt --resume checkpoint.safetensors --epochs 1 --write 2000
+ *   lstm_text --data input.txt --resume lstm_text.safetensors --epochs 1 --write 2000
  *
  * The text is cut into columns that are read side by side, a window of each in a batch. An LSTM's state goes on from
  * window to window, its gradient does not: truncated backpropagation through time.
@@ -34,7 +34,7 @@ static const char usage[] =
     "  --epochs N         train until N epochs since the start of training (40)\n"
     "  --batch-size N     columns of the text per rank (20)\n"
     "  --bptt N           characters that a gradient goes back over (35)\n"
-    "  --checkpoint FILE  where to save after each epoch (checkpoint.safetensors)\n"
+    "  --checkpoint FILE  where to save after each epoch (lstm_text.safetensors)\n"
     "  --resume FILE      go on from a checkpoint; other flags as before\n"
     "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
     "  --write N          characters to write at the end (400)\n"
@@ -86,7 +86,7 @@ typedef struct Run {
 /* ---- the command line ---- */
 
 static bool parse_options(Options *o, int argc, char **argv) {
-    *o = (Options){.checkpoint = "checkpoint.safetensors",
+    *o = (Options){.checkpoint = "lstm_text.safetensors",
                    .emsize = 200,
                    .nhid = 200,
                    .nlayers = 2,

@@ -28,18 +28,22 @@ static const char usage[] =
     "  --lr X             learning rate of Adadelta (1)\n"
     "  --gamma X          what the rate is multiplied with after each epoch (0.7)\n"
     "  --save-every N     save a checkpoint every N epochs, and after the last; 0 = never (2)\n"
-    "  --checkpoint FILE  where (checkpoint.safetensors)\n"
+    "  --checkpoint FILE  where (mnist_convnet.safetensors)\n"
     "  --resume FILE      go on from a checkpoint, with its rates and sampler seed\n"
     "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
     "  --seed N           of initial weights, shuffling and dropout (0)\n"
     "  --workers N        threads that make batches ahead (0)\n"
     "  --help             this text\n";
 
-static const Program mnist_program = {
-    "mnist_convnet",
-    usage,
-    "gamma",
-    {.epochs = 14, .batch_size = 64, .save_every = 2, .lr = 1, .factor = 0.7, .checkpoint = "checkpoint.safetensors"}};
+static const Program mnist_program = {"mnist_convnet",
+                                      usage,
+                                      "gamma",
+                                      {.epochs = 14,
+                                       .batch_size = 64,
+                                       .save_every = 2,
+                                       .lr = 1,
+                                       .factor = 0.7,
+                                       .checkpoint = "mnist_convnet.safetensors"}};
 
 typedef struct Run {
     tt_group *world;

@@ -4,7 +4,7 @@
  *   resnet_cifar --train-size 2000 --epochs 2                     images drawn on the spot, to try the program
  *   tutti data cifar10 DIR && resnet_cifar --data DIR             CIFAR-10
  *   tutti run --nproc-per-node=4 resnet_cifar --data DIR --workers 2 --metrics runs/first
- *   resnet_cifar --data DIR --resume checkpoint.safetensors       go on, also in the middle of an epoch
+ *   resnet_cifar --data DIR --resume resnet_cifar.safetensors       go on, also in the middle of an epoch
  *
  * Shapes: B batch, then channels and pixels: (B,3,32,32); 10 classes. */
 #include "flags.h"
@@ -33,7 +33,7 @@ static const char usage[] = "usage: resnet_cifar [FLAGS]\n"
                             "  --schedule NAME       cosine, which steps each epoch, or onecycle, each step (cosine)\n"
                             "  --save-every N        save a checkpoint every N epochs, and at the end; 0 = never (1)\n"
                             "  --save-every-steps N  and every N steps; 0 = not (0)\n"
-                            "  --checkpoint FILE     where (checkpoint.safetensors)\n"
+                            "  --checkpoint FILE     where (resnet_cifar.safetensors)\n"
                             "  --resume FILE         go on from a checkpoint, with its seed; other flags as before\n"
                             "  --metrics DIR         write curves for `tutti plot` and TensorBoard there\n"
                             "  --seed N              of weights, order, crops (0)\n"
@@ -72,7 +72,7 @@ typedef struct Run {
 
 static bool parse_options(Options *o, int argc, char **argv) {
     *o = (Options){.schedule = "cosine",
-                   .checkpoint = "checkpoint.safetensors",
+                   .checkpoint = "resnet_cifar.safetensors",
                    .epochs = 200,
                    .batch_size = 128,
                    .workers = 2,
