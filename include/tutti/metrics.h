@@ -24,7 +24,8 @@ typedef struct tt_summary_writer_new_args {
  *                                        appends to it; a line that a killed run has left unfinished is removed.
  * Each scalar is on its way to the disk when the call returns, whole: whoever kills the program loses none.
  *   writer = tt_summary_writer_new("runs/first")
- * NULL on failure: TT_ERR_INVALID no folder's name, or both files unwanted; TT_ERR_IO, with the path; TT_ERR_MEMORY.
+ * NULL on failure: TT_ERR_INVALID no folder's name, both files unwanted, or a FIFO or the like as scalars.csv;
+ * TT_ERR_IO, with the path: also where a link or a table is another user's, in a folder as /tmp; TT_ERR_MEMORY.
  * PyTorch: torch.utils.tensorboard.SummaryWriter. */
 TT_API tt_summary_writer *tt_summary_writer_new_with(const tt_summary_writer_new_args *args, size_t size);
 #ifndef __cplusplus

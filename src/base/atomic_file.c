@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +15,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-
-/* Split `path` into its directory (the caller's to free) and its last name. */
-static char *directory_of(const char *path, const char **name) {
-    const char *slash = strrchr(path, '/');
-    *name = slash ? slash + 1 : path;
-    if (!slash)
-        return strdup(".");
-    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
+#include "base/planted.h"
 
 /* Is `entry` "NAME.tmp-DIGITS-DIGITS"? */
 static bool is_temporary_of(const char *entry, const char *name) {
@@ -129,21 +120,6 @@ static void release_file(tt__atomic_file *file) {
     *file = (tt__atomic_file){.fd = -1};
 }
 
-/* Name what is no regular file, for errors. */
-static const char *kind_text(mode_t mode) {
-    return S_ISDIR(mode)    ? "a directory"
-           : S_ISFIFO(mode) ? "a FIFO"
-           : S_ISSOCK(mode) ? "a socket"
-           : S_ISBLK(mode)  ? "a block device"
-                            : "of an unknown kind";
-}
-
-/* Did a stranger put `found` into the directory `around`, because all may write to it, as to /tmp? */
-static bool is_planted(const struct stat *found, const struct stat *around) {
-    return (around->st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH) && found->st_uid != geteuid() &&
-           found->st_uid != around->st_uid;
-}
-
 /* Refuse to replace another user's file where the kernel lets its owner alone do that, which it would say at the
  * end; and where root would give what it writes to a stranger. */
 static tt_status check_replaceable(const tt__atomic_file *file, const char *folder, const struct stat *old) {
@@ -151,70 +127,12 @@ static tt_status check_replaceable(const tt__atomic_file *file, const char *fold
     if (stat(folder, &around) || !(around.st_mode & S_ISVTX) || old->st_uid == geteuid())
         return TT_OK;
     bool may_replace = geteuid() == 0 || around.st_uid == geteuid();
-    return may_replace && !is_planted(old, &around)
+    return may_replace && !tt__is_planted(old, &around)
                ? TT_OK
                : tt__fail(TT_ERR_IO,
                           "%s: another user's file, in a directory where only its owner may replace it (sticky); "
                           "choose another path",
                           file->path);
-}
-
-/* Read a symbolic link's text to `to` (PATH_MAX); *is_link: there is one. A planted one is refused: it could lead root
- * anywhere. The kernel's protected_symlinks, which would see to that, may be off, and doesn't look where readlink()
- * does. */
-static tt_status read_link(const char *path, const char *folder, char *to, bool *is_link) {
-    struct stat link, around;
-    *is_link = false;
-    int fd = tt__fd(open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (fd < 0 && errno == ENOENT)
-        return TT_OK;
-    bool good = fd >= 0 && fstat(fd, &link) == 0 && stat(folder, &around) == 0;
-    ssize_t n = good && S_ISLNK(link.st_mode) ? readlinkat(fd, "", to, PATH_MAX - 1) : 0;
-    int errnum = errno;
-    if (fd >= 0)
-        close(fd);
-    if (!good || n < 0)
-        return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't find what it leads to", path);
-    if (!S_ISLNK(link.st_mode))
-        return TT_OK;
-    if (is_planted(&link, &around))
-        return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that all may write to", path);
-    to[n] = '\0';
-    *is_link = true;
-    return TT_OK;
-}
-
-/* Find the file that `path` leads to through its symbolic links, which need not exist: *out is allocated. */
-static tt_status follow_links(const char *path, char **out) {
-    enum { MOST = 40 }; /* as many as Linux follows */
-    char to[PATH_MAX], *at = strdup(path);
-    tt_status status = TT_OK;
-    bool is_link = at != NULL;
-    for (int i = 0; is_link && !status; i++) {
-        const char *name;
-        char *folder = directory_of(at, &name), *next = NULL;
-        if (!folder)
-            break;
-        status = read_link(at, folder, to, &is_link);
-        if (!status && is_link && i == MOST)
-            status = tt__fail_errno(TT_ERR_IO, ELOOP, "%s: can't find what it leads to", path);
-        if (!status && is_link) {
-            if (asprintf(&next, "%s%s%s", *to == '/' ? "" : folder, *to == '/' ? "" : "/", to) < 0)
-                next = NULL;
-            free(at);
-            at = next;
-        }
-        free(folder);
-        is_link = is_link && at;
-    }
-    if (!status && (!at || is_link))
-        status = tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
-    if (status) {
-        free(at);
-        at = NULL;
-    }
-    *out = at;
-    return status;
 }
 
 /* Give the temporary the mode and, as far as this process may, the owner of the file that it replaces. */
@@ -241,7 +159,7 @@ static bool is_standard_stream(const struct stat *file) {
 /* Open the temporary of a regular file, or of one that doesn't exist. */
 static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     const char *name;
-    char *directory = directory_of(file->path, &name);
+    char *directory = tt__path_split(file->path, &name);
     if (!directory)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", file->path);
     tt_status status;
@@ -267,7 +185,7 @@ static tt_status open_device(tt__atomic_file *file) {
     if (file->fd < 0 || fstat(file->fd, &opened))
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path);
     if (!S_ISCHR(opened.st_mode)) /* it was another thing a moment ago */
-        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", file->path, kind_text(opened.st_mode));
+        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", file->path, tt__kind_text(opened.st_mode));
     return fcntl(file->fd, F_SETFL, O_WRONLY) ? tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path)
                                               : TT_OK;
 }
@@ -281,10 +199,10 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
     if (!exists && errno != ENOENT)
         return tt__fail_errno(TT_ERR_IO, errno, "%s", path);
     if (exists && !S_ISREG(old.st_mode) && !S_ISCHR(old.st_mode))
-        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, kind_text(old.st_mode));
+        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, tt__kind_text(old.st_mode));
     if (exists && S_ISREG(old.st_mode) && is_standard_stream(&old))
         return tt__fail(TT_ERR_INVALID, "%s: this process's own output goes to that file; choose another path", path);
-    TT__TRY(follow_links(path, &file->path));
+    TT__TRY(tt__follow_links(path, &file->path));
     tt_status status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
     if (status)
         release_file(file);
@@ -321,7 +239,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
 /* Sync the directory. File systems that can't say EINVAL; a rename is all they offer. */
 static tt_status sync_directory(const char *path) {
     const char *name;
-    char *directory = directory_of(path, &name);
+    char *directory = tt__path_split(path, &name);
     if (!directory)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its directory's name", path);
     tt_status status = TT_OK;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,10 +150,12 @@ void tt__error_file_write(const char *message, bool secondary) {
         snprintf(json, sizeof json,
                  "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
                  escaped, (long long)time(NULL), secondary ? "true" : "false");
-    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    struct stat file; /* no link, nor FIFO, that another user has put there */
+    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
     if (fd < 0)
         return;
-    if (lseek(fd, 0, SEEK_END) == 0 && tt__quiet_write(fd, json, (size_t)n) != n)
+    bool ours = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() && file.st_nlink == 1;
+    if (ours && lseek(fd, 0, SEEK_END) == 0 && tt__quiet_write(fd, json, (size_t)n) != n)
         tt__log(TT_LOG_WARNING, "could not write %s: %s", path, strerror(errno));
     close(fd);
 }

@@ -1,11 +1,13 @@
 #include "base/error.h"
 #include "checkpoint/value.h"
 #include "cli/ckpt.h"
+#include "data/whole_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t tt__ckpt_bytes(const tt_tensor *x) { return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)); }
 
@@ -59,12 +61,14 @@ static tt_status rows_of_tensors(tt__ckpt_file *file, const tt_named_tensors *te
 /* Does the file begin as a zip archive does? What can't be read is left to the reader to complain about. */
 static bool is_archive(const char *path) {
     char head[4] = "";
-    FILE *file = fopen(path, "rbe");
-    if (file && fread(head, 1, sizeof head, file) < sizeof head)
-        head[0] = 0;
-    if (file)
-        fclose(file);
-    return !memcmp(head, "PK\3\4", sizeof head);
+    int fd;
+    uint64_t size;
+    size_t got = 0;
+    if (tt__file_open(&fd, &size, path))
+        return false;
+    bool read = !tt__file_read_at(fd, path, head, sizeof head, 0, &got) && got == sizeof head;
+    close(fd);
+    return read && !memcmp(head, "PK\3\4", sizeof head);
 }
 
 tt_status tt__ckpt_open(tt__ckpt_file *file, const char *path) {

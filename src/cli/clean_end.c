@@ -1,10 +1,16 @@
 #include "cli/clean_end.h"
 
 #include "base/atomic_file.h"
+#include "base/planted.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+/* What was made, if it may still be empty. Who makes it holds the lock, or a signal just then would leave it. */
+static pthread_mutex_t folder_lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *made_folder;
 
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -27,11 +33,30 @@ static void *wait_for_signal(void *user) {
     if (sigwait(&set, &number))
         return NULL;
     tt__atomic_remove_temporaries();
+    tt__cli_remove_folder();
     sigemptyset(&one);
     sigaddset(&one, number);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     raise(number);
     return NULL;
+}
+
+tt_status tt__cli_make_folder(const char *folder) {
+    bool made;
+    pthread_mutex_lock(&folder_lock);
+    tt_status status = tt__make_folder(folder, &made);
+    if (made)
+        made_folder = folder;
+    pthread_mutex_unlock(&folder_lock);
+    return status;
+}
+
+void tt__cli_remove_folder(void) {
+    pthread_mutex_lock(&folder_lock);
+    if (made_folder)
+        rmdir(made_folder); /* refused where anything is in it */
+    made_folder = NULL;
+    pthread_mutex_unlock(&folder_lock);
 }
 
 void tt__cli_end_cleanly(void) {

@@ -52,16 +52,15 @@ static tt_status write_part(const digits_flags *f, tt_dataset *all, int64_t begi
 }
 
 static int make_digits(const digits_flags *f) {
-    bool made;
     tt__cli_end_cleanly();
-    if (tt__data_folder_begin(f->dir, &made))
+    if (tt__data_folder_begin(f->dir))
         return TT__EXIT_FAILED;
     tt_dataset *all = tt_digits(f->train + f->test, (uint64_t)f->seed);
     if (!all)
         tt_report();
     bool ok = all && !write_part(f, all, 0, f->train, "train") && !write_part(f, all, f->train, f->test, "t10k");
     tt_dataset_free(all);
-    tt__data_folder_end(f->dir, made);
+    tt__data_folder_end();
     return ok ? TT__EXIT_OK : TT__EXIT_FAILED;
 }
 

@@ -4,10 +4,10 @@
 
 #include <tutti/base.h>
 
-/* Make the folder, unless it is there; *made says which. An error is printed. */
-tt_status tt__data_folder_begin(const char *dir, bool *made);
+/* Make the folder, unless it is there; the text must stay. An error is printed. */
+tt_status tt__data_folder_begin(const char *dir);
 
 /* Remove it if this command made it and it is empty. */
-void tt__data_folder_end(const char *dir, bool made);
+void tt__data_folder_end(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* Data sets that are known by name: where they are, and what their files must be. */
 #include "cli/data_get.h"
+#include "cli/clean_end.h"
 #include "cli/data_folder.h"
 
 #include "base/error.h"
@@ -84,8 +85,8 @@ static tt_status unpack_set(const known_set *set, const char *dir) {
 static int get_set(const known_set *set, const char *dir, const char *mirror) {
     const char *const own[] = {mirror, NULL};
     bool failed = false;
-    bool made;
-    if (tt__data_folder_begin(dir, &made))
+    tt__cli_end_cleanly();
+    if (tt__data_folder_begin(dir))
         return TT__EXIT_FAILED;
     for (const tt__remote_file *file = set->files; file->name; file++)
         failed |= get_file(file, mirror ? own : set->mirrors, dir) != TT_OK;
@@ -93,7 +94,7 @@ static int get_set(const known_set *set, const char *dir, const char *mirror) {
         tt_report();
         failed = true;
     }
-    tt__data_folder_end(dir, made);
+    tt__data_folder_end();
     return failed ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/planted.h"
 #include "base/problem_list.h"
 #include "base/quiet_write.h"
 #include "cli/curl_load.h"
@@ -216,17 +217,29 @@ static tt_status finish_file(const transfer *t, const char *path) {
     return TT_OK;
 }
 
+/* Is the .part one that we made? Who owns it, or another name of it, could change it when its checksum has been found
+ * right; and we would write into what is not ours. */
+static tt_status check_part_file(const transfer *t, struct stat *info) {
+    if (fstat(t->fd, info) != 0 || !S_ISREG(info->st_mode))
+        return tt__fail(TT_ERR_IO, "%s: expected a regular file", t->path);
+    if (info->st_uid != geteuid())
+        return tt__fail(TT_ERR_IO, "%s: another user's file; remove it, or choose another folder", t->path);
+    if (info->st_nlink > 1)
+        return tt__fail(TT_ERR_IO, "%s: this file has several names (hard links); remove this one", t->path);
+    return TT_OK;
+}
+
 /* Take the .part, which may hold what an earlier call got. */
 static tt_status open_part(transfer *t) {
     struct stat info;
-    t->fd = tt__fd(open(t->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666));
+    t->fd = tt__open_to_append(t->path, false);
     if (t->fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", t->path);
+    TT__TRY(check_part_file(t, &info));
     if (flock(t->fd, LOCK_EX | LOCK_NB) != 0)
         return tt__fail(TT_ERR_IO, "%s: another process writes it; wait until it has ended", t->path);
+    TT__TRY(check_part_file(t, &info)); /* its size, now that nobody else writes it */
     t->locked = true;
-    if (fstat(t->fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return tt__fail(TT_ERR_IO, "%s: expected a regular file", t->path);
     t->size = info.st_size;
     return t->size > t->remote->size ? start_again(t) : TT_OK;
 }
@@ -234,11 +247,12 @@ static tt_status open_part(transfer *t) {
 tt_status tt__download(tt__download_end *end, const tt__remote_file *file, const char *const *mirrors, const char *dir,
                        tt__download_progress progress) {
     char path[PATH_ROOM], part[PATH_ROOM + 8];
+    struct stat there;
     if (snprintf(path, sizeof path, "%s/%s", dir, file->name) >= (int)sizeof path)
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", file->name);
     snprintf(part, sizeof part, "%s.part", path);
     *end = TT__WAS_THERE;
-    if (access(path, F_OK) == 0)
+    if (lstat(path, &there) == 0) /* also a link that leads to nothing */
         return check_sum(path, file) ? tt__fail_prefix("remove this file to get it again") : TT_OK;
     transfer t = {.lib = tt__curl_get(), .remote = file, .path = part, .fd = -1, .progress = progress};
     if (!t.lib)

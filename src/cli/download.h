@@ -1,7 +1,7 @@
 /* A file from the net that is known by its checksum.
  *
- * It is written to "PATH.part", locked meanwhile, which a later call goes on with, and gets its name when the checksum
- * is right. */
+ * It is written to "PATH.part", locked meanwhile, which a later call goes on with if it is this user's own, and gets
+ * its name when the checksum is right. */
 #ifndef TT_CLI_DOWNLOAD_H
 #define TT_CLI_DOWNLOAD_H
 

@@ -4,6 +4,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/planted.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
 #include "cli/cli.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct settings {
     int64_t world;
@@ -192,19 +192,17 @@ static tt_status tune_measure(tt_group *group, const settings *s, tt__bytes *tex
 
 /* ---- the table */
 
-static void make_folder_of(const char *path) {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(folder, 0777); /* a failure shows when the file is written */
-        *slash = '/';
-    }
+static tt_status make_folder_of(const char *path) {
+    const char *name;
+    char *folder = tt__path_split(path, &name);
+    tt_status status = folder ? tt__make_folders(folder) : tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
+    free(folder);
+    return status;
 }
 
 static tt_status tune_write(const char *path, const tt__bytes *text) {
     tt__atomic_file file;
-    make_folder_of(path);
+    TT__TRY(make_folder_of(path));
     TT__TRY(tt__atomic_open(&file, path));
     tt_status status = tt__atomic_write(&file, text->data, text->size);
     if (!status)
@@ -254,8 +252,9 @@ static tt_status tune_run(tt_group *group, const settings *s) {
                         "over TCP");
     tt_status status = TT_OK;
     if (!group->rank) {
-        make_folder_of(path);
-        status = tt__atomic_check(path);
+        status = make_folder_of(path);
+        if (!status)
+            status = tt__atomic_check(path);
     }
     if (!status)
         status = tune_measure(group, s, &rules, measured);

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/planted.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,12 +88,22 @@ static tt_status read_members(untar_work *w) {
     return TT_OK;
 }
 
+/* Whoever has the folder could put links into it, and change what we write there. */
+static tt_status make_own_folder(const char *path, const char *dir) {
+    struct stat found, around;
+    TT__TRY(tt__make_folder(path, NULL));
+    if (lstat(path, &found) || stat(dir, &around))
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
+    return tt__is_planted(&found, &around)
+               ? tt__fail(TT_ERR_IO, "%s: another user's folder, in one that all may write to", path)
+               : TT_OK;
+}
+
 tt_status tt__untar(const char *archive, const char *dir, const char *folder, const char *const *names) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s", dir, folder) >= (int)sizeof path)
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", folder);
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't make the folder", path);
+    TT__TRY(make_own_folder(path, dir));
     untar_work w = {.file = gzopen(archive, "rb"), .archive = archive, .dir = dir, .folder = folder, .names = names};
     if (!w.file)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", archive);

@@ -5,7 +5,8 @@
 #include <tutti/base.h>
 
 /* Write the members called "FOLDER/NAME" for each of `names` (NULL ends the list) to dir/FOLDER/NAME; others are left
- * alone, so no name in the archive is ever a path. Each file appears whole. Errors: TT_ERR_IO; TT_ERR_FORMAT no such
+ * alone, so no name in the archive is ever a path. Each file appears whole. Errors: TT_ERR_IO, also a folder that
+ * another user has put there; TT_ERR_FORMAT no such
  * archive, or a member is missing. */
 tt_status tt__untar(const char *archive, const char *dir, const char *folder, const char *const *names);
 

@@ -1,7 +1,7 @@
 #include "metrics/append_file.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/planted.h"
 #include "base/quiet_write.h"
 
 #include <errno.h>
@@ -10,16 +10,31 @@
 #include <string.h>
 #include <unistd.h>
 
-tt_status tt__append_open(tt__append_file *file, const char *path) {
+tt_status tt__append_create(tt__append_file *file, const char *path, bool *taken) {
     *file = (tt__append_file){.path = strdup(path)};
+    *taken = false;
     if (!file->path)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for the path", path);
-    file->fd = tt__fd(open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+    file->fd = tt__open_to_append(path, true);
     if (file->fd >= 0)
         return TT_OK;
     int errnum = errno;
+    *taken = errnum == EEXIST;
     tt__append_close(file);
     return tt__fail_errno(TT_ERR_IO, errnum, "can't open %s for writing", path);
+}
+
+tt_status tt__append_open(tt__append_file *file, const char *path) {
+    *file = (tt__append_file){0};
+    TT__TRY(tt__follow_links(path, &file->path));
+    file->fd = tt__open_to_append(file->path, false);
+    tt_status status = file->fd < 0 ? tt__fail_errno(TT_ERR_IO, errno, "can't open %s for writing", path)
+                                    : tt__check_writable(file->fd, file->path);
+    if (!status && fcntl(file->fd, F_SETFL, O_APPEND)) /* a terminal may take its time */
+        status = tt__fail_errno(TT_ERR_IO, errno, "can't open %s for writing", path);
+    if (status)
+        tt__append_close(file);
+    return status;
 }
 
 /* Find the end of the last whole line at or before `size`; -1: the file can't be read. */

@@ -2,17 +2,16 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/planted.h"
 #include "base/utf8.h"
 #include "metrics/append_file.h"
 #include "metrics/event_encode.h"
 #include "metrics/scalar_csv.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <tutti/metrics.h>
 #include <unistd.h>
 
@@ -25,24 +24,6 @@ struct tt_summary_writer {
 static double wall_time(void) { return (double)tt__realtime_ns() * 1e-9; }
 
 /* ---- making ---- */
-
-static tt_status make_folder(const char *path) {
-    char *part = strdup(path);
-    if (!part)
-        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
-    tt_status status = TT_OK;
-    for (char *slash = part; slash && !status;) {
-        slash = strchr(slash + 1, '/');
-        if (slash)
-            *slash = 0;
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            status = tt__fail_errno(TT_ERR_IO, errno, "tt_summary_writer_new: can't make the folder %s", part);
-        if (slash)
-            *slash = '/';
-    }
-    free(part);
-    return status;
-}
 
 /* The host's name, fit for a file's name. */
 static void host_name(char *name, size_t size) {
@@ -69,11 +50,15 @@ static tt_status writer_append(tt_summary_writer *w, tt__append_file *file) {
 }
 
 static tt_status open_events(tt_summary_writer *w) {
-    char *path = events_path(w->log_dir);
-    if (!path)
-        return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
-    tt_status status = tt__append_open(&w->events, path);
-    free(path);
+    tt_status status;
+    bool taken;
+    do { /* its name can be guessed, so whatever has it already is nothing of ours */
+        char *path = events_path(w->log_dir);
+        if (!path)
+            return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
+        status = tt__append_create(&w->events, path, &taken);
+        free(path);
+    } while (taken);
     TT__TRY(status);
     tt__event_encode_version(&w->record, wall_time());
     return writer_append(w, &w->events);
@@ -96,7 +81,8 @@ static tt_status open_files(tt_summary_writer *w, const tt_summary_writer_new_ar
     w->log_dir = strdup(a->log_dir);
     if (!w->log_dir)
         return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");
-    TT__TRY(make_folder(a->log_dir));
+    if (tt__make_folders(a->log_dir))
+        return tt__fail_prefix("tt_summary_writer_new");
     if (!a->no_events)
         TT__TRY(open_events(w));
     return a->no_csv ? TT_OK : open_csv(w);

@@ -97,6 +97,8 @@ static tt_status check_owner(const file_store *f) {
         return fail_io("looking at the file", errno);
     if (!S_ISREG(file.st_mode))
         return tt__fail(TT_ERR_IO, "expected a regular file, but this is a device, a pipe or a folder");
+    if (file.st_nlink > 1)
+        return tt__fail(TT_ERR_IO, "this file has several names (hard links); choose another path, or remove it");
     if (file.st_uid != geteuid())
         return tt__fail(TT_ERR_AUTH,
                         "the file belongs to user %u, not to this process's user, %u; choose another path, or "

@@ -66,6 +66,11 @@ expect 1 '"whole":false,"status":"TT_ERR_FORMAT"' verify broken.pth --json
 head -c 1000 copy.pth >short.pth
 expect 1 "cut short?" verify short.pth
 expect 1 "TT_ERR_IO" show missing.pt
+mkfifo queue.safetensors # that nobody writes to
+expect 1 "queue.safetensors: " show queue.safetensors
+expect 1 "queue.safetensors: " verify queue.safetensors
+expect 1 "queue.safetensors: " diff queue.safetensors "$state"
+expect 1 "queue.safetensors: " convert queue.safetensors x.safetensors
 expect 2 "expected a new file that ends in .safetensors" convert "$state" x.txt
 expect 0 "usage: tutti ckpt" --help
 expect 0 "usage: tutti ckpt diff" diff --help

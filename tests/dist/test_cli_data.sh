@@ -51,7 +51,7 @@ for folder in new own; do
 done
 [ -d "$dir/own" ] && [ ! -e "$dir/new" ] || fail "expected the folder that was there alone: $(ls "$dir")"
 
-expect 1 "can't make $dir/no/such" digits "$dir/no/such"
+expect 1 "can't make the folder $dir/no/such" digits "$dir/no/such"
 expect 2 "below the 50 examples" show "$dir/plain/t10k-images-idx3-ubyte" --start 50
 expect 1 "TT_ERR_IO" show "$dir/missing"
 if [ -c /dev/full ]; then

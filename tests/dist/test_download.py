@@ -7,6 +7,7 @@ import io
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -200,6 +201,35 @@ class Download(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertEqual(done.stderr.count("404"), 4)
         self.assertNotIn("\r", done.stderr)
+
+    def test_a_signal_leaves_no_empty_folder(self):
+        new = self.folder.name + "/new"
+        with subprocess.Popen([TUTTI, "data", "digits", new], stdout=subprocess.PIPE) as process:
+            while not os.path.exists(new) and process.poll() is None:
+                os.sched_yield()
+            process.terminate()
+            self.assertEqual(process.wait(DEADLINE), -signal.SIGTERM)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_a_link_that_leads_nowhere_stays(self):
+        os.symlink("nowhere", self.path)
+        self.assertIn("remove this file to get it again", self.run_program("good").stderr)
+        self.assertEqual(os.readlink(self.path), "nowhere")
+        self.assertEqual(os.listdir(self.folder.name), ["file.bin"])
+
+    def test_a_part_that_is_not_ours_stays(self):
+        other = self.folder.name + "/other"
+        with open(other, "wb") as file:
+            file.write(b"precious")
+        for make, text in ((lambda path: os.link(other, path), "several names"), (os.mkfifo, "a regular file"),
+                           (lambda path: os.symlink(other, path), "can't open it")):
+            make(self.path + ".part")
+            before = os.lstat(self.path + ".part")
+            self.check_bad(self.run_program("good"), "file.bin.part: ", text)
+            self.assertEqual(os.lstat(self.path + ".part").st_ino, before.st_ino)
+            with open(other, "rb") as file:
+                self.assertEqual(file.read(), b"precious")
+            os.unlink(self.path + ".part")
 
 
 class Untar(unittest.TestCase):

@@ -190,6 +190,9 @@ static void links_of_others_are_not_followed(void **state) {
         assert_int_equal(lchown("open/null", STRANGER, STRANGER), 0);
         assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
         assert_int_equal(write_file("open/null", "text"), TT_ERR_IO);
+        assert_int_equal(chmod("open", 0777), 0); /* strangers could put it there all the same */
+        assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
+        assert_int_equal(chmod("open", 01777), 0);
         assert_false(exists("led-astray"));
         assert_int_equal(chown("open", STRANGER, STRANGER), 0); /* it is this user's directory: */
         assert_int_equal(write_file("open/link", "text"), TT_OK);

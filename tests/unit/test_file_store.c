@@ -196,6 +196,24 @@ static void links_are_not_followed(void **state) {
     assert_false(written);
 }
 
+/* Of a file that is somewhere else, too. */
+static void further_names_are_not_written_to(void **state) {
+    (void)state;
+    char target[sizeof path + 8];
+    tt_store *store = NULL;
+    struct stat after;
+    snprintf(target, sizeof target, "%s.target", path);
+    FILE *file = fopen(target, "w");
+    assert_true(file && fclose(file) == 0 && link(target, path) == 0);
+    tt_status opened = tt_file_store(&store, path, .timeout_ms = PATIENCE_MS);
+    tt_status used = opened ? opened : tt_store_set(store, "k", "v", 1);
+    int seen = stat(target, &after);
+    tt_store_free(store);
+    unlink(target);
+    assert_int_equal(used, TT_ERR_IO);
+    assert_true(seen == 0 && after.st_size == 0);
+}
+
 static void a_held_lock_ends_in_a_timeout(void **state) {
     (void)state;
     tt_store *store = open_store(0, false);
@@ -381,6 +399,7 @@ int main(void) {
         ON_FILE(a_torn_record_is_cut_off),
         ON_FILE(other_files_are_left_alone),
         ON_FILE(links_are_not_followed),
+        ON_FILE(further_names_are_not_written_to),
         ON_FILE(a_full_file_is_an_error),
         ON_FILE(a_held_lock_ends_in_a_timeout),
         ON_FILE(processes_share_it),

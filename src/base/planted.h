@@ -1,0 +1,40 @@
+/* What a stranger may have put where this process is about to write: in a directory that all may write to, as /tmp, a
+ * link or a file under a name that can be guessed. Writing through it would give root's hand to whoever put it there.
+ * Symbolic links are judged by these rules, whatever the kernel's protected_symlinks is. */
+#ifndef TT_BASE_PLANTED_H
+#define TT_BASE_PLANTED_H
+
+#include "base/export.h"
+
+#include <sys/stat.h>
+
+/* Split `path` into its directory (the caller's to free; NULL: no memory) and its last name. */
+char *tt__path_split(const char *path, const char **name);
+
+/* Did a stranger put `found` into the directory `around`, one as /tmp: all may write to it, and it is sticky? */
+bool tt__is_planted(const struct stat *found, const struct stat *around);
+
+/* Find the file that `path` leads to through its symbolic links, which need not exist: *out is allocated. TT_ERR_IO: a
+ * link is another user's, in a directory that all may write to and that is not that user's. */
+TT__EXPORT TT_NODISCARD tt_status tt__follow_links(const char *path, char **out);
+
+/* Make a folder unless it is there; *made (may be NULL) says which. TT_ERR_IO: also where a stranger's link stands in
+ * its place. */
+TT_NODISCARD tt_status tt__make_folder(const char *path, bool *made);
+
+/* The same for a folder and those above it. */
+TT__EXPORT TT_NODISCARD tt_status tt__make_folders(const char *path);
+
+/* Open a file for reading and appending, `only_new` or where it is missing a new one; never through a link at its very
+ * name, and without waiting (O_NONBLOCK stays set). What was there is for the caller to judge. -1: errno says why. */
+TT__EXPORT int tt__open_to_append(const char *path, bool only_new);
+
+/* Check that what was opened for writing, `path` for errors, may be written to: a character device, or a regular file
+ * that no stranger has planted, as a file or as another name of one. Errors: TT_ERR_INVALID of another kind;
+ * TT_ERR_IO. */
+TT__EXPORT TT_NODISCARD tt_status tt__check_writable(int fd, const char *path);
+
+/* Name what is no regular file, for errors. */
+const char *tt__kind_text(mode_t mode);
+
+#endif

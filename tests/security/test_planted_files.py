@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What another user puts where root writes, in a folder as /tmp: links, FIFOs and files of his own. Nothing is written
+through them, each is one error at once, and stays. Needs root."""
+import hashlib
+import io
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE  # noqa: E402
+
+BUILD = pathlib.Path(os.environ["TT_BUILD"])
+LOG = BUILD / "tests/security/log_scalars"
+DOWNLOAD, UNTAR = (BUILD / "tests/dist" / name for name in ("download_file", "untar_files"))
+TUTTI = os.environ["TUTTI"]
+STRANGER = 61235  # a user that no machine has
+SECRET = "line 1\nunfinished secret"
+CONTENT = b"what was to be downloaded"
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="tutti-planted-"))
+        self.addCleanup(shutil.rmtree, self.base)
+        self.base.chmod(0o755)
+        self.shared, self.secret = self.base / "shared", self.base / "secret"
+        self.shared.mkdir()
+        self.shared.chmod(0o1777)
+        self.secret.write_text(SECRET)
+        self.secret.chmod(0o600)
+
+    def stranger(self, script, *arguments):
+        subprocess.run(["sh", "-c", "umask 0; " + script, "sh", *arguments], cwd=self.shared, user=STRANGER,
+                       group=STRANGER, extra_groups=[], check=True)
+
+    def refused(self, program, *arguments, text, code=1, **environment):
+        done = subprocess.run([program, *arguments], cwd=self.base, capture_output=True, text=True, timeout=DEADLINE,
+                              check=False, env=dict(os.environ, **environment))
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(self.secret.read_text(), SECRET)
+
+    def test_a_table_of_scalars(self):
+        table = self.shared / "scalars.csv"
+        for script, text in (('ln -s "$1" scalars.csv', "symbolic link"), ("mkfifo scalars.csv", "got a FIFO"),
+                             ("ln -s ../new scalars.csv", "symbolic link"), ("echo >scalars.csv", "user's file")):
+            with self.subTest(script):
+                self.stranger(script, self.secret)
+                before = os.lstat(table)
+                self.refused(LOG, self.shared, text=text)
+                after = os.lstat(table)
+                self.assertEqual((after.st_ino, after.st_size), (before.st_ino, before.st_size))
+                table.unlink()
+        self.assertFalse((self.base / "new").exists())
+
+    def test_another_name_of_a_file(self):
+        # The kernel lets strangers make one where protected_hardlinks is 0.
+        os.link(self.secret, self.shared / "scalars.csv")
+        self.refused(LOG, self.shared, text="hard links")
+
+    def test_a_run_goes_on_in_its_own_table(self):
+        own = self.base / "own.csv"
+        os.symlink("../own.csv", self.shared / "scalars.csv")
+        for _ in range(2):
+            subprocess.run([LOG, self.shared], check=True, timeout=DEADLINE)
+        self.assertEqual(own.read_text().count("loss"), 2)
+
+    def test_a_folder_that_is_a_link(self):
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        self.stranger("ln -s ../theirs run")
+        for folder in ("run", "run/", "run/below"):
+            self.refused(LOG, f"{self.shared}/{folder}", text="symbolic link")
+        self.refused(TUTTI, "tune", "--world=2", "--transport=tcp", f"--out={self.shared}/run/table",
+                     text="symbolic link")
+        self.refused(TUTTI, "data", "digits", f"{self.shared}/run/", text="symbolic link")
+        self.assertEqual(os.listdir(theirs), [])
+
+    def test_an_error_file(self):
+        empty = self.base / "empty"
+        empty.touch()
+        self.stranger('ln -s "$1" secret; ln -s "$2" empty; mkfifo queue', self.secret, empty)
+        os.link(empty, self.shared / "name")
+        for name in ("secret", "empty", "queue", "name", "new"):
+            self.refused(LOG, "/proc/none", text="can't make the folder",
+                         TORCHELASTIC_ERROR_FILE=f"{self.shared}/{name}")
+        self.assertEqual(empty.stat().st_size, 0)
+        self.assertIn("can't make the folder", (self.shared / "new").read_text())
+
+    def test_a_download(self):
+        part = self.shared / "file.bin.part"
+        for script, text in (('printf "what was to be downloaded" >file.bin.part', "another user's file"),
+                             ("echo >file.bin.part", "another user's file"), ("mkfifo file.bin.part", "regular file"),
+                             ('ln -s "$1" file.bin.part', "can't open it")):
+            with self.subTest(script):
+                self.stranger(script, self.secret)
+                before = os.lstat(part)
+                self.refused(DOWNLOAD, "file.bin", hashlib.sha256(CONTENT).hexdigest(), str(len(CONTENT)), self.shared,
+                             "http://127.0.0.1:1", text=text)
+                self.assertEqual(os.listdir(self.shared), ["file.bin.part"])
+                after = os.lstat(part)
+                self.assertEqual((after.st_ino, after.st_size), (before.st_ino, before.st_size))
+                part.unlink()
+
+    def test_an_unpacked_archive(self):
+        archive = self.base / "a.tar.gz"
+        with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
+            info = tarfile.TarInfo("set/a.bin")
+            info.size = len(CONTENT)
+            tar.addfile(info, io.BytesIO(CONTENT))
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        for script, text in (('ln -s ../theirs set', "symbolic link"),
+                             ('rm set; mkdir set; ln -s "$1" set/a.bin', "another user's folder")):
+            self.stranger(script, self.secret)
+            self.refused(UNTAR, archive, self.shared, "set", "a.bin", text=text)
+        self.assertEqual(os.listdir(theirs), [])
+
+    def test_event_files_whose_names_are_guessed(self):
+        script = """for second in $(seq "$2" $(($2 + 20))); do
+            ln -s "$1" "events.out.tfevents.$second.$(hostname).$3.0"
+        done"""
+        # It waits for a line, so that its number is known before it logs.
+        process = subprocess.Popen(["sh", "-c", 'read line; exec "$@"', "sh", LOG, self.shared], stdin=subprocess.PIPE)
+        self.stranger(script, self.secret, str(int(time.time())), str(process.pid))
+        process.communicate(b"\n", timeout=DEADLINE)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(self.secret.read_text(), SECRET)
+        own = [name for name in os.listdir(self.shared) if name.endswith(f".{process.pid}.1")]
+        self.assertEqual(len(own), 1, os.listdir(self.shared))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: only root can make files of other users")
+        sys.exit(77)
+    unittest.main()
