@@ -55,7 +55,7 @@ static DIR *open_folder_of(const char *path) {
 
 /* Is the checkpoint of `step` older than that of `other`, when the run is at `now`? Those of later steps are of a run
  * before this one. */
-static bool is_older(int64_t step, int64_t other, int64_t now) {
+static bool kept_is_older(int64_t step, int64_t other, int64_t now) {
     bool before = step > now, other_before = other > now;
     return before == other_before ? step < other : before;
 }
@@ -68,7 +68,7 @@ static tt_status count_kept_files(const char *path, int64_t now, int64_t *count,
     *count = 0;
     for (struct dirent *entry; (entry = readdir(folder));) {
         int64_t step = kept_step(path, entry->d_name);
-        if (step >= 0 && (!(*count)++ || is_older(step, *oldest, now)))
+        if (step >= 0 && (!(*count)++ || kept_is_older(step, *oldest, now)))
             *oldest = step;
     }
     closedir(folder);
