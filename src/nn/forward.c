@@ -176,7 +176,7 @@ static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
 }
 
-static bool tensor_is_among(const tt_tensor *y, tt_tensor *const *x, int64_t count) {
+static bool one_is_given(const tt_tensor *y, tt_tensor *const *x, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (x[i] == y)
             return true;
@@ -193,8 +193,8 @@ static tt_status forward_cast(tt_module *module, const call *c) {
         tt_tensor *y = c->out[i];
         c->out[i] = cast_float(y, TT_F32);
         status = c->out[i] ? TT_OK : tt_last_status();
-        if (c->out[i] != y && !tensor_is_among(y, c->in, c->in_count) &&
-            !tensor_is_among(y, c->out + i + 1, c->out_count - i - 1))
+        if (c->out[i] != y && !one_is_given(y, c->in, c->in_count) &&
+            !one_is_given(y, c->out + i + 1, c->out_count - i - 1))
             tt__abandon(y);
     }
     return status;
