@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
+#include "nn/temporaries.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
 
@@ -176,13 +177,6 @@ static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
 }
 
-static bool one_is_given(const tt_tensor *y, tt_tensor *const *x, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        if (x[i] == y)
-            return true;
-    return false;
-}
-
 /* Run it on inputs that were cast, if they were to be. */
 static tt_status forward_cast(tt_module *module, const call *c) {
     const tt__module_amp amp = module->amp;
@@ -193,8 +187,8 @@ static tt_status forward_cast(tt_module *module, const call *c) {
         tt_tensor *y = c->out[i];
         c->out[i] = cast_float(y, TT_F32);
         status = c->out[i] ? TT_OK : tt_last_status();
-        if (c->out[i] != y && !one_is_given(y, c->in, c->in_count) &&
-            !one_is_given(y, c->out + i + 1, c->out_count - i - 1))
+        if (c->out[i] != y && !tt__tensor_is_among(y, c->in, c->in_count) &&
+            !tt__tensor_is_among(y, c->out + i + 1, c->out_count - i - 1))
             tt__abandon(y);
     }
     return status;

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "nn/container.h"
 #include "nn/module.h"
-#include "tensor/tensor.h"
+#include "nn/temporaries.h"
 
 static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count) {
     if (in_count != out_count)
@@ -12,13 +12,6 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     for (int64_t i = 0; i < in_count; i++)
         out[i] = in[i];
     return TT_OK;
-}
-
-static bool tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        if (list[i] == x)
-            return true;
-    return false;
 }
 
 /* Run the children: the first takes all inputs, the last gives all outputs. What goes from child to child is freed once
@@ -35,7 +28,7 @@ static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, 
         int64_t to_count = last ? out_count : 1;
         status =
             tt_module_forward_many(tt_module_child_at(self, i), first ? in : &x, first ? in_count : 1, to, to_count);
-        if (x && !x->shown && !tensor_is_among(x, in, in_count) && !tensor_is_among(x, to, to_count))
+        if (x && !x->shown && !tt__tensor_is_among(x, in, in_count) && !tt__tensor_is_among(x, to, to_count))
             tt__abandon(x);
         between = y;
     }

@@ -5,6 +5,14 @@
 
 #include "tensor/tensor.h"
 
+/* Is x one of the list? */
+static inline bool tt__tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (list[i] == x)
+            return true;
+    return false;
+}
+
 enum { TT__TEMPORARIES = 64 };
 
 typedef struct tt__temporaries {
