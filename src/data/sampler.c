@@ -27,7 +27,8 @@ tt_status tt__check_dataset_size(const char *who, int64_t n) {
     tt__saved_error earlier; /* perhaps why the data set could not be made */
     tt__error_save(&earlier);
     if (n == 0 && earlier.status)
-        return tt__fail(earlier.status, "%s: dataset_size: expected at least 1, got 0, as of no data set; before: %s",
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: dataset_size: expected at least 1, got 0, as of no data set; the last error before: %s",
                         who, earlier.text);
     return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", who, n,
                     n ? "" : " (also the size of a data set that could not be made)");

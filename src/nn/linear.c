@@ -22,7 +22,8 @@ static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
         if (earlier.status)
             return tt__fail(
                 earlier.status,
-                "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld; before: %s",
+                "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld; the last "
+                "error before: %s",
                 (long long)a->in_features, (long long)a->out_features, earlier.text);
     }
     if (a->in_features < 1 || a->out_features < 1)
