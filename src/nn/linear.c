@@ -15,22 +15,17 @@ static tt_tensor *linear_module_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = tt__layer_destroy);
 
+/* A size of 0 may be that of what could not be made: the error before says why. */
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
-    tt__saved_error earlier; /* perhaps why a size that was asked for is 0 */
-    if (a->in_features == 0 || a->out_features == 0) {
+    tt__saved_error earlier = {.status = TT_OK};
+    if (a->in_features >= 1 && a->out_features >= 1)
+        return tt__layer_dtype_check("tt_nn_linear", a->dtype);
+    if (a->in_features == 0 || a->out_features == 0)
         tt__error_save(&earlier);
-        if (earlier.status)
-            return tt__fail(
-                earlier.status,
-                "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld; the last "
-                "error before: %s",
-                (long long)a->in_features, (long long)a->out_features, earlier.text);
-    }
-    if (a->in_features < 1 || a->out_features < 1)
-        return tt__fail(TT_ERR_INVALID,
-                        "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld",
-                        (long long)a->in_features, (long long)a->out_features);
-    return tt__layer_dtype_check("tt_nn_linear", a->dtype);
+    return tt__fail(TT_ERR_INVALID,
+                    "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld%s%s",
+                    (long long)a->in_features, (long long)a->out_features,
+                    earlier.status ? "; the last error before: " : "", earlier.status ? earlier.text : "");
 }
 
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
