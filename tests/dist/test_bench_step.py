@@ -34,7 +34,8 @@ def check(model, world, steps, megabytes, amp=False, apart=False):
         sys.exit(f"FAILED: times {result}")
     if not sanitized and not 1 < result["rss_mb"] < megabytes:
         sys.exit(f"FAILED: expected less than {megabytes} MB a rank: {result}")
-    if world == 1 and not amp and not 0.9 < result["pool_mb"] / result["needs_mb"] < 1.25:
+    most = 1.3  # conv has 1.14 with AVX-512 and 1.26 with AVX2, where matrices are copied to spread their lines
+    if world == 1 and not amp and not 0.9 < result["pool_mb"] / result["needs_mb"] < most:
         sys.exit(f"FAILED: expected memory near to what the arithmetic needs: {result}")
 
 
