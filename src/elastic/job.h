@@ -49,6 +49,8 @@ typedef struct tt__job {
     const char *role;     /* ROLE_NAME */
     const char *run_id;   /* TORCHELASTIC_RUN_ID */
     int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int max_restarts;     /* TORCHELASTIC_MAX_RESTARTS */
+    int attempt;          /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again */
     int64_t settle_ms;    /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;     /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;      /* how long to wait for other nodes */

@@ -30,8 +30,8 @@ static int set_environment(const tt__job *job, int i) {
         {"ROLE_WORLD_SIZE", job->world},
         {"GROUP_WORLD_SIZE", job->nodes},
         {"MASTER_PORT", job->master_port},
-        {"TORCHELASTIC_RESTART_COUNT", 0},
-        {"TORCHELASTIC_MAX_RESTARTS", 0},
+        {"TORCHELASTIC_RESTART_COUNT", job->attempt},
+        {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
     };
     char error_file[sizeof job->error_dir + 32];
     int failed = 0;
