@@ -98,6 +98,8 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
         return tt_last_status();
     if (o->metrics && t->rank == 0 && !(t->metrics = tt_summary_writer_new(o->metrics)))
         return tt_last_status();
+    if (t->metrics && o->resume && tt_summary_writer_purge(t->metrics, t->progress.epoch + 1))
+        return tt_last_status();
     return share_test_set(t->world, d, &t->test_sampler, &t->test_loader);
 }
 

@@ -220,25 +220,15 @@ static void introduce(const Run *r, const Options *o) {
     fflush(stdout);
 }
 
-/* The usual lines, and how much of an epoch's time went by waiting for images. */
-static void display(const tt_trainer_report *report, void *user) {
-    const Run *r = user;
-    tt_trainer_console(report, stdout);
-    if (report->event == TT_TRAINER_EPOCH)
-        printf("Epoch %" PRId64 ", %.1f %% of the time waited for the loader\n", report->epoch,
-               100 * tt_loader_waited(r->loader));
-    fflush(stdout);
-}
-
 static tt_status train(Run *r, const Options *o) {
     bool each_epoch = !strcmp(o->schedule, "cosine");
-    return tt_trainer_run(r->net, r->sgd, r->loader, step, .group = r->world, .sampler = r->sampler,
-                          .epochs = o->epochs, .max_steps = o->max_steps, .scheduler = r->schedule,
-                          .scheduler_when = each_epoch ? TT_TRAINER_EACH_EPOCH : TT_TRAINER_EACH_STEP,
-                          .eval_loader = r->test_loader,
-                          .checkpoint = o->save_every || o->save_every_steps ? o->checkpoint : NULL,
-                          .save_every = o->save_every, .save_every_steps = o->save_every_steps, .resume = o->resume,
-                          .stop_on_signals = true, .metrics = r->metrics, .display = display, .display_user = r);
+    return tt_trainer_run(
+        r->net, r->sgd, r->loader, step, .group = r->world, .sampler = r->sampler, .epochs = o->epochs,
+        .max_steps = o->max_steps, .scheduler = r->schedule,
+        .scheduler_when = each_epoch ? TT_TRAINER_EACH_EPOCH : TT_TRAINER_EACH_STEP, .eval_loader = r->test_loader,
+        .checkpoint = o->save_every || o->save_every_steps ? o->checkpoint : NULL, .save_every = o->save_every,
+        .save_every_steps = o->save_every_steps, .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
+        .display = tt_trainer_console, .display_user = stdout);
 }
 
 static void tear_down(Run *r) {

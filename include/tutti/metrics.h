@@ -60,6 +60,12 @@ TT_API TT_NODISCARD tt_status tt_summary_writer_add_histogram(tt_summary_writer 
     (tt_summary_writer_add_histogram)(writer, tag, TT_BUFFER(values), count, dtype, step)
 #endif
 
+/* Say that what was written here at `step` and later, by runs before, no longer counts: for a run that goes on from a
+ * checkpoint older than what the run before has logged. TensorBoard and `tutti plot` leave those points out;
+ * scalars.csv loses its last lines, from the first one on behind which all are of such steps. tt_trainer_run() does it
+ * when it resumes. Errors as above. PyTorch: SummaryWriter(purge_step = step). */
+TT_API TT_NODISCARD tt_status tt_summary_writer_purge(tt_summary_writer *writer, int64_t step);
+
 /* Wait until everything is on the disk itself, safe from a crash of the machine. Errors: TT_ERR_INVALID NULL;
  * TT_ERR_IO.
  * PyTorch: flush(). */

@@ -52,6 +52,8 @@ typedef struct tt_trainer_report {
     const tt_trainer_metric *train, *eval; /* sorted by name but for "loss", which is first; of what just ended */
     int64_t train_count, eval_count;       /* 0: none */
     const char *text;
+    double waited; /* of EPOCH: the share of the epoch, 0 to 1, in which the rank that waited longest had no batch yet
+                      (tt_loader_waited()); else 0 */
 } tt_trainer_report;
 
 /* Takes a report, on rank 0. */

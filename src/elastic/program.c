@@ -26,7 +26,7 @@ static enum kind program_kind(const char *path) {
 
 static bool starts_with_hash_bang(const char *path) {
     char start[2] = "";
-    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     bool yes = fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
     if (fd >= 0)
         close(fd);

@@ -1,13 +1,16 @@
 #include "metrics/append_file.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/planted.h"
 #include "base/quiet_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 tt_status tt__append_create(tt__append_file *file, const char *path, bool *taken) {
@@ -59,6 +62,41 @@ tt_status tt__append_cut_unfinished_line(tt__append_file *file, bool *empty) {
         return tt__fail_errno(TT_ERR_IO, errno, "can't remove the unfinished last line of %s", file->path);
     *empty = end == 0;
     return TT_OK;
+}
+
+/* Find the end of the last line that does not begin with a number of at least `number`; -1: the lines can't be read. */
+static off_t end_of_lines_before(FILE *lines, int64_t number) {
+    char *line = NULL;
+    size_t room = 0;
+    off_t at = 0, end = 0;
+    rewind(lines);
+    for (ssize_t n; (n = getline(&line, &room, lines)) > 0; at += n) {
+        char *after;
+        long long first = strtoll(line, &after, 10);
+        if (after == line || first < number)
+            end = at + n;
+    }
+    free(line);
+    return ferror(lines) || !feof(lines) ? -1 : end;
+}
+
+tt_status tt__append_cut_from(tt__append_file *file, int64_t number) {
+    int fd = tt__fd(fcntl(file->fd, F_DUPFD_CLOEXEC, 0));
+    FILE *lines = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!lines) {
+        int errnum = errno;
+        if (fd >= 0)
+            close(fd);
+        return tt__fail_errno(TT_ERR_IO, errnum, "can't read %s", file->path);
+    }
+    struct stat info;
+    bool cuts = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    off_t end = cuts ? end_of_lines_before(lines, number) : 0;
+    tt_status status = TT_OK;
+    if (end < 0 || (cuts && end < info.st_size && ftruncate(file->fd, end) != 0))
+        status = tt__fail_errno(TT_ERR_IO, errno, "can't remove the last lines of %s", file->path);
+    fclose(lines);
+    return status;
 }
 
 /* Write all of a record; false with errno set. What was written of it before the failure counts in *written. */

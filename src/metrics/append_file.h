@@ -22,6 +22,9 @@ tt_status tt__append_open(tt__append_file *file, const char *path);
 /* Cut off what stands behind the last line end. *empty: nothing is left. */
 tt_status tt__append_cut_unfinished_line(tt__append_file *file, bool *empty);
 
+/* Cut off the last lines, as far as they begin with a number of at least `number`. */
+tt_status tt__append_cut_from(tt__append_file *file, int64_t number);
+
 /* Append a record. TT_ERR_IO for the first of several that fail in a row; the others are dropped, TT_OK. */
 tt_status tt__append(tt__append_file *file, const void *record, size_t size);
 

@@ -145,6 +145,16 @@ static tt_status read_summary(tt__scalar_log *log, tt__span summary, tt__scalar_
     return TT_OK;
 }
 
+/* Does a session log say that a run begins again? */
+static bool session_starts(tt__span session) {
+    wire_field f;
+    bool starts = false;
+    while (take_field(&session, &f) > 0)
+        if (is_field(&f, TT__SESSION_STATUS, TT__WIRE_VARINT))
+            starts = f.number == TT__SESSION_START;
+    return starts;
+}
+
 /* Fields may come in any order, so time and step are found before the summary is read. */
 static tt_status read_event(tt__scalar_log *log, tt__span event, bool *malformed) {
     tt__scalar_point point = {.wall_time = NAN};
@@ -158,9 +168,12 @@ static tt_status read_event(tt__scalar_log *log, tt__span event, bool *malformed
             point.step = (int64_t)f.number;
     }
     *malformed = more != 0;
-    while (!*malformed && take_field(&event, &f) > 0)
+    while (!*malformed && take_field(&event, &f) > 0) {
+        if (is_field(&f, TT__EVENT_SESSION_LOG, TT__WIRE_BYTES) && session_starts(f.bytes))
+            tt__scalar_log_purge(log, point.step);
         if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
             TT__TRY(read_summary(log, f.bytes, point, malformed));
+    }
     return TT_OK;
 }
 

@@ -89,16 +89,30 @@ void tt__event_encode_version(tt__bytes *record, double wall_time) {
     record_end(record);
 }
 
-/* An event with a summary of one value, whose `size` bytes the caller puts. Step 0 is the default and left out. */
-static void put_event_head(tt__bytes *record, double wall_time, int64_t step, size_t size) {
-    size_t summary = bytes_field_size(size);
+/* The beginning of an event with time and step, whose further fields of `size` bytes the caller puts. Step 0 is the
+ * default and left out. */
+static void put_time_and_step(tt__bytes *record, double wall_time, int64_t step, size_t size) {
     size_t step_size = step ? 1 + varint_size((uint64_t)step) : 0;
-    record_begin(record, 9 + step_size + bytes_field_size(summary));
+    record_begin(record, 9 + step_size + size);
     put_double(record, TT__EVENT_WALL_TIME, wall_time);
     if (step) {
         wire_put_key(record, TT__EVENT_STEP, TT__WIRE_VARINT);
         put_varint(record, (uint64_t)step);
     }
+}
+
+void tt__event_encode_restart(tt__bytes *record, double wall_time, int64_t step) {
+    put_time_and_step(record, wall_time, step, bytes_field_size(2));
+    put_bytes_key(record, TT__EVENT_SESSION_LOG, 2);
+    wire_put_key(record, TT__SESSION_STATUS, TT__WIRE_VARINT);
+    put_varint(record, TT__SESSION_START);
+    record_end(record);
+}
+
+/* An event with a summary of one value, whose `size` bytes the caller puts. */
+static void put_event_head(tt__bytes *record, double wall_time, int64_t step, size_t size) {
+    size_t summary = bytes_field_size(size);
+    put_time_and_step(record, wall_time, step, bytes_field_size(summary));
     put_bytes_key(record, TT__EVENT_SUMMARY, summary);
     put_bytes_key(record, TT__SUMMARY_VALUE, size);
 }

@@ -15,6 +15,9 @@ enum {
     TT__EVENT_STEP = 2,
     TT__EVENT_FILE_VERSION = 3,
     TT__EVENT_SUMMARY = 5,
+    TT__EVENT_SESSION_LOG = 7,
+    TT__SESSION_STATUS = 1,
+    TT__SESSION_START = 1,
     TT__SUMMARY_VALUE = 1,
     TT__VALUE_TAG = 1,
     TT__VALUE_SIMPLE = 2,
@@ -42,6 +45,8 @@ enum { TT__RECORD_HEAD = 12, TT__RECORD_TAIL = 4 };
 
 /* Each replaces what is in `record` by one record; where memory is out, record->failed is set. */
 void tt__event_encode_version(tt__bytes *record, double wall_time);
+/* "A run begins again at `step`": what older records say of it and later steps doesn't count. */
+void tt__event_encode_restart(tt__bytes *record, double wall_time, int64_t step);
 void tt__event_encode_scalar(tt__bytes *record, double wall_time, int64_t step, const char *tag, double value);
 void tt__event_encode_text(tt__bytes *record, double wall_time, int64_t step, const char *tag, const char *text);
 void tt__event_encode_histogram(tt__bytes *record, double wall_time, int64_t step, const char *tag,

@@ -47,14 +47,23 @@ static tt__series *insert_series(tt__scalar_log *log, size_t place, const char *
     return &series[place];
 }
 
+static void purge_series(tt__series *series, int64_t step) {
+    while (series->count && series->points[series->count - 1].step >= step)
+        series->count--;
+}
+
+void tt__scalar_log_purge(tt__scalar_log *log, int64_t step) {
+    for (size_t i = 0; i < log->count; i++)
+        purge_series(&log->series[i], step);
+}
+
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point) {
     size_t place = series_place(log, tag, tag_size);
     bool found = place < log->count && compare_tag(tag, tag_size, log->series[place].tag) == 0;
     tt__series *series = found ? &log->series[place] : insert_series(log, place, tag, tag_size);
     if (!series)
         return tt_last_status();
-    while (series->count && series->points[series->count - 1].step >= point.step)
-        series->count--;
+    purge_series(series, point.step);
     tt__scalar_point *points = log_list_grow(series->points, series->count, &series->capacity, sizeof *points);
     if (!points)
         return tt__fail(TT_ERR_MEMORY, "no memory for the points of \"%s\"", series->tag);

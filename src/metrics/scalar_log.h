@@ -27,6 +27,9 @@ typedef struct tt__scalar_log {
  * those behind it. TT_ERR_MEMORY. */
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point);
 
+/* Leave out all points of `step` and later. */
+void tt__scalar_log_purge(tt__scalar_log *log, int64_t step);
+
 /* The series of a tag, or NULL. */
 const tt__series *tt__scalar_log_find(const tt__scalar_log *log, const char *tag);
 

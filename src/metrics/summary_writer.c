@@ -181,6 +181,21 @@ tt_status(tt_summary_writer_add_histogram)(tt_summary_writer *writer, const char
     return status;
 }
 
+tt_status tt_summary_writer_purge(tt_summary_writer *writer, int64_t step) {
+    if (!writer)
+        return tt__fail_argument("tt_summary_writer_purge: expected a writer, got NULL");
+    if (step < 0)
+        return tt__fail(TT_ERR_INVALID, "tt_summary_writer_purge: expected a step of at least 0, got %lld",
+                        (long long)step);
+    tt_status status = TT_OK;
+    if (writer->events.path) {
+        tt__event_encode_restart(&writer->record, wall_time(), step);
+        status = writer_append(writer, &writer->events);
+    }
+    tt_status second = writer->csv.path ? tt__append_cut_from(&writer->csv, step) : TT_OK;
+    return status ? status : second;
+}
+
 tt_status tt_summary_writer_flush(tt_summary_writer *writer) {
     if (!writer)
         return tt__fail_argument("tt_summary_writer_flush: expected a writer, got NULL");

@@ -33,7 +33,7 @@ static void write_epoch(const tt_trainer_report *r, FILE *out) {
     write_metrics("", r->train, r->train_count, out);
     write_metrics("held-out ", r->eval, r->eval_count, out);
     if (r->event == TT_TRAINER_EPOCH && r->seconds > 0)
-        fprintf(out, ", %.0f samples/s", (double)r->examples / r->seconds);
+        fprintf(out, ", %.0f samples/s, waited %.1f %% for data", (double)r->examples / r->seconds, 100 * r->waited);
     fputc('\n', out);
 }
 

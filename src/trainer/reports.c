@@ -51,8 +51,10 @@ tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *te
                            .loss = t->last_loss,
                            .text = event == TT_TRAINER_END && !text && t->ended ? reason_text(t) : text};
     TT__TRY(fill_means(t, &r));
-    if (event == TT_TRAINER_EPOCH)
+    if (event == TT_TRAINER_EPOCH) {
         r.examples = (int64_t)tt__means_examples(&t->epoch_means, "loss");
+        r.waited = t->waited;
+    }
     t->a.display(&r, t->a.display_user);
     return TT_OK;
 }
@@ -67,17 +69,26 @@ tt_status tt__trainer_tell_step(tt_trainer *t) {
 
 /* ---- metrics ---- */
 
-/* A scalar that can't be written is a warning. */
-static tt_status write_scalar(tt_trainer *t, const char *kind, const char *name, double value) {
-    char tag[512];
-    snprintf(tag, sizeof tag, "%s%s%s", kind, *kind ? "/" : "", name);
-    tt_status status = tt_summary_writer_add_scalar(t->a.metrics, tag, value, t->progress.step);
+/* Metrics that can't be written are a warning. */
+static tt_status warn_of(tt_trainer *t, tt_status status) {
     if (!status)
         return TT_OK;
     char text[TT__ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", tt_last_error());
     tt_clear_error();
     return tt__trainer_tell(t, TT_TRAINER_WARNING, text);
+}
+
+static tt_status write_scalar(tt_trainer *t, const char *kind, const char *name, double value) {
+    char tag[512];
+    snprintf(tag, sizeof tag, "%s%s%s", kind, *kind ? "/" : "", name);
+    return warn_of(t, tt_summary_writer_add_scalar(t->a.metrics, tag, value, t->progress.step));
+}
+
+tt_status tt__trainer_purge_metrics(tt_trainer *t) {
+    if (t->rank != 0 || !t->a.metrics)
+        return TT_OK;
+    return warn_of(t, tt_summary_writer_purge(t->a.metrics, t->progress.step + 1));
 }
 
 /* Which epoch each step belongs to, for `tutti plot --x epoch`. */

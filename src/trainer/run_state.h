@@ -24,6 +24,7 @@ struct tt_trainer {
     tt__means epoch_means, log_means, eval_means;
     double last_loss;                 /* of this rank */
     double epoch_loss;                /* of the last whole epoch, all ranks */
+    double waited;                    /* for batches, in the last whole epoch: the greatest share of all ranks */
     double monitored;                 /* of the last evaluation */
     int64_t batch;                    /* of this epoch, done */
     bool same_orders;                 /* the loader's state on rank 0 is that of all ranks, and is saved */
@@ -45,6 +46,9 @@ tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *te
 
 /* Tell it of a step, unless it was told just now. */
 tt_status tt__trainer_tell_step(tt_trainer *t);
+
+/* A run that goes on from a checkpoint: what the run before has written of later steps doesn't count. */
+tt_status tt__trainer_purge_metrics(tt_trainer *t);
 
 /* Write "KIND/NAME" for each of the means to the metrics. What can't be written is a warning. Rank 0. */
 tt_status tt__trainer_write_means(tt_trainer *t, const char *kind, tt__means *means);

@@ -106,6 +106,8 @@ static tt_status set_up_run(tt_trainer *t) {
     if (t->a.stop_on_signals)
         tt__stop_signals_begin(&t->signals);
     t->epoch_began_ns = tt__now_ns();
+    if (t->a.resume)
+        TT__TRY(tt__trainer_purge_metrics(t));
     return tt__trainer_tell(t, TT_TRAINER_BEGIN, t->a.resume);
 }
 
@@ -117,6 +119,9 @@ static tt_status end_epoch(tt_trainer *t) {
     t->progress.epoch_step = 0;
     TT__TRY(tt__means_reduce(&t->epoch_means, t->a.group));
     t->epoch_loss = tt__means_value(&t->epoch_means, "loss");
+    t->waited = tt_loader_waited(t->a.loader);
+    if (t->world > 1)
+        TT__TRY(tt_all_reduce(t->a.group, &t->waited, 1, TT_F64, TT_MAX));
     if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EPOCH)
         TT__TRY(tt_lr_scheduler_step(t->a.scheduler));
     bool last = t->a.epochs > 0 && t->progress.epoch >= t->a.epochs;

@@ -174,6 +174,49 @@ static void test_a_run_that_goes_on(void **state) {
 }
 
 /* Every shorter file gives the points of its whole records, and says what is left out. */
+/* A run resumed from step 5, whose earlier part had logged up to step 7: nothing after 5 counts, also of tags that are
+ * not written again. */
+static void test_a_restart_purges(void **state) {
+    char *run = *state, csv[512];
+    snprintf(csv, sizeof csv, "%s/scalars.csv", run);
+    tt_summary_writer *writer = tt_summary_writer_new(run);
+    for (int step = 0; step < 8; step++) {
+        assert_int_equal(tt_summary_writer_add_scalar(writer, "loss", step, step), TT_OK);
+        assert_int_equal(tt_summary_writer_add_scalar(writer, "rare, \"x\"", -step, step), TT_OK);
+    }
+    assert_int_equal(tt_summary_writer_purge(writer, 6), TT_OK);
+    assert_int_equal(tt_summary_writer_add_scalar(writer, "loss", 106, 6), TT_OK);
+    tt_summary_writer_free(writer);
+    for (int pass = 0; pass < 2; pass++) {
+        tt__scalar_log log = {0};
+        assert_int_equal(pass ? tt__log_read_folder(&log, run) : tt__log_read_file(&log, csv), TT_OK);
+        assert_int_equal(tt__scalar_log_find(&log, "loss")->count, 7);
+        assert_point(&log, "loss", 6, 6, 106);
+        assert_int_equal(tt__scalar_log_find(&log, "rare, \"x\"")->count, 6);
+        tt__scalar_log_free(&log);
+    }
+    FILE *table = fopen(csv, "r"); /* for readers of tables, which know nothing of restarts */
+    int lines = 0;
+    assert_non_null(table);
+    for (int c; (c = fgetc(table)) != EOF;)
+        lines += c == '\n';
+    fclose(table);
+    assert_int_equal(lines, 1 + 12 + 1);
+    expect_error(tt_summary_writer_purge(NULL, 1), TT_ERR_INVALID, "expected a writer, got NULL");
+}
+
+/* As PyTorch's SummaryWriter(purge_step=300) writes it: a SessionLog (field 7) of status START. */
+static void test_a_restart_is_tensorboards(void **state) {
+    (void)state;
+    static const char event[] = "\x09\0\0\0\0\0\0\xF0\x3F\x10\xAC\x02\x3A\x02\x08\x01";
+    tt__bytes record = {0};
+    tt__event_encode_restart(&record, 1.0, 300);
+    assert_int_equal(record.data[0], 16);
+    assert_int_equal(record.size, 12 + 16 + 4);
+    assert_memory_equal(record.data + 12, event, 16);
+    tt__bytes_free(&record);
+}
+
 static void test_torn_at_every_byte(void **state) {
     uint8_t bytes[4096];
     size_t before = 0;
@@ -335,6 +378,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checksum),         cmocka_unit_test(test_bytes_are_tensorboards),
         IN_FOLDER(test_what_is_written_is_read), IN_FOLDER(test_a_run_that_goes_on),
+        IN_FOLDER(test_a_restart_purges),        cmocka_unit_test(test_a_restart_is_tensorboards),
         IN_FOLDER(test_torn_at_every_byte),      cmocka_unit_test(test_tables),
         IN_FOLDER(test_bad_arguments),           IN_FOLDER(test_a_full_disk_is_one_error),
         IN_FOLDER(test_memory_runs_out),         IN_FOLDER(test_steady_steps_allocate_nothing),

@@ -334,7 +334,7 @@ static void test_the_console(void **state) {
     trainer_case c;
     char text[4096] = "", line[128];
     int epoch, samples;
-    double loss, accuracy, eval_loss, eval_accuracy;
+    double loss, accuracy, eval_loss, eval_accuracy, waited;
     FILE *out = tmpfile();
     make(&c, 8);
     assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 1,
@@ -344,10 +344,10 @@ static void test_the_console(void **state) {
     rewind(out);
     assert_true(fread(text, 1, sizeof text - 1, out) > 0);
     int n = sscanf(text,
-                   "Epoch %d, loss %lf, accuracy %lf %%, held-out loss %lf, held-out accuracy %lf %%, %d samples/s\n"
-                   "%127[^\n]",
-                   &epoch, &loss, &accuracy, &eval_loss, &eval_accuracy, &samples, line);
-    if (n != 7 || strcmp(line, "Epoch 1, checkpoint saved at shown"))
+                   "Epoch %d, loss %lf, accuracy %lf %%, held-out loss %lf, held-out accuracy %lf %%, %d samples/s, "
+                   "waited %lf %% for data\n%127[^\n]",
+                   &epoch, &loss, &accuracy, &eval_loss, &eval_accuracy, &samples, &waited, line);
+    if (n != 8 || !(waited > 0 && waited < 100) || strcmp(line, "Epoch 1, checkpoint saved at shown"))
         fail_msg("the console shows: %s", text);
     tt_trainer_console(NULL, out);
     tt_trainer_console(&(tt_trainer_report){.size = 1}, NULL);

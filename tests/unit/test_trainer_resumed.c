@@ -188,12 +188,43 @@ static void test_scaler(void **state) {
     case_free(&whole);
 }
 
+/* ---- metrics ---- */
+
+static void log_run(const char *run, int64_t max_steps, const char *checkpoint, const char *resume) {
+    trainer_case c;
+    make(&c, 4);
+    tt_summary_writer *writer = tt_summary_writer_new(run);
+    assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 3,
+                                    .max_steps = max_steps, .checkpoint = checkpoint, .resume = resume,
+                                    .metrics = writer, .log_every = 1),
+                     TT_OK);
+    tt_summary_writer_free(writer);
+    case_free(&c);
+}
+
+/* Killed at step 9 with a checkpoint of step 4: the table has each step once. */
+static void test_resumed_metrics(void **state) {
+    (void)state;
+    char line[256];
+    int times[16] = {0}, step;
+    log_run("metrics", 4, "fourth", NULL);
+    log_run("metrics", 9, NULL, "fourth");
+    log_run("metrics", 6, NULL, "fourth");
+    FILE *table = fopen("metrics/scalars.csv", "r");
+    assert_non_null(table);
+    while (fgets(line, sizeof line, table))
+        if (sscanf(line, "%d,", &step) == 1 && strstr(line, ",train/loss,"))
+            times[step]++;
+    fclose(table);
+    for (step = 0; step < 16; step++)
+        assert_int_equal(times[step], step >= 1 && step <= 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resumed_loaders),
-        cmocka_unit_test(test_resumed_with_other_batches),
-        cmocka_unit_test(test_autocast),
-        cmocka_unit_test(test_scaler),
+        cmocka_unit_test(test_resumed_loaders), cmocka_unit_test(test_resumed_with_other_batches),
+        cmocka_unit_test(test_autocast),        cmocka_unit_test(test_scaler),
+        cmocka_unit_test(test_resumed_metrics),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -128,6 +129,11 @@ static void test_where_the_table_comes_from(void **state) {
     close(fd);
     assert_int_equal(text_of(NULL, NULL, path, &text), TT_ERR_IO);
     assert_non_null(strstr(tt_last_error(), path));
+    assert_int_equal(mkfifo(path, 0600), 0); /* which nobody writes to: to wait for it would be for ever */
+    assert_int_equal(text_of(NULL, NULL, path, &text), TT_ERR_IO);
+    unlink(path);
+    assert_int_equal(text_of(NULL, NULL, "/dev/null", &text), TT_OK);
+    free(text);
     assert_int_equal(text_of("all_reduce", NULL, NULL, &text), TT_ERR_INVALID);
     assert_non_null(strstr(tt_last_error(), "expected OP=ALGORITHM, got \"all_reduce\""));
     assert_int_equal(text_of(NULL, "all_reduce=none", NULL, &text), TT_ERR_INVALID);

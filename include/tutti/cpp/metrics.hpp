@@ -29,6 +29,7 @@ class summary_writer {
     void add_histogram(const std::string &tag, const double *values, std::int64_t count, std::int64_t step) {
         check(tt_summary_writer_add_histogram(get(), tag.c_str(), values, count, TT_F64, step));
     }
+    void purge(std::int64_t step) { check(tt_summary_writer_purge(get(), step)); }
     void flush() { check(tt_summary_writer_flush(get())); }
     std::string log_dir() const { return tt_summary_writer_log_dir(get()); }
 

@@ -3,14 +3,18 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/collective/algorithms.h"
 #include "comm/op.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { COLUMNS = 5, LINE_MAX_BYTES = 256, TABLE_MAX_BYTES = 64 << 10 };
 
@@ -175,6 +179,19 @@ bool tt__tuning_users_path(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
+/* Open a file, and nothing that would keep the caller waiting (a FIFO); NULL with errno set. */
+static FILE *open_table(const char *path) {
+    struct stat info;
+    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (fd >= 0 && fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode)))
+        return fdopen(fd, "r");
+    int errnum = fd < 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+    if (fd >= 0)
+        close(fd);
+    errno = errnum;
+    return NULL;
+}
+
 /* Append the table of a file. The user's file may be missing; one that TT_TUNING names may not. */
 static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     const char *named = getenv("TT_TUNING");
@@ -183,7 +200,7 @@ static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
     if (is_named)
         snprintf(source, PATH_MAX, "%s", named);
     if (is_named || tt__tuning_users_path(source, PATH_MAX))
-        file = fopen(source, "re");
+        file = open_table(source);
     if (!file && is_named)
         return tt__fail_errno(TT_ERR_IO, errno, "TT_TUNING: %s can't be opened", named);
     if (!file) {
