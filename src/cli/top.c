@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/stacks.h"
 #include "elastic/terminal.h"
 
 #include <poll.h>
@@ -19,7 +20,7 @@ typedef struct flags {
     const char *job;
     int64_t pid;
     int64_t interval_ms;
-    bool once, json;
+    bool once, json, stacks;
 } flags;
 
 static const tt__flag top_flags[] = {
@@ -29,6 +30,10 @@ static const tt__flag top_flags[] = {
      .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
     {.name = "interval", .id = 'i', .value = "SECONDS", .what = "from one look to the next (default 1)"},
     {.name = "once", .id = 'o', .what = "look once"},
+    {.name = "stacks",
+     .id = 's',
+     .what = "where in the program each thread of each rank of this host is: its stack, innermost call first; looks "
+             "once"},
     {.name = "json", .id = 'j', .what = "one line of JSON for each look"},
     {0}};
 
@@ -65,6 +70,9 @@ static tt_status take_top_flag(flags *f, int letter) {
         return TT_OK;
     case 'o':
         f->once = true;
+        return TT_OK;
+    case 's':
+        f->stacks = true;
         return TT_OK;
     default:
         f->json = true;
@@ -145,6 +153,21 @@ static bool screen_wait(int64_t ms) {
     return !ended;
 }
 
+/* ---- stacks */
+
+enum { STACK_PATIENCE_MS = 10000 };
+
+static tt_status show_stacks(const tt__view_source *source) {
+    tt__view view;
+    int seen;
+    TT__TRY(tt__view_take(&view, source));
+    tt_status status = tt__stacks_write(&view, STACK_PATIENCE_MS, stdout, &seen);
+    if (!status && !seen)
+        status = tt__fail(TT_ERR_NOT_FOUND, "no rank's stack could be seen");
+    tt__view_free(&view);
+    return status;
+}
+
 /* ---- looks */
 
 /* Take one look as text, for a screen of so many rows (0: none); the caller frees it. */
@@ -216,9 +239,11 @@ static int top_main(int argc, char **argv) {
     }
     if (f.job && f.pid)
         return tt__cli_usage_error("top", "a job and --pid were given: expected one of them");
+    if (f.stacks && f.json)
+        return tt__cli_usage_error("top", "--stacks and --json were given: stacks are text");
     tt_status status = tt__view_find(&source, f.job, (pid_t)f.pid);
     if (!status)
-        status = top_watch(&f, &source);
+        status = f.stacks ? show_stacks(&source) : top_watch(&f, &source);
     if (status)
         tt__cli_error("top", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

@@ -21,6 +21,9 @@ typedef struct tt__top_page {
     bool colours;
 } tt__top_page;
 
+/* Write the rank's present call, or its last: "in all_reduce ..., for 3 s". Returns `text`. */
+const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t size);
+
 /* Write a view as lines of text, or as one line of JSON. */
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out);
 tt_status tt__top_json(const tt__view *view, FILE *out);

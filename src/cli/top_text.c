@@ -65,8 +65,7 @@ static const tt__view_rank *find_rank(const tt__view *view, int rank) {
     return NULL;
 }
 
-/* Write the rank's present call, or its last. */
-static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
+const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t size) {
     char call[256], how_long[32];
     const tt__view_call *c = rank->current;
     if (!c || !rank->recorder) {
@@ -74,7 +73,7 @@ static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
                  rank->recorder                 ? "no calls yet"
                  : rank->state == TT__VIEW_RUNS ? "has not joined a group yet"
                                                 : "never joined a group");
-        return;
+        return text;
     }
     tt__record_text(rank->recorder, &c->record, call, sizeof call);
     const char *group = tt__recorder_group_ranks(rank->recorder, c->record.group);
@@ -87,6 +86,7 @@ static void doing_text(const tt__view_rank *rank, char *text, size_t size) {
         snprintf(text, size,
                  over ? "its last was %s%s, call %u of group %s, %s before" : "after %s%s, call %u of group %s, %s ago",
                  call, c->record.state == TT__CALL_FAILED ? ", which failed" : "", c->record.seq, group, how_long);
+    return text;
 }
 
 /* ---- one line a rank */
@@ -201,7 +201,7 @@ static void print_rank(columns *c, const tt__view_rank *rank) {
         n = (int)strlen(tt__training_text(&one, doing, sizeof doing / 2));
         n += snprintf(doing + n, sizeof doing - (size_t)n, "; ");
     }
-    doing_text(rank, doing + n, sizeof doing - (size_t)n);
+    tt__top_doing_text(rank, doing + n, sizeof doing - (size_t)n);
     if (c->density < CUT && c->page->columns && c->page->columns - c->left < DOING_MIN) {
         fprintf(c->out, "%s\n%*s", text, DOING_INDENT, "");
         put_line(c, CUT, doing, DOING_INDENT, DOING_INDENT);
@@ -264,7 +264,7 @@ static void print_awaited(columns *c, const tt__view *view, int whom) {
     else
         n += snprintf(line + n, sizeof line - (size_t)n, "rank %d, for %s", whom, how_long);
     if (whom >= 0 && rank) {
-        doing_text(rank, doing, sizeof doing);
+        tt__top_doing_text(rank, doing, sizeof doing);
         snprintf(line + n, sizeof line - (size_t)n, ". Rank %d %s%s, %s", whom,
                  rank->state == TT__VIEW_STOPPED ? "is " : "", tt__view_state_text(rank, state, sizeof state), doing);
     }

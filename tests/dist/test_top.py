@@ -143,6 +143,46 @@ class Top(unittest.TestCase):
             job.top(waits(0, 1))
             job.says(r"ranks 0-1 wait for rank 2, for .*\. Rank 2 runs, after all_reduce\(.*ago")
 
+    def stacks(self, job):
+        """The text of --stacks, by rank."""
+        done = tutti("top", "--stacks", str(job.process.pid), check=False)
+        if "ptrace_scope" in done.stdout:
+            self.skipTest("this machine lets no process look at another one's stack")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        parts = re.split(r"^rank (\d+), pid \d+, ", done.stdout, flags=re.M)
+        return dict(zip(map(int, parts[1::2]), parts[2::2]))
+
+    def test_stacks(self):
+        with Job("away", 2) as job:
+            look = job.top(waits(0, 1))
+            for _ in range(2):  # being looked at changes nothing
+                seen = self.stacks(job)
+                self.assertEqual(sorted(seen), [0, 1, 2])
+                for rank in (0, 1):
+                    self.assertRegex(seen[rank], r"^runs, in all_reduce\(f32 x 100, max\) at hang\.c:\d+")
+                    self.assertRegex(seen[rank], r"(?m)^  thread \d+, hang:\n")
+                    self.assertRegex(seen[rank], r"(?m)^    #\d+ +tt_all_reduce_with at call/calls\.c:\d+ ")
+                self.assertRegex(seen[2], r"^runs, after all_reduce")
+                self.assertNotIn("tt_all_reduce", seen[2].split("\n", 1)[1])
+                self.assertRegex(seen[2], r"(?m)^    #\d+ +main at dist/hang\.c:\d+ \(hang\)$")
+            again = job.top(waits(0, 1))
+            self.assertEqual([rank["state"] for rank in again["ranks"]], [rank["state"] for rank in look["ranks"]])
+
+    def test_the_stack_of_a_stopped_rank(self):
+        with Job("stop", 1) as job:
+            stopped = lambda look: look["ranks"][1]["state"] == "stopped"  # noqa: E731
+            job.top(lambda look: waits(0, 2)(look) and stopped(look))
+            self.assertRegex(self.stacks(job)[1], r"(?m)^    #\d+ +main ")
+            job.top(stopped)  # it stays so
+
+    def test_stacks_that_cant_be_seen(self):
+        with Job("kill", 1, grace=60, flags=["--settle-period=60"]) as job:
+            job.top(lambda look: look["ranks"][1]["state"] == "ended")
+            self.assertRegex(self.stacks(job)[1], r"^DEAD: [^\n]*\n*\Z")
+        done = tutti("top", "--stacks", "--json", check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--stacks and --json", done.stderr)
+
     def test_ranks_that_wait_in_different_groups(self):
         """They wait for each other, so one of them soon fails, and perhaps all do: each call stays to be seen."""
         with Job("groups", 1, grace=60) as job:
