@@ -52,6 +52,10 @@ WRONG = {
         ("--standalone --module --no-python package.module",
          "--module starts Python, --no-python forbids it: give one of them"),
     ],
+    "submit": [
+        ("--slurm --frobnicate", "unknown flag --frobnicate"),
+        ("--slurm ./train", 'put "tutti run" before the program'),
+    ],
     "top": [
         ("a --pid=3", "a job and --pid were given: expected one of them"),
         ("--interval=0", '--interval: expected seconds from 0.05 to 3600, got "0"'),
