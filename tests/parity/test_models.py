@@ -186,6 +186,9 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if "TT_SANITIZED" in os.environ:  # which find nothing in a second step, and take minutes for ResNet-18's
+        del MODELS["resnet18"]
+        args.steps = args.steps or 1
     bad = [name for name in MODELS if args.only in (None, name) and not compare(name, args.steps)]
     print("not close: " + ", ".join(bad) if bad else "all close")
     return 1 if bad else 0
