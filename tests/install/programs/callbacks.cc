@@ -467,8 +467,7 @@ static void processes() {
         2, meet);
     EXPECT(weights[2] == 3);
 
-    tutti::error known =
-        thrown_by([] { tutti::spawn([](int) { throw tutti::error(TT_ERR_IO, "no page"); }, 1); });
+    tutti::error known = thrown_by([] { tutti::spawn([](int) { throw tutti::error(TT_ERR_IO, "no page"); }, 1); });
     EXPECT(known.status() == TT_ERR_PROCESS && has(known.what(), "process 0 terminated with exit code 1 (pid "));
     EXPECT(has(known.what(), ": TT_ERR_IO: no page"));
     tutti::error other = thrown_by([] { tutti::spawn([](int) { throw std::out_of_range("page 7"); }, 1); });
