@@ -19,11 +19,12 @@
  * malloc() and stdio don't. PyTorch's processes begin with an empty interpreter instead (start_method="spawn"), or are
  * forked from a server ("forkserver"); in C there is nothing to begin again from, so start_method has no counterpart.
  *
- * In a process the parent's groups can't be used (comm.h), signals that the parent catches have their default effect
- * (handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS stay), ignored ones stay ignored, and the
- * signal mask is the caller's. stdio's streams are flushed before the fork (if another thread is reading from stdin,
- * stdout and stderr alone), so nothing is printed twice. tt_report() prints as ever, and what it says goes to the
- * parent, not to TORCHELASTIC_ERROR_FILE. Its lines, and those of the log, begin with the process's number.
+ * Descriptors, stdin among them, are shared with the parent, and random generators stand where the parent's stood, in
+ * all processes alike. The parent's groups can't be used (comm.h), signals that the parent catches have their default
+ * effect (handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS stay), ignored ones stay ignored,
+ * and the signal mask is the caller's. stdio's streams are flushed before the fork (if another thread is reading from
+ * stdin, stdout and stderr alone), so nothing is printed twice. tt_report() prints as ever, and what it says goes to
+ * the parent, not to TORCHELASTIC_ERROR_FILE. Its lines, and those of the log, begin with the process's number.
  *
  * Ends. A process ends when the function returns, with exit code 0 if it returns 0; else the code is what it returned,
  * or 1 if that is none of 1..255. exit(n), in any of its threads, does the same with n. Both flush the streams, and run
@@ -134,7 +135,7 @@ TT_API TT_NODISCARD tt_status tt_process_context_kill(tt_process_context *contex
 
 /* What PyTorch's ProcessRaisedException and ProcessExitedException have. */
 typedef struct tt_process_failure {
-    int index;               /* its rank. PyTorch: error_index */
+    int rank;                /* PyTorch: error_index */
     int pid;                 /* error_pid */
     int exit_code;           /* minus the signal's number where one ended it; TT_EXIT_CODE_UNKNOWN */
     const char *signal_name; /* "SIGSEGV"; NULL: it was none */

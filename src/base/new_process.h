@@ -5,7 +5,8 @@
 
 #include "base/export.h"
 
-/* Have `begin` called by tt__new_process_begins(), in children forked from now on. At most 8 in a process; each once. */
+/* Have `begin` called by tt__new_process_begins(), in children forked from now on. At most 8 in a
+ * process; each once. */
 TT__EXPORT void tt__on_new_process(void (*begin)(void));
 
 /* Call them. To be called in the child, before the program's thread is started. */

@@ -71,7 +71,7 @@ static void note_failure(tt_process_context *c, int r) {
     const tt__process *p = &c->process[r];
     const tt__child_report *report = &c->shared->of[r];
     tt_process_failure *f = &c->failure;
-    *f = (tt_process_failure){.index = r,
+    *f = (tt_process_failure){.rank = r,
                               .pid = c->pids[r],
                               .exit_code = p->unknown ? TT_EXIT_CODE_UNKNOWN
                                            : p->sig   ? -p->sig
@@ -110,7 +110,7 @@ static void write_error(tt_process_context *c) {
     bool memory = f->exit_code == -SIGKILL && !*f->text;
     if (c->running)
         snprintf(left, sizeof left, "; %d of the others did not end by SIGKILL", c->running);
-    snprintf(c->error_text, sizeof c->error_text, "process %d terminated with %s (pid %d)%s%.1800s%s%s", f->index, how,
+    snprintf(c->error_text, sizeof c->error_text, "process %d terminated with %s (pid %d)%s%.1800s%s%s", f->rank, how,
              f->pid, *f->text ? ": " : "", f->text,
              memory ? "; when memory runs out the kernel sends it (see dmesg)" : "", left);
 }

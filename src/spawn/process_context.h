@@ -14,11 +14,11 @@ enum { TT__KILLED_MS = 10000 /* how long the end may take that SIGKILL brings */
 
 typedef struct tt__process {
     int pidfd;
-    bool over;
-    bool sent;       /* a signal by tt__processes_end() before it was over: its end is no cause */
-    bool unknown;    /* how it ended */
-    int code, sig;   /* its exit code, or the signal that ended it; 0: none */
-    int64_t seen_ms; /* when the parent learned of its end */
+    _Atomic bool over; /* tt_process_context_kill() may come from another thread */
+    bool sent;         /* a signal by tt__processes_end() before it was over: its end is no cause */
+    bool unknown;      /* how it ended */
+    int code, sig;     /* its exit code, or the signal that ended it; 0: none */
+    int64_t seen_ms;   /* when the parent learned of its end */
 } tt__process;
 
 /* What children share with the parent. */

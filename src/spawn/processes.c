@@ -24,7 +24,7 @@ typedef struct pidfd_info_v0 {
 
 enum { PIDFD_HAS_EXIT = 1 << 3 };
 
-static void note_end(tt__process *p, int wait_status) {
+static void note_wait_status(tt__process *p, int wait_status) {
     p->code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
     p->sig = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
 }
@@ -33,7 +33,7 @@ static void note_end(tt__process *p, int wait_status) {
 static void note_end_of_reaped(tt__process *p, const tt__child_report *report) {
     pidfd_info_v0 info = {.mask = PIDFD_HAS_EXIT};
     if (ioctl(p->pidfd, _IOWR(0xFF, 11, pidfd_info_v0), &info) == 0 && info.mask & PIDFD_HAS_EXIT)
-        note_end(p, info.wait_status);
+        note_wait_status(p, info.wait_status);
     else if (report->has_ended)
         p->code = report->code;
     else

@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { ORPHAN_GRACE_MS = 5000 };
+enum { ORPHAN_GRACE_MS = 5000, LOOK_MS = 100 };
 
 static struct {
     pid_t pid; /* a process that it forks in turn has this struct, too */
@@ -133,11 +133,17 @@ static void reset_handlers(void) {
     }
 }
 
-/* Wait until the parent is gone. */
+/* Wait until the parent is gone. The program may close the pidfd, as daemons close all descriptors, and use its number
+ * for something else: what counts is getppid(). */
 static void watch_parent(void) {
     struct pollfd parent = {.fd = me.start->parent, .events = POLLIN};
-    while (poll(&parent, 1, -1) < 0 && errno == EINTR)
-        ;
+    for (;;) {
+        bool interrupted = poll(&parent, 1, -1) < 0 && errno == EINTR;
+        if (getppid() != me.start->parent_pid)
+            return;
+        if (!interrupted)
+            poll(NULL, 0, LOOK_MS);
+    }
 }
 
 static void end_orphan(void) {
@@ -158,30 +164,30 @@ static void wait_to_go(void) {
     close(me.start->go);
 }
 
-static tt_status set_number(const char *name, int number) {
+static tt_status set_rank_number(const char *name, int number) {
     char text[16];
     snprintf(text, sizeof text, "%d", number);
     return setenv(name, text, 1) ? tt__fail(TT_ERR_MEMORY, "no memory to set %s", name) : TT_OK;
 }
 
 /* As torchrun's workers have it. What an outer launcher said of the parent doesn't hold here. */
-static tt_status set_environment(void) {
+static tt_status set_rank_environment(void) {
     static const char *const outer[] = {"TT_JOB_SOCKET",  "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID",
                                         "GROUP_RANK",     "GROUP_WORLD_SIZE",           "ROLE_RANK",
                                         "ROLE_WORLD_SIZE"};
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         unsetenv(outer[i]);
-    TT__TRY(set_number("RANK", me.rank));
-    TT__TRY(set_number("LOCAL_RANK", me.rank));
-    TT__TRY(set_number("WORLD_SIZE", me.start->nprocs));
-    TT__TRY(set_number("LOCAL_WORLD_SIZE", me.start->nprocs));
-    TT__TRY(set_number("MASTER_PORT", *me.start->port));
+    TT__TRY(set_rank_number("RANK", me.rank));
+    TT__TRY(set_rank_number("LOCAL_RANK", me.rank));
+    TT__TRY(set_rank_number("WORLD_SIZE", me.start->nprocs));
+    TT__TRY(set_rank_number("LOCAL_WORLD_SIZE", me.start->nprocs));
+    TT__TRY(set_rank_number("MASTER_PORT", *me.start->port));
     if (setenv("MASTER_ADDR", "127.0.0.1", 1) || setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1))
         return tt__fail(TT_ERR_MEMORY, "no memory to set MASTER_ADDR");
     return TT_OK;
 }
 
-static tt_status start_thread(void) {
+static tt_status start_function(void) {
     pthread_t thread;
     int errnum = pthread_create(&thread, NULL, child_thread, NULL);
     if (errnum)
@@ -205,7 +211,7 @@ static tt_status become_process(void) {
         tt__set_cpu_share(me.start->threads);
     tt__thread_is_ours();
     tt__new_process_begins();
-    return *me.start->port ? set_environment() : TT_OK;
+    return *me.start->port ? set_rank_environment() : TT_OK;
 }
 
 void tt__spawned_child_run(const tt__child_start *start, int rank) {
@@ -215,7 +221,7 @@ void tt__spawned_child_run(const tt__child_start *start, int rank) {
     me.start = start;
     wait_to_go();
     tt_clear_error();
-    if (become_process() || start_thread()) {
+    if (become_process() || start_function()) {
         leave_last_error(me.report);
         _exit(1);
     }

@@ -7,16 +7,17 @@
 #include <tutti/spawn.h>
 
 #include <signal.h>
-#include <stdbool.h>
+#include <sys/types.h>
 
 /* How all children are started. */
 typedef struct tt__child_start {
     tt_spawn_fn fn;
     void *arg;
     int nprocs;
-    int threads;               /* for computing; 0: OMP_NUM_THREADS says it */
-    sigset_t mask;             /* of the thread that starts them */
-    int go;                    /* eventfd semaphore: one for each child when all are started */
+    int threads;   /* for computing; 0: OMP_NUM_THREADS says it */
+    sigset_t mask; /* of the thread that starts them */
+    int go;        /* eventfd semaphore: one for each child when all are started */
+    pid_t parent_pid;
     int parent;                /* pidfd of the parent */
     _Atomic int *port;         /* shared: of the store to meet through, before they may go; 0: none */
     tt__child_report *reports; /* shared, by rank */

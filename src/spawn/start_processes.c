@@ -88,6 +88,7 @@ static tt_status start_all(tt_process_context *c, const tt_start_processes_args 
     tt__child_start start = {.fn = a->fn,
                              .arg = a->arg,
                              .nprocs = a->nprocs,
+                             .parent_pid = getpid(),
                              .threads = threads_of_each(a->nprocs),
                              .go = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)),
                              .port = &c->shared->port,

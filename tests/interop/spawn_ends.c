@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
         puts("none");
     const tt_process_failure *f = tt_process_context_failure(context);
     if (f)
-        printf("%d\n%d\n%s\n%s\n%s\n", f->index, f->exit_code, f->signal_name ? f->signal_name : "", tt_last_error(),
+        printf("%d\n%d\n%s\n%s\n%s\n", f->rank, f->exit_code, f->signal_name ? f->signal_name : "", tt_last_error(),
                f->text);
     tt_process_context_free(context);
     return 0;

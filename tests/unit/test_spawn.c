@@ -1,69 +1,9 @@
-/* tt_spawn(): what a process gets, how it ends, and what the parent is told. */
-#include "support/process.h"
-#include "support/ranks.h"
+/* What a process of tt_spawn() gets, from where it may be called, and starting where there is too little. */
+#include "spawn_cases.h"
 
-#include <tutti/spawn.h>
+#include "base/threads.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-
-enum { MANY = 64 };
-
-/* What processes write and the parent reads. */
-typedef struct seen {
-    _Atomic int runs, done;
-    _Atomic int number[MANY];
-    char text[4096];
-} seen;
-
-static seen *shared;
-
-static int make_shared(void **state) {
-    (void)state;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED;
-}
-
-static int clear_shared(void **state) {
-    (void)state;
-    memset(shared, 0, sizeof *shared);
-    tt_clear_error();
-    return 0;
-}
-
-static int count_descriptors(void) {
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
-/* Nothing of ours is left that could be waited for. */
-static void assert_no_child(void) {
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
-#define assert_error(call, expected, words)      \
-    do {                                         \
-        assert_int_equal(call, expected);        \
-        assert_contains(tt_last_error(), words); \
-    } while (0)
-
-/* ---- what a process gets */
-
-static int note_rank(int rank, void *arg) {
-    const int *from_parent = arg;
-    CHECK(rank >= 0 && rank < MANY);
-    atomic_store(&shared->number[rank], from_parent[0] + rank);
-    atomic_fetch_add(&shared->runs, 1);
-    return 0;
-}
 
 static void each_gets_its_rank_and_the_argument(void **state) {
     (void)state;
@@ -93,6 +33,64 @@ static void arguments_are_checked(void **state) {
     assert_null(tt_process_context_failure(NULL));
     assert_null(tt_process_context_pids(NULL, NULL));
     tt_process_context_free(NULL);
+}
+
+static int count_threads(int rank, void *arg) {
+    (void)rank;
+    (void)arg;
+    CHECK(tt__program_threads() == 1); /* the other one is ours: a group sees a program that can't do two things */
+    return 0;
+}
+
+static void the_programs_thread_is_one(void **state) {
+    (void)state;
+    assert_int_equal(tt_spawn(count_threads, NULL, 1), TT_OK);
+}
+
+static int close_descriptors(int rank, void *arg) {
+    struct rlimit none = {0};
+    int *reused = arg;
+    (void)rank;
+    for (int fd = 3; fd < 256; fd++)
+        close(fd);
+    CHECK((reused[0] = open("/dev/null", O_RDONLY)) >= 0); /* always readable */
+    CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+    usleep(300000);
+    return 0;
+}
+
+/* As daemons and sandboxes do. It is no end of the parent's. */
+static void a_process_may_close_all_descriptors(void **state) {
+    (void)state;
+    int reused;
+    assert_int_equal(tt_spawn(close_descriptors, &reused, 2), TT_OK);
+}
+
+static void *read_stdin(void *got) {
+    *(int *)got = getchar();
+    return NULL;
+}
+
+/* Who waits for input holds the stream's lock, which flushing all streams would wait for. */
+static void somebody_may_read_stdin(void **state) {
+    (void)state;
+    int ends[2], arg[] = {0}, got = 0, kept = dup(STDIN_FILENO);
+    pthread_t reader;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    assert_int_equal(pthread_create(&reader, NULL, read_stdin, &got), 0);
+    while (ftrylockfile(stdin) == 0) {
+        funlockfile(stdin);
+        usleep(1000);
+    }
+    assert_int_equal(tt_spawn(note_rank, arg, 2), TT_OK);
+    assert_int_equal(write(ends[1], "q", 1), 1);
+    pthread_join(reader, NULL);
+    assert_int_equal(got, 'q');
+    assert_int_equal(dup2(kept, STDIN_FILENO), STDIN_FILENO);
+    close(kept);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static volatile sig_atomic_t handled;
@@ -179,267 +177,7 @@ static void output_appears_once(void **state) {
     assert_int_equal(shared->done, 3); /* each child's handler, none of the parent's */
 }
 
-/* ---- failures */
-
-typedef struct end {
-    int rank;
-    int (*act)(void);
-    _Bool others_stay;
-} end;
-
-static int fail_as_told(int rank, void *arg) {
-    const end *e = arg;
-    crash_as_programs_do();
-    if (rank == e->rank)
-        return e->act();
-    while (e->others_stay)
-        pause();
-    return 0;
-}
-
-static int returns_3(void) { return 3; }
-static int returns_256(void) { return 256; }
-static int returns_negative(void) { return -7; }
-static int exits_5(void) { exit(5); }
-static int exits_at_once(void) { _exit(6); }
-static int crashes(void) {
-    signal(SIGSEGV, SIG_DFL);
-    return raise(SIGSEGV);
-}
-static int is_killed(void) { return raise(SIGKILL); }
-static int aborts(void) { abort(); }
-static int has_error(void) { return tt_fail(TT_ERR_IO, "can't open %s", "/data") ? 1 : 0; }
-static int exits_with_error(void) {
-    tt_ignore(tt_fail(TT_ERR_IO, "can't open %s", "/data"));
-    exit(4);
-}
-static int reports(void) {
-    tt_ignore(tt_fail(TT_ERR_FORMAT, "no pictures in it"));
-    fclose(stderr);
-    tt_report();
-    _exit(9);
-}
-static int leaves_thread(void) { pthread_exit(NULL); }
-
-static void fails_with(int (*act)(void), int exit_code, const char *signal_name, tt_status status, const char *text) {
-    tt_process_context *c;
-    end e = {.rank = 1, .act = act, .others_stay = true};
-    char words[512];
-    bool all = false;
-    int64_t count;
-    assert_int_equal(tt_start_processes(&c, fail_as_told, &e, 3), TT_OK);
-    const int *pids = tt_process_context_pids(c, &count);
-    assert_int_equal(count, 3);
-    assert_null(tt_process_context_failure(c));
-    assert_int_equal(tt_process_context_join(c, PATIENCE_MS, -1, &all), TT_ERR_PROCESS);
-    assert_true(all);
-    if (signal_name)
-        snprintf(words, sizeof words, "process 1 terminated with signal %s (pid %d)", signal_name, pids[1]);
-    else
-        snprintf(words, sizeof words, "process 1 terminated with exit code %d (pid %d)", exit_code, pids[1]);
-    if (*text)
-        snprintf(words + strlen(words), sizeof words - strlen(words), ": %s", text);
-    assert_contains(tt_last_error(), words);
-    const tt_process_failure *f = tt_process_context_failure(c);
-    assert_non_null(f);
-    assert_int_equal(f->index, 1);
-    assert_int_equal(f->pid, pids[1]);
-    assert_int_equal(f->exit_code, exit_code);
-    assert_string_equal(f->signal_name ? f->signal_name : "", signal_name ? signal_name : "");
-    assert_int_equal(f->status, status);
-    assert_string_equal(f->text, text);
-    tt_clear_error();
-    all = false;
-    assert_error(tt_process_context_join(c, 0, -1, &all), TT_ERR_PROCESS, words);
-    assert_true(all);
-    tt_process_context_free(c);
-    assert_no_child();
-}
-
-static void each_failure_is_told(void **state) {
-    (void)state;
-    fails_with(returns_3, 3, NULL, TT_OK, "");
-    fails_with(returns_256, 1, NULL, TT_OK, "");
-    fails_with(returns_negative, 1, NULL, TT_OK, "");
-    fails_with(exits_5, 5, NULL, TT_OK, "");
-    fails_with(exits_at_once, 6, NULL, TT_OK, "");
-    fails_with(crashes, -SIGSEGV, "SIGSEGV", TT_OK, "");
-    fails_with(is_killed, -SIGKILL, "SIGKILL", TT_OK, "");
-    fails_with(aborts, -SIGABRT, "SIGABRT", TT_OK, "");
-    fails_with(has_error, 1, NULL, TT_ERR_IO, "TT_ERR_IO: can't open /data");
-    fails_with(exits_with_error, 4, NULL, TT_ERR_IO, "TT_ERR_IO: can't open /data");
-    fails_with(reports, 9, NULL, TT_OK, "TT_ERR_FORMAT: no pictures in it");
-}
-
-static void the_ends_that_are_none(void **state) {
-    (void)state;
-    end e = {.rank = 1, .act = leaves_thread};
-    assert_int_equal(tt_spawn(fail_as_told, &e, 2), TT_OK);
-}
-
-static void a_long_text_is_cut(void **state) {
-    (void)state;
-    char path[] = "/tmp/tutti-spawn-XXXXXX";
-    close(mkstemp(path));
-    setenv("TORCHELASTIC_ERROR_FILE", path, 1); /* of a launcher; the child's report isn't for it */
-    end e = {.rank = 0, .act = reports};
-    assert_error(tt_spawn(fail_as_told, &e, 1), TT_ERR_PROCESS, "no pictures in it");
-    char text[4096];
-    assert_string_equal(read_file(path, text, sizeof text), "");
-    FILE *kept = stderr;
-    stderr = fopen("/dev/null", "w");
-    tt_report();
-    fclose(stderr);
-    stderr = kept;
-    assert_contains(read_file(path, text, sizeof text), "TT_ERR_PROCESS: process 0 terminated with exit code 9");
-    unsetenv("TORCHELASTIC_ERROR_FILE");
-    unlink(path);
-}
-
-/* ---- join, grace, kill */
-
-static int ignore_sigterm(int rank, void *arg) {
-    (void)arg;
-    signal(SIGTERM, SIG_IGN);
-    atomic_fetch_add(&shared->runs, 1);
-    while (atomic_load(&shared->runs) < 2)
-        usleep(1000);
-    if (rank == 0)
-        return 1;
-    for (;;)
-        pause();
-}
-
-static void one_that_ignores_sigterm_is_killed(void **state) {
-    (void)state;
-    int64_t before = process_now_ms();
-    assert_error(tt_spawn(ignore_sigterm, NULL, 2, .grace_ms = 300), TT_ERR_PROCESS,
-                 "process 0 terminated with exit code 1");
-    assert_true(process_now_ms() - before >= 300); /* it had its time */
-    assert_no_child();
-    clear_shared(NULL);
-    assert_error(tt_spawn(ignore_sigterm, NULL, 2, .grace_ms = -1), TT_ERR_PROCESS, "process 0");
-    assert_no_child();
-}
-
-static int end_on_sigterm(int rank, void *arg) {
-    (void)arg;
-    sigset_t term;
-    int sig;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &term, NULL);
-    atomic_fetch_add(&shared->runs, 1);
-    while (atomic_load(&shared->runs) < 2)
-        usleep(1000);
-    if (rank == 0)
-        return 1;
-    CHECK(!sigwait(&term, &sig));
-    atomic_fetch_add(&shared->done, 1);
-    return 0;
-}
-
-static void others_may_end_cleanly(void **state) {
-    (void)state;
-    assert_error(tt_spawn(end_on_sigterm, NULL, 2), TT_ERR_PROCESS, "process 0 terminated with exit code 1");
-    assert_int_equal(shared->done, 1);
-}
-
-static int wait_for_word(int rank, void *arg) {
-    (void)arg;
-    atomic_fetch_add(&shared->runs, 1);
-    while (!atomic_load(&shared->number[rank]))
-        usleep(1000);
-    return 0;
-}
-
-static void join_says_not_yet(void **state) {
-    (void)state;
-    tt_process_context *c;
-    bool all = true;
-    assert_int_equal(tt_start_processes(&c, wait_for_word, NULL, 2), TT_OK);
-    assert_int_equal(tt_process_context_join(c, 0, -1, &all), TT_OK);
-    assert_false(all);
-    shared->number[0] = 1;
-    assert_int_equal(tt_process_context_join(c, 50, -1, &all), TT_OK);
-    assert_false(all);
-    shared->number[1] = 1;
-    assert_int_equal(tt_process_context_join(c, -1, -1, &all), TT_OK);
-    assert_true(all);
-    all = false;
-    assert_int_equal(tt_process_context_join(c, 0, -1, &all), TT_OK);
-    assert_true(all);
-    assert_int_equal(tt_process_context_join(c, -1, -1, NULL), TT_OK);
-    assert_null(tt_process_context_failure(c));
-    tt_process_context_free(c);
-}
-
-static void time_runs_out(void **state) {
-    (void)state;
-    shared->number[0] = 1;
-    assert_error(tt_spawn(wait_for_word, NULL, 2, .timeout_ms = 200), TT_ERR_TIMEOUT, "still ran after 200 ms");
-    assert_contains(tt_last_error(), "process ");
-    assert_no_child();
-}
-
-static void kill_and_free_end_them(void **state) {
-    (void)state;
-    tt_process_context *c;
-    assert_int_equal(tt_start_processes(&c, wait_for_word, NULL, 2), TT_OK);
-    assert_error(tt_process_context_kill(c, 0), TT_ERR_INVALID, "expected a signal");
-    assert_int_equal(tt_process_context_kill(c, SIGSTOP), TT_OK); /* and stopped ones are woken */
-    assert_int_equal(tt_process_context_kill(c, SIGINT), TT_OK);
-    assert_int_equal(tt_process_context_kill(c, SIGCONT), TT_OK);
-    assert_error(tt_process_context_join(c, -1, -1, NULL), TT_ERR_PROCESS, "terminated with signal SIGINT (pid");
-    tt_process_context_free(c);
-    assert_int_equal(tt_start_processes(&c, wait_for_word, NULL, 3), TT_OK);
-    tt_process_context_free(c);
-    assert_no_child();
-}
-
-static void two_contexts_at_once(void **state) {
-    (void)state;
-    tt_process_context *a, *b;
-    bool all;
-    end e = {.rank = 0, .act = returns_3};
-    assert_int_equal(tt_start_processes(&a, wait_for_word, NULL, 2), TT_OK);
-    assert_int_equal(tt_start_processes(&b, fail_as_told, &e, 2), TT_OK);
-    assert_error(tt_process_context_join(b, -1, -1, &all), TT_ERR_PROCESS, "process 0 terminated with exit code 3");
-    assert_int_equal(tt_process_context_join(a, 0, -1, &all), TT_OK);
-    assert_false(all);
-    shared->number[0] = shared->number[1] = 1;
-    assert_int_equal(tt_process_context_join(a, -1, -1, &all), TT_OK);
-    assert_true(all);
-    tt_process_context_free(a);
-    tt_process_context_free(b);
-}
-
-/* ---- which failure is the cause */
-
-static int fail_because_of_1(int rank, void *arg) {
-    const int *second = arg;
-    crash_as_programs_do();
-    if (rank == *second) {
-        shared->done = getpid();
-        tt_ignore(tt_fail(TT_ERR_PEER, "rank 1 died"));
-        return 1;
-    }
-    while (!shared->done || !kill(shared->done, 0)) /* the parent has seen the other's end before this one's */
-        usleep(1000);
-    if (rank == 1)
-        return has_error();
-    return 0;
-}
-
-static void the_guilty_one_is_named(void **state) {
-    (void)state;
-    int second = 0;
-    assert_error(tt_spawn(fail_because_of_1, &second, 3), TT_ERR_PROCESS, "process 1 terminated with exit code 1");
-    assert_contains(tt_last_error(), "TT_ERR_IO: can't open /data");
-    shared->done = 0;
-    assert_error(tt_spawn(fail_because_of_1, &second, 1), TT_ERR_PEER, "process 0 terminated with exit code 1");
-    assert_contains(tt_last_error(), "TT_ERR_PEER: rank 1 died");
-}
+/* ---- groups */
 
 static int fail_in_group(int rank, void *arg) {
     tt_group *world = NULL;
@@ -573,53 +311,6 @@ static void a_context_is_its_makers(void **state) {
     tt_process_context_free(c);
 }
 
-/* ---- programs with children of their own */
-
-static void all_ends_are_known(void) {
-    static const struct {
-        int (*act)(void);
-        const char *words;
-    } ends[] = {{returns_3, "terminated with exit code 3"},
-                {exits_with_error, "terminated with exit code 4"},
-                {exits_at_once, "terminated with exit code 6"},
-                {is_killed, "terminated with signal SIGKILL"}};
-    int arg[] = {0};
-    assert_int_equal(tt_spawn(note_rank, arg, 3), TT_OK);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        end e = {.rank = 0, .act = ends[i].act, .others_stay = true};
-        assert_int_equal(tt_spawn(fail_as_told, &e, 2), TT_ERR_PROCESS);
-        /* older kernels can't tell the last two */
-        if (i < 2 || !strstr(tt_last_error(), "an end that is not known"))
-            assert_contains(tt_last_error(), ends[i].words);
-        assert_contains(tt_last_error(), "process 0 ");
-    }
-}
-
-static void sigchld_may_be_ignored(void **state) {
-    (void)state;
-    signal(SIGCHLD, SIG_IGN);
-    all_ends_are_known();
-    signal(SIGCHLD, SIG_DFL);
-}
-
-static void reap_all(int sig) {
-    int kept = errno;
-    (void)sig;
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        handled++;
-    errno = kept;
-}
-
-static void a_program_may_reap_its_children(void **state) {
-    (void)state;
-    struct sigaction reap = {.sa_handler = reap_all}; /* without SA_RESTART: waits are interrupted */
-    handled = 0;
-    assert_int_equal(sigaction(SIGCHLD, &reap, NULL), 0);
-    all_ends_are_known();
-    signal(SIGCHLD, SIG_DFL);
-    assert_true(handled > 0);
-}
-
 /* ---- where there is too little of something */
 
 /* Take all descriptors but `left`. Returns how many were taken. */
@@ -677,6 +368,10 @@ static void there_may_be_no_more_processes(void **state) {
         CHECK_TEXT("can't start process ");
         CHECK_TEXT("ulimit -u");
         CHECK(shared->runs == 0);
+        CHECK(tt_spawn(note_rank, arg, 1) == TT_ERR_PROCESS); /* a process, but no thread */
+        CHECK_TEXT("process 0 terminated with exit code 1 (pid ");
+        CHECK_TEXT("TT_ERR_SYSTEM: can't start the thread of the function");
+        CHECK_TEXT("ulimit -u");
         CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         _exit(0);
     }
@@ -684,32 +379,21 @@ static void there_may_be_no_more_processes(void **state) {
     assert_int_equal(ended, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, clear_shared)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(each_gets_its_rank_and_the_argument),
         TEST(arguments_are_checked),
+        TEST(the_programs_thread_is_one),
+        TEST(a_process_may_close_all_descriptors),
+        TEST(somebody_may_read_stdin),
         TEST(signals_are_as_after_exec),
         TEST(output_appears_once),
-        TEST(each_failure_is_told),
-        TEST(the_ends_that_are_none),
-        TEST(a_long_text_is_cut),
-        TEST(one_that_ignores_sigterm_is_killed),
-        TEST(others_may_end_cleanly),
-        TEST(join_says_not_yet),
-        TEST(time_runs_out),
-        TEST(kill_and_free_end_them),
-        TEST(two_contexts_at_once),
-        TEST(the_guilty_one_is_named),
         TEST(processes_can_meet),
         TEST(the_parent_may_have_a_group),
         TEST(any_thread_may_call),
         TEST(processes_survive_the_thread),
         TEST(a_process_may_spawn),
         TEST(a_context_is_its_makers),
-        TEST(sigchld_may_be_ignored),
-        TEST(a_program_may_reap_its_children),
         TEST(starting_is_all_or_nothing),
         TEST(there_may_be_no_more_processes),
     };
