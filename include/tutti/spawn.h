@@ -116,7 +116,7 @@ TT_API TT_NODISCARD tt_status tt_start_processes_with(const tt_start_processes_a
  * Where one has failed the others get SIGTERM (and SIGCONT, should they be stopped), and after grace_ms SIGKILL (less
  * than 0: 30000; 0: SIGKILL at once). PyTorch's grace_period first leaves them alone for that long.
  * The failure told is the first cause: not a process that failed because another one did (its group's error was
- * TT_ERR_PEER), as long as that other one is found within a second; of ends that come together a crash before an exit
+ * TT_ERR_PEER), as long as that other one is found within 3 s; of ends that come together a crash before an exit
  * code.
  * Errors: TT_ERR_PROCESS and TT_ERR_PEER as tt_spawn's, again at each later call; TT_ERR_INVALID; TT_ERR_STATE the
  * context is another process's. */

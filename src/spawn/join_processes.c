@@ -13,7 +13,7 @@
 enum {
     DEFAULT_GRACE_MS = 30000,
     TIE_MS = 50,    /* ends this close together may be seen in any order: connections close before a process is over */
-    CAUSE_MS = 1000 /* how long the cause is waited for where one failed because of another */
+    CAUSE_MS = 3000 /* how long the cause is waited for where one failed because of another */
 };
 
 /* ---- who failed first */

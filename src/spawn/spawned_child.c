@@ -1,7 +1,7 @@
 /* The child's main thread is the copy of the thread that forked it; to libgomp it has threads that don't exist here, so
  * that its next parallel region would wait for them forever. It therefore runs nothing of the program's: it watches the
- * parent, and a new thread, which OpenMP has never seen, runs the function. The copy must stay: `arg` may point to its
- * stack, and glibc gives the stacks of the parent's other threads to new ones. */
+ * parent, and a new thread, which OpenMP has never seen, runs the function. The copy must stay, as `arg` may point to its
+ * stack: glibc gives the stacks of the parent's other threads to new ones. */
 #include "spawn/spawned_child.h"
 
 #include "base/clock.h"
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -187,9 +188,26 @@ static tt_status set_rank_environment(void) {
     return TT_OK;
 }
 
+/* Set a stack of its own, with a page below that nobody may touch. glibc would take that of one of the parent's threads,
+ * and `arg` may point to something there. */
+static int set_own_stack(pthread_attr_t *attr) {
+    size_t size = 0, guard = (size_t)sysconf(_SC_PAGESIZE);
+    int errnum = pthread_attr_getstacksize(attr, &size);
+    char *memory = mmap(NULL, guard + size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (errnum || memory == MAP_FAILED)
+        return errnum ? errnum : errno;
+    return mprotect(memory, guard, PROT_NONE) ? errno : pthread_attr_setstack(attr, memory + guard, size);
+}
+
 static tt_status start_function(void) {
     pthread_t thread;
-    int errnum = pthread_create(&thread, NULL, child_thread, NULL);
+    pthread_attr_t attr;
+    int errnum = pthread_attr_init(&attr);
+    if (!errnum)
+        errnum = set_own_stack(&attr);
+    if (!errnum)
+        errnum = pthread_create(&thread, &attr, child_thread, NULL);
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum,
                               "can't start the thread of the function (ulimit -u limits a "

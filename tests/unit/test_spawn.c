@@ -38,7 +38,8 @@ static void arguments_are_checked(void **state) {
 static int count_threads(int rank, void *arg) {
     (void)rank;
     (void)arg;
-    CHECK(tt__program_threads() == 1); /* the other one is ours: a group sees a program that can't do two things */
+    /* The other one is ours: a group sees a program that can't do two things. Sanitizers have some of their own. */
+    CHECK(getenv("TT_SANITIZED") || tt__program_threads() == 1);
     return 0;
 }
 
@@ -359,18 +360,19 @@ static void there_may_be_no_more_processes(void **state) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (!pid) {
-        struct rlimit none = {.rlim_cur = 2, .rlim_max = 2};
+        const bool sanitized = getenv("TT_SANITIZED"); /* which may have a thread of its own in each process */
+        struct rlimit few = {.rlim_cur = sanitized ? 4 : 2, .rlim_max = 4};
         int arg[] = {0};
         alarm(60);
-        CHECK(!setrlimit(RLIMIT_NPROC, &none));
+        CHECK(!setrlimit(RLIMIT_NPROC, &few));
         CHECK(!setresuid(54321, 54321, 54321));
         CHECK(tt_spawn(note_rank, arg, 8) == TT_ERR_SYSTEM);
         CHECK_TEXT("can't start process ");
         CHECK_TEXT("ulimit -u");
         CHECK(shared->runs == 0);
-        CHECK(tt_spawn(note_rank, arg, 1) == TT_ERR_PROCESS); /* a process, but no thread */
-        CHECK_TEXT("process 0 terminated with exit code 1 (pid ");
-        CHECK_TEXT("TT_ERR_SYSTEM: can't start the thread of the function");
+        CHECK(sanitized || tt_spawn(note_rank, arg, 1) == TT_ERR_PROCESS); /* a process, but no thread */
+        CHECK(sanitized || strstr(tt_last_error(), "process 0 terminated with exit code 1 (pid "));
+        CHECK(sanitized || strstr(tt_last_error(), "TT_ERR_SYSTEM: can't start the thread of the function"));
         CHECK_TEXT("ulimit -u");
         CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         _exit(0);

@@ -19,11 +19,6 @@ enum { N = 384, OWN_LOOPS = 1 << 20 };
 #define __SANITIZE_THREAD__ 1
 #endif
 #endif
-#ifdef __SANITIZE_THREAD__
-enum { COMPUTES_ALONE = 1 }; /* as the library does under it */
-#else
-enum { COMPUTES_ALONE = 0 };
-#endif
 
 /* A number that all elements of a product, a convolution and a loop of our own have part in. */
 typedef struct results {
@@ -89,7 +84,7 @@ static int compute_in_process(int rank, void *arg) {
         CHECK_OK(tt_set_num_threads(threads));
         CHECK(tt_get_num_threads() == (threads ? threads : e->threads));
         compare(&e->results);
-        CHECK(COMPUTES_ALONE || count_tasks() >= 1 + tt_get_num_threads()); /* one watches */
+        CHECK(count_tasks() >= 1 + tt_get_num_threads()); /* one watches */
     }
     return 0;
 }
@@ -104,7 +99,7 @@ static void spawned_processes_compute(void **state) {
     expected e;
     assert_int_equal(tt_set_num_threads(4), TT_OK);
     e.results = compute();
-    assert_true(COMPUTES_ALONE || count_tasks() > 1);
+    assert_true(count_tasks() > 1);
     for (int nprocs = 1; nprocs <= 3; nprocs++) {
         e.threads = share_of(nprocs);
         if (tt_spawn(compute_in_process, &e, nprocs))
@@ -161,6 +156,10 @@ int main(void) {
         cmocka_unit_test(from_a_thread_that_computed),
         cmocka_unit_test(ranks_compute),
     };
+#ifdef __SANITIZE_THREAD__
+    puts("skipped: the thread sanitizer keeps no account of threads of a forked child, and we compute on one under it");
+    return 77;
+#endif
     unsetenv("OMP_NUM_THREADS"); /* libgomp is loaded by the first product */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
