@@ -1,7 +1,7 @@
 /* The child's main thread is the copy of the thread that forked it; to libgomp it has threads that don't exist here, so
  * that its next parallel region would wait for them forever. It therefore runs nothing of the program's: it watches the
- * parent, and a new thread, which OpenMP has never seen, runs the function. The copy must stay, as `arg` may point to its
- * stack: glibc gives the stacks of the parent's other threads to new ones. */
+ * parent, and a new thread, which OpenMP has never seen, runs the function. The copy must stay, as `arg` may point to
+ * its stack: glibc gives the stacks of the parent's other threads to new ones. */
 #include "spawn/spawned_child.h"
 
 #include "base/clock.h"
@@ -188,8 +188,8 @@ static tt_status set_rank_environment(void) {
     return TT_OK;
 }
 
-/* Set a stack of its own, with a page below that nobody may touch. glibc would take that of one of the parent's threads,
- * and `arg` may point to something there. */
+/* Set a stack of its own, with a page below that nobody may touch. glibc would take that of one of the parent's
+ * threads, and `arg` may point to something there. */
 static int set_own_stack(pthread_attr_t *attr) {
     size_t size = 0, guard = (size_t)sysconf(_SC_PAGESIZE);
     int errnum = pthread_attr_getstacksize(attr, &size);

@@ -1,4 +1,5 @@
 /* What a process of tt_spawn() gets, from where it may be called, and starting where there is too little. */
+#include "alloc_fail.h"
 #include "spawn_cases.h"
 
 #include "base/threads.h"
@@ -351,6 +352,15 @@ static void starting_is_all_or_nothing(void **state) {
     assert_int_equal(shared->runs, 4);
 }
 
+static tt_status spawn_two(void *arg) { return tt_spawn(note_rank, arg, 2); }
+
+static void memory_may_run_out(void **state) {
+    (void)state;
+    int arg[] = {0};
+    assert_true(alloc_fail_each(spawn_two, arg, ALLOC_ENDS) > 4); /* the context's four, and none */
+    assert_no_child();
+}
+
 /* Root's limit of processes is not looked at: nobody's is. */
 static void there_may_be_no_more_processes(void **state) {
     (void)state;
@@ -397,6 +407,7 @@ int main(void) {
         TEST(a_process_may_spawn),
         TEST(a_context_is_its_makers),
         TEST(starting_is_all_or_nothing),
+        TEST(memory_may_run_out),
         TEST(there_may_be_no_more_processes),
     };
     return cmocka_run_group_tests(tests, make_shared, NULL);
