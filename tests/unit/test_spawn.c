@@ -372,10 +372,12 @@ static void there_may_be_no_more_processes(void **state) {
     if (!pid) {
         const bool sanitized = getenv("TT_SANITIZED"); /* which may have a thread of its own in each process */
         struct rlimit few = {.rlim_cur = sanitized ? 4 : 2, .rlim_max = 4};
+        uid_t nobody = (uid_t)getpid() + 2000000; /* whose processes are this test's alone */
         int arg[] = {0};
         alarm(60);
         CHECK(!setrlimit(RLIMIT_NPROC, &few));
-        CHECK(!setresuid(54321, 54321, 54321));
+        if (setresuid(nobody, nobody, nobody))
+            _exit(errno == EINVAL ? 77 : 1); /* a user namespace without such users */
         CHECK(tt_spawn(note_rank, arg, 8) == TT_ERR_SYSTEM);
         CHECK_TEXT("can't start process ");
         CHECK_TEXT("ulimit -u");
@@ -388,6 +390,8 @@ static void there_may_be_no_more_processes(void **state) {
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &ended, 0), pid);
+    if (WIFEXITED(ended) && WEXITSTATUS(ended) == 77)
+        skip();
     assert_int_equal(ended, 0);
 }
 
