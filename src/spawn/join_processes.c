@@ -96,11 +96,11 @@ static void note_failure(tt_process_context *c, int r) {
 static void end_words(const tt_process_context *c, char *text, size_t size) {
     const tt_process_failure *f = &c->failure;
     if (f->signal_name)
-        snprintf(text, size, "signal %s", f->signal_name);
+        snprintf(text, size, "with signal %s", f->signal_name);
     else if (f->exit_code == TT_EXIT_CODE_UNKNOWN)
-        snprintf(text, size, "an end that is not known, as the program ignores SIGCHLD or has waited for it itself");
+        snprintf(text, size, "in a way that is not known, as the program ignores SIGCHLD or has waited for it itself");
     else
-        snprintf(text, size, "exit code %d", f->exit_code);
+        snprintf(text, size, "with exit code %d", f->exit_code);
 }
 
 static void write_error(tt_process_context *c) {
@@ -110,7 +110,7 @@ static void write_error(tt_process_context *c) {
     bool memory = f->exit_code == -SIGKILL && !*f->text;
     if (c->running)
         snprintf(left, sizeof left, "; %d of the others did not end by SIGKILL", c->running);
-    snprintf(c->error_text, sizeof c->error_text, "process %d terminated with %s (pid %d)%s%.1800s%s%s", f->rank, how,
+    snprintf(c->error_text, sizeof c->error_text, "process %d terminated %s (pid %d)%s%.1800s%s%s", f->rank, how,
              f->pid, *f->text ? ": " : "", f->text,
              memory ? "; when memory runs out the kernel sends it (see dmesg)" : "", left);
 }

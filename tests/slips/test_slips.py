@@ -72,7 +72,7 @@ MESSAGES = {
     "tensor": r"tt_a_tensor_is_no_buffer_see_parallel_h",
     "const": r"discards? '?‘?const|discards qualifiers",
     "unused": r"ignoring return value|unused result",
-    "pointer": r"incompatible (pointer|integer to pointer)|incompatible types?\b|without a cast",
+    "pointer": r"incompatible (function pointer|pointer|integer to pointer)|incompatible types?\b|without a cast",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
     "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
     r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<lambda",
