@@ -1,21 +1,33 @@
 /* Who started processes with tt_spawn() dies: none of them is left. */
 #include "support/process.h"
 
+#include "base/proc_state.h"
+
 #include <tutti/spawn.h>
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 /* ---- parents, as programs of their own: this one with an argument */
 
-static int stay(int rank, void *arg) {
-    if (arg && rank == 1)
+/* With `stubborn`, shared memory, process 1 ignores SIGTERM, and process 2 is stopped before process 1 says it is ready.
+ * In a session of its own: else the kernel wakes those that are stopped, as their process group becomes an orphan. */
+static int stay(int rank, void *stubborn) {
+    _Atomic pid_t *stopped = stubborn;
+    if (stopped && rank == 2) {
+        setsid();
+        *stopped = getpid();
+        raise(SIGSTOP);
+    }
+    if (stopped && rank == 1) {
         signal(SIGTERM, SIG_IGN);
+        while (!*stopped || tt__proc_state(*stopped) != 'T')
+            usleep(1000);
+    }
     printf("ready %d\n", rank);
     fflush(stdout);
-    if (arg && rank == 2)
-        raise(SIGSTOP);
     for (;;)
         pause();
     return 0;
@@ -48,12 +60,16 @@ static int returns(void) {
     return !started; /* from main(), though they run */
 }
 
+static _Atomic pid_t *shared_pid(void) {
+    void *memory = mmap(NULL, sizeof(_Atomic pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 static int be_parent(const char *what) {
-    static int stubborn;
     if (!strcmp(what, "plain"))
         return tt_spawn(stay, NULL, 3) != TT_OK;
     if (!strcmp(what, "stubborn"))
-        return tt_spawn(stay, &stubborn, 3) != TT_OK;
+        return tt_spawn(stay, shared_pid(), 3) != TT_OK;
     if (!strcmp(what, "nested"))
         return tt_spawn(stay_nested, NULL, 2) != TT_OK;
     if (!strcmp(what, "thread"))
@@ -91,7 +107,7 @@ static void a_killed_parent_leaves_nobody(void **state) {
 
 static void nor_those_that_stop_or_ignore(void **state) {
     (void)state;
-    kill_parent("stubborn", 3);
+    kill_parent("stubborn", 2);
 }
 
 static void nor_the_children_of_children(void **state) {
