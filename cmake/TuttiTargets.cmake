@@ -182,9 +182,11 @@ function(tt_test_properties test label timeout)
   endif()
   set(environment TUTTI=${CMAKE_BINARY_DIR}/bin/tutti TT_BUILD=${CMAKE_BINARY_DIR} TT_SOURCE=${CMAKE_SOURCE_DIR}
       TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label} TT_TIMEOUT=${timeout})
-  if(TT_SANITIZE) # its leak check dies of what it notes of OpenMP's threads in libraries that are loaded late
+  # ASan's leak check dies of what it notes of OpenMP's threads in libraries that are loaded late. TSan refuses threads
+  # in a fork of a process that has several, which all processes of tt_spawn() are to be.
+  if(TT_SANITIZE)
     list(APPEND environment ASAN_OPTIONS=intercept_tls_get_addr=0 TT_SANITIZED=1
-         TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp)
+         TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:die_after_fork=0)
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${environment}")

@@ -47,6 +47,7 @@ BELOW = {
     "net": ["base"],
     "store": ["net"],
     "comm": ["store"],
+    "spawn": ["store"],
     "reducer": ["comm"],
     "tensor": ["base"],
     "autograd": ["tensor"],
@@ -83,14 +84,15 @@ INSIDE_COMM = {
 }
 # What groups, works and operations are: the structs and tables of the whole of comm.
 VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machine", "world", "op", "rankset", "split"}
-# Who may print, and who may end its process: the keeper of elastic is a process of its own.
-MAY_PRINT = {"cli"}
-MAY_END = {"cli", "elastic"}
+# Who may print, and who may end its process: the keeper of elastic is a process of its own, and so are the children of
+# spawn, which flushes the program's streams.
+MAY_PRINT = {"cli", "spawn"}
+MAY_END = {"cli", "elastic", "spawn"}
 # Files of autograd that may: record.c has the argument checks of operators; backward.c and leaf.c check gradients that
 # come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c chooses types.
 MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
-COMM_LAYERS = {"base", "net", "store", "comm", "reducer"}
+COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.

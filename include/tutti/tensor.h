@@ -317,7 +317,8 @@ TT_API tt_tensor *tt_ge_scalar(tt_tensor *x, double number);
 
 /* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else
  * the CPUs this process may use; those that other ranks of its group on the same host may use, too, are divided among
- * them. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. In a forked child it is 1, as
+ * them. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. In a forked child (but those of
+ * tt_spawn(), see spawn.h) it is 1, as
  * OpenMP's threads don't survive a fork (TT_ERR_STATE for more). Where they can't be started (ulimit -u) it becomes 1,
  * with a warning in the log (tt_set_log()). Signals go to the program's own threads, and to those that compute only
  * between products and convolutions. PyTorch: torch.set_num_threads. Thread-safe. */

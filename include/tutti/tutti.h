@@ -20,6 +20,7 @@
 #include <tutti/parallel.h>
 #include <tutti/reducer.h>
 #include <tutti/samplers.h>
+#include <tutti/spawn.h>
 #include <tutti/store.h>
 #include <tutti/tensor.h>
 #include <tutti/trainer.h>

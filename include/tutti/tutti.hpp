@@ -33,6 +33,7 @@
 #include <tutti/cpp/parallel.hpp>
 #include <tutti/cpp/reducer.hpp>
 #include <tutti/cpp/samplers.hpp>
+#include <tutti/cpp/spawn.hpp>
 #include <tutti/cpp/store.hpp>
 #include <tutti/cpp/tensor.hpp>
 #include <tutti/cpp/trainer.hpp>

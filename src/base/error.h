@@ -44,6 +44,9 @@ TT__EXPORT unsigned tt__error_clearings(void);
  * never fails. */
 void tt__error_file_write(const char *message, bool secondary);
 
+/* From now on such reports of this process go to `take` instead, from any thread. For children that tt_spawn() made. */
+void tt__error_file_divert(void (*take)(const char *message, bool secondary));
+
 /* Return early from a function that returns tt_status. */
 #define TT__TRY(call)               \
     do {                            \

@@ -58,6 +58,8 @@ tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, 
                     what, strerror(errnum));
 }
 
+void tt__thread_is_ours(void) { threads_count(1); }
+
 /* ---- threads of the program */
 
 int tt__program_threads(void) {

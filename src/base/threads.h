@@ -12,6 +12,9 @@
  * names it as `what` ("the store's thread"), and the limits that it may have met. */
 TT__EXPORT tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what);
 
+/* Count the calling thread among the library's from now on, as one that tt__thread_create() started. */
+void tt__thread_is_ours(void);
+
 /* Count the threads of this process that tt__thread_create() did not start, the main thread's remains included; at
  * least 2 where that can't be found out. */
 int tt__program_threads(void);

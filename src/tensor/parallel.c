@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/held_signals.h"
 #include "base/log.h"
+#include "base/new_process.h"
 #include "base/saved_error.h"
 #include "base/threads.h"
 
@@ -58,7 +59,23 @@ static _Atomic bool forked; /* this process is a child of one that may have used
 
 static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
 
-static void threads_watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+static _Atomic int tried; /* the most threads that could be started */
+
+/* The program's thread is new here, and gets threads of its own from OpenMP. */
+static void compute_anew(void) {
+    forked = false;
+    asked = tried = 0;
+}
+
+static void register_watch(void) {
+    pthread_atfork(NULL, NULL, note_fork);
+    tt__on_new_process(compute_anew);
+}
+
+static void threads_watch_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_watch);
+}
 
 /* Read OMP_NUM_THREADS, "4" or "4,2" (the first number counts here); 0: not set. */
 static int environment_threads(void) {
@@ -91,6 +108,7 @@ tt_status tt_set_num_threads(int threads) {
     if (threads > 1 && atomic_load_explicit(&forked, memory_order_relaxed))
         return tt__fail(TT_ERR_STATE, "tt_set_num_threads: this process was forked from one that may have used OpenMP, "
                                       "whose threads it does not have: it computes on one thread");
+    threads_watch_forks();
     atomic_store_explicit(&asked, threads, memory_order_relaxed);
     return TT_OK;
 }
@@ -148,7 +166,6 @@ static tt_status try_threads(int count) {
 
 /* Return how many threads to compute on: `wanted`, or 1 where they can't be started. */
 static int threads_to_have(int wanted) {
-    static _Atomic int tried; /* the most that could be started */
     if (wanted <= atomic_load_explicit(&tried, memory_order_relaxed) || wanted <= 1)
         return wanted;
     tt__saved_error saved;
@@ -171,9 +188,8 @@ static void prepare_thread(void *unused) {
 }
 
 void tt__parallel_prepare(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static _Thread_local int applied;
-    pthread_once(&once, threads_watch_forks);
+    threads_watch_forks();
     int threads = tt_get_num_threads();
     if (applied == threads || !openmp_get())
         return;

@@ -2,7 +2,8 @@
  *
  * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, shared with the ranks of
  * its host that may use them, too (comm sets base/cores.h). A process that forks has no threads of OpenMP in the child,
- * where one more product would wait for them forever: children compute on one thread. */
+ * where one more product would wait for them forever: children compute on one thread, but those of tt_spawn(), whose
+ * function runs in a new thread, for which OpenMP starts new ones. */
 #ifndef TT_TENSOR_PARALLEL_H
 #define TT_TENSOR_PARALLEL_H
 

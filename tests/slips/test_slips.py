@@ -35,6 +35,9 @@ extern tt_store_server *server;
 extern tt_reducer *reducer;
 extern tt_reducer_param params[2];
 extern tt_work *work;
+extern tt_process_context *context;
+extern int run(int rank, void *arg);
+extern void no_code(int rank, void *arg);
 extern tt_p2p_op ops[2];
 extern tt_tensor *tensor, **tensors;
 extern const tt_tensor *const_tensor;
@@ -69,7 +72,7 @@ MESSAGES = {
     "tensor": r"tt_a_tensor_is_no_buffer_see_parallel_h",
     "const": r"discards? '?‘?const|discards qualifiers",
     "unused": r"ignoring return value|unused result",
-    "pointer": r"incompatible (pointer|integer to pointer)|incompatible types?\b|without a cast",
+    "pointer": r"incompatible (function pointer|pointer|integer to pointer)|incompatible types?\b|without a cast",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
     "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
     r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<lambda",

@@ -3,7 +3,9 @@
 #include "expect.hpp"
 
 #include <cmath>
+#include <csignal>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace nn = tutti::nn;
@@ -450,6 +452,41 @@ static void trainer(tutti::group &world) {
     rmdir(logs.c_str());
 }
 
+/* ---- processes, of a rank that has a group and threads of its own */
+
+static void processes() {
+    std::vector<float> weights = {1, 2, 3};
+    tutti::spawn_options meet;
+    meet.rendezvous = true;
+    tutti::spawn(
+        [&](int rank) {
+            tutti::group own = tutti::init_process_group();
+            tutti::all_reduce(own, weights, TT_SUM);
+            return own.world_size() == 2 && own.rank() == rank && weights[2] == 6 ? 0 : 1;
+        },
+        2, meet);
+    EXPECT(weights[2] == 3);
+
+    tutti::error known = thrown_by([] { tutti::spawn([](int) { throw tutti::error(TT_ERR_IO, "no page"); }, 1); });
+    EXPECT(known.status() == TT_ERR_PROCESS && has(known.what(), "process 0 terminated with exit code 1 (pid "));
+    EXPECT(has(known.what(), ": TT_ERR_IO: no page"));
+    tutti::error other = thrown_by([] { tutti::spawn([](int) { throw std::out_of_range("page 7"); }, 1); });
+    EXPECT(has(other.what(), "an exception: page 7"));
+    EXPECT(thrown_by([] { tutti::spawn([](int) {}, 0); }).status() == TT_ERR_INVALID);
+
+    tutti::process_context waiting = tutti::start_processes(
+        [](int) {
+            for (;;)
+                pause();
+        },
+        2);
+    EXPECT(!waiting.join(0) && waiting.pids().size() == 2 && !waiting.failure());
+    waiting.kill(SIGKILL);
+    tutti::error killed = thrown_by([&] { waiting.join(); });
+    EXPECT(has(killed.what(), "terminated with signal SIGKILL") && waiting.failure()->exit_code == -SIGKILL);
+    tutti::process_context dropped = std::move(waiting);
+}
+
 int main() {
     return main_of([](tutti::group &world) {
         operators();
@@ -462,5 +499,6 @@ int main() {
         traces(world);
         trainer(world);
         old_exceptions_are_forgotten();
+        processes();
     });
 }

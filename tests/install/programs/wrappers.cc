@@ -20,6 +20,7 @@ static_assert(moves_only<tutti::optimizer>() && moves_only<tutti::dataset>() && 
 static_assert(std::is_move_constructible_v<tutti::loader> && !std::is_copy_constructible_v<tutti::loader>);
 static_assert(!std::is_copy_constructible_v<tutti::scope> && !std::is_move_constructible_v<tutti::scope>);
 static_assert(moves_only<tutti::store_server>() && moves_only<tutti::scope_object>());
+static_assert(moves_only<tutti::process_context>());
 static_assert(moves_only<tutti::generator>() && moves_only<tutti::safetensors>());
 static_assert(moves_only<tutti::deferred_backward>());
 static_assert(!std::is_copy_constructible_v<tutti::no_grad> && !std::is_move_constructible_v<tutti::no_grad>);
