@@ -81,9 +81,7 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
         TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, nodes - 1, &node));
     if (flags->max_restarts)
         TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
-    if (restarts)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--max-restarts: expected 0 (restarts are not supported yet), got %s",
-                        flags->max_restarts);
+    job->max_restarts = (int)restarts;
     job->nodes = (int)nodes;
     job->node = (int)node;
     return TT_OK;

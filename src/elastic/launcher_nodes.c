@@ -84,6 +84,7 @@ static tt__nodes_member member_of(const tt__job *job) {
                               .wants_trace = job->at_end != NULL,
                               .has_secret = job->has_secret,
                               .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
+                              .max_restarts = job->max_restarts,
                               .join_ms = job->join_ms,
                               .heartbeat_ms = job->heartbeat_ms};
 }
@@ -129,7 +130,8 @@ void tt__launcher_publish_end(launcher *l, int i) {
     tt__end_text(w->status, text, sizeof text);
     put_note(l, key, text);
     if (l->nodes && w->status != 0)
-        tt__nodes_announce_end(l->nodes, l->job->first_rank + i, w, tt__streams_tail(&l->streams, i, tail));
+        tt__nodes_announce_end(l->nodes, l->job->attempt, l->job->first_rank + i, w,
+                               tt__streams_tail(&l->streams, i, tail));
 }
 
 void tt__launcher_announce_done(launcher *l) {
@@ -156,11 +158,6 @@ static void answer_look(launcher *l, int id) {
     tt__snapshot_free(&snapshot);
 }
 
-static void enter_settling(launcher *l) {
-    if (l->phase == TT__RUNNING)
-        tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
-}
-
 static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     event->next = *list;
     *list = event;
@@ -174,6 +171,25 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     tt__streams_print(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
                       tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
     tt__launcher_terminate(l, SIGTERM);
+}
+
+/* A worker of another node failed. One of an attempt that has not begun here is counted when it has. */
+static void take_node_failure(launcher *l, tt__nodes_event *event) {
+    bool early = event->value > l->job->attempt;
+    keep_event(early ? &l->early : &l->others, event);
+    if (!early)
+        tt__launcher_settle(l);
+}
+
+/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing. */
+static bool take_left(launcher *l, tt__nodes_event *event) {
+    l->node_left = true;
+    if (l->phase >= TT__GONE || l->done || l->node_signal || l->got_signal)
+        return false;
+    event->text = strdup("its launcher has ended");
+    keep_event(&l->lost, event);
+    tt__launcher_settle(l);
+    return true;
 }
 
 static void take_joined(launcher *l) {
@@ -216,13 +232,20 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         tt__watch_answer(l->watch);
         return false;
     case TT__NODES_ENDED:
-        keep_event(&l->others, event);
-        enter_settling(l);
+        take_node_failure(l, event);
         return true;
     case TT__NODES_LOST:
         keep_event(&l->lost, event);
-        enter_settling(l);
+        tt__launcher_settle(l);
         return true;
+    case TT__NODES_GONE:
+        l->all_gone = l->phase == TT__GONE && event->value == l->job->attempt;
+        return false;
+    case TT__NODES_AGAIN:
+        l->again = event->value;
+        return false;
+    case TT__NODES_DONE:
+        return take_left(l, event);
     }
     return false;
 }
@@ -232,6 +255,7 @@ void tt__launcher_take_node_events(launcher *l) {
     while (l->nodes && (event = tt__nodes_next(l->nodes)))
         if (!take_event(l, event))
             tt__nodes_event_free(event);
+    tt__launcher_go_on(l);
 }
 
 /* ---- the end */
@@ -303,7 +327,7 @@ void tt__launcher_report_lost(launcher *l) {
                           tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
 }
 
-static void free_events(tt__nodes_event *list) {
+void tt__launcher_free_events(tt__nodes_event *list) {
     while (list) {
         tt__nodes_event *next = list->next;
         tt__nodes_event_free(list);
@@ -313,7 +337,8 @@ static void free_events(tt__nodes_event *list) {
 
 void tt__launcher_leave(launcher *l) {
     tt__nodes_free(l->nodes);
-    free_events(l->others);
-    free_events(l->lost);
+    tt__launcher_free_events(l->others);
+    tt__launcher_free_events(l->early);
+    tt__launcher_free_events(l->lost);
     tt__snapshot_free(&l->remote);
 }
