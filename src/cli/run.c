@@ -51,9 +51,10 @@ const tt__command tt__cmd_run = {
         "PET_NPROC_PER_NODE and so on give defaults. A script NAME.py without its run bit is started with python3 -u "
         "($PYTHON_EXEC chooses another).\n"
         "\n"
-        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. The "
-        "report on stderr names the rank that failed first and why; the exit code is that rank's, 128 + N for signal "
-        "N.",
+        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. With "
+        "--max-restarts all ranks, of all nodes, are then started again, with TORCHELASTIC_RESTART_COUNT one higher "
+        "and an empty store. The report on stderr names the rank that failed first and why; the exit code is that "
+        "rank's, 128 + N for signal N.",
     .offer = TT__OFFER_FILES,
     .runs_program = true,
     .run = run_main,

@@ -8,7 +8,7 @@
 
 #include <tutti/store.h>
 
-#define TT__STORE_LASTING "tutti/nodes/"
+#define TT__STORE_LASTING "/tutti/nodes/" /* as it is sent: TCP stores put a slash before the user's key */
 
 /* Renew the store. Connections that nobody has accepted yet are closed, too. When it returns, all that any of the other
  * clients has sent is gone or will be ignored. Blocks for as long as the server takes to close its connections. The
