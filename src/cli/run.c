@@ -51,9 +51,10 @@ const tt__command tt__cmd_run = {
         "PET_NPROC_PER_NODE and so on give defaults. A script NAME.py without its run bit is started with python3 -u "
         "($PYTHON_EXEC chooses another).\n"
         "\n"
-        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. The "
-        "report on stderr names the rank that failed first and why; the exit code is that rank's, 128 + N for signal "
-        "N.",
+        "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. With "
+        "--max-restarts all ranks, of all nodes, are then started again, with TORCHELASTIC_RESTART_COUNT one higher "
+        "and an empty store. The report on stderr names the rank that failed first and why; the exit code is that "
+        "rank's, 128 + N for signal N.",
     .offer = TT__OFFER_FILES,
     .runs_program = true,
     .run = run_main,
@@ -81,9 +82,7 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
         TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, nodes - 1, &node));
     if (flags->max_restarts)
         TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
-    if (restarts)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--max-restarts: expected 0 (restarts are not supported yet), got %s",
-                        flags->max_restarts);
+    job->max_restarts = (int)restarts;
     job->nodes = (int)nodes;
     job->node = (int)node;
     return TT_OK;

@@ -35,7 +35,7 @@ const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t siz
     return path;
 }
 
-void tt__job_error_dir_remove(const tt__job *job) {
+void tt__job_error_dir_clear(const tt__job *job) {
     DIR *dir = job->error_dir[0] ? opendir(job->error_dir) : NULL;
     if (!dir)
         return;
@@ -43,5 +43,10 @@ void tt__job_error_dir_remove(const tt__job *job) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             unlinkat(dirfd(dir), entry->d_name, 0);
     closedir(dir);
-    rmdir(job->error_dir);
+}
+
+void tt__job_error_dir_remove(const tt__job *job) {
+    tt__job_error_dir_clear(job);
+    if (job->error_dir[0])
+        rmdir(job->error_dir);
 }

@@ -8,7 +8,8 @@
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
- *   worker    the keeper reaps it and reports it to the launcher, which decides about the others (launcher.c).
+ *   worker    the keeper reaps it and reports it to the launcher, which decides about the others, and whether all are
+ *             started again (launcher.c): the keeper serves all attempts.
  *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
  *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
  *             subreaper too, which kills until none is left.
@@ -45,12 +46,13 @@ typedef struct tt__job {
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
     bool has_secret;
-    int secret_fd;        /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
-    const char *role;     /* ROLE_NAME */
-    const char *run_id;   /* TORCHELASTIC_RUN_ID */
-    int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */
-    int max_restarts;     /* TORCHELASTIC_MAX_RESTARTS */
-    int attempt;          /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again */
+    int secret_fd;      /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
+    const char *role;   /* ROLE_NAME */
+    const char *run_id; /* TORCHELASTIC_RUN_ID */
+    int omp_threads;    /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int max_restarts;   /* TORCHELASTIC_MAX_RESTARTS */
+    /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again; set by tt__job_run() */
+    int attempt;
     int64_t settle_ms;    /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;     /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;      /* how long to wait for other nodes */
@@ -86,9 +88,10 @@ void tt__job_tell_problem(const tt__job *job, const char *problem);
 /* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
 
-/* Choose the name of the directory for error files, which the keeper makes and removes; remove it with its files, if
- * it exists; fail because it can't be made. */
+/* Choose the name of the directory for error files, which the keeper makes, empties before each attempt, and removes;
+ * remove its files; remove it with its files, if it exists; fail because it can't be made. */
 tt_status tt__job_error_dir_name(tt__job *job);
+void tt__job_error_dir_clear(const tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
 tt_status tt__job_error_dir_failed(int errnum);
 

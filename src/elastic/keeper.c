@@ -1,5 +1,6 @@
 #include "elastic/keeper.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/children.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -21,7 +23,7 @@ enum { KILL_TIMEOUT_MS = 4000 };
 /* The keeper's own state, in its process only. */
 struct keeper {
     tt__job *job;
-    const int *stderr_ends;
+    int *stderr_ends; /* by rank; -1 = none */
     int socket;
     int child_signals; /* signalfd of SIGCHLD */
     int ends; /* epoll of the workers' pidfds: it lists them in the order in which they ended, wait(2) does not */
@@ -29,7 +31,8 @@ struct keeper {
     pid_t *pids; /* by rank; 0 = not running */
     int *pidfds; /* by rank; -1 = none */
     int living;
-    bool started, told_leftovers;
+    bool started; /* an attempt is under way: its end is still to be reported */
+    bool told_leftovers;
 };
 
 static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
@@ -63,12 +66,17 @@ static void start_worker(struct keeper *k, int rank) {
         k->living++;
         keeper_report(k, TT__KEEPER_STARTED, rank, 0, pid);
     }
-    close(k->stderr_ends[rank]);
+    if (k->stderr_ends[rank] >= 0)
+        close(k->stderr_ends[rank]);
+    k->stderr_ends[rank] = -1;
 }
 
-static void start_workers(struct keeper *k, int port) {
+static void start_workers(struct keeper *k, int port, int attempt) {
     k->started = true;
+    k->told_leftovers = false;
     k->job->master_port = port;
+    k->job->attempt = attempt;
+    tt__job_error_dir_clear(k->job);
     for (int rank = 0; rank < k->job->workers; rank++)
         start_worker(k, rank);
 }
@@ -140,29 +148,51 @@ static size_t kill_all(struct keeper *k) {
     return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
 
-/* Leave once the launcher has read the error files, or has died. */
-static _Noreturn void keeper_leave(const struct keeper *k) {
-    tt__keeper_message ignored;
-    ssize_t n;
-    while ((n = recv(k->socket, &ignored, sizeof ignored, 0)) > 0 || (n < 0 && errno == EINTR))
-        ;
-    tt__job_error_dir_remove(k->job);
-    _exit(0);
-}
-
-static _Noreturn void keeper_finish(const struct keeper *k, size_t unkillable) {
+/* The attempt is over. Orders that come for it later find nothing to do. */
+static void attempt_over(struct keeper *k, size_t unkillable) {
+    k->started = false;
     keeper_report(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
-    keeper_leave(k);
 }
 
-static void keeper_execute(struct keeper *k, const tt__keeper_message *message) {
+/* Keep what became the descriptor `fd`, if it came with the message. */
+static void take_stream(struct keeper *k, int rank, int fd) {
+    if (fd >= 0 && rank >= 0 && rank < k->job->workers && k->stderr_ends[rank] < 0)
+        k->stderr_ends[rank] = fd;
+    else if (fd >= 0)
+        close(fd);
+}
+
+/* What a message and one descriptor take. */
+union with_descriptor {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* *fd := the descriptor that came with the message, or -1. */
+static ssize_t receive_order(int socket, tt__keeper_message *message, int *fd) {
+    union with_descriptor control = {0};
+    struct iovec bytes = {message, sizeof *message};
+    struct msghdr packet = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *head = n > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    *fd = -1;
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(head), sizeof *fd);
+    return n;
+}
+
+static void keeper_execute(struct keeper *k, const tt__keeper_message *message, int fd) {
     switch ((tt__keeper_kind)message->kind) {
     case TT__KEEPER_WORLD:
         k->job->world = message->value;
         k->job->first_rank = message->rank;
         break;
+    case TT__KEEPER_STREAM:
+        take_stream(k, message->rank, fd);
+        break;
     case TT__KEEPER_START:
-        start_workers(k, message->value);
+        start_workers(k, message->value, message->rank);
         break;
     case TT__KEEPER_SIGNAL:
         signal_workers(k, message->value);
@@ -174,21 +204,27 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message) 
         signal_children(message->value);
         break;
     case TT__KEEPER_KILL:
-        keeper_finish(k, kill_all(k));
+        if (k->started)
+            attempt_over(k, kill_all(k));
+        break;
     default:
         break;
     }
 }
 
-/* Read the launcher's orders. The kernel closes its end of the socket, however it died. */
+/* Read an order of the launcher. The kernel closes its end of the socket, however it died; it does so itself when it
+ * has read the error files. */
 static void keeper_read(struct keeper *k) {
     tt__keeper_message message;
-    ssize_t n = recv(k->socket, &message, sizeof message, MSG_DONTWAIT);
+    int fd;
+    ssize_t n = receive_order(k->socket, &message, &fd);
     if (n == (ssize_t)sizeof message) {
-        keeper_execute(k, &message);
+        keeper_execute(k, &message, fd);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
-        kill_all(k);
-        keeper_leave(k);
+        if (k->started)
+            kill_all(k);
+        tt__job_error_dir_remove(k->job);
+        _exit(0);
     }
 }
 
@@ -231,18 +267,13 @@ static void keeper_reap(struct keeper *k) {
     bool children = reap_all(k);
     if (!k->started || k->living)
         return;
-    if (!children)
-        keeper_finish(k, 0);
-    if (!k->told_leftovers) {
+    if (!children) {
+        attempt_over(k, 0);
+    } else if (!k->told_leftovers) {
         pid_t pids[1024];
         k->told_leftovers = true;
         keeper_report(k, TT__KEEPER_LEFTOVERS, -1, (int)tt__children(pids, sizeof pids / sizeof *pids), 0);
     }
-}
-
-static void close_all(const int *fds, int n) {
-    for (int i = 0; i < n; i++)
-        close(fds[i]);
 }
 
 static _Noreturn void keeper_main(struct keeper *k) {
@@ -256,10 +287,14 @@ static _Noreturn void keeper_main(struct keeper *k) {
     k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     k->pids = calloc((size_t)k->job->workers, sizeof *k->pids);
     k->pidfds = calloc((size_t)k->job->workers, sizeof *k->pidfds);
+    k->stderr_ends = malloc((size_t)k->job->workers * sizeof *k->stderr_ends);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "tutti-keeper");
-    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || prctl(PR_SET_CHILD_SUBREAPER, 1))
+    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->stderr_ends ||
+        prctl(PR_SET_CHILD_SUBREAPER, 1))
         _exit(1);
+    for (int rank = 0; rank < k->job->workers; rank++)
+        k->stderr_ends[rank] = -1;
     if (mkdir(k->job->error_dir, 0700)) {
         keeper_report(k, TT__KEEPER_NO_FOLDER, -1, errno, 0);
         _exit(1);
@@ -273,7 +308,7 @@ static _Noreturn void keeper_main(struct keeper *k) {
     }
 }
 
-tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper) {
+tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
     int ends[2];
     *keeper = (tt__keeper){.socket = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
@@ -281,13 +316,13 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_e
     pid_t pid = fork();
     if (pid < 0) {
         int errnum = errno;
-        close_all(ends, 2);
+        close(ends[0]);
+        close(ends[1]);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the keeper process");
     }
     if (pid == 0) {
         close(ends[0]);
-        close_all(close_in_keeper, job->workers);
-        keeper_main(&(struct keeper){.job = job, .stderr_ends = stderr_ends, .socket = ends[1]});
+        keeper_main(&(struct keeper){.job = job, .socket = ends[1]});
     }
     close(ends[1]);
     *keeper = (tt__keeper){.pid = pid, .socket = ends[0]};
@@ -307,6 +342,38 @@ bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) 
 
 bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world) {
     return launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
+}
+
+/* Send a message, with a descriptor or with -1, when the keeper has room for it. */
+static bool send_patiently(const tt__keeper *keeper, tt__keeper_message message, int fd, int64_t deadline) {
+    union with_descriptor control = {
+        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    struct iovec bytes = {&message, sizeof message};
+    struct msghdr packet = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (fd >= 0) {
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+        packet.msg_control = &control;
+        packet.msg_controllen = sizeof control;
+    }
+    while (sendmsg(keeper->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        struct pollfd room = {.fd = keeper->socket, .events = POLLOUT};
+        bool crowded = errno == ETOOMANYREFS; /* too many descriptors are under way: it reads them soon */
+        if ((errno != EAGAIN && errno != EINTR && !crowded) || !tt__left_ms(deadline))
+            return false;
+        poll(&room, crowded ? 0 : 1, crowded ? 1 : tt__left_ms(deadline));
+    }
+    return true;
+}
+
+void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends) {
+    int64_t deadline = tt__deadline_ms(TT__KEEPER_TAKE_MS);
+    bool sent = true;
+    for (int rank = 0; rank < job->workers && sent; rank++)
+        sent = send_patiently(keeper, (tt__keeper_message){TT__KEEPER_STREAM, rank, STDERR_FILENO, 0},
+                              stderr_ends[rank], deadline);
+    if (!sent || !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, 0}, -1,
+                                 deadline))
+        kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
 }
 
 /* Receive a message of the keeper. If it ended before it read our last order, a reset is reported once, before the

@@ -8,7 +8,8 @@
 typedef enum tt__keeper_kind {
     /* To the keeper. */
     TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
-    TT__KEEPER_START,  /* start all workers; value = MASTER_PORT */
+    TT__KEEPER_STREAM, /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
+    TT__KEEPER_START,  /* start all workers; value = MASTER_PORT, rank = the attempt. None of an earlier one is left */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
     TT__KEEPER_PASS,   /* the same to workers, and what they started, that have left the job's process group, which a
                           terminal's signal reached; SIGWINCH to their groups, and it wakes nobody */
@@ -20,8 +21,8 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status */
     TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
     TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made, value = errno: the keeper ends */
-    /* nothing is left but `value` processes that can't be killed; the keeper removes job->error_dir when the launcher
-     * closes its end of the socket */
+    /* nothing is left but `value` processes that can't be killed. The keeper starts the workers again if it is told so;
+     * it removes job->error_dir and ends when the launcher closes its end of the socket */
     TT__KEEPER_DONE
 } tt__keeper_kind;
 
@@ -34,14 +35,18 @@ typedef struct tt__keeper {
     int socket; /* the launcher's end, a non-blocking SOCK_SEQPACKET; -1 = none */
 } tt__keeper;
 
-/* Fork the keeper. stderr_ends[rank] becomes the stderr of that worker; close_in_keeper are the launcher's own ends of
- * those pipes. The process must have one thread only: what the keeper does is not restricted to async-signal-safe
- * calls. */
-tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job, const int *stderr_ends, const int *close_in_keeper);
+/* Fork the keeper. The process must have one thread only: what the keeper does is not restricted to async-signal-safe
+ * calls. Descriptors that are opened later reach the keeper, and through it the workers, only if they are sent. */
+tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job);
 
 /* Send a message; false if the keeper is gone. */
 bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value);
 bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world);
+
+/* Start the workers as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of worker i. A keeper
+ * that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
+enum { TT__KEEPER_TAKE_MS = 5000 };
+void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends);
 
 /* Receive the next message: 1; none at the moment: 0; the keeper is gone: -1. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);

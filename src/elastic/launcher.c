@@ -1,11 +1,20 @@
 /* The launcher's side of a job: what happens when a worker fails or a signal comes.
  *
- *   TT__RUNNING --a worker fails--> TT__SETTLING --settle_ms--> TT__TERMINATING --grace_ms--> KILLING
+ *   JOINING ---> RUNNING --a worker fails--> SETTLING --settle_ms--> TERMINATING --grace_ms--> KILLING
+ *                 ^   |                         |                        |                        |
+ *                 |   +-------------------------+------- nothing left ---+------------------------+
+ *                 |                                          v
+ *                 +-- a worker failed, attempts are left -- GONE --else--> done
  *
- * SETTLING: the others are finding out why; most end by themselves and report it. TERMINATING: they have got SIGTERM.
- * KILLING: the keeper kills every descendant. A signal to the launcher goes to the workers and leads to
- * TT__TERMINATING; a second one to KILLING. When all workers have ended and something they started is still there, it
- * goes through the same phases. The job is over when the keeper reports that nothing is left. */
+ * JOINING: other nodes are not here yet. SETTLING: the others are finding out why; most end by themselves and report
+ * it. Where they are started again they have only until it is clear who failed first. TERMINATING: they have got
+ * SIGTERM. KILLING: the keeper kills every descendant. GONE: the keeper has reported that nothing is left here; other
+ * nodes are waited for, and then, with a fresh store and all that was known of the workers forgotten, the next attempt
+ * begins (launcher_attempt.c), or the job is done.
+ *
+ * A signal to the launcher goes to the workers and leads to TERMINATING, a second one to KILLING; after any there is no
+ * further attempt. When all workers have ended and something they started is still there, it goes through the same
+ * phases. */
 #include "elastic/launcher.h"
 
 #include "base/cgroup.h"
@@ -77,7 +86,9 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     l->signal_ms = tt__now_ms();
     if (l->nodes)
         tt__nodes_announce_signal(l->nodes, sig);
-    if (l->phase == TT__JOINING) {
+    if (l->phase == TT__GONE)
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for another attempt", name);
+    if (l->phase == TT__JOINING || l->phase == TT__GONE) {
         l->done = true;
         return;
     }
@@ -144,10 +155,8 @@ static void worker_ended(launcher *l, int rank, int status) {
         tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
     note_memory_kill(l, w);
     tt__launcher_publish_end(l, rank);
-    if (status == 0)
-        return;
-    if (l->phase == TT__RUNNING)
-        tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
+    if (status != 0)
+        tt__launcher_settle(l);
 }
 
 /* End the job at once: a worker can't be executed. */
@@ -182,10 +191,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         l->done = true;
         break;
     case TT__KEEPER_DONE:
-        l->done = true;
-        if (m->value)
-            tt__streams_print(&l->streams, "tutti run: %d process%s of the job can't be killed", m->value,
-                              m->value == 1 ? "" : "es");
+        tt__launcher_attempt_over(l, m->value);
         break;
     default:
         break;
@@ -285,18 +291,19 @@ static int launcher_conclude(launcher *l) {
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
-    /* Nobody failed before the signal came, or the node was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
+    /* Nobody failed before the signal came, or a node or the keeper was lost. */
+    bool asked = (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
+        tt__launcher_report_attempts(l);
     }
     if (l->got_signal)
         return 128 + l->got_signal;
-    if (l->lost && (!failed || asked))
+    if ((l->lost || l->keeper_lost) && (!failed || asked))
         return 1;
-    return failed ? exit_code_of(first.worker) : l->keeper_lost ? 1 : 0;
+    return failed ? exit_code_of(first.worker) : 0;
 }
 
 static void look_back(launcher *l) {
@@ -316,9 +323,10 @@ static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
     l->fds = calloc(n + 6, sizeof *l->fds);
-    l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
-    l->our_ends = calloc(n, sizeof *l->our_ends);
-    if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
+    l->pipe_ends = malloc(n * sizeof *l->pipe_ends);
+    for (size_t i = 0; l->pipe_ends && i < n; i++)
+        l->pipe_ends[i] = -1;
+    if (!l->workers || !l->fds || !l->pipe_ends)
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d workers", l->job->workers);
     return TT_OK;
 }
@@ -349,18 +357,11 @@ static tt_status check_descriptors(const tt__job *job) {
 
 /* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
-    TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
-    for (int rank = 0; rank < l->job->workers; rank++)
-        l->our_ends[rank] = l->streams.of[rank].fd;
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    tt_status status = tt__job_error_dir_name(l->job);
-    if (!status)
-        status = tt__keeper_start(&l->keeper, l->job, l->pipe_ends, l->our_ends);
-    for (int rank = 0; rank < l->job->workers; rank++)
-        close(l->pipe_ends[rank]);
-    return status;
+    TT__TRY(tt__job_error_dir_name(l->job));
+    return tt__keeper_start(&l->keeper, l->job);
 }
 
 static tt_status launcher_start(launcher *l) {
@@ -369,6 +370,7 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
+    TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
     l->log = tt__streams_open_log(&l->streams);
@@ -414,13 +416,14 @@ static void launcher_finish(launcher *l) {
         close(l->signals);
     }
     flush_streams(l);
+    tt__launcher_close_pipes(l);
     tt__streams_close(&l->streams);
     for (int rank = 0; l->workers && rank < l->job->workers; rank++)
         free(l->workers[rank].message);
     free(l->workers);
     free(l->fds);
     free(l->pipe_ends);
-    free(l->our_ends);
+    tt__launcher_forget_attempts(l);
 }
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
@@ -432,7 +435,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         launcher_run(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
-        tt__watch_serve(l.watch); /* those that ended just now */
+        tt__watch_serve(l.watch); /* those that were killed with the keeper */
         wait_for_nodes(&l);
         look_back(&l);
         status = l.failure;

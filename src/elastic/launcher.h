@@ -1,6 +1,7 @@
-/* What the parts of the launcher share: launcher.c, the loop, and the phases in which a job ends; launcher_phase.c, the
- * steps between them; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks' calls;
- * launcher_look.c, what is shown of a running job. The first calls the others. */
+/* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
+ * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
+ * launcher_first.c, who failed first; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks'
+ * calls; launcher_look.c, what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -11,14 +12,15 @@
 #include "elastic/streams.h"
 #include "elastic/watch.h"
 
-enum { TT__MAX_SPARED = 64, TT__KEEPER_KILL_MS = 6000 };
+enum { TT__MAX_SPARED = 64, TT__KEEPER_KILL_MS = 6000, TT__MAX_EARLIER = 32 };
 
 typedef enum tt__launcher_phase {
     TT__JOINING,
     TT__RUNNING,
     TT__SETTLING,
     TT__TERMINATING,
-    TT__KILLING
+    TT__KILLING,
+    TT__GONE
 } tt__launcher_phase;
 
 typedef struct tt__launcher_state {
@@ -32,8 +34,8 @@ typedef struct tt__launcher_state {
     tt__worker *workers;    /* (job->workers) */
     long long memory_kills; /* by the kernel, in our control group, as last seen */
     struct pollfd *fds;
-    int *pipe_ends, *our_ends;
-    int ended; /* workers */
+    int *pipe_ends; /* (job->workers) the workers' ends of their stderr, until the keeper gets them; -1 = none */
+    int ended;      /* workers */
     tt__launcher_phase phase;
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
     int64_t look_ms;     /* when job->look() is due */
@@ -48,19 +50,26 @@ typedef struct tt__launcher_state {
     tt__watch *watch;
     pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
     size_t spared_count;
+    bool stuck;                     /* processes of this attempt can't be killed */
+    char *earlier[TT__MAX_EARLIER]; /* how attempt k failed, at k % TT__MAX_EARLIER; allocated */
 
     /* For a job on several nodes. */
     tt__nodes *nodes;
-    tt__nodes_event *others, *lost; /* ENDED and LOST events, in no order */
+    tt__nodes_event *others, *lost; /* ENDED (of this attempt) and LOST events, in no order */
+    tt__nodes_event *early;         /* ENDED events of an attempt that has not begun here */
     bool node_signal;               /* another launcher got a signal */
+    bool node_left;                 /* another launcher won't go on */
+    bool all_gone;                  /* no node has workers of this attempt */
+    int again;                      /* the attempt that node 0 has begun, as far as another node knows */
     bool looking, over;             /* a look is under way; no node has workers any more */
     tt__snapshot remote;            /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
 
-/* Order the keeper to start the workers: job->first_rank and world are known. */
+/* Order the keeper to start the workers: job->first_rank, world and attempt are known, and pipe_ends is there. */
 void tt__launcher_begin(tt__launcher_state *l);
+void tt__launcher_close_pipes(tt__launcher_state *l);
 
 void tt__launcher_enter(tt__launcher_state *l, tt__launcher_phase phase, int64_t timeout_ms);
 
@@ -72,6 +81,31 @@ void tt__launcher_terminate(tt__launcher_state *l, int sig);
 
 /* Order the keeper to kill every descendant. */
 void tt__launcher_kill(tt__launcher_state *l);
+
+/* ---- launcher_first.c */
+
+/* Find the first failure on all nodes; false: there was none. *own: its index in l->workers, or -1. tail:
+ * TT__TAIL_BYTES + 1 bytes. */
+bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
+
+void tt__launcher_free_events(tt__nodes_event *list);
+
+/* ---- launcher_attempt.c */
+
+/* A worker has failed, here or on another node: SETTLING begins, if it has not. The others have the settle period to
+ * end by themselves and say why. Where all are started again it ends as soon as it is clear who was the first. */
+void tt__launcher_settle(tt__launcher_state *l);
+
+/* No process of the attempt is left here, except for those that can't be killed. */
+void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
+
+/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
+void tt__launcher_go_on(tt__launcher_state *l);
+
+/* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
+ * other. */
+void tt__launcher_report_attempts(tt__launcher_state *l);
+void tt__launcher_forget_attempts(tt__launcher_state *l);
 
 /* ---- launcher_nodes.c */
 
@@ -87,10 +121,6 @@ void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
 /* Announce that no worker is left here, and wait until that is so everywhere. */
 void tt__launcher_announce_done(tt__launcher_state *l);
-
-/* Find the first failure on all nodes; false: there was none. *own: its index in l->workers, or -1. tail:
- * TT__TAIL_BYTES + 1 bytes. */
-bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
 
 /* Report the nodes that are lost, in a line each. */
 void tt__launcher_report_lost(tt__launcher_state *l);

@@ -84,6 +84,7 @@ static tt__nodes_member member_of(const tt__job *job) {
                               .wants_trace = job->at_end != NULL,
                               .has_secret = job->has_secret,
                               .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
+                              .max_restarts = job->max_restarts,
                               .join_ms = job->join_ms,
                               .heartbeat_ms = job->heartbeat_ms};
 }
@@ -129,7 +130,8 @@ void tt__launcher_publish_end(launcher *l, int i) {
     tt__end_text(w->status, text, sizeof text);
     put_note(l, key, text);
     if (l->nodes && w->status != 0)
-        tt__nodes_announce_end(l->nodes, l->job->first_rank + i, w, tt__streams_tail(&l->streams, i, tail));
+        tt__nodes_announce_end(l->nodes, l->job->attempt, l->job->first_rank + i, w,
+                               tt__streams_tail(&l->streams, i, tail));
 }
 
 void tt__launcher_announce_done(launcher *l) {
@@ -156,11 +158,6 @@ static void answer_look(launcher *l, int id) {
     tt__snapshot_free(&snapshot);
 }
 
-static void enter_settling(launcher *l) {
-    if (l->phase == TT__RUNNING)
-        tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
-}
-
 static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     event->next = *list;
     *list = event;
@@ -174,6 +171,27 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     tt__streams_print(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
                       tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
     tt__launcher_terminate(l, SIGTERM);
+}
+
+/* A worker of another node failed. One of an attempt that has not begun here is counted when it has. */
+static void take_node_failure(launcher *l, tt__nodes_event *event) {
+    bool early = event->value > l->job->attempt;
+    keep_event(early ? &l->early : &l->others, event);
+    if (!early)
+        tt__launcher_settle(l);
+}
+
+/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing. */
+static bool take_left(launcher *l, tt__nodes_event *event) {
+    if (l->done)
+        return false;
+    l->node_left = true;
+    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
+        return false;
+    event->text = strdup("its launcher has ended");
+    keep_event(&l->lost, event);
+    tt__launcher_settle(l);
+    return true;
 }
 
 static void take_joined(launcher *l) {
@@ -216,13 +234,20 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         tt__watch_answer(l->watch);
         return false;
     case TT__NODES_ENDED:
-        keep_event(&l->others, event);
-        enter_settling(l);
+        take_node_failure(l, event);
         return true;
     case TT__NODES_LOST:
         keep_event(&l->lost, event);
-        enter_settling(l);
+        tt__launcher_settle(l);
         return true;
+    case TT__NODES_GONE:
+        l->all_gone = l->phase == TT__GONE && event->value == l->job->attempt;
+        return false;
+    case TT__NODES_AGAIN:
+        l->again = event->value;
+        return false;
+    case TT__NODES_DONE:
+        return take_left(l, event);
     }
     return false;
 }
@@ -232,70 +257,10 @@ void tt__launcher_take_node_events(launcher *l) {
     while (l->nodes && (event = tt__nodes_next(l->nodes)))
         if (!take_event(l, event))
             tt__nodes_event_free(event);
+    tt__launcher_go_on(l);
 }
 
 /* ---- the end */
-
-/* Order failures by when they ended, over all nodes. */
-static void order_by_time(tt__worker *workers, int n) {
-    for (int i = 0; i < n; i++) {
-        workers[i].order = 0;
-        for (int k = 0; k < n; k++)
-            workers[i].order += workers[k].when.realtime_ns < workers[i].when.realtime_ns ||
-                                (k < i && workers[k].when.realtime_ns == workers[i].when.realtime_ns);
-    }
-}
-
-static void describe_own(const launcher *l, int i, tt__first *first, char *tail) {
-    *first = (tt__first){.rank = l->job->first_rank + i,
-                         .node = l->job->node,
-                         .local_rank = i,
-                         .hostname = l->nodes ? tt__nodes_hostname(l->nodes, l->job->node) : NULL,
-                         .worker = &l->workers[i],
-                         .tail = tt__streams_tail(&l->streams, i, tail)};
-}
-
-static void describe_other(const launcher *l, const tt__nodes_event *event, tt__first *first) {
-    *first = (tt__first){.rank = event->rank,
-                         .node = event->node,
-                         .local_rank = event->rank - tt__nodes_first_rank(l->nodes, event->node),
-                         .hostname = tt__nodes_hostname(l->nodes, event->node),
-                         .worker = &event->worker,
-                         .tail = event->text ? event->text : ""};
-}
-
-/* Return the event of the i-th failure on other nodes. */
-static const tt__nodes_event *other_node(const launcher *l, int i) {
-    const tt__nodes_event *event = l->others;
-    while (i--)
-        event = event->next;
-    return event;
-}
-
-bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tail) {
-    int n = l->job->workers, others = 0, found;
-    *own = -1;
-    for (const tt__nodes_event *event = l->others; event; event = event->next)
-        others++;
-    tt__worker *all = others ? malloc((size_t)(n + others) * sizeof *all) : NULL;
-    if (all) {
-        memcpy(all, l->workers, (size_t)n * sizeof *all);
-        for (const tt__nodes_event *event = l->others; event; event = event->next)
-            all[n++] = event->worker;
-        order_by_time(all, n);
-    }
-    found = tt__first_failure(all ? all : l->workers, n);
-    free(all);
-    if (found < 0)
-        return false;
-    if (found < l->job->workers) {
-        *own = found;
-        describe_own(l, found, first, tail);
-    } else {
-        describe_other(l, other_node(l, found - l->job->workers), first);
-    }
-    return true;
-}
 
 void tt__launcher_report_lost(launcher *l) {
     for (const tt__nodes_event *event = l->lost; event; event = event->next)
@@ -303,17 +268,10 @@ void tt__launcher_report_lost(launcher *l) {
                           tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
 }
 
-static void free_events(tt__nodes_event *list) {
-    while (list) {
-        tt__nodes_event *next = list->next;
-        tt__nodes_event_free(list);
-        list = next;
-    }
-}
-
 void tt__launcher_leave(launcher *l) {
     tt__nodes_free(l->nodes);
-    free_events(l->others);
-    free_events(l->lost);
+    tt__launcher_free_events(l->others);
+    tt__launcher_free_events(l->early);
+    tt__launcher_free_events(l->lost);
     tt__snapshot_free(&l->remote);
 }

@@ -3,17 +3,29 @@
 #include "base/clock.h"
 #include "elastic/launcher.h"
 
+#include <unistd.h>
+
 typedef tt__launcher_state launcher;
 
 void tt__launcher_begin(launcher *l) {
     l->started = tt__moment_now();
     l->phase = TT__RUNNING;
+    l->deadline_ms = INT64_MAX;
     l->memory_kills = tt__cgroup_memory_kills("");
     if (l->job->look && l->job->look_ms)
         l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);
     tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
-    tt__keeper_send(&l->keeper, TT__KEEPER_START, l->job->master_port);
+    tt__keeper_start_workers(&l->keeper, l->job, l->pipe_ends);
+    tt__launcher_close_pipes(l);
+}
+
+void tt__launcher_close_pipes(launcher *l) {
+    for (int rank = 0; l->pipe_ends && rank < l->job->workers; rank++) {
+        if (l->pipe_ends[rank] >= 0)
+            close(l->pipe_ends[rank]);
+        l->pipe_ends[rank] = -1;
+    }
 }
 
 void tt__launcher_enter(launcher *l, tt__launcher_phase phase, int64_t timeout_ms) {

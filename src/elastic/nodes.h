@@ -12,13 +12,20 @@
  *   tutti/nodes/final/K   their last calls
  *   tutti/nodes/left      how many have read all that they need; node 0, which serves the store, waits for them
  *
+ * Node 0's store is renewed between attempts; these keys and the launchers' connections outlive that
+ * (store/renewal.h).
+ *
  * All but the claims are signed with the job secret (store/signed.h); the context of what launcher K writes after its
  * card is a nonce from that card, so that nothing recorded in an earlier job is taken. What is not signed is refused,
  * logged, and read again later; only with `demands_it` off a node may do without a secret.
  *
  * A launcher whose number does not grow for the heartbeat is lost. Launchers end together: each announces "done" when
  * it has no worker left, and stays until all have done so or are lost, so that every report names the same first
- * failure. */
+ * failure.
+ *
+ * Where workers may be started again (max_restarts), each first announces "gone" when it has none left of an attempt.
+ * When all have done so, all know the same failures and decide alike; the next attempt begins when node 0, with a fresh
+ * store, announces "again". A launcher that won't go on announces "done", and the others end, too. */
 #ifndef TT_ELASTIC_NODES_H
 #define TT_ELASTIC_NODES_H
 
@@ -36,6 +43,7 @@ typedef struct tt__nodes_member {
     bool wants_trace; /* what all ranks did last */
     bool has_secret;  /* of the job's, */
     bool demands_it;  /* and does not go on with a node that has none */
+    int max_restarts; /* the same on all nodes */
     int64_t join_ms;  /* how long to wait for the others */
     int64_t heartbeat_ms;
     const char *problem; /* why no worker can be started here; NULL = none */
@@ -44,12 +52,16 @@ typedef struct tt__nodes_member {
 typedef enum tt__nodes_kind {
     TT__NODES_JOINED, /* all are here: world, first_rank are known */
     TT__NODES_FAILED, /* they never will be; text says why */
-    TT__NODES_ENDED,  /* a worker of another node failed: worker, rank, node, text (the tail of its stderr) */
+    TT__NODES_ENDED,  /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
+                         stderr) */
     TT__NODES_SIGNAL, /* launcher `node` got signal `value` and ends its workers */
     TT__NODES_LOST,   /* launcher `node` no longer responds; text says how that was seen */
     TT__NODES_LOOK,   /* a reader of another node wants to know: tt__nodes_show(value) */
     TT__NODES_SEEN,   /* tt__nodes_look() was answered, as far as it will be: snapshot */
     TT__NODES_WAITS,  /* text: for whom, after a while of joining */
+    TT__NODES_GONE,   /* no node has workers of attempt `value` any more, */
+    TT__NODES_AGAIN,  /* and node 0 says: attempt `value` begins */
+    TT__NODES_DONE,   /* where there may be further attempts: launcher `node` is done */
     TT__NODES_OVER    /* all are done or lost. snapshot: if wants_trace */
 } tt__nodes_kind;
 
@@ -93,7 +105,10 @@ bool tt__nodes_want_final(const tt__nodes *nodes);
 /* Set a key of the store. */
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
-void tt__nodes_announce_end(tt__nodes *nodes, int rank, const tt__worker *worker, const char *tail);
+void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
+/* Announce that no worker of the attempt is left here: GONE follows. On node 0: that the next one begins. */
+void tt__nodes_announce_gone(tt__nodes *nodes, int attempt);
+void tt__nodes_announce_again(tt__nodes *nodes, int attempt);
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);
 /* Ask what the ranks of all other nodes call: SEEN follows, at most timeout_ms later. */
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms);

@@ -25,10 +25,10 @@ static tt_status make_nonce(char text[33]) {
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
     gethostname(hostname, sizeof hostname - 1);
-    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(), "run_id", m->run_id,
-                     "nodes", m->nodes, "workers", m->workers, "trace", (int)m->wants_trace, "has_secret",
-                     (int)m->has_secret, "demands_it", (int)m->demands_it, "hostname", hostname, "nonce", nonce,
-                     "problem", tt__talk_json(m->problem));
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(), "run_id",
+                     m->run_id, "nodes", m->nodes, "workers", m->workers, "max_restarts", m->max_restarts, "trace",
+                     (int)m->wants_trace, "has_secret", (int)m->has_secret, "demands_it", (int)m->demands_it,
+                     "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
 }
 
 tt_status tt__talk_put_card(tt__talk *t) {
@@ -97,6 +97,9 @@ static tt_status check_card(const tt__nodes_member *m, int k, const char *versio
     if (other->nodes != m->nodes)
         return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%d, this one with --nnodes=%d", k,
                         other->nodes, m->nodes);
+    if (other->max_restarts != m->max_restarts)
+        return tt__fail(TT_ERR_INVALID, "node %d was started with --max-restarts=%d, this one with --max-restarts=%d",
+                        k, other->max_restarts, m->max_restarts);
     if (other->workers < 1)
         return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", k, other->workers);
     TT__TRY(check_secret(m, k, other));
@@ -113,10 +116,10 @@ static tt_status take_card(tt__talk *t, int k, const char *key, const char *text
     int trace = 0, has_secret = 0, demands_it = 0;
     json_t *card = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version", &version, "run_id",
-                             &other.run_id, "nodes", &other.nodes, "workers", &other.workers, "trace", &trace,
-                             "has_secret", &has_secret, "demands_it", &demands_it, "hostname", &hostname, "nonce",
-                             &nonce, "problem", &other.problem))
+    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version", &version,
+                             "run_id", &other.run_id, "nodes", &other.nodes, "workers", &other.workers, "max_restarts",
+                             &other.max_restarts, "trace", &trace, "has_secret", &has_secret, "demands_it", &demands_it,
+                             "hostname", &hostname, "nonce", &nonce, "problem", &other.problem))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", k, text);
     if (!is_signed && (status || has_secret)) {
         tt__talk_refuse(t, k, key);

@@ -14,12 +14,13 @@ enum { TT__NODES_KEY = 64 };
 /* An order for the thread. */
 typedef struct tt__order {
     struct tt__order *next;
-    enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_DONE } kind;
+    enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_GONE, TT__ORDER_DONE } kind;
     char key[TT__NODES_KEY]; /* SET */
     bool own;                /* SET: the key is this launcher's alone; its nonce is the context */
     char *bytes;             /* SET: the value; NEWS: JSON */
     size_t size;
     int64_t timeout_ms; /* LOOK */
+    int attempt;        /* GONE */
 } tt__order;
 
 /* What is known of a node. */
@@ -28,6 +29,7 @@ typedef struct tt__node {
     bool signs;     /* what it writes is signed, */
     char nonce[33]; /* with this context */
     bool lost, done;
+    int gone; /* attempts of which it has no worker left */
     int workers, first_rank;
     char hostname[64];
     int64_t beats;      /* last seen, */

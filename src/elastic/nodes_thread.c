@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 200 };
+enum { BEAT_MS = 200, HURRY_MS = 1000 };
 
 static bool thread_stopped(tt__talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
@@ -99,9 +99,10 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     if (!event)
         return;
     tt__worker *w = &event->worker;
-    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "rank", &event->rank,
-                    "pid", &pid, "status", &w->status, "exec_errno", &w->exec_errno, "told", &w->sent_signal,
-                    "secondary", &secondary, "message", &message, "tail", &tail, "when", &when) ||
+    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "attempt",
+                    &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
+                    &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "message", &message, "tail",
+                    &tail, "when", &when) ||
         event->rank < 0 || event->rank >= t->nodes->world) {
         tt__nodes_event_free(event);
         return;
@@ -128,14 +129,33 @@ static void take_lost(tt__talk *t, int by, int lost) {
     tt__talk_lose(t, lost, text);
 }
 
+static void take_done(tt__talk *t, int node) {
+    t->nodes->of[node].done = true;
+    if (t->nodes->member.max_restarts)
+        tt__talk_post(t, TT__NODES_DONE, node, 0, NULL);
+}
+
+/* Where attempts follow each other, those who wait for each other's news read them more often. */
+static void expect_news(tt__talk *t) {
+    if (t->nodes->member.max_restarts)
+        t->hurry_until_ms = tt__deadline_ms(HURRY_MS);
+}
+
+static int attempt_in(const json_t *news) { return (int)json_integer_value(json_object_get(news, "attempt")); }
+
 /* Take news of another node. */
 static void take_news(tt__talk *t, int node, const char *text) {
     json_t *news = json_loads(text, 0, NULL);
+    expect_news(t);
     const char *what = json_string_value(json_object_get(news, "what"));
     if (!what)
         tt__log(TT_LOG_WARNING, "news of node %d are not understood", node);
     else if (!strcmp(what, "done"))
-        t->nodes->of[node].done = true;
+        take_done(t, node);
+    else if (!strcmp(what, "gone"))
+        t->nodes->of[node].gone = attempt_in(news) + 1;
+    else if (!strcmp(what, "again") && node == 0)
+        tt__talk_post(t, TT__NODES_AGAIN, node, attempt_in(news), NULL);
     else if (!strcmp(what, "ended"))
         take_end(t, node, news);
     else if (!strcmp(what, "signal"))
@@ -248,6 +268,28 @@ static void wait_for_leavers(tt__talk *t) {
     }
 }
 
+/* Delete this launcher's news of the attempt before: who has taken part in the last one has read them. */
+static void delete_news(tt__talk *t, int attempt) {
+    char key[TT__NODES_KEY];
+    while (attempt > 0 && !t->cut && t->news_deleted < t->news_of[(attempt - 1) % 2]) {
+        news_key(key, t->nodes->member.node, ++t->news_deleted);
+        tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    }
+}
+
+/* Has every node that still takes part no worker of this launcher's attempt? All that they announced of it is read. */
+static void check_gone(tt__talk *t) {
+    int own = t->nodes->of[t->nodes->member.node].gone;
+    for (int k = 0; k < t->nodes->member.nodes; k++)
+        if (t->nodes->of[k].gone < own && !t->nodes->of[k].done && !t->nodes->of[k].lost)
+            return;
+    if (t->gone == own)
+        return;
+    t->gone = own;
+    tt__talk_post(t, TT__NODES_GONE, t->nodes->member.node, own - 1, NULL);
+    delete_news(t, own - 1);
+}
+
 static void check_over(tt__talk *t) {
     bool all = true;
     for (int k = 0; k < t->nodes->member.nodes; k++)
@@ -279,10 +321,17 @@ static tt__order *next_order(tt__talk *t) {
     return order;
 }
 
+static void take_own_gone(tt__talk *t, int attempt) {
+    t->nodes->of[t->nodes->member.node].gone = attempt + 1;
+    t->news_of[attempt % 2] = t->news;
+}
+
 static void execute_orders(tt__talk *t) {
     for (tt__order *order; (order = next_order(t));) {
         if (order->kind == TT__ORDER_DONE)
             t->done = t->nodes->of[t->nodes->member.node].done = true;
+        else if (order->kind == TT__ORDER_GONE)
+            take_own_gone(t, order->attempt);
         else if (order->kind == TT__ORDER_LOOK)
             begin_look(t, order->timeout_ms);
         else if (order->kind == TT__ORDER_SET && t->store && !t->cut)
@@ -291,6 +340,8 @@ static void execute_orders(tt__talk *t) {
                                   : tt__signed_set(t->store, &t->secret, order->key, "", order->bytes, order->size));
         else if (order->kind == TT__ORDER_NEWS && t->store && !t->cut)
             put_news(t, order->bytes, order->size);
+        if (order->kind == TT__ORDER_NEWS)
+            expect_news(t);
         free(order->bytes);
         free(order);
     }
@@ -308,13 +359,15 @@ static void talk_step(tt__talk *t) {
         read_news(t);
     if (t->looks)
         continue_look(t);
+    check_gone(t);
     check_over(t);
 }
 
 static void sleep_a_beat(const tt__talk *t) {
     struct pollfd wake = {.fd = t->nodes->wake_fd, .events = POLLIN};
+    bool often = t->looks || tt__now_ms() < t->hurry_until_ms;
     uint64_t count;
-    if (poll(&wake, 1, t->looks ? BEAT_MS / 8 : BEAT_MS) > 0 && read(wake.fd, &count, sizeof count) < 0)
+    if (poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS) > 0 && read(wake.fd, &count, sizeof count) < 0)
         count = 0;
 }
 

@@ -110,6 +110,40 @@ static void print_place(const tt__first *first, char *text, size_t size) {
         text[0] = '\0';
 }
 
+/* Print what the worker has left to say why it failed. */
+static void say_reasons(tt__streams *streams, const tt__job *job, const tt__first *first) {
+    const tt__worker *w = first->worker;
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
+        tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
+    if (w->exec_errno)
+        tt__streams_print(streams, "  program: %s", job->file);
+    if (w->message) {
+        tt__streams_print(streams, "  its message:");
+        say_lines(streams, "    ", w->message);
+    }
+    if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
+        tt__streams_print(streams, "  last lines of its stderr:");
+        say_lines(streams, "    | ", first->tail);
+    }
+}
+
+const char *tt__attempt_text(const tt__first *first, char *text, size_t size) {
+    const tt__worker *w = first->worker;
+    char how[160], place[96];
+    print_place(first, place, sizeof place);
+    snprintf(text, size, "rank %d (%spid %d) %s %s%s", first->rank, place, (int)w->pid,
+             WIFSIGNALED(w->status) ? "was" : "ended with", describe_end(w, how, sizeof how),
+             w->secondary ? ", because of another rank" : "");
+    return text;
+}
+
+void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first) {
+    char text[TT__ATTEMPT_TEXT];
+    tt__streams_alarm(streams, "tutti run: attempt %d of %lld: %s; starting again", job->attempt + 1,
+                      (long long)job->max_restarts + 1, tt__attempt_text(first, text, sizeof text));
+    say_reasons(streams, job, first);
+}
+
 void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started) {
     const tt__worker *w = first->worker;
     char how[160], clock[16] = "", place[96];
@@ -123,18 +157,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
         first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000),
         1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns));
-    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
-        tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
-    if (w->exec_errno)
-        tt__streams_print(streams, "  program: %s", job->file);
-    if (w->message) {
-        tt__streams_print(streams, "  its message:");
-        say_lines(streams, "    ", w->message);
-    }
-    if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
-        tt__streams_print(streams, "  last lines of its stderr:");
-        say_lines(streams, "    | ", first->tail);
-    }
+    say_reasons(streams, job, first);
 }
 
 /* Return the worker's message without its own rank's number before it. */

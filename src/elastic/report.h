@@ -47,6 +47,13 @@ typedef struct tt__first {
 /* Report the first failure in full. started: when the job did. */
 void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started);
 
+/* Report the first failure of an attempt that is followed by another. */
+void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
+
+/* "rank 1 (pid 7) was killed by SIGKILL (signal 9)". Returns `text`. */
+enum { TT__ATTEMPT_TEXT = 400 };
+const char *tt__attempt_text(const tt__first *first, char *text, size_t size);
+
 /* Report this node's workers but number `first` (-1: all) in a line each, equal ones together. */
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first);
 

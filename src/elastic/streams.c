@@ -27,6 +27,31 @@ static bool open_ends(int out_fd, int ends[2]) {
     return true;
 }
 
+static void end_stream(tt__stream *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+/* Open the workers' pipes; on failure none is open. */
+static tt_status open_pipes(tt__streams *streams, int *write_ends) {
+    for (int i = 0, ends[2]; i < streams->n; i++) {
+        if (open_ends(streams->out_fd, ends)) {
+            streams->of[i].fd = ends[0];
+            write_ends[i] = ends[1];
+            continue;
+        }
+        int errnum = errno;
+        while (i--) {
+            close(write_ends[i]);
+            end_stream(&streams->of[i]);
+        }
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
+                              streams->n);
+    }
+    return TT_OK;
+}
+
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
     *streams = (tt__streams){.n = n, .out_fd = out_fd, .of = calloc((size_t)n + 1, sizeof *streams->of)};
     streams->outlet = tt__outlet_open(out_fd);
@@ -36,20 +61,20 @@ tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_e
     }
     for (int i = 0; i <= n; i++)
         streams->of[i].fd = -1;
-    for (int i = 0, ends[2]; i < n; i++) {
-        if (open_ends(out_fd, ends)) {
-            streams->of[i].fd = ends[0];
-            write_ends[i] = ends[1];
-            continue;
-        }
-        int errnum = errno;
-        while (i--)
-            close(write_ends[i]);
+    tt_status status = open_pipes(streams, write_ends);
+    if (status)
         tt__streams_close(streams);
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
-                              n);
+    return status;
+}
+
+tt_status tt__streams_renew(tt__streams *streams, int *write_ends) {
+    for (int i = 0; i < streams->n; i++) {
+        tt__streams_drain(streams, i);
+        end_stream(&streams->of[i]);
+        streams->of[i].written = 0;
+        streams->of[i].mid_line = false;
     }
-    return TT_OK;
+    return open_pipes(streams, write_ends);
 }
 
 int tt__streams_open_log(tt__streams *streams) {
@@ -66,12 +91,6 @@ bool tt__streams_resize(tt__streams *streams) {
         if (streams->of[i].fd >= 0)
             changed = tt__pty_resize(streams->of[i].fd, streams->out_fd) || changed;
     return changed;
-}
-
-static void end_stream(tt__stream *s) {
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = -1;
 }
 
 void tt__streams_close(tt__streams *streams) {

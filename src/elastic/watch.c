@@ -25,6 +25,7 @@ typedef struct seat {
 typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
+    bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
     enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
     int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
 } caller;
@@ -264,7 +265,7 @@ static bool caller_receive(tt__watch *watch, int which) {
     int memory, got = tt__job_receive(c->fd, &packet, &memory);
     if (got <= 0)
         return got == 0;
-    if (packet.kind == TT__JOB_RECORDER && c->seat < 0)
+    if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
     close_fd(&memory);
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)
@@ -290,6 +291,22 @@ static bool serve_callers(tt__watch *watch) {
             caller_close(watch, which);
     }
     return all;
+}
+
+void tt__watch_renew(tt__watch *watch) {
+    accept_callers(watch);
+    for (int i = 0; i < MAX_CALLERS; i++) {
+        caller *c = &watch->callers[i];
+        c->old = true;
+        if (c->seat >= 0)
+            close_fd(&c->fd);
+        c->seat = -1;
+    }
+    for (int i = 0; i < watch->n; i++) {
+        tt__seen_unmap(&watch->seats[i].seen);
+        close_fd(&watch->seats[i].memory);
+        watch->seats[i] = (seat){.memory = -1, .caller = -1};
+    }
 }
 
 /* Serve the socket. All packets are received before readers are answered: a rank that has ended has handed in its

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/renewal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -392,4 +393,15 @@ bool tt__connections_drop_oldest(tt__connections *all) {
 void tt__connections_close(tt__connections *all) {
     while (!tt__list_empty(&all->open))
         close_connection((connection *)(void *)((char *)all->open.next - offsetof(connection, node)));
+}
+
+void tt__connections_renew(tt__connections *all) {
+    for (tt__list_node *node = all->open.next, *next; node != &all->open; node = next) {
+        connection *c = (connection *)(void *)((char *)node - offsetof(connection, node));
+        next = node->next;
+        if (!c->session.lasting)
+            close_connection(c);
+    }
+    tt__store_table_forget(&all->service.table, TT__STORE_LASTING);
+    expire_connections(all);
 }

@@ -30,4 +30,7 @@ bool tt__connections_drop_oldest(tt__connections *all);
 /* Close all connections; the loop's next run frees them. */
 void tt__connections_close(tt__connections *all);
 
+/* Close those connections, and forget those keys, that a renewal ends (renewal.h). */
+void tt__connections_renew(tt__connections *all);
+
 #endif

@@ -199,3 +199,21 @@ void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry) {
     table->bytes -= entry->charged;
     free_entry(entry);
 }
+
+bool tt__store_key_begins(tt__span key, const char *prefix) {
+    size_t n = strlen(prefix);
+    return key.size >= n && !memcmp(key.data, prefix, n);
+}
+
+void tt__store_table_forget(tt__store_table *table, const char *lasting) {
+    for (size_t i = 0; i < table->bucket_count; i++)
+        for (tt__store_entry *e = table->buckets[i], *next; e; e = next) {
+            next = e->next;
+            if (tt__store_key_begins(tt__store_entry_key(e), lasting))
+                continue;
+            tt__store_entry_clear(table, e);
+            while (e->queued)
+                free(tt__store_entry_pop(table, e));
+            tt__store_table_settle(table, e);
+        }
+}

@@ -67,6 +67,12 @@ bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
 /* Remove the value; the entry stays. */
 void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry);
 
+/* Remove the values and queues of all keys that don't begin with `lasting`. */
+void tt__store_table_forget(tt__store_table *table, const char *lasting);
+
+/* Does the key begin with `prefix`? */
+bool tt__store_key_begins(tt__span key, const char *prefix);
+
 /* Free the entry if nothing is left in it. */
 void tt__store_table_settle(tt__store_table *table, tt__store_entry *entry);
 

@@ -2,6 +2,7 @@
  * waiters, and a missing key reads as empty. */
 #include "store/operations.h"
 
+#include "store/renewal.h"
 #include "store/waiters.h"
 
 #include <inttypes.h>
@@ -49,6 +50,8 @@ static void store_value(request *r, tt__store_entry *entry, tt__span value) {
         break_no_memory(r);
         return;
     }
+    if (tt__store_key_begins(tt__store_entry_key(entry), TT__STORE_LASTING))
+        r->session->lasting = true;
     tt__store_release_waiters(entry);
 }
 

@@ -1,5 +1,6 @@
-/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs
- * to that thread once it runs; tt_store_server_free() reaches it through `stop` alone. */
+/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs to
+ * that thread once it runs; tt_store_server_free() reaches it through `stop`, tt__store_server_renew() through `renew`,
+ * alone. */
 #include "base/args.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "base/quarantine.h"
 #include "base/threads.h"
 #include "store/connection.h"
+#include "store/renewal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,7 +29,8 @@ typedef struct listener {
 struct tt_store_server {
     uv_loop_t loop;
     bool loop_made;
-    uv_async_t stop;
+    uv_async_t stop, renew;
+    uv_sem_t renewed;
     uv_timer_t accept_again, admission_timer;
     listener listeners[MAX_LISTENERS];
     size_t listener_count;
@@ -93,6 +96,27 @@ static void close_everything(tt_store_server *server) {
 
 static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
 
+/* Close the connections that wait to be accepted. */
+static void refuse_waiting(int listening) {
+    int fd;
+    while ((fd = tt__fd(accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0 || gone_already(errno))
+        if (fd >= 0)
+            close(fd);
+}
+
+static void on_renew(uv_async_t *renew) {
+    tt_store_server *server = renew->data;
+    tt__connections_renew(&server->connections);
+    for (size_t i = 0; i < server->listener_count; i++)
+        refuse_waiting(server->listeners[i].fd);
+    uv_sem_post(&server->renewed);
+}
+
+void tt__store_server_renew(tt_store_server *server) {
+    uv_async_send(&server->renew);
+    uv_sem_wait(&server->renewed);
+}
+
 /* Requests and answers come in bursts: the thread stays awake for a moment after each, offering the CPU to others,
  * since being woken costs more than all the work of a request. */
 static void *server_thread(void *arg) {
@@ -137,12 +161,14 @@ static tt_status make_loop(tt_store_server *server) {
     server->loop_made = !error;
     if (!error)
         error = uv_async_init(&server->loop, &server->stop, on_stop);
+    if (!error)
+        error = uv_async_init(&server->loop, &server->renew, on_renew);
     tt__fd_release(&hold);
     if (error)
         return fail_uv(error, "making its event loop");
     uv_timer_init(&server->loop, &server->accept_again);
     uv_timer_init(&server->loop, &server->admission_timer);
-    server->stop.data = server->accept_again.data = server;
+    server->stop.data = server->renew.data = server->accept_again.data = server;
     server->admission_timer.data = &server->connections;
     return TT_OK;
 }
@@ -173,6 +199,7 @@ static void server_dispose(tt_store_server *server) {
         uv_loop_close(&server->loop);
     tt__store_service_free(&server->connections.service);
     tt__admission_free(&server->connections.admission);
+    uv_sem_destroy(&server->renewed);
     tt__quarantine(server, sizeof *server, free);
 }
 
@@ -200,6 +227,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
     tt_store_server *server = calloc(1, sizeof *server);
     if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_new: out of memory");
+    uv_sem_init(&server->renewed, 0);
     tt__connections_init(&server->connections, &server->loop, &server->admission_timer);
     server->connections.admission.asking = -1;
     tt_status status = start_server(server, &args);
