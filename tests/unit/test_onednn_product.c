@@ -112,11 +112,25 @@ static void products_of_bf16(void **state) {
     }
 }
 
+/* A product of bf16 that is f32: only its factors are rounded, also where it is added to what is there. */
+static void products_of_bf16_in_f32(void **state) {
+    (void)state;
+    if (!tt__onednn_takes_bf16())
+        skip();
+    for (int layout = 0; layout < 8; layout++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *a = tt_to(drawn(17, 40, layout & 1), TT_BF16), *b = tt_to(drawn(40, 23, layout & 2), TT_BF16);
+        tt_tensor *y = tt_randn(S(17, 23), NULL), *before = layout & 4 ? tt_clone(y) : NULL;
+        assert_int_equal(tt__onednn_product(y, a, b, before != NULL), TT_OK);
+        assert_true(distance_of(y, before, a, b) < 1e-4);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_in_every_layout), cmocka_unit_test(parts_of_matrices),
         cmocka_unit_test(more_kinds_than_are_kept), cmocka_unit_test(side_by_side_and_alone),
-        cmocka_unit_test(products_of_bf16),
+        cmocka_unit_test(products_of_bf16),         cmocka_unit_test(products_of_bf16_in_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,8 +53,8 @@ static const tt__kernels f32 = {
     .index_add = tt__cpu_index_add_f32,
     .rnn_cell = tt__cpu_rnn_cell_f32,
     .rnn_cell_backward = tt__cpu_rnn_cell_backward_f32,
-    .attention = tt__cpu_attention_f32,
-    .attention_backward = tt__cpu_attention_backward_f32,
+    .attention = tt__cpu_attention,
+    .attention_backward = tt__cpu_attention_backward,
 };
 
 static const tt__kernels half = {

@@ -41,7 +41,7 @@ bool tt__onednn_takes_bf16(void) {
 /* What a primitive is found by. Strides of a (M,K), b (K,N) and y (M,N). */
 typedef struct product_key {
     int64_t M, N, K, a[2], b[2], y[2];
-    int32_t dtype, adds, threads, unused;
+    int32_t dtype, to, adds, threads; /* dtype: of a and b; to: of y */
 } product_key;
 
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_Y, PRODUCT_SCRATCH, PRODUCT_MEMORIES };
@@ -77,21 +77,22 @@ static product_key product_key_of(const tt_tensor *y, const tt_tensor *a, const 
     memcpy(key.a, a->stride, sizeof key.a);
     memcpy(key.b, b->stride, sizeof key.b);
     memcpy(key.y, y->stride, sizeof key.y);
-    key.dtype = (int32_t)y->dtype;
+    key.dtype = (int32_t)a->dtype;
+    key.to = (int32_t)y->dtype;
     key.adds = beta != 0;
     key.threads = tt__parallel_inside() ? 1 : tt_get_num_threads(); /* scratchpads grow with it */
     return key;
 }
 
 /* Describe a matrix. Where a size is 1 its stride does not matter, but oneDNN wants one that fits. */
-static dnnl_status_t product_describe(tt__onednn_memory *to, const product_key *key, int64_t rows, int64_t cols,
+static dnnl_status_t product_describe(tt__onednn_memory *to, int32_t dtype, int64_t rows, int64_t cols,
                                       const int64_t *stride) {
     int64_t fit[2] = {stride[0], stride[1]};
     if (rows == 1)
         fit[0] = cols * (cols == 1 ? 1 : stride[1]);
     if (cols == 1)
         fit[1] = rows == 1 ? 1 : stride[0] == 1 ? rows : 1;
-    return tt__onednn_memory_make(to, key->dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32, 2, (int64_t[]){rows, cols}, fit);
+    return tt__onednn_memory_make(to, dtype == TT_BF16 ? dnnl_bf16 : dnnl_f32, 2, (int64_t[]){rows, cols}, fit);
 }
 
 static dnnl_status_t product_memory(product_primitive *p, int which, tt__onednn_memory_ref description) {
@@ -122,11 +123,11 @@ static dnnl_status_t product_add(tt__onednn_cache *cache, const product_key *key
     if (!p)
         return dnnl_out_of_memory;
     p->key = *key;
-    dnnl_status_t status = product_describe(&m[PRODUCT_A], key, key->M, key->K, key->a);
+    dnnl_status_t status = product_describe(&m[PRODUCT_A], key->dtype, key->M, key->K, key->a);
     if (!status)
-        status = product_describe(&m[PRODUCT_B], key, key->K, key->N, key->b);
+        status = product_describe(&m[PRODUCT_B], key->dtype, key->K, key->N, key->b);
     if (!status)
-        status = product_describe(&m[PRODUCT_Y], key, key->M, key->N, key->y);
+        status = product_describe(&m[PRODUCT_Y], key->to, key->M, key->N, key->y);
     if (!status)
         status = product_make(p, m);
     for (int i = 0; i < 3; i++)
@@ -185,7 +186,7 @@ tt_status tt__onednn_product(tt_tensor *y, const tt_tensor *a, const tt_tensor *
     tt__signals_release(&before);
     if (!status)
         return TT_OK;
-    if (status == dnnl_unimplemented && y->dtype == TT_BF16)
+    if (status == dnnl_unimplemented && a->dtype == TT_BF16)
         return TT_ERR_UNSUPPORTED;
     return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
                     "oneDNN could not multiply %s by %s: status %d", TT__SHAPE_TEXT(&a->shape),
