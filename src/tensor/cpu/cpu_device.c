@@ -73,6 +73,7 @@ static const tt__kernels half = {
     .dropout = tt__cpu_dropout_half,
     .sum = tt__cpu_sum_half,
     .matmul = tt__cpu_matmul_half,
+    .matmul_bias = tt__cpu_matmul_bias_half,
     .conv2d = tt__cpu_conv2d_half,
     .conv2d_backward_data = tt__cpu_conv2d_backward_data_half,
     .conv2d_backward_weight = tt__cpu_conv2d_backward_weight_half,

@@ -12,4 +12,7 @@ bool tt__onednn_takes_bf16(void);
  * recorded: oneDNN has nothing for bf16 here. */
 tt_status tt__onednn_product(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 
+/* The same for the kernel `matmul_bias`. */
+tt_status tt__onednn_product_bias(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias);
+
 #endif
