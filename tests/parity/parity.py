@@ -22,8 +22,8 @@ AS_TORCH, NEIGHBOURS = 2.0, 32
 
 
 class Precision(typing.NamedTuple):
-    """What operators are compared in: `close` is enough, a magnitude below `least` counts as that, and cases that differ
-    by a share of `apart` are alike."""
+    """What operators are compared in: `close` is enough, a magnitude below `least` counts as that, and cases that
+    differ by a share of `apart` are alike."""
     dtype: torch.dtype
     close: float
     least: float
@@ -34,7 +34,8 @@ class Precision(typing.NamedTuple):
         return x if x is None or not x.is_floating_point() else x.float().to(self.dtype).double()
 
 
-PRECISIONS = {"f32": Precision(torch.float32, 1e-5, 0.01, 1e-5), "bf16": Precision(torch.bfloat16, 2 ** -7, 0.5, 2 ** -8),
+PRECISIONS = {"f32": Precision(torch.float32, 1e-5, 0.01, 1e-5),
+              "bf16": Precision(torch.bfloat16, 2 ** -7, 0.5, 2 ** -8),
               "f16": Precision(torch.float16, 2 ** -10, 0.5, 2 ** -11)}
 
 
@@ -223,7 +224,7 @@ def run_case(program, name, case, choose):
     case.inputs = [program.precision.rounded(x) for x in case.inputs]
     gradient = program.precision.rounded(gradient)
     right, right_grads = evaluate(case, torch.float64, gradient)
-    own = own_error(case, gradient, program.precision)
+    own = own_errors(case, gradient, program.precision)
     program.send(name, case, orders, gradient)
     try:
         ours, grads = program.answer(case, orders, backward)
@@ -235,24 +236,29 @@ def run_case(program, name, case, choose):
     found = [compare(f"result {i}", *each, least) for i, each in enumerate(zip(ours, right))]
     found += [compare(f"gradient {i}", *each, least) for i, each in enumerate(zip(grads, right_grads))
               if case.wants[i] and backward]
+    own = own[:len(right)] + [each for each, wants in zip(own[len(right):], case.wants) if wants and backward]
+    for difference, each in zip(found, own):
+        difference.own = each
     worst = max(found, key=lambda d: (d.why is not None, d.share))
-    worst.gradient, worst.own = gradient, own
+    worst.gradient = gradient
     return worst
 
 
-def own_error(case, gradient, precision):
-    """The worst error of PyTorch's in this precision; 0 if it has no such kernels."""
+def own_errors(case, gradient, precision):
+    """The errors of PyTorch's in this precision, of results and of gradients; 0 if it has no such kernels."""
     inputs = case.inputs
     case.inputs, gradient = [precision.rounded(x) for x in inputs], precision.rounded(gradient)
     try:
-        (right, right_grads), (torchs, torch_grads) = (evaluate(case, dtype, gradient)
-                                                       for dtype in (torch.float64, precision.dtype))
-        return max(compare("", t, r, precision.least).share for t, r in zip(torchs + torch_grads, right + right_grads) if t is not None)
+        right, right_grads = evaluate(case, torch.float64, gradient)
+        torchs, torch_grads = evaluate(case, precision.dtype, gradient)
+        return [0.0 if t is None else compare("", t, r, precision.least).share
+                for t, r in zip(torchs + torch_grads, right + right_grads)]
     except RuntimeError as error:
         if precision.dtype == torch.float32:
             raise
-        lacks = precision.dtype == torch.float16 and "not implemented" in str(error)
-        return own_error(case, gradient, PRECISIONS["bf16"]) / 8 if lacks else 0.0
+        if precision.dtype == torch.bfloat16 or "not implemented" not in str(error):
+            return [0.0] * (len(right) + len(right_grads))
+        return [own / 8 for own in own_errors(case, gradient, PRECISIONS["bf16"])]
     finally:
         case.inputs = inputs
 
@@ -267,7 +273,7 @@ def own_nearby(case, gradient, precision):
         return x * (1 + precision.apart * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1))
     for _ in range(NEIGHBOURS):
         case.inputs, near = [moved(x) for x in inputs], moved(gradient)
-        worst = max(worst, own_error(case, near, precision))
+        worst = max(worst, *own_errors(case, near, precision))
     case.inputs = inputs
     return worst
 
