@@ -6,8 +6,9 @@ f32, at its worst in the operator's cases and, if that is not enough, in cases t
 hundred-thousandth: what a single case's rounding gives is luck. A magnitude below 0.01 counts as that: it is what
 cancellation has left of numbers around 1.
 
-In bf16 and f16 inputs are rounded first, so that f64 has the same ones; close is two units in the last place, and a
-magnitude below 0.5 counts as that. Where PyTorch's CPU has no f16, an eighth of its error in bf16 is the measure."""
+In bf16 and f16 inputs are rounded first, so that f64 has the same ones; close is three units in the last place of the
+largest magnitude, or of 1: gradients may be made of a result that is rounded. Where PyTorch's CPU has no f16, an eighth
+of its error in bf16 is the measure."""
 import random
 import struct
 import subprocess
@@ -35,8 +36,8 @@ class Precision(typing.NamedTuple):
 
 
 PRECISIONS = {"f32": Precision(torch.float32, 1e-5, 0.01, 1e-5),
-              "bf16": Precision(torch.bfloat16, 2 ** -7, 0.5, 2 ** -8),
-              "f16": Precision(torch.float16, 2 ** -10, 0.5, 2 ** -11)}
+              "bf16": Precision(torch.bfloat16, 3 * 2 ** -8, 1, 2 ** -8),
+              "f16": Precision(torch.float16, 3 * 2 ** -11, 1, 2 ** -11)}
 
 
 class Random(random.Random):
