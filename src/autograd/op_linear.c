@@ -11,19 +11,13 @@ static const char who[] = "tt_linear";
 
 static int64_t linear_inner(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
 
-/* Compute y: each row starts as the bias, to which the product is added. */
 static tt_status linear_forward(tt_tensor *y, const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias) {
     tt_tensor *in = tt__contiguous_begin(who, x);
     if (!in)
         return tt_last_status();
-    tt_tensor rows = tt__as_rows(in), out = tt__as_rows(y), wt = tt__transposed(weight), wide;
-    tt_status status = TT_OK;
-    if (bias) {
-        wide = tt__tensor_seen(bias, out.shape, (const int64_t[]){0, bias->stride[0]});
-        status = tt__copy_out(who, &out, &wide);
-    }
-    if (!status)
-        status = tt__matmul_out(who, &out, &rows, &wt, bias ? 1 : 0);
+    tt_tensor rows = tt__as_rows(in), out = tt__as_rows(y), wt = tt__transposed(weight);
+    tt_status status =
+        bias ? tt__matmul_bias_out(who, &out, &rows, &wt, bias) : tt__matmul_out(who, &out, &rows, &wt, 0);
     tt__contiguous_done(in, x);
     return status;
 }

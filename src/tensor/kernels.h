@@ -19,47 +19,50 @@
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
-#define TT__KERNEL_LIST(X)                                                                                       \
-    /* y = value, converted; y = x, same shape; y = x, converted from x's dtype. */                              \
-    X(fill, (tt_tensor * y, double value))                                                                       \
-    X(copy, (tt_tensor * y, const tt_tensor *x))                                                                 \
-    X(convert, (tt_tensor * y, const tt_tensor *x))                                                              \
-    /* y = a + b, a - b, a * b; y = x * factor. One shape; repeated inputs have strides of 0. */                 \
-    X(add, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                              \
-    X(sub, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                              \
-    X(mul, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                              \
-    X(scale, (tt_tensor * y, const tt_tensor *x, double factor))                                                 \
-    /* y = x < 0 ? 0 : x (NaN stays); dx = y <= 0 ? 0 : g. */                                                    \
-    X(relu, (tt_tensor * y, const tt_tensor *x))                                                                 \
-    X(relu_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))                                   \
-    /* y = factor * sum of x, where y has x's shape and strides of 0 along what is summed. Rounded once. */      \
-    X(sum, (tt_tensor * y, const tt_tensor *x, double factor))                                                   \
-    /* y (M,N) = a (M,K) b (K,N) + beta y; beta 0 or 1. Each has a stride of 1, y the last one. */               \
-    X(matmul, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b, double beta))                              \
-    /* Contiguous, along the last dimension: y = x - log sum exp x; dx = g - exp(y) * sum of g. */               \
-    X(log_softmax, (tt_tensor * y, const tt_tensor *x))                                                          \
-    X(log_softmax_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))                            \
+#define TT__KERNEL_LIST(X)                                                                                           \
+    /* y = value, converted; y = x, same shape; y = x, converted from x's dtype. */                                  \
+    X(fill, (tt_tensor * y, double value))                                                                           \
+    X(copy, (tt_tensor * y, const tt_tensor *x))                                                                     \
+    X(convert, (tt_tensor * y, const tt_tensor *x))                                                                  \
+    /* y = a + b, a - b, a * b; y = x * factor. One shape; repeated inputs have strides of 0. */                     \
+    X(add, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                                  \
+    X(sub, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                                  \
+    X(mul, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                                  \
+    X(scale, (tt_tensor * y, const tt_tensor *x, double factor))                                                     \
+    /* y = x < 0 ? 0 : x (NaN stays); dx = y <= 0 ? 0 : g. */                                                        \
+    X(relu, (tt_tensor * y, const tt_tensor *x))                                                                     \
+    X(relu_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))                                       \
+    /* y = factor * sum of x, where y has x's shape and strides of 0 along what is summed. Rounded once. */          \
+    X(sum, (tt_tensor * y, const tt_tensor *x, double factor))                                                       \
+    /* y (M,N) = a (M,K) b (K,N) + beta y; beta 0 or 1. Each has a stride of 1, y the last one. */                   \
+    X(matmul, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b, double beta))                                  \
+    /* y = a b + bias (N), contiguous; else as matmul. NULL, or TT_ERR_UNSUPPORTED without a recorded error:       \
+     * the bias is copied to y's rows, and the product added. */ \
+    X(matmul_bias, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias))                   \
+    /* Contiguous, along the last dimension: y = x - log sum exp x; dx = g - exp(y) * sum of g. */                   \
+    X(log_softmax, (tt_tensor * y, const tt_tensor *x))                                                              \
+    X(log_softmax_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))                                \
     /* Contiguous. loss () = mean over b of log sum[b] - (x[b][t[b]] - max[b]); stats (B,2) = max[b],          \
-     * sum[b] = sum of exp(x[b] - max[b]); t (B) i64. dx = (exp(x - max) / sum - [v == t]) * g / B. */ \
-    X(cross_entropy, (tt_tensor * loss, tt_tensor * stats, const tt_tensor *x, const tt_tensor *t))              \
-    X(cross_entropy_backward,                                                                                    \
-      (tt_tensor * dx, const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats, const tt_tensor *g))      \
-    /* Contiguous. loss () = mean over b of -x[b][t[b]]; dx[b][t[b]] = -g / B, else 0. */                        \
-    X(nll_loss, (tt_tensor * loss, const tt_tensor *x, const tt_tensor *t))                                      \
-    X(nll_loss_backward, (tt_tensor * dx, const tt_tensor *t, const tt_tensor *g))                               \
-    /* Contiguous. loss () = mean of (a - b)^2; da = (a - b) * 2 / n * g, g (). */                               \
-    X(mse_loss, (tt_tensor * loss, const tt_tensor *a, const tt_tensor *b))                                      \
-    X(mse_loss_backward, (tt_tensor * da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g))           \
-    /* By the dtype of x: y (i64) = first index of the largest along dimension `dim`, which y lacks. */          \
-    X(argmax, (const tt_tensor *x, int dim, tt_tensor *y))                                                       \
-    /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */       \
-    X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))             \
-    /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                      \
-    X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                 \
-    /* Families: kernels_<family>.h. */                                                                          \
-    TT__CONV_KERNELS(X)                                                                                          \
-    TT__INDEX_KERNELS(X)                                                                                         \
-    TT__POINTWISE_KERNELS(X)                                                                                     \
+     * sum[b] = sum of exp(x[b] - max[b]); t (B) i64. dx = (exp(x - max) / sum - [v == t]) * g / B. */     \
+    X(cross_entropy, (tt_tensor * loss, tt_tensor * stats, const tt_tensor *x, const tt_tensor *t))                  \
+    X(cross_entropy_backward,                                                                                        \
+      (tt_tensor * dx, const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats, const tt_tensor *g))          \
+    /* Contiguous. loss () = mean over b of -x[b][t[b]]; dx[b][t[b]] = -g / B, else 0. */                            \
+    X(nll_loss, (tt_tensor * loss, const tt_tensor *x, const tt_tensor *t))                                          \
+    X(nll_loss_backward, (tt_tensor * dx, const tt_tensor *t, const tt_tensor *g))                                   \
+    /* Contiguous. loss () = mean of (a - b)^2; da = (a - b) * 2 / n * g, g (). */                                   \
+    X(mse_loss, (tt_tensor * loss, const tt_tensor *a, const tt_tensor *b))                                          \
+    X(mse_loss_backward, (tt_tensor * da, const tt_tensor *a, const tt_tensor *b, const tt_tensor *g))               \
+    /* By the dtype of x: y (i64) = first index of the largest along dimension `dim`, which y lacks. */              \
+    X(argmax, (const tt_tensor *x, int dim, tt_tensor *y))                                                           \
+    /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */           \
+    X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))                 \
+    /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                          \
+    X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                     \
+    /* Families: kernels_<family>.h. */                                                                              \
+    TT__CONV_KERNELS(X)                                                                                              \
+    TT__INDEX_KERNELS(X)                                                                                             \
+    TT__POINTWISE_KERNELS(X)                                                                                         \
     TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X) TT__RNN_KERNELS(X)
 
 struct tt__sgd_step {

@@ -54,6 +54,26 @@ tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, cons
     return tt__matrix_is_stored(y, 0) ? run_plain(who, run, y, a, b, beta) : run_copied(who, run, y, a, b, beta);
 }
 
+/* Multiply with the bias in one go, if the device has a kernel for that. TT_ERR_UNSUPPORTED: it has none. */
+static tt_status run_with_bias(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias) {
+    const tt__kernels *table = tt__device_of(y)->kernels[y->dtype];
+    bool plain = tt__matrix_is_stored(y, 0) && is_plain_matrix(a) && is_plain_matrix(b) && bias->contiguous;
+    bool any = y->numel > 0 && a->shape.dim[1] > 0;
+    return table && table->matmul_bias && plain && any ? table->matmul_bias(y, a, b, bias) : TT_ERR_UNSUPPORTED;
+}
+
+tt_status tt__matmul_bias_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
+                              const tt_tensor *bias) {
+    if (!TT__SAME_DEVICE(who, y, a, b, bias))
+        return tt_last_status();
+    tt_status status = run_with_bias(y, a, b, bias);
+    if (status != TT_ERR_UNSUPPORTED)
+        return status;
+    tt_tensor rows = tt__tensor_seen(bias, y->shape, (const int64_t[]){0, bias->stride[0]});
+    TT__TRY(tt__copy_out(who, y, &rows));
+    return tt__matmul_out(who, y, a, b, 1);
+}
+
 /* ---- batches of matrices: the last two dimensions; those before them number the matrices */
 
 tt_tensor tt__matrix_number(const tt_tensor *x, int64_t i) {

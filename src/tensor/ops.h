@@ -78,6 +78,10 @@ int64_t tt__find_nan(const char *who, const tt_tensor *x);
 
 tt_status tt__matmul_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 
+/* y := a b + bias (N), repeated for each row. */
+tt_status tt__matmul_bias_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b,
+                              const tt_tensor *bias);
+
 /* y (...,M,N) = a (...,M,K) b (...,K,N) for each matrix of the batch (...), which all three have; one that is repeated
  * has strides of 0 there, and where y is, it is the sum. The rows of y's matrices have a stride of 1. */
 tt_status tt__bmm_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

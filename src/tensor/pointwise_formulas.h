@@ -1,31 +1,29 @@
 /* The arithmetic of operators that go element by element: forward and backward, each in one place. The plain loops
  * compile it in double, the fast ones of the cpu in f32, with their own functions under these names:
  *   K(c) a constant   SELECT(condition, p, q)   EXP LOG LOG1P SQRT ABS TANH ERF POW
- * and those of pointwise_parts.h, which are made of them.
+ * and those of pointwise_parts.h, which are made of them; gelu and the slopes may be others.
  * g is the gradient of the result; a and b are numbers of the call. */
 #ifndef TT_TENSOR_POINTWISE_FORMULAS_H
 #define TT_TENSOR_POINTWISE_FORMULAS_H
 
 /* y from x. Backward has v: x (INPUT), y (RESULT), or nothing of use (NOTHING).
  * X(name, what v is, y, dx) */
-#define TT__UNARY_FORMULAS(X)                                                                             \
-    X(EXP, RESULT, EXP(x), g *v)                                                                          \
-    X(SQRT, RESULT, SQRT(x), g / (K(2.0) * v))                                                            \
-    X(ABS, INPUT, ABS(x), g *SIGN(v))                                                                     \
-    X(NEG, NOTHING, -x, -g)                                                                               \
-    X(RECIPROCAL, RESULT, K(1.0) / x, -g * v * v)                                                         \
-    X(SQUARE, INPUT, x *x, K(2.0) * g * v)                                                                \
-    X(CUBE, INPUT, x *x *x, K(3.0) * g * v * v)                                                           \
-    X(ADD_SCALAR, NOTHING, x + a, g)                                                                      \
-    X(TANH, RESULT, TANH(x), g *(K(1.0) - v * v))                                                         \
-    X(SIGMOID, RESULT, SIGMOID(x), g *v *(K(1.0) - v))                                                    \
-    X(SILU, INPUT, x / (K(1.0) + EXP(-x)), g * SIGMOID(v) * (K(1.0) + v * SIGMOID(-v)))                   \
-    X(GELU, INPUT, x *NORMAL_CDF(x), g *(NORMAL_CDF(v) + v * NORMAL_PDF(v)))                              \
-    /* x (1 + tanh u) / 2 with u = GELU_U(x): 1 + tanh u = 2 sigmoid(2u) */                               \
-    X(GELU_TANH, INPUT, x *SIGMOID(K(2.0) * GELU_U(x)),                                                   \
-      g *SIGMOID(K(2.0) * GELU_U(v)) * (K(1.0) + K(2.0) * v * SIGMOID(K(-2.0) * GELU_U(v)) * GELU_DU(v))) \
-    X(LEAKY_RELU, INPUT, SELECT(x > 0, x, x * a), SELECT(v > 0, g, g * a))                                \
-    X(CLAMP, INPUT, SELECT(x < a, a, SELECT(x > b, b, x)), SELECT(v >= a && v <= b, g, K(0.0)))           \
+#define TT__UNARY_FORMULAS(X)                                                                   \
+    X(EXP, RESULT, EXP(x), g *v)                                                                \
+    X(SQRT, RESULT, SQRT(x), g / (K(2.0) * v))                                                  \
+    X(ABS, INPUT, ABS(x), g *SIGN(v))                                                           \
+    X(NEG, NOTHING, -x, -g)                                                                     \
+    X(RECIPROCAL, RESULT, K(1.0) / x, -g * v * v)                                               \
+    X(SQUARE, INPUT, x *x, K(2.0) * g * v)                                                      \
+    X(CUBE, INPUT, x *x *x, K(3.0) * g * v * v)                                                 \
+    X(ADD_SCALAR, NOTHING, x + a, g)                                                            \
+    X(TANH, RESULT, TANH(x), g *(K(1.0) - v * v))                                               \
+    X(SIGMOID, RESULT, SIGMOID(x), g *v *(K(1.0) - v))                                          \
+    X(SILU, INPUT, x / (K(1.0) + EXP(-x)), g * SILU_SLOPE(v))                                   \
+    X(GELU, INPUT, GELU(x), g *GELU_SLOPE(v))                                                   \
+    X(GELU_TANH, INPUT, GELU_TANH(x), g *GELU_TANH_SLOPE(v))                                    \
+    X(LEAKY_RELU, INPUT, SELECT(x > 0, x, x * a), SELECT(v > 0, g, g * a))                      \
+    X(CLAMP, INPUT, SELECT(x < a, a, SELECT(x > b, b, x)), SELECT(v >= a && v <= b, g, K(0.0))) \
     X(LOG, INPUT, LOG(x), g / v)
 
 /* The same, where f32 is computed in double, too. */

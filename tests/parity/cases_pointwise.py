@@ -19,7 +19,7 @@ def unary(operation, low=-4.0, high=4.0):
 
 
 CASES.update({
-    "maximum": binary(torch.maximum), "minimum": binary(torch.minimum), "exp": unary(torch.exp, -20, 20),
+    "maximum": binary(torch.maximum), "minimum": binary(torch.minimum), "exp": unary(torch.exp, -20, 10),
     "log": unary(torch.log, 1e-3, 50), "sqrt": unary(torch.sqrt, 1e-3, 50), "abs": unary(torch.abs),
     "neg": unary(torch.neg), "reciprocal": unary(torch.reciprocal, 0.1, 9), "sigmoid": unary(torch.sigmoid, -12, 12),
     "silu": unary(F.silu, -12, 12), "tanh": unary(torch.tanh, -6, 6)})

@@ -4,18 +4,40 @@ counts as right, and in f32, whose error is the measure.
 A result or gradient is close if its error is at most 1e-5 of the largest magnitude; or else twice that of PyTorch's
 f32, at its worst in the operator's cases and, if that is not enough, in cases that differ from this one by a
 hundred-thousandth: what a single case's rounding gives is luck. A magnitude below 0.01 counts as that: it is what
-cancellation has left of numbers around 1."""
+cancellation has left of numbers around 1.
+
+In bf16 and f16 inputs are rounded first, so that f64 has the same ones; close is three units in the last place of the
+largest magnitude, or of 1: gradients may be made of a result that is rounded. Where PyTorch's CPU has no f16, an eighth
+of its error in bf16 is the measure."""
 import random
 import struct
 import subprocess
+import typing
 
 import torch
 
 NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8",
          torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
 TYPES = {name: dtype for dtype, name in NAMES.items()}
-CLOSE, AS_TORCH, LEAST = 1e-5, 2.0, 0.01
-NEIGHBOURS, APART = 32, 1e-5
+AS_TORCH, NEIGHBOURS = 2.0, 32
+
+
+class Precision(typing.NamedTuple):
+    """What operators are compared in: `close` is enough, a magnitude below `least` counts as that, and cases that
+    differ by a share of `apart` are alike."""
+    dtype: torch.dtype
+    close: float
+    least: float
+    apart: float
+
+    def rounded(self, x):
+        """x in f64, as f32 and this type have it."""
+        return x if x is None or not x.is_floating_point() else x.float().to(self.dtype).double()
+
+
+PRECISIONS = {"f32": Precision(torch.float32, 1e-5, 0.01, 1e-5),
+              "bf16": Precision(torch.bfloat16, 3 * 2 ** -8, 1, 2 ** -8),
+              "f16": Precision(torch.float16, 3 * 2 ** -11, 1, 2 ** -11)}
 
 
 class Random(random.Random):
@@ -79,7 +101,8 @@ class Case:
 
 
 class Program:
-    def __init__(self, path):
+    def __init__(self, path, precision=PRECISIONS["f32"]):
+        self.precision = precision
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self):
@@ -104,11 +127,12 @@ class Program:
 
     def tensor(self, x, order, grad):
         """As it lies in memory, and how to permute that to x."""
-        x = x.float() if x.dtype == torch.float64 else x
+        x = x.to(self.precision.dtype) if x.dtype == torch.float64 else x
         stored = x.permute(order).contiguous()
         back = [order.index(d) for d in range(len(order))]
         self.line(NAMES[x.dtype], int(grad), x.dim(), *stored.shape, *back)
-        self.process.stdin.write(bytes(stored.numpy().tobytes()))
+        bits = stored.view(torch.int16) if x.dtype == torch.bfloat16 else stored
+        self.process.stdin.write(bytes(bits.numpy().tobytes()))
 
     def read(self):
         words = self.process.stdout.readline().decode().split()
@@ -160,23 +184,22 @@ class Difference:
         self.share, self.own, self.why = share, own, why
         self.gradient = None  # that the case was run with
 
-    def close(self, own):
+    def close(self, own, precision):
         """`own`: the worst of PyTorch's."""
-        return not self.why and self.share <= max(CLOSE, AS_TORCH * own)
+        return not self.why and self.share <= max(precision.close, AS_TORCH * own)
 
 
-def compare(what, ours, right, torchs):
+def compare(what, ours, right, least):
     if ours is None:
         return Difference() if right is None or not right.any() else Difference(why=f"{what}: none")
     if right is None:
         right = torch.zeros_like(ours)
-        torchs = right
     if list(ours.shape) != list(right.shape):
         return Difference(why=f"{what}: shape {list(ours.shape)}, expected {list(right.shape)}")
     if not right.is_floating_point():
         same = ours.to(right.dtype).equal(right)
         return Difference() if same else Difference(why=f"{what}: other integers")
-    ours, right, torchs = ours.double(), right.double(), torchs.double()
+    ours, right = ours.double(), right.double()
     finite = right.isfinite()
     odd = ~finite & ~((ours == right) | (ours.isnan() & right.isnan()))
     if odd.any() or not ours[finite].isfinite().all():
@@ -184,9 +207,8 @@ def compare(what, ours, right, torchs):
     if not finite.any():
         return Difference()
     error = (ours - right)[finite].abs().max().item()
-    own = (torchs - right)[finite].abs().max().item()
-    largest = max(right[finite].abs().max().item(), LEAST)
-    return Difference(error / largest, own / largest)
+    largest = max(right[finite].abs().max().item(), least)
+    return Difference(error / largest)
 
 
 def run_case(program, name, case, choose):
@@ -200,8 +222,10 @@ def run_case(program, name, case, choose):
         gradient = choose.floats(list(probe[0].shape))
         backward = probe[0].is_floating_point()
         gradient = gradient if backward else None
+    case.inputs = [program.precision.rounded(x) for x in case.inputs]
+    gradient = program.precision.rounded(gradient)
     right, right_grads = evaluate(case, torch.float64, gradient)
-    torchs, torch_grads = evaluate(case, torch.float32, gradient)
+    own = own_errors(case, gradient, program.precision)
     program.send(name, case, orders, gradient)
     try:
         ours, grads = program.answer(case, orders, backward)
@@ -209,28 +233,48 @@ def run_case(program, name, case, choose):
         return Difference(why=str(error))
     if len(ours) != len(right):
         return Difference(why=f"{len(ours)} results, expected {len(right)}")
-    found = [compare(f"result {i}", *each) for i, each in enumerate(zip(ours, right, torchs))]
-    found += [compare(f"gradient {i}", *each) for i, each in enumerate(zip(grads, right_grads, torch_grads))
+    least = program.precision.least
+    found = [compare(f"result {i}", *each, least) for i, each in enumerate(zip(ours, right))]
+    found += [compare(f"gradient {i}", *each, least) for i, each in enumerate(zip(grads, right_grads))
               if case.wants[i] and backward]
+    own = own[:len(right)] + [each for each, wants in zip(own[len(right):], case.wants) if wants and backward]
+    for difference, each in zip(found, own):
+        difference.own = each
     worst = max(found, key=lambda d: (d.why is not None, d.share))
     worst.gradient = gradient
     return worst
 
 
-def own_nearby(case, gradient):
-    """The worst error of PyTorch's f32 where all numbers differ a little from the case's."""
+def own_errors(case, gradient, precision):
+    """The errors of PyTorch's in this precision, of results and of gradients; 0 if it has no such kernels."""
+    inputs = case.inputs
+    case.inputs, gradient = [precision.rounded(x) for x in inputs], precision.rounded(gradient)
+    try:
+        right, right_grads = evaluate(case, torch.float64, gradient)
+        torchs, torch_grads = evaluate(case, precision.dtype, gradient)
+        return [0.0 if t is None else compare("", t, r, precision.least).share
+                for t, r in zip(torchs + torch_grads, right + right_grads)]
+    except RuntimeError as error:
+        if precision.dtype == torch.float32:
+            raise
+        if precision.dtype == torch.bfloat16 or "not implemented" not in str(error):
+            return [0.0] * (len(right) + len(right_grads))
+        return [own / 8 for own in own_errors(case, gradient, PRECISIONS["bf16"])]
+    finally:
+        case.inputs = inputs
+
+
+def own_nearby(case, gradient, precision):
+    """The worst error of PyTorch's where all numbers differ a little from the case's."""
     generator, inputs, worst = torch.Generator().manual_seed(1), case.inputs, 0.0
 
     def moved(x):
         if x is None or not x.is_floating_point():
             return x
-        return x * (1 + APART * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1))
+        return x * (1 + precision.apart * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1))
     for _ in range(NEIGHBOURS):
         case.inputs, near = [moved(x) for x in inputs], moved(gradient)
-        (right, right_grads), (torchs, torch_grads) = (evaluate(case, dtype, near)
-                                                       for dtype in (torch.float64, torch.float32))
-        worst = max([worst, *(compare("", t, r, t).own for t, r in zip(torchs + torch_grads, right + right_grads)
-                              if t is not None)])
+        worst = max(worst, *own_errors(case, near, precision))
     case.inputs = inputs
     return worst
 

@@ -4,8 +4,10 @@
 
 #include "parity.h"
 
-/* Give a module the values of the inputs from `first` on, in the order of its parameters, which get the gradients. */
+/* Give a module the type of the first input, and the values of those from `first` on, in the order of its parameters,
+ * which get the gradients. */
 static inline tt_module *parity_module(parity_call *c, tt_module *module, int first) {
+    tt_ignore(tt_module_to(module, tt_tensor_dtype(c->in[0])));
     const tt_named_tensors *p = tt_module_parameters(module);
     if (p && p->count != c->inputs - first) {
         tt_ignore(tt_fail(TT_ERR_INVALID, "%d parameters came, the module has %d", c->inputs - first, (int)p->count));

@@ -112,11 +112,43 @@ static void products_of_bf16(void **state) {
     }
 }
 
+/* A product of bf16 that is f32: only its factors are rounded, also where it is added to what is there. */
+static void products_of_bf16_in_f32(void **state) {
+    (void)state;
+    if (!tt__onednn_takes_bf16())
+        skip();
+    for (int layout = 0; layout < 8; layout++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *a = tt_to(drawn(17, 40, layout & 1), TT_BF16), *b = tt_to(drawn(40, 23, layout & 2), TT_BF16);
+        tt_tensor *y = tt_randn(S(17, 23), NULL), *before = layout & 4 ? tt_clone(y) : NULL;
+        assert_int_equal(tt__onednn_product(y, a, b, before != NULL), TT_OK);
+        assert_true(distance_of(y, before, a, b) < 1e-4);
+    }
+}
+
+/* With a bias, in f32 and rounded to bf16 once. */
+static void products_with_a_bias(void **state) {
+    (void)state;
+    if (!tt__onednn_takes_bf16())
+        skip();
+    for (int64_t rows = 1; rows <= 65; rows += 16) {
+        TT_AUTO_SCOPE;
+        tt_tensor *a = tt_to(drawn(rows, 40, false), TT_BF16), *b = tt_to(drawn(40, 23, true), TT_BF16);
+        tt_tensor *bias = tt_to(tt_randn(S(23), NULL), TT_BF16), *y = tt_empty(S(rows, 23), TT_F32);
+        tt_tensor *rounded = tt_empty(S(rows, 23), TT_BF16);
+        assert_int_equal(tt__onednn_product_bias(y, a, b, bias), TT_OK);
+        assert_true(distance_of(y, bias, a, b) < 1e-4);
+        assert_int_equal(tt__onednn_product_bias(rounded, a, b, bias), TT_OK);
+        assert_true(tt_equal(rounded, tt_to(y, TT_BF16)));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_in_every_layout), cmocka_unit_test(parts_of_matrices),
         cmocka_unit_test(more_kinds_than_are_kept), cmocka_unit_test(side_by_side_and_alone),
-        cmocka_unit_test(products_of_bf16),
+        cmocka_unit_test(products_of_bf16),         cmocka_unit_test(products_of_bf16_in_f32),
+        cmocka_unit_test(products_with_a_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

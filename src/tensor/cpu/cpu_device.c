@@ -53,8 +53,8 @@ static const tt__kernels f32 = {
     .index_add = tt__cpu_index_add_f32,
     .rnn_cell = tt__cpu_rnn_cell_f32,
     .rnn_cell_backward = tt__cpu_rnn_cell_backward_f32,
-    .attention = tt__cpu_attention_f32,
-    .attention_backward = tt__cpu_attention_backward_f32,
+    .attention = tt__cpu_attention,
+    .attention_backward = tt__cpu_attention_backward,
 };
 
 static const tt__kernels half = {
@@ -73,6 +73,7 @@ static const tt__kernels half = {
     .dropout = tt__cpu_dropout_half,
     .sum = tt__cpu_sum_half,
     .matmul = tt__cpu_matmul_half,
+    .matmul_bias = tt__cpu_matmul_bias_half,
     .conv2d = tt__cpu_conv2d_half,
     .conv2d_backward_data = tt__cpu_conv2d_backward_data_half,
     .conv2d_backward_weight = tt__cpu_conv2d_backward_weight_half,

@@ -40,6 +40,11 @@ tt_status tt__cpu_matmul_half(tt_tensor *y, const tt_tensor *a, const tt_tensor 
     return tt__wide_end(status, 3, w);
 }
 
+tt_status tt__cpu_matmul_bias_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias) {
+    BF16_BY_ONEDNN(y, tt__onednn_product_bias(y, a, b, bias));
+    return TT_ERR_UNSUPPORTED;
+}
+
 /* ---- convolutions */
 
 tt_status tt__cpu_conv2d_half(tt_tensor *y, const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias,

@@ -6,6 +6,7 @@
 
 /* cpu_half.c */
 tt_status tt__cpu_matmul_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
+tt_status tt__cpu_matmul_bias_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias);
 tt_status tt__cpu_conv2d_half(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
                               const tt__conv *conv);
 tt_status tt__cpu_conv2d_backward_data_half(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,

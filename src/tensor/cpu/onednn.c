@@ -23,15 +23,38 @@ static layout layout_of(const tt_tensor *m) {
     return (layout){'T', cols == 1 ? rows : m->stride[1]};
 }
 
+/* y (M,N) = a (M,K) b (K,N) + beta y, y by rows. */
+typedef struct product {
+    int64_t M, N, K, ldy;
+    layout la, lb;
+    const float *a, *b;
+    float *y, beta;
+} product;
+
+/* Its kernels use the stack pointer for memory of their own: what a handler pushed would go into the heap. */
+static tt_status sgemm_undisturbed(const product *p) {
+    sigset_t before;
+    tt__signals_hold(&before);
+    dnnl_status_t status = tt__onednn_get()->dnnl_sgemm(p->la.trans, p->lb.trans, p->M, p->N, p->K, 1.0f, p->a,
+                                                        p->la.ld, p->b, p->lb.ld, p->beta, p->y, p->ldy);
+    tt__signals_release(&before);
+    if (status == dnnl_success)
+        return TT_OK;
+    return tt__fail(status == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
+                    "oneDNN could not multiply (%lld, %lld) by (%lld, %lld): status %d", (long long)p->M,
+                    (long long)p->K, (long long)p->K, (long long)p->N, (int)status);
+}
+
 /* Where the first factor lies by columns, or the second by rows, oneDNN's product for AVX2 reads a few elements of each
- * of many lines in turn. Lines whose distance is a multiple of 1 KiB then share a few sets of the first cache, and the
- * product takes up to twice as long. Such a factor is copied first, with its lines further apart. */
-enum { SHARING = 256, APART = 16, FEW_LINES = 16, FEW_USES = 48, COPIED_LINES = 32 };
+ * of K lines in turn. Lines whose distance is a multiple of 1 KiB then share a few sets of the first cache, and the
+ * product takes up to twice as long. Such a factor is copied first, with its lines further apart: piece by piece, each
+ * a product of its own, so that a large weight is not there twice. Where both are, the smaller one is copied whole. */
+enum { SHARING = 256, APART = 16, FEW_LINES = 16, FEW_USES = 48, COPIED_LINES = 32, SPREAD_FLOATS = 1 << 17 };
 
 typedef struct spread {
     const float *from;
-    float *to; /* NULL: not needed */
-    int64_t lines, length, from_ld, to_ld;
+    float *to;
+    int64_t length, from_ld, to_ld;
 } spread;
 
 static void spread_lines(void *user, int64_t begin, int64_t end) {
@@ -40,54 +63,67 @@ static void spread_lines(void *user, int64_t begin, int64_t end) {
         memcpy(s->to + i * s->to_ld, s->from + i * s->from_ld, (size_t)s->length * sizeof(float));
 }
 
-/* Spread a factor's lines if that pays; each of its elements is used `uses` times. */
-static tt_status spread_factor(spread *s, const tt_tensor *m, layout *lies, bool across, int64_t uses) {
-    int64_t rows = m->shape.dim[0], cols = m->shape.dim[1];
-    bool by_rows = lies->trans == 'N';
-    *s = (spread){m->data, NULL, by_rows ? rows : cols, by_rows ? cols : rows, lies->ld, 0};
-    if (!across || lies->ld % SHARING || s->lines < FEW_LINES || uses < FEW_USES ||
-        tt__cpu_level_get() >= TT__CPU_AVX512)
-        return TT_OK;
-    s->to_ld = (s->length + APART - 1) / APART * APART + (s->length % SHARING ? 0 : APART);
-    s->to = tt__pool_alloc((size_t)(s->lines * s->to_ld) * sizeof(float));
-    if (!s->to)
-        return tt__fail(TT_ERR_MEMORY, "no memory for the copy of a (%lld, %lld) factor", (long long)rows,
-                        (long long)cols);
-    tt__parallel_for(s->lines, COPIED_LINES, spread_lines, s);
-    s->from = s->to;
-    lies->ld = s->to_ld;
-    return TT_OK;
+/* Does copying a factor pay, whose elements are used `uses` times each? */
+static bool wants_spreading(bool across, int64_t ld, int64_t lines, int64_t uses) {
+    return across && ld % SHARING == 0 && lines >= FEW_LINES && uses >= FEW_USES &&
+           tt__cpu_level_get() < TT__CPU_AVX512;
 }
 
-/* Its kernels use the stack pointer for memory of their own: what a handler pushed would go into the heap. */
-static dnnl_status_t sgemm_undisturbed(layout la, layout lb, int64_t M, int64_t N, int64_t K, const float *a,
-                                       const float *b, float beta, float *y, int64_t ldy) {
-    sigset_t before;
-    tt__signals_hold(&before);
-    dnnl_status_t status =
-        tt__onednn_get()->dnnl_sgemm(la.trans, lb.trans, M, N, K, 1.0f, a, la.ld, b, lb.ld, beta, y, ldy);
-    tt__signals_release(&before);
+/* Run p in pieces of `most` columns of b, or rows of a, of which a copy is taken. */
+static tt_status spread_pieces(const product *p, bool of_b, int64_t most, tt_status (*run)(const product *p)) {
+    int64_t length = of_b ? p->N : p->M;
+    spread s = {.from_ld = of_b ? p->lb.ld : p->la.ld};
+    s.to_ld = (most + APART - 1) / APART * APART + (most % SHARING ? 0 : APART);
+    s.to = tt__pool_alloc((size_t)(p->K * s.to_ld) * sizeof(float));
+    if (!s.to)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the copy of a (%lld, %lld) factor", (long long)p->K,
+                        (long long)most);
+    tt_status status = TT_OK;
+    for (int64_t at = 0; at < length && !status; at += most) {
+        product piece = *p;
+        s.from = (of_b ? p->b : p->a) + at;
+        s.length = length - at < most ? length - at : most;
+        tt__parallel_for(p->K, COPIED_LINES, spread_lines, &s);
+        *(of_b ? &piece.b : &piece.a) = s.to;
+        *(of_b ? &piece.lb : &piece.la) = (layout){of_b ? 'N' : 'T', s.to_ld};
+        *(of_b ? &piece.N : &piece.M) = s.length;
+        piece.y += of_b ? at : at * p->ldy;
+        status = run(&piece);
+    }
+    tt__pool_free(s.to);
     return status;
+}
+
+/* How long a piece of `length` is: at least as much as keeps all threads busy, and all alike. */
+static int64_t spread_length(const product *p, int64_t length) {
+    int64_t threads = tt_get_num_threads(), most = threads * SPREAD_FLOATS / p->K;
+    most = most < threads * SHARING ? threads * SHARING : most;
+    int64_t pieces = (length + most - 1) / most, even = (length + pieces - 1) / pieces;
+    return (even + APART - 1) / APART * APART;
+}
+
+static tt_status spread_a(const product *p) {
+    return spread_pieces(p, false, spread_length(p, p->M), sgemm_undisturbed);
+}
+
+static tt_status spread_b(const product *p) {
+    return spread_pieces(p, true, spread_length(p, p->N), sgemm_undisturbed);
 }
 
 tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta) {
     if (!tt__onednn_get())
         return tt_last_status();
-    int64_t M = y->shape.dim[0], N = y->shape.dim[1], K = a->shape.dim[1];
-    layout la = layout_of(a), lb = layout_of(b), ly = layout_of(y);
-    spread sa, sb = {0};
+    product p = {.M = y->shape.dim[0], .N = y->shape.dim[1], .K = a->shape.dim[1], .ldy = layout_of(y).ld};
+    p.la = layout_of(a);
+    p.lb = layout_of(b);
+    p.a = a->data;
+    p.b = b->data;
+    p.y = y->data;
+    p.beta = (float)beta;
     tt__parallel_prepare();
-    tt_status status = spread_factor(&sa, a, &la, la.trans == 'T', N);
-    if (!status)
-        status = spread_factor(&sb, b, &lb, lb.trans == 'N', M);
-    dnnl_status_t product = dnnl_success;
-    if (!status)
-        product = sgemm_undisturbed(la, lb, M, N, K, sa.from, sb.from, (float)beta, y->data, ly.ld);
-    tt__pool_free(sb.to);
-    tt__pool_free(sa.to);
-    if (product != dnnl_success)
-        return tt__fail(product == dnnl_out_of_memory ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
-                        "oneDNN could not multiply (%lld, %lld) by (%lld, %lld): status %d", (long long)M, (long long)K,
-                        (long long)K, (long long)N, (int)product);
-    return status;
+    bool of_a = wants_spreading(p.la.trans == 'T', p.la.ld, p.K, p.N);
+    bool of_b = wants_spreading(p.lb.trans == 'N', p.lb.ld, p.K, p.M);
+    if (of_a && of_b)
+        return p.M <= p.N ? spread_pieces(&p, false, p.M, spread_b) : spread_pieces(&p, true, p.N, spread_a);
+    return of_a ? spread_a(&p) : of_b ? spread_b(&p) : sgemm_undisturbed(&p);
 }

@@ -34,9 +34,10 @@ static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__on
         forward, attr);
 }
 
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, dnnl_engine_t engine,
-                                      const_dnnl_primitive_attr_t attr) {
-    return tt__onednn_get()->dnnl_matmul_primitive_desc_create(made, engine, m[0], m[1], NULL, m[2], attr);
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool bias,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr) {
+    return tt__onednn_get()->dnnl_matmul_primitive_desc_create(made, engine, m[0], m[1], bias ? m[3] : NULL, m[2],
+                                                               attr);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
@@ -79,11 +80,11 @@ static dnnl_status_t describe_backward(dnnl_primitive_desc_t *made, const tt__on
     return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, forward);
 }
 
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, dnnl_engine_t engine,
-                                      const_dnnl_primitive_attr_t attr) {
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool bias,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_matmul_desc_t desc;
-    dnnl_status_t status = onednn->dnnl_matmul_desc_init(&desc, &m[0], &m[1], NULL, &m[2]);
+    dnnl_status_t status = onednn->dnnl_matmul_desc_init(&desc, &m[0], &m[1], bias ? &m[3] : NULL, &m[2]);
     return status ? status : onednn->dnnl_primitive_desc_create(made, &desc, attr, engine, NULL);
 }
 
@@ -91,22 +92,22 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return tt__onednn_get()->
 
 #endif
 
-dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool adds,
-                                          dnnl_engine_t engine) {
+dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m,
+                                          tt__product_adds adds, dnnl_engine_t engine) {
     const tt__onednn *onednn = tt__onednn_get();
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_status_t status = onednn->dnnl_primitive_attr_create(&attr);
     if (!status)
         status = onednn->dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (!status && adds)
+    if (!status && adds == TT__ADDS_TO_Y)
         status = onednn->dnnl_post_ops_create(&ops);
-    if (!status && adds)
+    if (!status && ops)
         status = append_sum(ops);
-    if (!status && adds)
+    if (!status && ops)
         status = onednn->dnnl_primitive_attr_set_post_ops(attr, ops);
     if (!status)
-        status = describe_product(made, m, engine, attr);
+        status = describe_product(made, m, adds == TT__ADDS_BIAS, engine, attr);
     if (ops)
         onednn->dnnl_post_ops_destroy(ops);
     if (attr)

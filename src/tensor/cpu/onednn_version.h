@@ -22,9 +22,12 @@ dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t
 /* Free a description; zeros are allowed. */
 void tt__onednn_memory_free(tt__onednn_memory *memory);
 
-/* Describe the product m[2] = m[0] m[1], added to what is there if `adds`, with scratchpads of the caller's. */
-dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m, bool adds,
-                                          dnnl_engine_t engine);
+/* What is added to a product: nothing, what is there, or a bias. */
+typedef enum tt__product_adds { TT__ADDS_NOTHING, TT__ADDS_TO_Y, TT__ADDS_BIAS } tt__product_adds;
+
+/* Describe the product m[2] = m[0] m[1], where `adds` says so with the bias m[3], with scratchpads of the caller's. */
+dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m,
+                                          tt__product_adds adds, dnnl_engine_t engine);
 
 /* The three directions of a convolution. */
 typedef enum tt__conv_direction { TT__CONV_FORWARD, TT__CONV_DATA, TT__CONV_WEIGHT } tt__conv_direction;

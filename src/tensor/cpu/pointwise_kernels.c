@@ -2,7 +2,6 @@
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/math_f32.h"
 #include "tensor/cpu/philox_words.h"
-#include "tensor/pointwise_parts.h"
 
 #define K(c) c##f
 #define SELECT(condition, p, q) ((condition) ? (p) : (q))
@@ -11,7 +10,12 @@
 #define SQRT sqrtf
 #define ABS fabsf
 #define TANH tanh_f32
-#define ERF erf_f32
+#define SILU_SLOPE silu_slope_f32
+#define GELU gelu_f32
+#define GELU_SLOPE gelu_slope_f32
+#define GELU_TANH gelu_tanh_f32
+#define GELU_TANH_SLOPE gelu_tanh_slope_f32
+#include "tensor/pointwise_parts.h"
 
 #define UNARY_LOOPS(name, saves, forward, backward)                                                          \
     static void loop_##name(int64_t n, const float *from, float a, float b, float *to) {                     \
