@@ -11,7 +11,7 @@
 /* Exit codes: 0 success, 1 the work failed, 2 wrong usage; `run` passes on its first failing worker's code. */
 enum { TT__EXIT_OK = 0, TT__EXIT_FAILED = 1, TT__EXIT_USAGE = 2 };
 
-enum { TT__FLAGS_MAX = 48, TT__PARTS_MAX = 32 };
+enum { TT__FLAGS_MAX = 96, TT__PARTS_MAX = 32 };
 
 typedef struct tt__flag {
     const char *name;  /* without "--"; NULL: `what` is a heading */

@@ -1,6 +1,7 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/cli.h"
 #include "cli/run_flags.h"
+#include "cli/run_logs.h"
 #include "cli/run_look.h"
 #include "cli/trace_write.h"
 
@@ -451,9 +452,19 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
                  endpoint ? flags->rdzv_endpoint : "");
 }
 
+static int run_logged(tt__job *job, tt__logs *logs, const tt__run_flags *flags, int64_t notice_ms, char **args,
+                      int count) {
+    tell_overridden(job, flags);
+    if (tt__run_logs_make(logs, job, flags))
+        return run_fail_everywhere(job, TT__EXIT_FAILED);
+    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
+    return run_job(job, flags, notice_ms, args, count);
+}
+
 static int run_main(int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {.secret_fd = -1};
+    tt__logs logs = {0};
     struct meeting_place place;
     int64_t notice_ms = 0;
     fill_standard_streams();
@@ -462,13 +473,14 @@ static int run_main(int argc, char **argv) {
         return status;
     if (flags.help)
         return tt__cli_help(&tt__cmd_run, stdout);
-    if (make_job(&job, &place, &flags) || read_notice(&notice_ms, &flags))
-        return tt__cli_usage_error("run", "%s", tt_last_error());
-    if (program >= argc)
-        return tt__cli_usage_error("run", "expected a program to run");
-    if (hand_down_secret(&job, &flags))
-        return run_fail(TT__EXIT_FAILED);
-    tell_overridden(&job, &flags);
-    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
-    return run_job(&job, &flags, notice_ms, argv + program, argc - program);
+    if (make_job(&job, &place, &flags) || read_notice(&notice_ms, &flags) || tt__run_logs_read(&logs, &job, &flags))
+        status = tt__cli_usage_error("run", "%s", tt_last_error());
+    else if (program >= argc)
+        status = tt__cli_usage_error("run", "expected a program to run");
+    else if (hand_down_secret(&job, &flags))
+        status = run_fail(TT__EXIT_FAILED);
+    else
+        status = run_logged(&job, &logs, &flags, notice_ms, argv + program, argc - program);
+    tt__run_logs_free(&logs);
+    return status;
 }

@@ -66,6 +66,45 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(grace_period),
      .value = "SECONDS",
      .what = "from SIGTERM to SIGKILL (default 30)"},
+    {.what = "Workers' output:"},
+    {.name = "log-dir",
+     .id = FIELD(log_dir),
+     .value = "DIR",
+     .what =
+         "keep logs in a new folder in DIR, ID_random: attempt_0/LOCAL_RANK/ has stdout.log, stderr.log, error.json",
+     .offer = TT__OFFER_FOLDERS},
+    {.name = "redirects",
+     .id = FIELD(redirects),
+     .letter = 'r',
+     .value = "STREAMS",
+     .what = "what goes to these files only: 1 stdout, 2 stderr, 3 both (default 0), or by local rank 0:1,1:3. Without "
+             "--log-dir a folder for them is made where temporary files go",
+     .offer = "0 1 2 3"},
+    {.name = "tee",
+     .id = FIELD(tee),
+     .letter = 't',
+     .value = "STREAMS",
+     .what = "what goes to the files, and is shown line by line with the worker's prefix",
+     .offer = "0 1 2 3"},
+    {.name = "log-line-prefix-template",
+     .id = FIELD(log_line_prefix_template),
+     .value = "TEXT",
+     .what = "that prefix, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default "
+             "[${role_name}${local_rank}]:, or what TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE says)"},
+    {.name = "local-ranks-filter",
+     .id = FIELD(local_ranks_filter),
+     .value = "RANKS",
+     .what = "show the output of these local ranks alone, as 0,2; files are not concerned"},
+    {.name = "duplicate-stdout-filters",
+     .id = FIELD(duplicate_stdout_filters),
+     .value = "TEXTS",
+     .what =
+         "lines of stdout shown by --tee that contain one of TEXTS (between commas; ,, is a comma) are also kept in "
+         "attempt_0/filtered_stdout.log"},
+    {.name = "duplicate-stderr-filters",
+     .id = FIELD(duplicate_stderr_filters),
+     .value = "TEXTS",
+     .what = "the same for stderr, in filtered_stderr.log"},
     {.what = "What is seen:"},
     {.name = "log-level",
      .id = FIELD(log_level),
@@ -108,6 +147,8 @@ const tt__flag tt__run_flags_table[] = {
      .what = "how bytes travel between hosts (TT_WIRE): sealed, so that nobody can change them (default where the job "
              "has a secret); plain; or tls, encrypted, the store's connections, too",
      .offer = "sealed plain tls"},
+    /* Refused with a reason. */
+    {.name = "logs-specs", .id = FIELD(logs_specs), .value = "NAME"},
     /* Without effect here. */
     {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
     {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},
@@ -118,13 +159,6 @@ static const struct unsupported {
     tt__flag flag;
     const char *instead; /* what to do instead */
 } unsupported_table[] = {
-    {{.name = "redirects", .letter = 'r', .value = ""}, "redirect the output of the whole command"},
-    {{.name = "tee", .letter = 't', .value = ""}, "redirect the output of the whole command"},
-    {{.name = "log-dir", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "logs-specs", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "local-ranks-filter", .value = ""}, "let the program print on the ranks you want"},
-    {{.name = "duplicate-stdout-filters", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "duplicate-stderr-filters", .value = ""}, "redirect the output of the whole command"},
     {{.name = "run-path"}, "give the script itself"},
     {{.name = "local-addr", .value = ""},
      "ranks find out themselves by which addresses they reach each other (TT_SOCKET_IFNAME)"},

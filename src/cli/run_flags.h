@@ -11,6 +11,8 @@ typedef struct tt__run_flags {
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
     const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
         *store_auth, *store_memory, *wire;
+    const char *log_dir, *redirects, *tee, *log_line_prefix_template, *local_ranks_filter, *duplicate_stdout_filters,
+        *duplicate_stderr_filters, *logs_specs;
     const char *module, *no_python, *help;
     const char *ignored; /* flags without effect here: --monitor-interval, --start-method */
 } tt__run_flags;

@@ -17,6 +17,7 @@
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 
+#include "elastic/logs.h"
 #include "elastic/snapshot.h"
 
 #include <tutti/store.h>
@@ -56,6 +57,8 @@ typedef struct tt__job {
     int64_t join_ms;      /* how long to wait for other nodes */
     int64_t heartbeat_ms; /* a node that is silent for so long is lost */
 
+    const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
+
     /* Called when all workers have ended, with their last calls (which it may take); NULL: not called. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
@@ -83,8 +86,9 @@ tt_status tt__job_run(tt__job *job, int *exit_code);
 enum { TT__TELL_MS = 30000 };
 void tt__job_tell_problem(const tt__job *job, const char *problem);
 
-/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
-const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
+/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json", or where torchrun has it in the
+ * directory of logs. Returns `path`. */
+const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 
 /* Choose the name of the directory for error files, which the keeper makes and removes; remove it with its files, if
  * it exists; fail because it can't be made. */

@@ -21,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,7 +64,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     tt__signal_name(sig, name, sizeof name);
     l->signals_taken++;
     if (l->done) {
-        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting any longer", name);
         l->got_signal = l->got_signal ? l->got_signal : sig;
         l->signal_ms = tt__now_ms();
         return;
@@ -133,15 +134,18 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
 
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
-    char path[512];
+    char path[PATH_MAX];
     w->ended = true;
     w->status = status;
     w->order = l->ended++;
     w->when = tt__moment_now();
     tt__log(TT_LOG_DEBUG, "rank %d ended: %s", l->job->first_rank + rank, tt__end_text(status, path, sizeof path));
     tt__streams_drain(&l->streams, rank);
+    if (l->job->logs && l->job->logs->files[rank] & TT__STDERR)
+        tt__streams_take_tail(&l->streams, rank,
+                              tt__logs_path(l->job->logs, l->job->attempt, rank, tt__logs_file(TT__STDERR), path));
     if (status != 0)
-        tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+        tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
     tt__launcher_publish_end(l, rank);
     if (status == 0)
@@ -239,6 +243,7 @@ static void wait_for_events(launcher *l) {
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
     l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
+    n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
 }
 
@@ -248,6 +253,7 @@ static void launcher_serve(launcher *l) {
     take_keeper_messages(l);
     tt__launcher_take_node_events(l);
     tt__streams_serve(&l->streams);
+    tt__follow_serve(l->follow);
     tt__watch_serve(l->watch);
 }
 
@@ -261,6 +267,24 @@ static void launcher_run(launcher *l) {
             tt__launcher_look(l);
     }
     tt__streams_show(&l->streams, "");
+}
+
+/* Show what the workers have written to files. Who takes nothing of it for the grace period does not keep us, nor does
+ * a signal's sender. */
+static void finish_follow(launcher *l) {
+    int signals = l->signals_taken;
+    size_t progress = 0, before = 0;
+    int64_t period = l->job->grace_ms < FLUSH_MIN_MS ? FLUSH_MIN_MS : l->job->grace_ms, deadline = 0;
+    l->deadline_ms = INT64_MAX;
+    tt__follow_end(l->follow);
+    for (bool first = true; tt__follow_is_behind(l->follow, &progress) && l->signals_taken == signals; first = false) {
+        if (first || progress != before)
+            deadline = tt__deadline_ms(period);
+        before = progress;
+        if (!tt__left_ms(deadline))
+            break;
+        launcher_serve(l);
+    }
 }
 
 /* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
@@ -280,6 +304,14 @@ static int exit_code_of(const tt__worker *w) {
     return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
 }
 
+/* A worker learns it from write(2), which many programs don't look at. */
+static void tell_full_disk(launcher *l) {
+    struct statvfs disk;
+    const char *dir = l->job->logs ? l->job->logs->dir : NULL;
+    if (dir && statvfs(dir, &disk) == 0 && disk.f_blocks && !disk.f_bavail)
+        tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
+}
+
 static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
@@ -288,6 +320,7 @@ static int launcher_conclude(launcher *l) {
     /* Nobody failed before the signal came, or the node was lost. */
     bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
+    tell_full_disk(l);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
@@ -315,7 +348,7 @@ static void look_back(launcher *l) {
 static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 6, sizeof *l->fds);
+    l->fds = calloc(n + 8, sizeof *l->fds);
     l->pipe_ends = calloc(n, sizeof *l->pipe_ends);
     l->our_ends = calloc(n, sizeof *l->our_ends);
     if (!l->workers || !l->fds || !l->pipe_ends || !l->our_ends)
@@ -338,6 +371,7 @@ static int open_descriptors(void) {
 static tt_status check_descriptors(const tt__job *job) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
+    need += tt__follow_descriptors(job);
     if (job->nodes > 1)
         need += NODES_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)
@@ -350,8 +384,10 @@ static tt_status check_descriptors(const tt__job *job) {
 /* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
-    for (int rank = 0; rank < l->job->workers; rank++)
+    for (int rank = 0; rank < l->job->workers; rank++) {
         l->our_ends[rank] = l->streams.of[rank].fd;
+        l->streams.of[rank].hidden = l->job->logs && l->job->logs->hidden[rank];
+    }
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -369,6 +405,7 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
+    TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
     l->log = tt__streams_open_log(&l->streams);
@@ -414,9 +451,12 @@ static void launcher_finish(launcher *l) {
         close(l->signals);
     }
     flush_streams(l);
+    tt__follow_free(l->follow);
     tt__streams_close(&l->streams);
-    for (int rank = 0; l->workers && rank < l->job->workers; rank++)
+    for (int rank = 0; l->workers && rank < l->job->workers; rank++) {
         free(l->workers[rank].message);
+        free(l->workers[rank].traceback);
+    }
     free(l->workers);
     free(l->fds);
     free(l->pipe_ends);
@@ -432,6 +472,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         launcher_run(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
+        finish_follow(&l);
         tt__watch_serve(l.watch); /* those that ended just now */
         wait_for_nodes(&l);
         look_back(&l);

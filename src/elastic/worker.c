@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ static int set_environment(const tt__job *job, int i) {
         {"TORCHELASTIC_RESTART_COUNT", job->attempt},
         {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
     };
-    char error_file[sizeof job->error_dir + 32];
+    char error_file[PATH_MAX];
     int failed = 0;
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
         failed |= set_number(numbers[n].name, numbers[n].value);
@@ -41,7 +42,7 @@ static int set_environment(const tt__job *job, int i) {
     failed |= setenv("ROLE_NAME", job->role, 1);
     failed |= setenv("TORCHELASTIC_RUN_ID", job->run_id, 1);
     failed |= setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-    failed |= setenv("TORCHELASTIC_ERROR_FILE", tt__job_error_file(job, i, error_file, sizeof error_file), 1);
+    failed |= setenv("TORCHELASTIC_ERROR_FILE", tt__job_error_file(job, i, error_file), 1);
     failed |= setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
     failed |= setenv("TT_JOB_SOCKET", job->socket_name, 1);
     failed |= setenv("NCCL_ASYNC_ERROR_HANDLING", "1", 0);
@@ -51,15 +52,50 @@ static int set_environment(const tt__job *job, int i) {
     return failed;
 }
 
+/* Open a log file in place of stdout or stderr. If that can't be, say so, and go on without: output elsewhere is better
+ * than no job. */
+static int set_file(const tt__job *job, int i, int std) {
+    int fd = tt__logs_open(job->logs, job->attempt, i, std), to = std == TT__STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+    if (fd >= 0)
+        return dup2(fd, to);
+    char path[PATH_MAX];
+    int errnum = errno;
+    tt__logs_path(job->logs, job->attempt, i, tt__logs_file(std), path);
+    dprintf(STDERR_FILENO, "tutti run: can't open %s (%s): what rank %d writes to %s is not kept\n", path,
+            strerror(errnum), job->first_rank + i, std == TT__STDOUT ? "stdout" : "stderr");
+    return 0;
+}
+
+static int set_logs(const tt__job *job, int i) {
+    const tt__logs *logs = job->logs;
+    char path[PATH_MAX];
+    int failed = 0;
+    if (logs->dir) {
+        tt__logs_make_folder(logs, job->attempt, i);
+        unlink(tt__job_error_file(job, i, path)); /* of workers that were started before under the same number */
+    }
+    if (logs->files[i] & TT__STDOUT) {
+        failed |= set_file(job, i, TT__STDOUT) < 0;
+    } else if (logs->hidden[i]) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        failed |= null < 0 || dup2(null, STDOUT_FILENO) < 0;
+    }
+    if (logs->files[i] & TT__STDERR)
+        failed |= set_file(job, i, TT__STDERR) < 0;
+    return failed ? -1 : 0;
+}
+
 /* Set the standard streams. Rank 0 reads the launcher's stdin; the others see end of file, since readers would take
  * pieces of it from each other. */
-static int set_streams(int rank, int stderr_end) {
-    if (rank != 0) {
+static int set_streams(const tt__job *job, int i, int stderr_end) {
+    if (job->first_rank + i != 0) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null < 0 || (null != STDIN_FILENO && dup2(null, STDIN_FILENO) < 0))
             return -1;
     }
-    return dup2(stderr_end, STDERR_FILENO) < 0 ? -1 : 0;
+    if (dup2(stderr_end, STDERR_FILENO) < 0)
+        return -1;
+    return job->logs ? set_logs(job, i) : 0;
 }
 
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
@@ -67,7 +103,7 @@ int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper) /* it died before the line above */
         return ESRCH;
-    if (set_environment(job, i) || set_streams(job->first_rank + i, stderr_end))
+    if (set_environment(job, i) || set_streams(job, i, stderr_end))
         return errno;
     if (job->secret_fd >= 0 && fcntl(job->secret_fd, F_SETFD, 0))
         return errno;
