@@ -14,15 +14,31 @@ const tt__flag tt__run_flags_table[] = {
     {.what = "Ranks:"},
     {.name = "nproc-per-node",
      .id = FIELD(nproc_per_node),
-     .value = "N|auto|cpu",
-     .what = "how many; auto and cpu: one per CPU that this process may use (default 1)",
-     .offer = "auto cpu"},
+     .value = "N|auto|cpu|gpu",
+     .what = "how many; cpu: one per CPU that this process may use; gpu: one per NVIDIA GPU that it sees; auto: the "
+             "latter if there are any, else the former (default 1)",
+     .offer = "auto cpu gpu"},
     {.name = "nnodes", .id = FIELD(nnodes), .value = "N", .what = "on how many nodes the job runs (default 1)"},
     {.name = "node-rank",
      .id = FIELD(node_rank),
      .value = "R",
      .what = "which of them this is; node 0 serves the store (default 0)"},
     {.name = "role", .id = FIELD(role), .value = "NAME", .what = "ROLE_NAME (default \"default\")"},
+    {.name = "virtual-local-rank",
+     .id = FIELD(virtual_local_rank),
+     .what = "LOCAL_RANK is 0 for all, and CUDA_VISIBLE_DEVICES of each names its own GPU alone"},
+    {.name = "bind",
+     .id = FIELD(bind),
+     .value = "HOW",
+     .what = "where workers run: core, each on its share of the CPU cores; numa, each on one NUMA node; none, anywhere "
+             "(default)",
+     .offer = "none core numa"},
+    {.name = "numa-binding",
+     .id = FIELD(numa_binding),
+     .value = "HOW",
+     .what = "torchrun's for it: node is --bind numa, exclusive is --bind core, and socket, core-complex likewise by "
+             "processor and by last-level cache",
+     .offer = "node socket exclusive core-complex"},
     {.what = "Where they meet:"},
     {.name = "standalone",
      .id = FIELD(standalone),
@@ -43,7 +59,11 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "rdzv-endpoint",
      .id = FIELD(rdzv_endpoint),
      .value = "HOST[:PORT]",
-     .what = "static: the same as --master-addr and --master-port"},
+     .what = "static: the same as --master-addr and --master-port; c10d: the port is MASTER_PORT"},
+    {.name = "local-addr",
+     .id = FIELD(local_addr),
+     .value = "ADDRESS",
+     .what = "this node's address: MASTER_ADDR of a job on one node whose other flags don't say where"},
     {.name = "rdzv-id",
      .id = FIELD(rdzv_id),
      .value = "ID",
@@ -57,6 +77,13 @@ const tt__flag tt__run_flags_table[] = {
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},
+    {.name = "run-path",
+     .id = FIELD(run_path),
+     .what = "PROGRAM is a Python script that runpy.run_path() runs; an exception is recorded in error.json"},
+    {.name = "use-env",
+     .id = FIELD(use_env),
+     .what = "tutti launch: no --local-rank=N among PROGRAM's arguments, LOCAL_RANK says it; so it always is with run"},
+    {.name = "dry-run", .id = FIELD(dry_run), .what = "print each rank's environment and command, and start nothing"},
     {.name = "max-restarts", .id = FIELD(max_restarts), .value = "0", .what = "restarts are not supported yet"},
     {.name = "settle-period",
      .id = FIELD(settle_period),
@@ -66,6 +93,15 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(grace_period),
      .value = "SECONDS",
      .what = "from SIGTERM to SIGKILL (default 30)"},
+    {.name = "shutdown-timeout",
+     .id = FIELD(shutdown_timeout),
+     .value = "SECONDS",
+     .what = "torchrun's for it (TORCH_ELASTIC_SHUTDOWN_TIMEOUT)"},
+    {.name = "signals-to-handle",
+     .id = FIELD(signals_to_handle),
+     .value = "NAMES",
+     .what = "the signals that end the job in order, as the workers get them first (default, or what "
+             "TORCHELASTIC_SIGNALS_TO_HANDLE says: SIGTERM,SIGINT,SIGHUP,SIGQUIT)"},
     {.what = "Workers' output:"},
     {.name = "log-dir",
      .id = FIELD(log_dir),
@@ -122,6 +158,16 @@ const tt__flag tt__run_flags_table[] = {
      .value = "FILE",
      .what = "when the job ends, write the last calls of every rank as a trace for Perfetto",
      .offer = TT__OFFER_FILES},
+    {.name = "event-log-handler",
+     .id = FIELD(event_log_handler),
+     .value = "null|console",
+     .what = "console: a line of JSON on stderr for each worker that ended, and for the job (default null)",
+     .offer = "null console"},
+    {.name = "print-completion",
+     .id = FIELD(print_completion),
+     .value = "SHELL",
+     .what = "as tutti completion",
+     .offer = "bash zsh fish"},
     {.what = "Who may take part:"},
     {.name = "secret-file",
      .id = FIELD(secret_file),
@@ -149,33 +195,18 @@ const tt__flag tt__run_flags_table[] = {
      .offer = "sealed plain tls"},
     /* Refused with a reason. */
     {.name = "logs-specs", .id = FIELD(logs_specs), .value = "NAME"},
-    /* Without effect here. */
-    {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
-    {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},
+    /* Checked, but without effect here: the end of a worker is noticed at once; no worker is a copy of the launcher. */
+    {.name = "monitor-interval", .id = FIELD(monitor_interval), .value = "SECONDS"},
+    {.name = "start-method", .id = FIELD(start_method), .value = "NAME"},
     {0}};
 
-/* torchrun's other flags. */
-static const struct unsupported {
-    tt__flag flag;
-    const char *instead; /* what to do instead */
-} unsupported_table[] = {
-    {{.name = "run-path"}, "give the script itself"},
-    {{.name = "local-addr", .value = ""},
-     "ranks find out themselves by which addresses they reach each other (TT_SOCKET_IFNAME)"},
-    {{.name = "numa-binding", .value = ""}, "start the program through numactl or taskset"},
-    {{.name = "signals-to-handle", .value = ""}, "SIGINT, SIGTERM, SIGHUP and SIGQUIT are handled"},
-    {{.name = "event-log-handler", .value = ""}, "the report on stderr says how the job ended"},
-    {{.name = "virtual-local-rank"}, "every worker has its own LOCAL_RANK"},
-    {{0}, NULL},
-};
+/* Those that torchrun does not have: a beginning that fits one of its flags alone means that one. */
+static const char *const own_flags[] = {"bind",        "dry-run",       "grace-period", "log-level",
+                                        "secret-file", "settle-period", "store-auth",   "store-memory",
+                                        "trace",       "use-env",       "wait-notice",  "wire"};
 
 static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);
-}
-
-static int refuse_flag(const char *spelling, const struct unsupported *flag) {
-    return tt__cli_usage_error("run", "%s is torchrun's, but not supported by tutti run; instead: %s", spelling,
-                               flag->instead);
 }
 
 static const char *variable_value(const tt__flag *flag, char name[64]) {
@@ -187,70 +218,100 @@ static const char *variable_value(const tt__flag *flag, char name[64]) {
 }
 
 /* torchrun's rule: the variable of --rdzv-id is PET_RDZV_ID. */
-static int read_environment(tt__run_flags *flags) {
+static int read_environment(const char *command, tt__run_flags *flags) {
     char name[64];
-    for (const struct unsupported *u = unsupported_table; u->instead; u++)
-        if (variable_value(&u->flag, name))
-            return refuse_flag(name, u);
     for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
         const char *value = flag->name ? variable_value(flag, name) : NULL;
         if (!value)
             continue;
         if (!flag->value && strcmp(value, "1") != 0)
-            return tt__cli_usage_error("run", "%s: expected 1 or 0, got \"%s\"", name, value);
+            return tt__cli_usage_error(command, "%s: expected 1 or 0, got \"%s\"", name, value);
         *flag_field(flags, flag) = value;
     }
     return 0;
 }
 
-/* Refuse an unknown flag, or one that only torchrun has. `arg`: "--name", "--name=value" or "-x". */
-static int refuse_unknown(const char *arg) {
+static int refuse_unknown(const char *command, const char *arg) {
     int n = (int)strcspn(arg, "=");
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", n, arg);
-    for (const struct unsupported *u = unsupported_table; u->instead; u++) {
-        const tt__flag one[2] = {u->flag, {0}};
-        if (tt__cli_find_flag(one, arg))
-            return refuse_flag(name, u);
-    }
     const char *guess = tt__cli_guess_flag(arg, tt__run_flags_table);
-    return tt__cli_usage_error("run", "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
+    return tt__cli_usage_error(command, "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
                                guess ? "; did you mean --" : "", guess ? guess : "", guess ? "?" : "");
 }
 
+static bool is_own(const tt__flag *flag) {
+    for (size_t i = 0; i < sizeof own_flags / sizeof *own_flags; i++)
+        if (!strcmp(flag->name, own_flags[i]))
+            return true;
+    return false;
+}
+
+/* Find the flag that begins with `arg`, "--nproc" or "--nproc=2"; NULL: there is none. Several: *others is a second
+ * one. */
+static const tt__flag *find_beginning(const char *arg, const tt__flag **others) {
+    const tt__flag *found = NULL;
+    size_t n = strcspn(arg, "=");
+    *others = NULL;
+    if (strncmp(arg, "--", 2) != 0 || n < 3)
+        return NULL;
+    for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
+        if (!flag->name || strncmp(arg + 2, flag->name, n - 2) != 0)
+            continue;
+        if (!found || (is_own(found) && !is_own(flag))) {
+            found = flag;
+            *others = NULL;
+        } else if (is_own(found) || !is_own(flag)) {
+            *others = flag;
+        }
+    }
+    return found;
+}
+
 /* Take the flag at argv[*i], and its value. */
-static int take_flag(tt__run_flags *flags, int argc, char **argv, int *i) {
-    char *arg = argv[*i];
+static int take_flag(const char *command, tt__run_flags *flags, int argc, char **argv, int *i) {
+    char *arg = argv[*i], letter[] = {arg[0], arg[1], '\0'};
     tt__cli_normalise_flag(arg);
     if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
         flags->help = "1";
         return 0;
     }
-    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg);
+    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg), *other = NULL;
+    if (!flag && arg[1] != '-' && arg[2]) { /* "-t3" */
+        flag = tt__cli_find_flag(tt__run_flags_table, letter);
+        if (flag && flag->value) {
+            *flag_field(flags, flag) = arg + 2 + (arg[2] == '=');
+            return 0;
+        }
+        return refuse_unknown(command, arg);
+    }
     if (!flag)
-        return refuse_unknown(arg);
+        flag = find_beginning(arg, &other);
+    if (!flag)
+        return refuse_unknown(command, arg);
+    if (other)
+        return tt__cli_usage_error(command, "%.*s could be --%s or --%s: write more of it", (int)strcspn(arg, "="), arg,
+                                   flag->name, other->name);
     const char *value = strchr(arg, '=');
     if (!flag->value) {
         if (value)
-            return tt__cli_usage_error("run", "--%s takes no value, got \"%s\"", flag->name, value + 1);
+            return tt__cli_usage_error(command, "--%s takes no value, got \"%s\"", flag->name, value + 1);
         *flag_field(flags, flag) = "1";
         return 0;
     }
     if (!value && *i + 1 >= argc)
-        return tt__cli_usage_error("run", "%s: expected a value after it", arg);
+        return tt__cli_usage_error(command, "%s: expected a value after it", arg);
     *flag_field(flags, flag) = value ? value + 1 : argv[++*i];
     return 0;
 }
 
-int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *program) {
+int tt__run_flags_parse(const char *command, tt__run_flags *flags, int argc, char **argv, int *program) {
     *flags = (tt__run_flags){0};
-    int i = 1, status = read_environment(flags);
+    int i = 1, status = read_environment(command, flags);
     for (; !status && i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
         if (!strcmp(argv[i], "--")) {
             i++;
             break;
         }
-        status = take_flag(flags, argc, argv, &i);
+        status = take_flag(command, flags, argc, argv, &i);
     }
     *program = i;
     return status;

@@ -22,6 +22,7 @@
 
 #include <tutti/store.h>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -38,6 +39,7 @@ typedef struct tt__job_look {
 typedef struct tt__job {
     const char *file;        /* what is executed: a path with a slash in it */
     char **argv;             /* its arguments, NULL-terminated; argv[0] included */
+    int local_rank_at;       /* argv[local_rank_at] becomes "--local-rank=N" of each worker; 0: none does */
     int workers;             /* on this node */
     int node, nodes;         /* this one, of how many */
     const char *master_addr; /* MASTER_ADDR, as the workers see it */
@@ -46,16 +48,22 @@ typedef struct tt__job {
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
     bool has_secret;
-    int secret_fd;        /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
-    const char *role;     /* ROLE_NAME */
-    const char *run_id;   /* TORCHELASTIC_RUN_ID */
-    int omp_threads;      /* OMP_NUM_THREADS, or 0 = leave it as it is */
-    int max_restarts;     /* TORCHELASTIC_MAX_RESTARTS */
-    int attempt;          /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again */
-    int64_t settle_ms;    /* after a first failure the others have this long to end by themselves, */
-    int64_t grace_ms;     /* and after SIGTERM this long until SIGKILL */
-    int64_t join_ms;      /* how long to wait for other nodes */
-    int64_t heartbeat_ms; /* a node that is silent for so long is lost */
+    int secret_fd;            /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
+    const char *role;         /* ROLE_NAME */
+    bool virtual_local_rank;  /* LOCAL_RANK is 0 for all, and each sees its own device alone */
+    const char *signal_names; /* "SIGTERM,SIGINT": those that end the job in order */
+    sigset_t signals;         /* the same */
+    const cpu_set_t *cpus;    /* (workers) where each may run; NULL: where this process may */
+    const char *run_id;       /* TORCHELASTIC_RUN_ID */
+    bool events;              /* write torchrun's events: events.h, */
+    const char *rdzv_backend; /* where they name this */
+    int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
+    int attempt;              /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again */
+    int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
+    int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
+    int64_t join_ms;          /* how long to wait for other nodes */
+    int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 

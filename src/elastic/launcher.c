@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/children.h"
+#include "elastic/events.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,16 +35,16 @@ enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUS
 
 /* Signals. */
 
-/* Receive SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH through a signalfd. Those that the parent made us ignore
- * (nohup, a shell's background) stay ignored. The job keeps the mask that workers are to get back. */
+/* Receive the job's signals and SIGWINCH through a signalfd. Those that the parent made us ignore (nohup, a shell's
+ * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+    for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;
-        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&set, caught[i]);
+        if ((sig == SIGWINCH || sigismember(&l->job->signals, sig) == 1) && sigaction(sig, NULL, &action) == 0 &&
+            action.sa_handler != SIG_IGN)
+            sigaddset(&set, sig);
     }
     sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
     l->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -321,6 +322,8 @@ static int launcher_conclude(launcher *l) {
     bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     tell_full_disk(l);
+    if (l->job->events && l->phase != TT__JOINING)
+        tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);

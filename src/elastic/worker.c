@@ -1,55 +1,19 @@
 /* A worker's process between fork and exec. */
 #include "elastic/keeper.h"
+#include "elastic/worker_env.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static int set_number(const char *name, int value) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    return setenv(name, text, 1);
-}
-
-/* Set torchrun's environment variables. Returns 0, or -1 (out of memory). */
-static int set_environment(const tt__job *job, int i) {
-    int rank = job->first_rank + i;
-    const struct {
-        const char *name;
-        int value;
-    } numbers[] = {
-        {"RANK", rank},
-        {"LOCAL_RANK", i},
-        {"ROLE_RANK", rank},
-        {"GROUP_RANK", job->node},
-        {"WORLD_SIZE", job->world},
-        {"LOCAL_WORLD_SIZE", job->workers},
-        {"ROLE_WORLD_SIZE", job->world},
-        {"GROUP_WORLD_SIZE", job->nodes},
-        {"MASTER_PORT", job->master_port},
-        {"TORCHELASTIC_RESTART_COUNT", job->attempt},
-        {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
-    };
-    char error_file[PATH_MAX];
-    int failed = 0;
-    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
-        failed |= set_number(numbers[n].name, numbers[n].value);
-    failed |= setenv("MASTER_ADDR", job->master_addr, 1);
-    failed |= setenv("ROLE_NAME", job->role, 1);
-    failed |= setenv("TORCHELASTIC_RUN_ID", job->run_id, 1);
-    failed |= setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-    failed |= setenv("TORCHELASTIC_ERROR_FILE", tt__job_error_file(job, i, error_file), 1);
-    failed |= setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
-    failed |= setenv("TT_JOB_SOCKET", job->socket_name, 1);
-    failed |= setenv("NCCL_ASYNC_ERROR_HANDLING", "1", 0);
-    failed |= setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
-    if (job->omp_threads)
-        failed |= set_number("OMP_NUM_THREADS", job->omp_threads);
-    return failed;
+static int set_variable(void *user, const char *name, const char *value, bool only_missing) {
+    (void)user;
+    return setenv(name, value, !only_missing);
 }
 
 /* Open a log file in place of stdout or stderr. If that can't be, say so, and go on without: output elsewhere is better
@@ -99,14 +63,21 @@ static int set_streams(const tt__job *job, int i, int stderr_end) {
 }
 
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
+    char local_rank[32];
     setpgid(0, job->group);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper) /* it died before the line above */
         return ESRCH;
-    if (set_environment(job, i) || set_streams(job, i, stderr_end))
+    if (tt__worker_env(job, i, set_variable, NULL) || set_streams(job, i, stderr_end))
+        return errno;
+    if (job->cpus && sched_setaffinity(0, sizeof *job->cpus, &job->cpus[i]))
         return errno;
     if (job->secret_fd >= 0 && fcntl(job->secret_fd, F_SETFD, 0))
         return errno;
+    if (job->local_rank_at) {
+        snprintf(local_rank, sizeof local_rank, "--local-rank=%d", i);
+        job->argv[job->local_rank_at] = local_rank;
+    }
     sigprocmask(SIG_SETMASK, &job->worker_mask, NULL);
     execvp(job->file, job->argv); /* with a slash in it no search, but a script without "#!" goes to sh */
     return errno;

@@ -43,7 +43,7 @@ class Words(unittest.TestCase):
         for argv, guess in ((["rnu"], '"run"'), (["trcae"], '"trace"'), (["sto"], '"store"'),
                             (["help", "benhc"], '"bench"'),
                             (["bench", "al_reduce"], '"all_reduce"'), (["data", "digit", "x"], '"digits"'),
-                            (["top", "--onse"], "--once"), (["run", "--nproc_per_nod=2", "true"], "--nproc-per-node"),
+                            (["top", "--onse"], "--once"), (["run", "--nproc_per_nodes=2", "true"], "--nproc-per-node"),
                             (["run", "--stand-alone", "true"], "--standalone"), (["store", "--prot=1"], "--port"),
                             (["bench", "all_reduce", "--wrold=2"], "--world"),
                             (["tune", "--hepl"], "--help")):
@@ -289,7 +289,7 @@ class Completion(unittest.TestCase):
             return self.offers(["bash", "--norc", "-c", TRY_BASH, "try", path, "tutti", *typed])
         self.check(ask)
         self.assertEqual(ask(["run", "--nproc-per-node", "=", "a"]), {"auto"})  # so bash takes --nproc-per-node=a apart
-        self.assertEqual(ask(["run", "--nproc-per-node", "="]), {"auto", "cpu"})
+        self.assertEqual(ask(["run", "--nproc-per-node", "="]), {"auto", "cpu", "gpu"})
         self.assertEqual(ask(["run", "--nproc-per-node", "=", "2", "--rdzv-b"]), {"--rdzv-backend"})
         self.assertEqual(ask(["run", "./prog", "--st"]), set())  # the program's own flags
         here = os.path.join(os.environ["TT_SOURCE"], "READ")
