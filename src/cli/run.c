@@ -367,6 +367,9 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(tt__run_signals_read(job, flags));
     TT__TRY(check_without_effect(flags));
     job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
+    const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
+    if (strcmp(name, "local-rank") != 0 && strcmp(name, "local_rank") != 0)
+        return tt__fail(TT_ERR_INVALID, "--local-rank-name: expected local-rank or local_rank, got \"%.40s\"", name);
     job->virtual_local_rank = flags->virtual_local_rank != NULL;
     TT__TRY(tt__check_visible_devices(job));
     if (flags->module && flags->no_python && !flags->run_path)

@@ -38,7 +38,7 @@ void tt__run_dry(tt__job *job) {
     job->first_rank = job->workers * job->node;
     for (int i = 0; i < job->workers; i++) {
         char local_rank[32];
-        snprintf(local_rank, sizeof local_rank, "--local-rank=%d", i);
+        snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
         printf("# rank %d, local rank %d\nenv \\\n", job->first_rank + i, i);
         tt__worker_env(job, i, put_variable, job);
         fputs("  ", stdout);

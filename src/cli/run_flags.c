@@ -83,6 +83,11 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "use-env",
      .id = FIELD(use_env),
      .what = "tutti launch: no --local-rank=N among PROGRAM's arguments, LOCAL_RANK says it; so it always is with run"},
+    {.name = "local-rank-name",
+     .id = FIELD(local_rank_name),
+     .value = "NAME",
+     .what = "tutti launch: what the argument is called, local-rank (default) as in PyTorch 2, or local_rank as before",
+     .offer = "local-rank local_rank"},
     {.name = "dry-run", .id = FIELD(dry_run), .what = "print each rank's environment and command, and start nothing"},
     {.name = "max-restarts", .id = FIELD(max_restarts), .value = "0", .what = "restarts are not supported yet"},
     {.name = "settle-period",
@@ -201,9 +206,9 @@ const tt__flag tt__run_flags_table[] = {
     {0}};
 
 /* Those that torchrun does not have: a beginning that fits one of its flags alone means that one. */
-static const char *const own_flags[] = {"bind",        "dry-run",       "grace-period", "log-level",
-                                        "secret-file", "settle-period", "store-auth",   "store-memory",
-                                        "trace",       "use-env",       "wait-notice",  "wire"};
+static const char *const own_flags[] = {"bind",        "dry-run",       "grace-period", "local-rank-name", "log-level",
+                                        "secret-file", "settle-period", "store-auth",   "store-memory",    "trace",
+                                        "use-env",     "wait-notice",   "wire"};
 
 static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);

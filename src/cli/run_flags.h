@@ -13,7 +13,7 @@ typedef struct tt__run_flags {
         *store_auth, *store_memory, *wire;
     const char *log_dir, *redirects, *tee, *log_line_prefix_template, *local_ranks_filter, *duplicate_stdout_filters,
         *duplicate_stderr_filters, *logs_specs;
-    const char *module, *no_python, *run_path, *help, *print_completion, *dry_run, *use_env;
+    const char *module, *no_python, *run_path, *help, *print_completion, *dry_run, *use_env, *local_rank_name;
     const char *local_addr, *signals_to_handle, *virtual_local_rank, *shutdown_timeout, *event_log_handler,
         *numa_binding, *bind, *monitor_interval, *start_method;
 } tt__run_flags;

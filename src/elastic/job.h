@@ -37,14 +37,15 @@ typedef struct tt__job_look {
 } tt__job_look;
 
 typedef struct tt__job {
-    const char *file;        /* what is executed: a path with a slash in it */
-    char **argv;             /* its arguments, NULL-terminated; argv[0] included */
-    int local_rank_at;       /* argv[local_rank_at] becomes "--local-rank=N" of each worker; 0: none does */
-    int workers;             /* on this node */
-    int node, nodes;         /* this one, of how many */
-    const char *master_addr; /* MASTER_ADDR, as the workers see it */
-    const char *bind_addr;   /* node 0: the address to serve the store on */
-    int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
+    const char *file;            /* what is executed: a path with a slash in it */
+    char **argv;                 /* its arguments, NULL-terminated; argv[0] included */
+    int local_rank_at;           /* argv[local_rank_at] becomes "--NAME=N" of each worker; 0: none does, */
+    const char *local_rank_name; /* and "local-rank" or "local_rank" */
+    int workers;                 /* on this node */
+    int node, nodes;             /* this one, of how many */
+    const char *master_addr;     /* MASTER_ADDR, as the workers see it */
+    const char *bind_addr;       /* node 0: the address to serve the store on */
+    int master_port;             /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
     bool has_secret;

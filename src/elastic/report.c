@@ -29,11 +29,11 @@ int tt__end_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(statu
 static char *copy_text(const json_t *text) { return json_is_string(text) ? strdup(json_string_value(text)) : NULL; }
 
 /* Seconds since 1970, as a number or as text; 0: neither. */
-static int64_t seconds_of(const json_t *when) {
+static int64_t file_seconds(const json_t *when) {
     int64_t seconds = json_is_integer(when) ? json_integer_value(when) : 0;
     if (json_is_string(when) && tt__parse_i64("timestamp", json_string_value(when), 0, INT64_MAX, &seconds))
         seconds = 0;
-    return seconds;
+    return seconds < 0 ? 0 : seconds;
 }
 
 void tt__error_file_read(const char *path, tt__worker *worker) {
@@ -45,7 +45,7 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
     free(worker->traceback);
     worker->message = copy_text(json_is_object(inner) ? json_object_get(inner, "message") : inner);
     worker->traceback = copy_text(json_object_get(more, "py_callstack"));
-    worker->error_s = seconds_of(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
+    worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
     worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);
 }

@@ -12,7 +12,7 @@ static bool is_of_name(char c, bool first) {
 
 /* Find the name after a dollar sign: where it begins and how long it is, 0 = none. Returns how much of `text` is read,
  * braces included. */
-static size_t find_name(const char *text, const char **name, size_t *n) {
+static size_t find_template_name(const char *text, const char **name, size_t *n) {
     bool braces = *text == '{';
     *name = text + braces;
     for (*n = 0; is_of_name((*name)[*n], *n == 0);)
@@ -37,7 +37,7 @@ char *tt__template_fill(const char *text, const tt__filling *fillings) {
         return NULL;
     while (*text) {
         const char *name = NULL, *value = NULL;
-        size_t n = 0, used = *text == '$' ? find_name(text + 1, &name, &n) : 0;
+        size_t n = 0, used = *text == '$' ? find_template_name(text + 1, &name, &n) : 0;
         if (used)
             value = value_of(name, n, fillings);
         if (value) {

@@ -18,19 +18,21 @@ static int set_variable(void *user, const char *name, const char *value, bool on
 
 /* Open a log file in place of stdout or stderr. If that can't be, say so, and go on without: output elsewhere is better
  * than no job. */
-static int set_file(const tt__job *job, int i, int std) {
+static int set_file(const tt__job *job, int i, int std, int stderr_end) {
     int fd = tt__logs_open(job->logs, job->attempt, i, std), to = std == TT__STDOUT ? STDOUT_FILENO : STDERR_FILENO;
     if (fd >= 0)
         return dup2(fd, to);
-    char path[PATH_MAX];
+    char path[PATH_MAX], line[PATH_MAX + 128];
     int errnum = errno;
     tt__logs_path(job->logs, job->attempt, i, tt__logs_file(std), path);
-    dprintf(STDERR_FILENO, "tutti run: can't open %s (%s): what rank %d writes to %s is not kept\n", path,
-            strerror(errnum), job->first_rank + i, std == TT__STDOUT ? "stdout" : "stderr");
+    int n = snprintf(line, sizeof line, "tutti run: can't open %s (%s): what rank %d writes to %s is not kept\n", path,
+                     strerror(errnum), job->first_rank + i, std == TT__STDOUT ? "stdout" : "stderr");
+    if (n > 0 && n < (int)sizeof line && write(stderr_end, line, (size_t)n) != n)
+        return -1;
     return 0;
 }
 
-static int set_logs(const tt__job *job, int i) {
+static int set_logs(const tt__job *job, int i, int stderr_end) {
     const tt__logs *logs = job->logs;
     char path[PATH_MAX];
     int failed = 0;
@@ -39,13 +41,13 @@ static int set_logs(const tt__job *job, int i) {
         unlink(tt__job_error_file(job, i, path)); /* of workers that were started before under the same number */
     }
     if (logs->files[i] & TT__STDOUT) {
-        failed |= set_file(job, i, TT__STDOUT) < 0;
+        failed |= set_file(job, i, TT__STDOUT, stderr_end) < 0;
     } else if (logs->hidden[i]) {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         failed |= null < 0 || dup2(null, STDOUT_FILENO) < 0;
     }
     if (logs->files[i] & TT__STDERR)
-        failed |= set_file(job, i, TT__STDERR) < 0;
+        failed |= set_file(job, i, TT__STDERR, stderr_end) < 0;
     return failed ? -1 : 0;
 }
 
@@ -59,7 +61,7 @@ static int set_streams(const tt__job *job, int i, int stderr_end) {
     }
     if (dup2(stderr_end, STDERR_FILENO) < 0)
         return -1;
-    return job->logs ? set_logs(job, i) : 0;
+    return job->logs ? set_logs(job, i, stderr_end) : 0;
 }
 
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
@@ -75,7 +77,7 @@ int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
     if (job->secret_fd >= 0 && fcntl(job->secret_fd, F_SETFD, 0))
         return errno;
     if (job->local_rank_at) {
-        snprintf(local_rank, sizeof local_rank, "--local-rank=%d", i);
+        snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
         job->argv[job->local_rank_at] = local_rank;
     }
     sigprocmask(SIG_SETMASK, &job->worker_mask, NULL);

@@ -9,35 +9,35 @@ typedef struct setter {
     void *user;
 } setter;
 
-static int put_text(const setter *s, const char *name, const char *value) {
+static int put_env_text(const setter *s, const char *name, const char *value) {
     return s->set(s->user, name, value, false) ? -1 : 0;
 }
 
-static int put_number(const setter *s, const char *name, int value) {
+static int put_env_number(const setter *s, const char *name, int value) {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
-    return put_text(s, name, text);
+    return put_env_text(s, name, text);
 }
 
 /* Give the worker entry `i` of the list of devices in the variable, or number `i`. */
-static int put_device(const setter *s, const char *name, const char *list, int i) {
+static int put_env_device(const setter *s, const char *name, const char *list, int i) {
     char own[128];
     if (!list)
-        return put_number(s, name, i);
+        return put_env_number(s, name, i);
     for (int k = 0; k < i && *list; k++)
         list += strcspn(list, ",") + (list[strcspn(list, ",")] == ',');
     list += strspn(list, " ");
     snprintf(own, sizeof own, "%.*s", (int)strcspn(list, ", "), list);
-    return put_text(s, name, own);
+    return put_env_text(s, name, own);
 }
 
 /* A worker that sees nothing but its own device, as number 0: --virtual-local-rank. */
-static int put_devices(const setter *s, int i) {
+static int put_env_devices(const setter *s, int i) {
     const char *cuda = getenv("CUDA_VISIBLE_DEVICES"), *hip = getenv("HIP_VISIBLE_DEVICES");
     bool has_hip = hip && *hip;
-    if (put_device(s, "CUDA_VISIBLE_DEVICES", has_hip ? hip : cuda, i))
+    if (put_env_device(s, "CUDA_VISIBLE_DEVICES", has_hip ? hip : cuda, i))
         return -1;
-    return has_hip ? put_device(s, "HIP_VISIBLE_DEVICES", hip, i) : 0;
+    return has_hip ? put_env_device(s, "HIP_VISIBLE_DEVICES", hip, i) : 0;
 }
 
 int tt__worker_env(const tt__job *job, int i,
@@ -62,7 +62,7 @@ int tt__worker_env(const tt__job *job, int i,
     };
     char error_file[PATH_MAX];
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
-        failed |= put_number(&s, numbers[n].name, numbers[n].value);
+        failed |= put_env_number(&s, numbers[n].name, numbers[n].value);
     const char *const texts[][2] = {
         {"MASTER_ADDR", job->master_addr},
         {"ROLE_NAME", job->role},
@@ -73,12 +73,12 @@ int tt__worker_env(const tt__job *job, int i,
         {"TT_JOB_SOCKET", job->socket_name},
     };
     for (size_t n = 0; n < sizeof texts / sizeof *texts; n++)
-        failed |= put_text(&s, texts[n][0], texts[n][1]);
+        failed |= put_env_text(&s, texts[n][0], texts[n][1]);
     failed |= set(user, "NCCL_ASYNC_ERROR_HANDLING", "1", true);
     failed |= set(user, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", true);
     if (job->virtual_local_rank)
-        failed |= put_devices(&s, i);
+        failed |= put_env_devices(&s, i);
     if (job->omp_threads)
-        failed |= put_number(&s, "OMP_NUM_THREADS", job->omp_threads);
+        failed |= put_env_number(&s, "OMP_NUM_THREADS", job->omp_threads);
     return failed ? -1 : 0;
 }

@@ -29,7 +29,8 @@ def run(*args, **more):
 
 class Flags(unittest.TestCase):
     def test_beginnings(self):
-        self.assertEqual(run("--nproc=2", "--stand", "--rdzv_i", "mine", "sh", "-c", "echo $WORLD_SIZE").stdout, "2\n2\n")
+        said = run("--nproc=2", "--stand", "--rdzv_i", "mine", "sh", "-c", "echo $WORLD_SIZE")
+        self.assertEqual(said.stdout, "2\n2\n")
         self.assertEqual(run("--rol=a", "--max_r", "0", "printenv", "ROLE_NAME").stdout, "a\n")
         self.assertEqual(run("--t=0", "-t0", "-r=0", "true").stdout, "")  # --tee is torchrun's, --trace is not
         self.assertIn("--log could be --log-dir or --log", run("--log", "x", "true", code=2).stderr)
@@ -37,14 +38,16 @@ class Flags(unittest.TestCase):
 
     def test_variables(self):
         with tempfile.TemporaryDirectory() as folder:
-            said = run("sh", "-c", "echo $ROLE_NAME $LOCAL_RANK", PET_NPROC_PER_NODE="2", PET_TEE="1", PET_LOG_DIR=folder,
-                       PET_LOG_LINE_PREFIX_TEMPLATE="<${rank}>", PET_LOCAL_RANKS_FILTER="1", PET_ROLE="x",
+            said = run("sh", "-c", "echo $ROLE_NAME $LOCAL_RANK", PET_NPROC_PER_NODE="2", PET_TEE="1",
+                       PET_LOG_DIR=folder, PET_LOG_LINE_PREFIX_TEMPLATE="<${rank}>",
+                       PET_LOCAL_RANKS_FILTER="1", PET_ROLE="x",
                        PET_VIRTUAL_LOCAL_RANK="1")
         self.assertEqual(said.stdout, "<1>x 0\n")
 
     def test_virtual_local_rank(self):
         script = "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES"
-        for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"), ("4,5,7", "a,b,c", ("a a", "b b", "c c"))):
+        for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"),
+                                   ("4,5,7", "a,b,c", ("a a", "b b", "c c"))):
             said = run("--nproc-per-node=3", "--virtual-local-rank", "sh", "-c", script, CUDA_VISIBLE_DEVICES=cuda,
                        HIP_VISIBLE_DEVICES=hip)
             self.assertEqual(sorted(said.stdout.splitlines()), [f"{i} 0 {devices[i]}" for i in range(3)])
@@ -56,7 +59,8 @@ class Flags(unittest.TestCase):
         """As many workers as the driver lists GPUs and the user allows."""
         inner = ('mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/1 /proc/driver/nvidia/gpus/2 '
                  '/proc/driver/nvidia/gpus/3 || exit 77; exec "$@"')
-        for visible, kind, count in ((None, "gpu", 3), (None, "auto", 3), ("2,0", "gpu", 2), ("GPU-1a,MIG-2b", "gpu", 2),
+        for visible, kind, count in ((None, "gpu", 3), (None, "auto", 3), ("2,0", "gpu", 2),
+                                     ("GPU-1a,MIG-2b", "gpu", 2),
                                      ("1,-1,2", "gpu", 1), ("7", "gpu", 0), ("", "gpu", 0)):
             env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
             said = subprocess.run(["unshare", "-rm", "sh", "-c", inner, "sh", TUTTI, "run", f"--nproc-per-node={kind}",
@@ -89,17 +93,19 @@ class Flags(unittest.TestCase):
     def test_shutdown_timeout(self):
         script = """if [ $RANK = 1 ]; then while [ ! -e "$1" ]; do sleep 0.01; done; exit 3; fi
                     trap '' TERM; : >"$1"; while :; do sleep 0.05; done"""
-        for flags, env in (("--shutdown-timeout=0", {}), ("--settle-period=0", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "0"})):
+        for flags, env in (("--shutdown-timeout=0", {}),
+                           ("--settle-period=0", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "0"})):
             with tempfile.TemporaryDirectory() as folder:
-                said = run("--nproc-per-node=2", flags, "--settle-period=0", "sh", "-c", script, "sh", f"{folder}/ready",
-                           code=3, **env)
+                said = run("--nproc-per-node=2", flags, "--settle-period=0", "sh", "-c", script, "sh",
+                           f"{folder}/ready", code=3, **env)
             self.assertRegex(said.stderr, "rank 0: killed by SIGKILL")
 
     def test_run_path(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
             with open(script, "w", encoding="utf-8") as file:
-                file.write("import sys\nprint(__name__, sys.argv)\nif len(sys.argv) > 2:\n    raise ValueError('enough')\n")
+                file.write("import sys\nprint(__name__, sys.argv)\n"
+                           "if len(sys.argv) > 2:\n    raise ValueError('enough')\n")
             self.assertEqual(run("--run-path", "--no-python", script, "a").stdout, f"__main__ ['{script}', 'a']\n")
             said = run("--run-path", f"--log-dir={folder}/logs", "--redirects=2", script, "a", "b", code=1)
             (made,) = os.listdir(f"{folder}/logs")
@@ -136,7 +142,8 @@ class Flags(unittest.TestCase):
     def test_bind(self):
         """Cores are divided, and nothing goes beyond the affinity that the launcher has."""
         cpus = sorted(os.sched_getaffinity(0))
-        ask = [sys.executable, "-c", "import os; os.write(1, (' '.join(map(str, sorted(os.sched_getaffinity(0)))) + '\\n').encode())"]
+        ask = [sys.executable, "-c", "import os; mine = map(str, sorted(os.sched_getaffinity(0)));"
+                                     "os.write(1, (' '.join(mine) + '\\n').encode())"]
         if subprocess.run([TUTTI, "run", "--bind=core", "true"], capture_output=True, timeout=DEADLINE).returncode == 2:
             self.skipTest("hwloc is not here")
         for how in ("--bind=core", "--numa-binding=exclusive", "--bind=numa", "--numa_binding", "--bind=none"):
@@ -175,7 +182,9 @@ class Launch(unittest.TestCase):
             with open(script, "w", encoding="utf-8") as file:
                 file.write("import os, sys\nprint(os.environ['LOCAL_RANK'], *sys.argv[1:])\n")
             said = tutti("launch", "--nproc_per_node=2", "--node_rank=0", script, "--epochs", "5")
-            self.assertEqual(sorted(said.stdout.splitlines()), ["0 --local-rank=0 --epochs 5", "1 --local-rank=1 --epochs 5"])
+            self.assertEqual(sorted(said.stdout.splitlines()),
+                             ["0 --local-rank=0 --epochs 5", "1 --local-rank=1 --epochs 5"])
+            self.assertEqual(tutti("launch", "--local-rank-name=local_rank", script).stdout, "0 --local_rank=0\n")
             self.assertEqual(tutti("launch", "--use_env", script, "x").stdout, "0 x\n")
             said = tutti("launch", "-m", "script", "x", PYTHONPATH=folder)
             self.assertEqual(said.stdout, "0 --local-rank=0 x\n")
@@ -183,7 +192,8 @@ class Launch(unittest.TestCase):
             self.assertEqual(said[-3:], [script, "--local-rank=0", "x"])
 
     def test_wrong(self):
-        self.assertIn("tutti launch: --no-python needs --use-env", tutti("launch", "--no_python", "true", code=2).stderr)
+        said = tutti("launch", "--no_python", "true", code=2)
+        self.assertIn("tutti launch: --no-python needs --use-env", said.stderr)
         self.assertEqual(tutti("launch", "--no_python", "--use_env", "echo", "x").stdout, "x\n")
         self.assertIn("tutti launch: unknown flag --frobnicate", tutti("launch", "--frobnicate", "true", code=2).stderr)
         self.assertIn("usage: tutti launch [FLAGS]", tutti("launch", "--help").stdout)

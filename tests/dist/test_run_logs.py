@@ -47,11 +47,13 @@ class Logs(unittest.TestCase):
     def test_tee_shows_all(self):
         said = run("--nproc-per-node=2", "--log-dir", self.logs, "--tee=1", "seq", "30000")
         for rank in range(2):
-            own = [line[len("[default0]:"):] for line in said.stdout.split("\n") if line.startswith(f"[default{rank}]:")]
+            prefix = f"[default{rank}]:"
+            own = [line[len(prefix):] for line in said.stdout.split("\n") if line.startswith(prefix)]
             self.assertEqual(own, [str(i) for i in range(1, 30001)])
 
     def test_tail_of_redirected_stderr(self):
-        said = run("--log-dir", self.logs, "--redirects=2", "sh", "-c", "seq 5000 >&2; echo the end >&2; exit 3", code=3)
+        said = run("--log-dir", self.logs, "--redirects=2", "sh", "-c", "seq 5000 >&2; echo the end >&2; exit 3",
+                   code=3)
         tail = re.findall(r"(?m)^    \| (.*)$", said.stderr)
         self.assertEqual(tail, [str(i) for i in range(4982, 5001)] + ["the end"])
 
@@ -64,14 +66,16 @@ class Logs(unittest.TestCase):
         self.assertIn("err 1\n", said.stderr)
 
     def test_many_ranks(self):
-        run("--nproc-per-node=12", "--log-dir", self.logs, "--redirects=11:1,3:2", "sh", "-c", "echo $RANK; echo $RANK >&2")
+        run("--nproc-per-node=12", "--log-dir", self.logs, "--redirects=11:1,3:2", "sh", "-c",
+            "echo $RANK; echo $RANK >&2")
         self.assertEqual(self.read("11/stdout.log"), "11\n")
         self.assertEqual(self.read("3/stderr.log"), "3\n")
         self.assertEqual(len(glob.glob(os.path.join(self.logs, "*", "*", "*", "*.log"))), 2)
 
     def test_names(self):
         """A run's id can't lead out of the folder; the folder is for this user alone, and its path absolute."""
-        for run_id, name in (("../../a/b", "_._.._a_b"), (".hidden", "_hidden"), ("a\nb", "a_b"), ("x" * 500, "x" * 127)):
+        for run_id, name in (("../../a/b", "_._.._a_b"), (".hidden", "_hidden"), ("a\nb", "a_b"),
+                             ("x" * 500, "x" * 127)):
             logs = os.path.join(self.folder.name, "names")
             said = subprocess.run([TUTTI, "run", "--rdzv-id", run_id, "--log-dir=names", "printenv",
                                    "TORCHELASTIC_ERROR_FILE"], cwd=self.folder.name, capture_output=True, text=True,
@@ -85,7 +89,8 @@ class Logs(unittest.TestCase):
     def test_without_folder(self):
         said = run("-r", "3", "sh", "-c", "echo hello", TMPDIR=self.folder.name)
         (path,) = glob.glob(os.path.join(self.folder.name, "torchelastic_*", "*", "attempt_0", "0", "stdout.log"))
-        self.assertIn(f"the workers' logs are in {os.path.dirname(os.path.dirname(os.path.dirname(path)))}\n", said.stderr)
+        made = os.path.dirname(os.path.dirname(os.path.dirname(path)))
+        self.assertIn(f"the workers' logs are in {made}\n", said.stderr)
         self.assertEqual(glob.glob(os.path.join(self.folder.name, "tutti-*")), [])
 
     def test_null(self):
@@ -113,8 +118,8 @@ class Logs(unittest.TestCase):
                    REPORT=json.dumps(report), READY=os.path.join(self.folder.name, "ready"),
                    GO=os.path.join(self.folder.name, "go"))
         self.assertIn("tutti run: rank 1 failed first: exit code 1", said.stderr)
-        self.assertIn("  its message:\n    ValueError: enough\n  its traceback:\n    Traceback (most recent call last):\n"
-                      "      line\n    ValueError: enough\n", said.stderr)
+        self.assertIn("  its message:\n    ValueError: enough\n  its traceback:\n"
+                      "    Traceback (most recent call last):\n      line\n    ValueError: enough\n", said.stderr)
         self.assertEqual(json.loads(self.read("1/error.json")), report)
 
     def on_small_disk(self, limits, *args):

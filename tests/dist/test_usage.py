@@ -68,6 +68,7 @@ WRONG = {
     ],
     "launch": [
         ("--no-python true", "--no-python needs --use-env"),
+        ("--local-rank-name=rank true", "--local-rank-name: expected local-rank or local_rank"),
         ("--frobnicate 1 true", "unknown flag --frobnicate"),
         ("--use-env", "expected a program"),
     ],

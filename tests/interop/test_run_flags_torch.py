@@ -3,6 +3,7 @@ same flags the same arguments and the same variables, but for what the launcher 
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,8 @@ TIMEOUT = 0.3 * float(os.environ["TT_TIMEOUT"])
 
 SHOW = """
 import json, os, sys
-names = [n for n in os.environ if n.endswith("RANK") or n.endswith("WORLD_SIZE") or n.startswith(("TORCH", "ROLE_", "CUDA",
-         "HIP_", "MASTER_", "OMP"))]
+names = [n for n in os.environ if n.endswith("RANK") or n.endswith("WORLD_SIZE") or
+         n.startswith(("TORCH", "ROLE_", "CUDA", "HIP_", "MASTER_", "OMP"))]
 line = json.dumps([sys.argv[1:], __name__, {n: os.environ[n] for n in names}])
 with open(os.path.join(os.environ["OUT"], os.environ["RANK"]), "w") as file:
     file.write(line)
@@ -38,8 +39,9 @@ class Flags(unittest.TestCase):
 
     def show(self, launcher, args, **more):
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHELASTIC", "PET_"))}
-        env.update(PYTHON_EXEC=PYTHON, PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", PYTHONPATH=self.folder.name,
-        **more) with tempfile.TemporaryDirectory() as out:
+        env.update(PYTHON_EXEC=PYTHON, PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1")
+        env.update(PYTHONPATH=self.folder.name, **more)
+        with tempfile.TemporaryDirectory() as out:
             said = subprocess.run([*launcher, *args], env=dict(env, OUT=out), stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, timeout=TIMEOUT)
             shown = {}
@@ -71,11 +73,9 @@ class Flags(unittest.TestCase):
                      PET_SIGNALS_TO_HANDLE="SIGTERM,SIGUSR1", PET_SHUTDOWN_TIMEOUT="3", ranks=3)
 
     def test_devices(self):
-        self.compare(RUN, "--nproc-per-node=2", "--virtual-local-rank", self.script)
         self.compare(RUN, "--nproc-per-node=2", "--virtual_local_rank", self.script, CUDA_VISIBLE_DEVICES="4, 7,1")
         self.compare(RUN, "--nproc-per-node=2", "--virtual-local-rank", self.script, CUDA_VISIBLE_DEVICES="4,7",
                      HIP_VISIBLE_DEVICES="3,2")
-        self.compare(RUN, "--nproc-per-node=2", self.script, CUDA_VISIBLE_DEVICES="4,7")
 
     def test_launch(self):
         seen = self.compare(LAUNCH, "--nproc_per_node=2", "--node_rank=0", self.script, "a")
@@ -86,10 +86,18 @@ class Flags(unittest.TestCase):
             said, seen = self.show(launcher, ["--no_python", "true"])
             self.assertNotEqual(said.returncode, 0)
 
+    def test_page(self):
+        """The page about torchrun's flags has a line for each, and its table no others."""
+        said = subprocess.run([*RUN[1], "--help"], capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
+        theirs = set(re.findall(r"(?m)^  (?:-\w(?: \w+)?, )?(--[a-z][a-z_-]*)", said)) - {"--help"}
+        with open(os.path.join(os.environ["TT_SOURCE"], "docs", "launch", "torchrun.md")) as page:
+            ours = {re.findall("`(--[a-z-]+)`", line)[0] for line in page if re.match(r"\| `-", line)}
+        self.assertGreater(len(theirs), 25)
+        self.assertEqual(ours, {flag.replace("_", "-") for flag in theirs})
+
     def test_refused(self):
-"""What torchrun takes for wrong is wrong here, and starts nothing."""
-        for flags in (["--nproc-per-node=unknown"], ["--redirects=4"], ["--local-ranks-filter=a"], ["--no-python", "-m"],
-                      ["--logs-specs=mine"], ["--log"]):
+        """What torchrun takes for wrong is wrong here, and starts nothing."""
+        for flags in (["--nproc-per-node=unknown"], ["--local-ranks-filter=a"], ["--no-python", "-m"], ["--log"]):
             for launcher in RUN:
                 said, seen = self.show(launcher, [*flags, self.script])
                 self.assertNotEqual(said.returncode, 0, flags)

@@ -20,7 +20,9 @@ import os, sys
 for stream, name in ((1, "out"), (2, "err")):
     for i in range(200):
         os.write(stream, f"{name} {os.environ['RANK']} line {i}\\n".encode())
-    os.write(stream, b"a bar 10%\\ra bar 20%\\r\\nan apple, please\\n\\n" if "BAR" in os.environ else b"an apple, please\\n")
+    if "BAR" in os.environ:
+        os.write(stream, b"a bar 10%\\ra bar 20%\\r\\n\\n")
+    os.write(stream, b"an apple, please\\n")
     os.write(stream, b"no end" if "BAR" in os.environ else b"")
 """
 
@@ -103,8 +105,8 @@ class Logs(unittest.TestCase):
         self.compare("--tee=3", "--duplicate-stdout-filters", "apple,line 19")
 
     def test_prefix(self):
-        self.compare("--tee=3", "--log-line-prefix-template", "$hostname:${rank}/${local_rank}${nothing}$$ ${role_name} ",
-                     "--role=trainer")
+        self.compare("--tee=3", "--log-line-prefix-template",
+                     "$hostname:${rank}/${local_rank}${nothing}$$ ${role_name} ", "--role=trainer")
         self.compare("--tee=1", TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="<${rank}> ")
 
 
