@@ -36,6 +36,17 @@ static tt_status make_unique(char **out, const char *parent, const char *name) {
     return tt__fail_errno(TT_ERR_IO, errnum, "can't make a folder for logs in %.400s", parent);
 }
 
+/* In a folder that a stranger has put where all may write, he could put links in the place of ours. */
+static tt_status check_not_planted(const char *path) {
+    const char *name;
+    struct stat found, around;
+    char *parent = tt__path_split(path, &name);
+    bool planted = parent && stat(path, &found) == 0 && stat(parent, &around) == 0 && tt__is_planted(&found, &around);
+    free(parent);
+    return planted ? tt__fail(TT_ERR_IO, "%.400s: another user's folder in a directory that all may write to", path)
+                   : TT_OK;
+}
+
 tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     char name[128], *made = NULL, *whole = NULL;
     const char *temporary = getenv("TMPDIR");
@@ -45,8 +56,10 @@ tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     else
         TT__TRY(make_unique(&made, temporary && *temporary ? temporary : "/tmp", "torchelastic"));
     whole = realpath(made ? made : base, NULL); /* workers may change their directory */
-    tt_status status = whole ? make_unique(&logs->dir, whole, name)
+    tt_status status = whole ? check_not_planted(whole)
                              : tt__fail_errno(TT_ERR_IO, errno, "can't find the folder %.400s", made ? made : base);
+    if (!status)
+        status = make_unique(&logs->dir, whole, name);
     free(whole);
     free(made);
     return status;
