@@ -129,6 +129,7 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
     if (bytes != SIZE_MAX)
         snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
     free(w->message);
+    w->traceback = NULL;
     if (asprintf(&w->message, "killed by the kernel because memory ran out: %s", limit) < 0)
         w->message = NULL;
 }
@@ -387,10 +388,8 @@ static tt_status check_descriptors(const tt__job *job) {
 /* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
-    for (int rank = 0; rank < l->job->workers; rank++) {
+    for (int rank = 0; rank < l->job->workers; rank++)
         l->our_ends[rank] = l->streams.of[rank].fd;
-        l->streams.of[rank].hidden = l->job->logs && l->job->logs->hidden[rank];
-    }
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -456,10 +455,8 @@ static void launcher_finish(launcher *l) {
     flush_streams(l);
     tt__follow_free(l->follow);
     tt__streams_close(&l->streams);
-    for (int rank = 0; l->workers && rank < l->job->workers; rank++) {
+    for (int rank = 0; l->workers && rank < l->job->workers; rank++)
         free(l->workers[rank].message);
-        free(l->workers[rank].traceback);
-    }
     free(l->workers);
     free(l->fds);
     free(l->pipe_ends);

@@ -14,6 +14,8 @@ void tt__launcher_begin(launcher *l) {
     if (l->job->look && l->job->look_ms)
         l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);
+    for (int rank = 0; rank < l->job->workers; rank++)
+        l->streams.of[rank].hidden = l->job->logs && l->job->logs->hidden[rank];
     tt__follow_begin(l->follow);
     tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
     tt__keeper_send(&l->keeper, TT__KEEPER_START, l->job->master_port);

@@ -26,8 +26,6 @@ const char *tt__end_text(int status, char *text, size_t size) {
 
 int tt__end_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-static char *copy_text(const json_t *text) { return json_is_string(text) ? strdup(json_string_value(text)) : NULL; }
-
 /* Seconds since 1970, as a number or as text; 0: neither. */
 static int64_t file_seconds(const json_t *when) {
     int64_t seconds = json_is_integer(when) ? json_integer_value(when) : 0;
@@ -41,10 +39,16 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
      * "py_callstack": "text", "secondary": true}}} */
     json_t *root = json_load_file(path, 0, NULL), *inner = json_object_get(root, "message");
     const json_t *more = json_object_get(inner, "extraInfo");
+    const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
+               *traceback = json_string_value(json_object_get(more, "py_callstack"));
+    size_t n = text ? strlen(text) + 1 : 0;
     free(worker->message);
-    free(worker->traceback);
-    worker->message = copy_text(json_is_object(inner) ? json_object_get(inner, "message") : inner);
-    worker->traceback = copy_text(json_object_get(more, "py_callstack"));
+    worker->traceback = NULL;
+    worker->message = text ? malloc(n + (traceback ? strlen(traceback) + 1 : 0)) : NULL;
+    if (worker->message)
+        memcpy(worker->message, text, n);
+    if (worker->message && traceback)
+        worker->traceback = strcpy(worker->message + n, traceback);
     worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
     worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);

@@ -6,17 +6,17 @@
 #include "elastic/streams.h"
 
 typedef struct tt__worker {
-    pid_t pid;        /* 0 = not started */
-    int exec_errno;   /* not 0: its program could not be executed */
-    bool ended;       /* the fields below are valid */
-    int status;       /* wait status */
-    int order;        /* 0, 1, ...: in which order they ended */
-    int sent_signal;  /* the signal the launcher had sent it before, 0 = none */
-    bool secondary;   /* it has reported that it ended because another one did */
-    int64_t signal_s; /* when, in seconds since 1970 */
-    char *message;    /* from its error file, or NULL; allocated, */
-    char *traceback;  /* likewise: Python's call stack, */
-    int64_t error_s;  /* and when it failed, in seconds since 1970; 0 = it does not say */
+    pid_t pid;             /* 0 = not started */
+    int exec_errno;        /* not 0: its program could not be executed */
+    bool ended;            /* the fields below are valid */
+    int status;            /* wait status */
+    int order;             /* 0, 1, ...: in which order they ended */
+    int sent_signal;       /* the signal the launcher had sent it before, 0 = none */
+    bool secondary;        /* it has reported that it ended because another one did */
+    int64_t signal_s;      /* when, in seconds since 1970 */
+    char *message;         /* from its error file, or NULL; allocated, */
+    const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
+    int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;
 } tt__worker;
 

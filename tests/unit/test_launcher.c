@@ -368,7 +368,6 @@ static void error_files_of_every_form(void **state) {
             assert_string_equal(worker.traceback, "x");
         assert_int_equal(worker.traceback != NULL, strstr(cases[i].json, "py_callstack") != NULL);
         free(worker.message);
-        free(worker.traceback);
     }
     close(fd);
     unlink(path);
