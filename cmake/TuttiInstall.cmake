@@ -17,6 +17,8 @@ set(doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/tutti)
 install(FILES README.md LICENSE CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION ${doc_dir})
 file(GLOB doc_pages CONFIGURE_DEPENDS docs/*.md) # README's links lead to them
 install(FILES ${doc_pages} DESTINATION ${doc_dir}/docs)
+file(GLOB launch_pages CONFIGURE_DEPENDS docs/launch/*.md)
+install(FILES ${launch_pages} DESTINATION ${doc_dir}/docs/launch)
 install(DIRECTORY examples DESTINATION ${doc_dir})
 
 # The reference, from the comments of the public headers.

@@ -11,7 +11,7 @@
 /* Exit codes: 0 success, 1 the work failed, 2 wrong usage; `run` passes on its first failing worker's code. */
 enum { TT__EXIT_OK = 0, TT__EXIT_FAILED = 1, TT__EXIT_USAGE = 2 };
 
-enum { TT__FLAGS_MAX = 48, TT__PARTS_MAX = 32 };
+enum { TT__FLAGS_MAX = 96, TT__PARTS_MAX = 32 };
 
 typedef struct tt__flag {
     const char *name;  /* without "--"; NULL: `what` is a heading */
@@ -39,8 +39,8 @@ typedef struct tt__command {
     int (*run)(int argc, char **argv); /* argv[0] is its name's last word. Returns the exit code */
 } tt__command;
 
-extern const tt__command tt__cmd_run, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune, tt__cmd_bench,
-    tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit;
+extern const tt__command tt__cmd_run, tt__cmd_launch, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune,
+    tt__cmd_bench, tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit;
 
 /* Print the help on `out`, as wide as the terminal allows. Returns TT__EXIT_OK. */
 int tt__cli_help(const tt__command *command, FILE *out);

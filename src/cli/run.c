@@ -1,7 +1,12 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
-#include "cli/cli.h"
+#include "cli/run.h"
+#include "cli/run_bind.h"
+#include "cli/run_devices.h"
+#include "cli/run_dry.h"
 #include "cli/run_flags.h"
+#include "cli/run_logs.h"
 #include "cli/run_look.h"
+#include "cli/run_signals.h"
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
@@ -49,7 +54,8 @@ const tt__command tt__cmd_run = {
     .notes =
         "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
         "PET_NPROC_PER_NODE and so on give defaults. A script NAME.py without its run bit is started with python3 -u "
-        "($PYTHON_EXEC chooses another).\n"
+        "($PYTHON_EXEC chooses another, and starts every NAME.py). torchrun's flags may be shortened to what no other "
+        "begins with.\n"
         "\n"
         "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. With "
         "--max-restarts all ranks, of all nodes, are then started again, with TORCHELASTIC_RESTART_COUNT one higher "
@@ -92,12 +98,13 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     const char *text = flags->nproc_per_node ? flags->nproc_per_node : "1";
     int cores = tt__cores();
     int64_t n = 0;
-    if (!strcmp(text, "gpu"))
-        return tt__fail(TT_ERR_UNSUPPORTED, "--nproc-per-node: GPUs are not supported yet; give a number, auto or cpu");
-    if (!strcmp(text, "auto") || !strcmp(text, "cpu"))
+    if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && tt__count_devices("gpu", &n)))
         n = cores;
-    else if (tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
-        return tt__fail(TT_ERR_INVALID, "--nproc-per-node: expected a number from 1 to %d, auto or cpu, got \"%.100s\"",
+    else if (!strcmp(text, "gpu") || !strcmp(text, "xpu"))
+        TT__TRY(tt__count_devices(text, &n));
+    else if (strcmp(text, "auto") != 0 && tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
+        return tt__fail(TT_ERR_INVALID,
+                        "--nproc-per-node: expected a number from 1 to %d, auto, cpu or gpu, got \"%.100s\"",
                         MAX_WORKERS, text);
     job->workers = (int)n;
     const char *threads = getenv("OMP_NUM_THREADS");
@@ -199,19 +206,20 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     int64_t number = any_port ? 0 : TT_STORE_DEFAULT_PORT;
     if (!any_port && strcmp(backend, "static") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
+    bool local = flags->local_addr && *flags->local_addr && any_port && job->nodes == 1;
+    const char *address = local ? flags->local_addr : flags->master_addr;
     snprintf(place->host, sizeof place->host, "%s",
-             flags->master_addr && *flags->master_addr ? tt__net_bare_host(flags->master_addr, bare) : "127.0.0.1");
+             address && *address ? tt__net_bare_host(address, bare) : "127.0.0.1");
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(resolve_address("--master-addr", place->host, job->nodes == 1, place->bind));
+    TT__TRY(
+        resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
         TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
-        if (any_port) {
-            number = 0;
-        } else {
+        if (!any_port) {
             memcpy(place->host, host, sizeof host);
             memcpy(place->bind, bind, sizeof bind);
         }
@@ -224,6 +232,7 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
                                    "--master-port, the same on all of them"
                                  : "%d nodes: expected a --master-port that they all know, got 0",
                         job->nodes);
+    job->rdzv_backend = any_port ? "c10d" : backend;
     job->master_addr = place->host;
     job->bind_addr = place->bind;
     job->master_port = (int)number;
@@ -263,7 +272,17 @@ static tt_status read_period(const char *name, const char *text, double seconds,
 
 static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
     TT__TRY(read_period("--settle-period", flags->settle_period, default_settle_s, &job->settle_ms));
-    return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
+    const char *shutdown = flags->shutdown_timeout, *inherited = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    if (flags->grace_period && shutdown)
+        return tt__fail(TT_ERR_INVALID,
+                        "--grace-period and --shutdown-timeout both say how long after SIGTERM: give one of them");
+    if (flags->grace_period)
+        return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
+    return read_period(shutdown ? "--shutdown-timeout" : "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+                       shutdown                  ? shutdown
+                       : inherited && *inherited ? inherited
+                                                 : NULL,
+                       default_grace_s, &job->grace_ms);
 }
 
 /* Read TT_WAIT_NOTICE, which the ranks' log also uses. */
@@ -308,6 +327,22 @@ static tt_status set_log_level(const tt__run_flags *flags) {
     return setenv("TT_LOG", flags->log_level, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG") : TT_OK;
 }
 
+/* torchrun's flags that change nothing here are checked all the same. */
+static tt_status check_without_effect(const tt__run_flags *flags) {
+    int64_t ignored;
+    const char *method = flags->start_method, *handler = flags->event_log_handler;
+    if (flags->monitor_interval)
+        TT__TRY(read_period("--monitor-interval", flags->monitor_interval, 0, &ignored));
+    if (method && strcmp(method, "spawn") != 0 && strcmp(method, "fork") != 0 && strcmp(method, "forkserver") != 0)
+        return tt__fail(TT_ERR_INVALID, "--start-method: expected spawn, fork or forkserver, got \"%.40s\"", method);
+    if (handler && *handler && strcmp(handler, "null") != 0 && strcmp(handler, "console") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "--event-log-handler: expected null or console (others are plug-ins of torchrun's, written in "
+                        "Python), got \"%.40s\"",
+                        handler);
+    return TT_OK;
+}
+
 static tt_status set_wire(const tt__run_flags *flags) {
     tt__wire wire;
     if (!flags->wire)
@@ -328,7 +363,15 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(read_store_memory(job, flags));
     TT__TRY(set_log_level(flags));
     TT__TRY(set_wire(flags));
-    if (flags->module && flags->no_python)
+    TT__TRY(tt__run_signals_read(job, flags));
+    TT__TRY(check_without_effect(flags));
+    job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
+    const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
+    if (strcmp(name, "local-rank") != 0 && strcmp(name, "local_rank") != 0)
+        return tt__fail(TT_ERR_INVALID, "--local-rank-name: expected local-rank or local_rank, got \"%.40s\"", name);
+    job->virtual_local_rank = flags->virtual_local_rank != NULL;
+    TT__TRY(tt__check_visible_devices(job));
+    if (flags->module && flags->no_python && !flags->run_path)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
     return name_job(job, place, flags);
 }
@@ -406,14 +449,29 @@ static int run_fail_everywhere(const tt__job *job, int exit_code) {
     return exit_code;
 }
 
+static tt__program_how program_how(const tt__run_flags *flags) {
+    return flags->run_path    ? TT__PROGRAM_RUN_PATH
+           : flags->module    ? TT__PROGRAM_MODULE
+           : flags->no_python ? TT__PROGRAM_NO_PYTHON
+                              : TT__PROGRAM_ANY;
+}
+
 /* Run the job, whose flags are checked. */
 static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, char **args, int count) {
     tt__program program;
-    tt_status status = tt__program_find(&program, args, count, flags->module != NULL, flags->no_python != NULL);
+    bool local_rank = job->local_rank_at != 0;
+    tt_status status =
+        tt__program_find(&program, args, count, program_how(flags), local_rank ? &job->local_rank_at : NULL);
     if (status)
         return run_fail_everywhere(job, status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
     job->file = program.file;
     job->argv = program.argv;
+    if (flags->dry_run) {
+        tt__run_dry(job);
+        tt__program_free(&program);
+        return TT__EXIT_OK;
+    }
+    tt__run_bind_tell(job);
     int cores = tt__cores();
     if (job->omp_threads)
         tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
@@ -450,24 +508,59 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
                  endpoint ? flags->rdzv_endpoint : "");
 }
 
-static int run_main(int argc, char **argv) {
+static int run_logged(tt__job *job, tt__logs *logs, const tt__run_flags *flags, int64_t notice_ms, char **args,
+                      int count) {
+    tell_overridden(job, flags);
+    if (!flags->dry_run && tt__run_logs_make(logs, job, flags))
+        return run_fail_everywhere(job, TT__EXIT_FAILED);
+    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
+    return run_job(job, flags, notice_ms, args, count);
+}
+
+/* Become `tutti completion SHELL`. */
+static int print_shell_completion(char *shell) {
+    char name[] = "tutti", command[] = "completion";
+    execv("/proc/self/exe", (char *[]){name, command, shell, NULL});
+    tt__cli_error("run", "can't start tutti completion");
+    return TT__EXIT_FAILED;
+}
+
+static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job *job, char **args, int count) {
+    tt__logs logs = {0};
+    struct meeting_place place;
+    cpu_set_t *cpus = NULL;
+    int64_t notice_ms = 0;
+    int code;
+    if (make_job(job, &place, flags) || read_notice(&notice_ms, flags) || tt__run_logs_read(&logs, job, flags) ||
+        tt__run_bind(job, &cpus, flags))
+        code = tt__cli_usage_error(command->name, "%s", tt_last_error());
+    else if (!count)
+        code = tt__cli_usage_error(command->name, "expected a program to run");
+    else if (!flags->dry_run && hand_down_secret(job, flags))
+        code = run_fail(TT__EXIT_FAILED);
+    else
+        code = run_logged(job, &logs, flags, notice_ms, args, count);
+    free(cpus);
+    tt__run_logs_free(&logs);
+    return code;
+}
+
+int tt__run_main(const tt__command *command, bool local_rank, int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {.secret_fd = -1};
-    struct meeting_place place;
-    int64_t notice_ms = 0;
     fill_standard_streams();
-    int program, status = tt__run_flags_parse(&flags, argc, argv, &program);
+    int program, status = tt__run_flags_parse(command->name, &flags, argc, argv, &program);
     if (status)
         return status;
     if (flags.help)
-        return tt__cli_help(&tt__cmd_run, stdout);
-    if (make_job(&job, &place, &flags) || read_notice(&notice_ms, &flags))
-        return tt__cli_usage_error("run", "%s", tt_last_error());
-    if (program >= argc)
-        return tt__cli_usage_error("run", "expected a program to run");
-    if (hand_down_secret(&job, &flags))
-        return run_fail(TT__EXIT_FAILED);
-    tell_overridden(&job, &flags);
-    tt__log_to_stderr("tutti run", TT_LOG_WARNING);
-    return run_job(&job, &flags, notice_ms, argv + program, argc - program);
+        return tt__cli_help(command, stdout);
+    if (flags.print_completion)
+        return print_shell_completion((char *)(uintptr_t)flags.print_completion);
+    if (local_rank && flags.no_python && !flags.use_env)
+        return tt__cli_usage_error(command->name, "--no-python needs --use-env: a program that is not Python's gets no "
+                                                  "--local-rank=N");
+    job.local_rank_at = local_rank && !flags.use_env; /* where, its program will say */
+    return run_parsed(command, &flags, &job, argv + program, argc - program);
 }
+
+static int run_main(int argc, char **argv) { return tt__run_main(&tt__cmd_run, false, argc, argv); }

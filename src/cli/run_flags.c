@@ -14,15 +14,31 @@ const tt__flag tt__run_flags_table[] = {
     {.what = "Ranks:"},
     {.name = "nproc-per-node",
      .id = FIELD(nproc_per_node),
-     .value = "N|auto|cpu",
-     .what = "how many; auto and cpu: one per CPU that this process may use (default 1)",
-     .offer = "auto cpu"},
+     .value = "N|auto|cpu|gpu",
+     .what = "how many; cpu: one per CPU that this process may use; gpu: one per NVIDIA GPU that it sees; auto: the "
+             "latter if there are any, else the former (default 1)",
+     .offer = "auto cpu gpu"},
     {.name = "nnodes", .id = FIELD(nnodes), .value = "N", .what = "on how many nodes the job runs (default 1)"},
     {.name = "node-rank",
      .id = FIELD(node_rank),
      .value = "R",
      .what = "which of them this is; node 0 serves the store (default 0)"},
     {.name = "role", .id = FIELD(role), .value = "NAME", .what = "ROLE_NAME (default \"default\")"},
+    {.name = "virtual-local-rank",
+     .id = FIELD(virtual_local_rank),
+     .what = "LOCAL_RANK is 0 for all, and CUDA_VISIBLE_DEVICES of each names its own GPU alone"},
+    {.name = "bind",
+     .id = FIELD(bind),
+     .value = "HOW",
+     .what = "where workers run: core, each on its share of the CPU cores; numa, each on one NUMA node; none, anywhere "
+             "(default)",
+     .offer = "none core numa"},
+    {.name = "numa-binding",
+     .id = FIELD(numa_binding),
+     .value = "HOW",
+     .what = "torchrun's for it: node is --bind numa, exclusive is --bind core, and socket, core-complex likewise by "
+             "processor and by last-level cache",
+     .offer = "node socket exclusive core-complex"},
     {.what = "Where they meet:"},
     {.name = "standalone",
      .id = FIELD(standalone),
@@ -43,7 +59,11 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "rdzv-endpoint",
      .id = FIELD(rdzv_endpoint),
      .value = "HOST[:PORT]",
-     .what = "static: the same as --master-addr and --master-port"},
+     .what = "static: the same as --master-addr and --master-port; c10d: the port is MASTER_PORT"},
+    {.name = "local-addr",
+     .id = FIELD(local_addr),
+     .value = "ADDRESS",
+     .what = "this node's address: MASTER_ADDR of a job on one node whose other flags don't say where"},
     {.name = "rdzv-id",
      .id = FIELD(rdzv_id),
      .value = "ID",
@@ -57,6 +77,18 @@ const tt__flag tt__run_flags_table[] = {
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},
+    {.name = "run-path",
+     .id = FIELD(run_path),
+     .what = "PROGRAM is a Python script that runpy.run_path() runs; an exception is recorded in error.json"},
+    {.name = "use-env",
+     .id = FIELD(use_env),
+     .what = "tutti launch: no --local-rank=N among PROGRAM's arguments, LOCAL_RANK says it; so it always is with run"},
+    {.name = "local-rank-name",
+     .id = FIELD(local_rank_name),
+     .value = "NAME",
+     .what = "tutti launch: what the argument is called, local-rank (default) as in PyTorch 2, or local_rank as before",
+     .offer = "local-rank local_rank"},
+    {.name = "dry-run", .id = FIELD(dry_run), .what = "print each rank's environment and command, and start nothing"},
     {.name = "max-restarts",
      .id = FIELD(max_restarts),
      .value = "N",
@@ -69,6 +101,54 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(grace_period),
      .value = "SECONDS",
      .what = "from SIGTERM to SIGKILL (default 30)"},
+    {.name = "shutdown-timeout",
+     .id = FIELD(shutdown_timeout),
+     .value = "SECONDS",
+     .what = "torchrun's for it (TORCH_ELASTIC_SHUTDOWN_TIMEOUT)"},
+    {.name = "signals-to-handle",
+     .id = FIELD(signals_to_handle),
+     .value = "NAMES",
+     .what = "the signals that end the job in order, as the workers get them first (default, or what "
+             "TORCHELASTIC_SIGNALS_TO_HANDLE says: SIGTERM,SIGINT,SIGHUP,SIGQUIT)"},
+    {.what = "Workers' output:"},
+    {.name = "log-dir",
+     .id = FIELD(log_dir),
+     .value = "DIR",
+     .what =
+         "keep logs in a new folder in DIR, ID_random: attempt_0/LOCAL_RANK/ has stdout.log, stderr.log, error.json",
+     .offer = TT__OFFER_FOLDERS},
+    {.name = "redirects",
+     .id = FIELD(redirects),
+     .letter = 'r',
+     .value = "STREAMS",
+     .what = "what goes to these files only: 1 stdout, 2 stderr, 3 both (default 0), or by local rank 0:1,1:3. Without "
+             "--log-dir a folder for them is made where temporary files go",
+     .offer = "0 1 2 3"},
+    {.name = "tee",
+     .id = FIELD(tee),
+     .letter = 't',
+     .value = "STREAMS",
+     .what = "what goes to the files, and is shown line by line with the worker's prefix",
+     .offer = "0 1 2 3"},
+    {.name = "log-line-prefix-template",
+     .id = FIELD(log_line_prefix_template),
+     .value = "TEXT",
+     .what = "that prefix, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default "
+             "[${role_name}${local_rank}]:, or what TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE says)"},
+    {.name = "local-ranks-filter",
+     .id = FIELD(local_ranks_filter),
+     .value = "RANKS",
+     .what = "show the output of these local ranks alone, as 0,2; files are not concerned"},
+    {.name = "duplicate-stdout-filters",
+     .id = FIELD(duplicate_stdout_filters),
+     .value = "TEXTS",
+     .what =
+         "lines of stdout shown by --tee that contain one of TEXTS (between commas; ,, is a comma) are also kept in "
+         "attempt_0/filtered_stdout.log"},
+    {.name = "duplicate-stderr-filters",
+     .id = FIELD(duplicate_stderr_filters),
+     .value = "TEXTS",
+     .what = "the same for stderr, in filtered_stderr.log"},
     {.what = "What is seen:"},
     {.name = "log-level",
      .id = FIELD(log_level),
@@ -86,6 +166,16 @@ const tt__flag tt__run_flags_table[] = {
      .value = "FILE",
      .what = "when the job ends, write the last calls of every rank as a trace for Perfetto",
      .offer = TT__OFFER_FILES},
+    {.name = "event-log-handler",
+     .id = FIELD(event_log_handler),
+     .value = "null|console",
+     .what = "console: a line of JSON on stderr for each worker that ended, and for the job (default null)",
+     .offer = "null console"},
+    {.name = "print-completion",
+     .id = FIELD(print_completion),
+     .value = "SHELL",
+     .what = "as tutti completion",
+     .offer = "bash zsh fish"},
     {.what = "Who may take part:"},
     {.name = "secret-file",
      .id = FIELD(secret_file),
@@ -111,40 +201,20 @@ const tt__flag tt__run_flags_table[] = {
      .what = "how bytes travel between hosts (TT_WIRE): sealed, so that nobody can change them (default where the job "
              "has a secret); plain; or tls, encrypted, the store's connections, too",
      .offer = "sealed plain tls"},
-    /* Without effect here. */
-    {.name = "monitor-interval", .id = FIELD(ignored), .value = "SECONDS"},
-    {.name = "start-method", .id = FIELD(ignored), .value = "NAME"},
+    /* Refused with a reason. */
+    {.name = "logs-specs", .id = FIELD(logs_specs), .value = "NAME"},
+    /* Checked, but without effect here: the end of a worker is noticed at once; no worker is a copy of the launcher. */
+    {.name = "monitor-interval", .id = FIELD(monitor_interval), .value = "SECONDS"},
+    {.name = "start-method", .id = FIELD(start_method), .value = "NAME"},
     {0}};
 
-/* torchrun's other flags. */
-static const struct unsupported {
-    tt__flag flag;
-    const char *instead; /* what to do instead */
-} unsupported_table[] = {
-    {{.name = "redirects", .letter = 'r', .value = ""}, "redirect the output of the whole command"},
-    {{.name = "tee", .letter = 't', .value = ""}, "redirect the output of the whole command"},
-    {{.name = "log-dir", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "logs-specs", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "local-ranks-filter", .value = ""}, "let the program print on the ranks you want"},
-    {{.name = "duplicate-stdout-filters", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "duplicate-stderr-filters", .value = ""}, "redirect the output of the whole command"},
-    {{.name = "run-path"}, "give the script itself"},
-    {{.name = "local-addr", .value = ""},
-     "ranks find out themselves by which addresses they reach each other (TT_SOCKET_IFNAME)"},
-    {{.name = "numa-binding", .value = ""}, "start the program through numactl or taskset"},
-    {{.name = "signals-to-handle", .value = ""}, "SIGINT, SIGTERM, SIGHUP and SIGQUIT are handled"},
-    {{.name = "event-log-handler", .value = ""}, "the report on stderr says how the job ended"},
-    {{.name = "virtual-local-rank"}, "every worker has its own LOCAL_RANK"},
-    {{0}, NULL},
-};
+/* Those that torchrun does not have: a beginning that fits one of its flags alone means that one. */
+static const char *const own_flags[] = {"bind",        "dry-run",       "grace-period", "local-rank-name", "log-level",
+                                        "secret-file", "settle-period", "store-auth",   "store-memory",    "trace",
+                                        "use-env",     "wait-notice",   "wire"};
 
 static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);
-}
-
-static int refuse_flag(const char *spelling, const struct unsupported *flag) {
-    return tt__cli_usage_error("run", "%s is torchrun's, but not supported by tutti run; instead: %s", spelling,
-                               flag->instead);
 }
 
 static const char *variable_value(const tt__flag *flag, char name[64]) {
@@ -156,70 +226,100 @@ static const char *variable_value(const tt__flag *flag, char name[64]) {
 }
 
 /* torchrun's rule: the variable of --rdzv-id is PET_RDZV_ID. */
-static int read_environment(tt__run_flags *flags) {
+static int read_environment(const char *command, tt__run_flags *flags) {
     char name[64];
-    for (const struct unsupported *u = unsupported_table; u->instead; u++)
-        if (variable_value(&u->flag, name))
-            return refuse_flag(name, u);
     for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
         const char *value = flag->name ? variable_value(flag, name) : NULL;
         if (!value)
             continue;
         if (!flag->value && strcmp(value, "1") != 0)
-            return tt__cli_usage_error("run", "%s: expected 1 or 0, got \"%s\"", name, value);
+            return tt__cli_usage_error(command, "%s: expected 1 or 0, got \"%s\"", name, value);
         *flag_field(flags, flag) = value;
     }
     return 0;
 }
 
-/* Refuse an unknown flag, or one that only torchrun has. `arg`: "--name", "--name=value" or "-x". */
-static int refuse_unknown(const char *arg) {
+static int refuse_unknown(const char *command, const char *arg) {
     int n = (int)strcspn(arg, "=");
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", n, arg);
-    for (const struct unsupported *u = unsupported_table; u->instead; u++) {
-        const tt__flag one[2] = {u->flag, {0}};
-        if (tt__cli_find_flag(one, arg))
-            return refuse_flag(name, u);
-    }
     const char *guess = tt__cli_guess_flag(arg, tt__run_flags_table);
-    return tt__cli_usage_error("run", "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
+    return tt__cli_usage_error(command, "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
                                guess ? "; did you mean --" : "", guess ? guess : "", guess ? "?" : "");
 }
 
+static bool is_own(const tt__flag *flag) {
+    for (size_t i = 0; i < sizeof own_flags / sizeof *own_flags; i++)
+        if (!strcmp(flag->name, own_flags[i]))
+            return true;
+    return false;
+}
+
+/* Find the flag that begins with `arg`, "--nproc" or "--nproc=2"; NULL: there is none. Several: *others is a second
+ * one. */
+static const tt__flag *find_beginning(const char *arg, const tt__flag **others) {
+    const tt__flag *found = NULL;
+    size_t n = strcspn(arg, "=");
+    *others = NULL;
+    if (strncmp(arg, "--", 2) != 0 || n < 3)
+        return NULL;
+    for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
+        if (!flag->name || strncmp(arg + 2, flag->name, n - 2) != 0)
+            continue;
+        if (!found || (is_own(found) && !is_own(flag))) {
+            found = flag;
+            *others = NULL;
+        } else if (is_own(found) || !is_own(flag)) {
+            *others = flag;
+        }
+    }
+    return found;
+}
+
 /* Take the flag at argv[*i], and its value. */
-static int take_flag(tt__run_flags *flags, int argc, char **argv, int *i) {
-    char *arg = argv[*i];
+static int take_flag(const char *command, tt__run_flags *flags, int argc, char **argv, int *i) {
+    char *arg = argv[*i], letter[] = {arg[0], arg[1], '\0'};
     tt__cli_normalise_flag(arg);
     if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
         flags->help = "1";
         return 0;
     }
-    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg);
+    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg), *other = NULL;
+    if (!flag && arg[1] != '-' && arg[2]) { /* "-t3" */
+        flag = tt__cli_find_flag(tt__run_flags_table, letter);
+        if (flag && flag->value) {
+            *flag_field(flags, flag) = arg + 2 + (arg[2] == '=');
+            return 0;
+        }
+        return refuse_unknown(command, arg);
+    }
     if (!flag)
-        return refuse_unknown(arg);
+        flag = find_beginning(arg, &other);
+    if (!flag)
+        return refuse_unknown(command, arg);
+    if (other)
+        return tt__cli_usage_error(command, "%.*s could be --%s or --%s: write more of it", (int)strcspn(arg, "="), arg,
+                                   flag->name, other->name);
     const char *value = strchr(arg, '=');
     if (!flag->value) {
         if (value)
-            return tt__cli_usage_error("run", "--%s takes no value, got \"%s\"", flag->name, value + 1);
+            return tt__cli_usage_error(command, "--%s takes no value, got \"%s\"", flag->name, value + 1);
         *flag_field(flags, flag) = "1";
         return 0;
     }
     if (!value && *i + 1 >= argc)
-        return tt__cli_usage_error("run", "%s: expected a value after it", arg);
+        return tt__cli_usage_error(command, "%s: expected a value after it", arg);
     *flag_field(flags, flag) = value ? value + 1 : argv[++*i];
     return 0;
 }
 
-int tt__run_flags_parse(tt__run_flags *flags, int argc, char **argv, int *program) {
+int tt__run_flags_parse(const char *command, tt__run_flags *flags, int argc, char **argv, int *program) {
     *flags = (tt__run_flags){0};
-    int i = 1, status = read_environment(flags);
+    int i = 1, status = read_environment(command, flags);
     for (; !status && i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
         if (!strcmp(argv[i], "--")) {
             i++;
             break;
         }
-        status = take_flag(flags, argc, argv, &i);
+        status = take_flag(command, flags, argc, argv, &i);
     }
     *program = i;
     return status;

@@ -202,7 +202,7 @@ static tt_status make_submission(tt__submission *s, bool slurm, bool k8s, int ar
     int launcher, program;
     TT__TRY(check_scheduler(s, slurm, k8s));
     TT__TRY(find_launcher(argv, &launcher));
-    if (tt__run_flags_parse(&flags, argc - launcher, argv + launcher, &program))
+    if (tt__run_flags_parse("submit", &flags, argc - launcher, argv + launcher, &program))
         return tt__fail(TT_ERR_INVALID, "the command's flags");
     TT__TRY(check_left_open(&flags));
     TT__TRY(count_submit_nodes(s, &flags));

@@ -30,8 +30,10 @@ tt_status tt__job_error_dir_failed(int errnum) {
                           "can't make a directory for error files in %.200s (TMPDIR chooses another)", parent_folder());
 }
 
-const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size) {
-    snprintf(path, size, "%s/rank-%d.json", job->error_dir, job->first_rank + i);
+const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
+    if (job->logs && job->logs->dir)
+        return tt__logs_path(job->logs, job->attempt, i, "error.json", path);
+    snprintf(path, PATH_MAX, "%s/rank-%d.json", job->error_dir, job->first_rank + i);
     return path;
 }
 

@@ -18,10 +18,12 @@
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 
+#include "elastic/logs.h"
 #include "elastic/snapshot.h"
 
 #include <tutti/store.h>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -36,27 +38,36 @@ typedef struct tt__job_look {
 } tt__job_look;
 
 typedef struct tt__job {
-    const char *file;        /* what is executed: a path with a slash in it */
-    char **argv;             /* its arguments, NULL-terminated; argv[0] included */
-    int workers;             /* on this node */
-    int node, nodes;         /* this one, of how many */
-    const char *master_addr; /* MASTER_ADDR, as the workers see it */
-    const char *bind_addr;   /* node 0: the address to serve the store on */
-    int master_port;         /* 0 = any free one (on one node); the launcher fills in the one it got */
+    const char *file;            /* what is executed: a path with a slash in it */
+    char **argv;                 /* its arguments, NULL-terminated; argv[0] included */
+    int local_rank_at;           /* argv[local_rank_at] becomes "--NAME=N" of each worker; 0: none does, */
+    const char *local_rank_name; /* and "local-rank" or "local_rank" */
+    int workers;                 /* on this node */
+    int node, nodes;             /* this one, of how many */
+    const char *master_addr;     /* MASTER_ADDR, as the workers see it */
+    const char *bind_addr;       /* node 0: the address to serve the store on */
+    int master_port;             /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
     bool has_secret;
-    int secret_fd;      /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
-    const char *role;   /* ROLE_NAME */
-    const char *run_id; /* TORCHELASTIC_RUN_ID */
-    int omp_threads;    /* OMP_NUM_THREADS, or 0 = leave it as it is */
-    int max_restarts;   /* TORCHELASTIC_MAX_RESTARTS */
-    /* TORCHELASTIC_RESTART_COUNT: how often the workers were started again; set by tt__job_run() */
-    int attempt;
-    int64_t settle_ms;    /* after a first failure the others have this long to end by themselves, */
-    int64_t grace_ms;     /* and after SIGTERM this long until SIGKILL */
-    int64_t join_ms;      /* how long to wait for other nodes */
-    int64_t heartbeat_ms; /* a node that is silent for so long is lost */
+    int secret_fd;            /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
+    const char *role;         /* ROLE_NAME */
+    bool virtual_local_rank;  /* LOCAL_RANK is 0 for all, and each sees its own device alone */
+    const char *signal_names; /* "SIGTERM,SIGINT": those that end the job in order */
+    sigset_t signals;         /* the same */
+    const cpu_set_t *cpus;    /* (workers) where each may run; NULL: where this process may */
+    const char *run_id;       /* TORCHELASTIC_RUN_ID */
+    bool events;              /* write torchrun's events: events.h, */
+    const char *rdzv_backend; /* where they name this */
+    int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
+    int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
+    int attempt;              /* TORCHELASTIC_RESTART_COUNT: how often they were started again, by tt__job_run() */
+    int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
+    int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
+    int64_t join_ms;          /* how long to wait for other nodes */
+    int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
+
+    const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 
     /* Called when all workers have ended, with their last calls (which it may take); NULL: not called. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
@@ -85,8 +96,9 @@ tt_status tt__job_run(tt__job *job, int *exit_code);
 enum { TT__TELL_MS = 30000 };
 void tt__job_tell_problem(const tt__job *job, const char *problem);
 
-/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json". Returns `path`. */
-const char *tt__job_error_file(const tt__job *job, int i, char *path, size_t size);
+/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json", or where torchrun has it in the
+ * directory of logs. Returns `path`. */
+const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 
 /* Choose the name of the directory for error files, which the keeper makes, empties before each attempt, and removes;
  * remove its files; remove it with its files, if it exists; fail because it can't be made. */

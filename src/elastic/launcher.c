@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/children.h"
+#include "elastic/events.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,16 +44,16 @@ enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUS
 
 /* Signals. */
 
-/* Receive SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH through a signalfd. Those that the parent made us ignore
- * (nohup, a shell's background) stay ignored. The job keeps the mask that workers are to get back. */
+/* Receive the job's signals and SIGWINCH through a signalfd. Those that the parent made us ignore (nohup, a shell's
+ * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+    for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;
-        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&set, caught[i]);
+        if ((sig == SIGWINCH || sigismember(&l->job->signals, sig) == 1) && sigaction(sig, NULL, &action) == 0 &&
+            action.sa_handler != SIG_IGN)
+            sigaddset(&set, sig);
     }
     sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
     l->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -72,7 +74,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     tt__signal_name(sig, name, sizeof name);
     l->signals_taken++;
     if (l->done) {
-        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for the other nodes", name);
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting any longer", name);
         l->got_signal = l->got_signal ? l->got_signal : sig;
         l->signal_ms = tt__now_ms();
         return;
@@ -138,21 +140,25 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
     if (bytes != SIZE_MAX)
         snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
     free(w->message);
+    w->traceback = NULL;
     if (asprintf(&w->message, "killed by the kernel because memory ran out: %s", limit) < 0)
         w->message = NULL;
 }
 
 static void worker_ended(launcher *l, int rank, int status) {
     tt__worker *w = &l->workers[rank];
-    char path[512];
+    char path[PATH_MAX];
     w->ended = true;
     w->status = status;
     w->order = l->ended++;
     w->when = tt__moment_now();
     tt__log(TT_LOG_DEBUG, "rank %d ended: %s", l->job->first_rank + rank, tt__end_text(status, path, sizeof path));
     tt__streams_drain(&l->streams, rank);
+    if (l->job->logs && l->job->logs->files[rank] & TT__STDERR)
+        tt__streams_take_tail(&l->streams, rank,
+                              tt__logs_path(l->job->logs, l->job->attempt, rank, tt__logs_file(TT__STDERR), path));
     if (status != 0)
-        tt__error_file_read(tt__job_error_file(l->job, rank, path, sizeof path), &w->message, &w->secondary);
+        tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
     tt__launcher_publish_end(l, rank);
     if (status != 0)
@@ -245,6 +251,7 @@ static void wait_for_events(launcher *l) {
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
     l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
+    n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
 }
 
@@ -254,6 +261,7 @@ static void launcher_serve(launcher *l) {
     take_keeper_messages(l);
     tt__launcher_take_node_events(l);
     tt__streams_serve(&l->streams);
+    tt__follow_serve(l->follow);
     tt__watch_serve(l->watch);
 }
 
@@ -267,6 +275,24 @@ static void launcher_run(launcher *l) {
             tt__launcher_look(l);
     }
     tt__streams_show(&l->streams, "");
+}
+
+/* Show what the workers have written to files. Who takes nothing of it for the grace period does not keep us, nor does
+ * a signal's sender. */
+static void finish_follow(launcher *l) {
+    int signals = l->signals_taken;
+    size_t progress = 0, before = 0;
+    int64_t period = l->job->grace_ms < FLUSH_MIN_MS ? FLUSH_MIN_MS : l->job->grace_ms, deadline = 0;
+    l->deadline_ms = INT64_MAX;
+    tt__follow_end(l->follow);
+    for (bool first = true; tt__follow_is_behind(l->follow, &progress) && l->signals_taken == signals; first = false) {
+        if (first || progress != before)
+            deadline = tt__deadline_ms(period);
+        before = progress;
+        if (!tt__left_ms(deadline))
+            break;
+        launcher_serve(l);
+    }
 }
 
 /* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
@@ -286,6 +312,14 @@ static int exit_code_of(const tt__worker *w) {
     return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
 }
 
+/* A worker learns it from write(2), which many programs don't look at. */
+static void tell_full_disk(launcher *l) {
+    struct statvfs disk;
+    const char *dir = l->job->logs ? l->job->logs->dir : NULL;
+    if (dir && statvfs(dir, &disk) == 0 && disk.f_blocks && !disk.f_bavail)
+        tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
+}
+
 static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
@@ -294,6 +328,9 @@ static int launcher_conclude(launcher *l) {
     /* Nobody failed before the signal came, or a node or the keeper was lost. */
     bool asked = (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
+    tell_full_disk(l);
+    if (l->job->events && l->phase != TT__JOINING)
+        tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
@@ -322,7 +359,7 @@ static void look_back(launcher *l) {
 static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 6, sizeof *l->fds);
+    l->fds = calloc(n + 8, sizeof *l->fds);
     l->pipe_ends = malloc(n * sizeof *l->pipe_ends);
     for (size_t i = 0; l->pipe_ends && i < n; i++)
         l->pipe_ends[i] = -1;
@@ -346,6 +383,7 @@ static int open_descriptors(void) {
 static tt_status check_descriptors(const tt__job *job) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
+    need += tt__follow_descriptors(job);
     if (job->nodes > 1)
         need += NODES_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)
@@ -371,6 +409,7 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(start_keeper(l));
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
+    TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
     l->log = tt__streams_open_log(&l->streams);
@@ -417,6 +456,7 @@ static void launcher_finish(launcher *l) {
     }
     flush_streams(l);
     tt__launcher_close_pipes(l);
+    tt__follow_free(l->follow);
     tt__streams_close(&l->streams);
     for (int rank = 0; l->workers && rank < l->job->workers; rank++)
         free(l->workers[rank].message);
@@ -435,6 +475,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         launcher_run(&l);
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
+        finish_follow(&l);
         tt__watch_serve(l.watch); /* those that were killed with the keeper */
         wait_for_nodes(&l);
         look_back(&l);

@@ -5,6 +5,7 @@
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
+#include "elastic/follow.h"
 #include "elastic/job.h"
 #include "elastic/keeper.h"
 #include "elastic/nodes.h"
@@ -26,7 +27,8 @@ typedef enum tt__launcher_phase {
 typedef struct tt__launcher_state {
     tt__job *job;
     tt__streams streams;
-    int log; /* where this process's log goes, for `streams`; -1 = to stderr */
+    int log;            /* where this process's log goes, for `streams`; -1 = to stderr */
+    tt__follow *follow; /* shows what the workers write to files; NULL: nothing */
     tt__keeper keeper;
     tt_store_server *server; /* on node 0 */
     tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */

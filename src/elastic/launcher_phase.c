@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "elastic/launcher.h"
 
+#include <time.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
@@ -15,6 +16,9 @@ void tt__launcher_begin(launcher *l) {
     if (l->job->look && l->job->look_ms)
         l->look_ms = tt__deadline_ms(l->job->look_ms);
     tt__watch_first_rank(l->watch, l->job->first_rank);
+    for (int rank = 0; rank < l->job->workers; rank++)
+        l->streams.of[rank].hidden = l->job->logs && l->job->logs->hidden[rank];
+    tt__follow_begin(l->follow);
     tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
     tt__keeper_start_workers(&l->keeper, l->job, l->pipe_ends);
     tt__launcher_close_pipes(l);
@@ -34,9 +38,14 @@ void tt__launcher_enter(launcher *l, tt__launcher_phase phase, int64_t timeout_m
 }
 
 void tt__launcher_note_signal(launcher *l, int sig) {
-    for (int rank = 0; rank < l->job->workers; rank++)
-        if (!l->workers[rank].ended)
-            l->workers[rank].sent_signal = sig;
+    for (int rank = 0; rank < l->job->workers; rank++) {
+        tt__worker *w = &l->workers[rank];
+        if (w->ended)
+            continue;
+        if (!w->sent_signal)
+            w->signal_s = (int64_t)time(NULL);
+        w->sent_signal = sig;
+    }
 }
 
 void tt__launcher_terminate(launcher *l, int sig) {

@@ -91,8 +91,9 @@ static tt_status find_program(char **file, bool *python, const char *name, bool 
         *file = search_path(name);
         return *file ? TT_OK : refuse_name(name);
     }
+    const char *chosen = getenv("PYTHON_EXEC");
     if (script && !no_python && (kind == NOT_EXECUTABLE || kind == EXECUTABLE) &&
-        (kind == NOT_EXECUTABLE || !starts_with_hash_bang(name)))
+        (kind == NOT_EXECUTABLE || (chosen && *chosen) || !starts_with_hash_bang(name)))
         *python = true;
     else if (kind != EXECUTABLE)
         return refuse_program(name, kind, no_python);
@@ -101,18 +102,39 @@ static tt_status find_program(char **file, bool *python, const char *name, bool 
     return *file ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the name of %s", name);
 }
 
-tt_status tt__program_find(tt__program *out, char **args, int count, bool module, bool no_python) {
-    static char unbuffered[] = "-u", run_module[] = "-m";
-    bool python = module;
+/* What --run-path has Python do: as PyTorch's launcher, which leaves exceptions in the error file. */
+static char run_path_text[] =
+    "import json, os, runpy, sys, time, traceback\n"
+    "sys.argv = sys.argv[1:]\n"
+    "try:\n"
+    "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    "except Exception as error:\n"
+    "    path = os.environ.get('TORCHELASTIC_ERROR_FILE')\n"
+    "    if path and not os.path.exists(path):\n"
+    "        more = {'py_callstack': traceback.format_exc(), 'timestamp': str(int(time.time()))}\n"
+    "        with open(path, 'w') as file:\n"
+    "            json.dump({'message': {'message': f'{type(error).__name__}: {error}', 'extraInfo': more}}, file)\n"
+    "    raise\n";
+
+static tt_status check_script(const char *path) {
+    enum kind kind = program_kind(path);
+    return kind == MISSING || kind == NOT_A_FILE ? refuse_program(path, kind, false) : TT_OK;
+}
+
+tt_status tt__program_find(tt__program *out, char **args, int count, tt__program_how how, int *local_rank_at) {
+    static char unbuffered[] = "-u", run_module[] = "-m", run_text[] = "-c", local_rank[] = "--local-rank";
+    bool python = how == TT__PROGRAM_MODULE || how == TT__PROGRAM_RUN_PATH;
     *out = (tt__program){0};
-    if (!module)
-        TT__TRY(find_program(&out->file, &python, args[0], no_python));
+    if (how == TT__PROGRAM_RUN_PATH)
+        TT__TRY(check_script(args[0]));
+    if (!python)
+        TT__TRY(find_program(&out->file, &python, args[0], how == TT__PROGRAM_NO_PYTHON));
     if (python) {
         free(out->file);
         out->file = NULL;
         TT__TRY(find_python(&out->file, args[0]));
     }
-    char **argv = out->argv = calloc((size_t)count + 4, sizeof *argv);
+    char **argv = out->argv = calloc((size_t)count + 6, sizeof *argv);
     char *name = argv ? strdup(python ? out->file : args[0]) : NULL;
     if (!name) {
         tt__program_free(out);
@@ -121,9 +143,19 @@ tt_status tt__program_find(tt__program *out, char **args, int count, bool module
     *argv++ = name;
     if (python)
         *argv++ = unbuffered;
-    if (module)
+    if (how == TT__PROGRAM_MODULE)
         *argv++ = run_module;
-    memcpy(argv, python ? args : args + 1, (size_t)(python ? count : count - 1) * sizeof *argv);
+    if (how == TT__PROGRAM_RUN_PATH) {
+        *argv++ = run_text;
+        *argv++ = run_path_text;
+    }
+    if (python)
+        *argv++ = args[0];
+    if (local_rank_at) {
+        *local_rank_at = (int)(argv - out->argv);
+        *argv++ = local_rank;
+    }
+    memcpy(argv, args + 1, (size_t)(count - 1) * sizeof *argv);
     return TT_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "elastic/report.h"
 
+#include "base/parse.h"
+
 #include <jansson.h>
 
 #include <stdio.h>
@@ -24,20 +26,54 @@ const char *tt__end_text(int status, char *text, size_t size) {
 
 int tt__end_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-void tt__error_file_read(const char *path, char **message, bool *secondary) {
-    /* {"message": "text"} or {"message": {"message": "text", "extraInfo": {"secondary": true}}} */
+/* Seconds since 1970, as a number or as text; 0: neither. */
+static int64_t file_seconds(const json_t *when) {
+    int64_t seconds = json_is_integer(when) ? json_integer_value(when) : 0;
+    if (json_is_string(when) && tt__parse_i64("timestamp", json_string_value(when), 0, INT64_MAX, &seconds))
+        seconds = 0;
+    return seconds < 0 ? 0 : seconds;
+}
+
+void tt__error_file_read(const char *path, tt__worker *worker) {
+    /* {"message": "text", "timestamp": 1}, or {"message": {"message": "text", "extraInfo": {"timestamp": "1",
+     * "py_callstack": "text", "secondary": true}}} */
     json_t *root = json_load_file(path, 0, NULL), *inner = json_object_get(root, "message");
-    json_t *text = json_is_object(inner) ? json_object_get(inner, "message") : inner;
-    *message = json_is_string(text) ? strdup(json_string_value(text)) : NULL;
-    *secondary = json_is_true(json_object_get(json_object_get(inner, "extraInfo"), "secondary"));
+    const json_t *more = json_object_get(inner, "extraInfo");
+    const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
+               *traceback = json_string_value(json_object_get(more, "py_callstack"));
+    size_t n = text ? strlen(text) + 1 : 0;
+    free(worker->message);
+    worker->traceback = NULL;
+    worker->message = text ? malloc(n + (traceback ? strlen(traceback) + 1 : 0)) : NULL;
+    if (worker->message)
+        memcpy(worker->message, text, n);
+    if (worker->message && traceback)
+        worker->traceback = strcpy(worker->message + n, traceback);
+    worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
+    worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);
 }
 
-/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
+/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. A signal means nothing if
+ * the worker had reported its failure before. */
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
-    return w->exec_errno ? 1 : w->sent_signal ? 3 : w->secondary ? 2 : 1;
+    bool signalled = w->sent_signal && !(w->error_s && w->error_s < w->signal_s);
+    return w->exec_errno ? 1 : signalled ? 3 : w->secondary ? 2 : 1;
+}
+
+/* Return the second in which the worker failed. */
+static int64_t failure_s(const tt__worker *w) {
+    int64_t ended_s = w->when.realtime_ns / 1000000000;
+    return w->error_s && w->error_s < ended_s ? w->error_s : ended_s;
+}
+
+/* Did `a` fail before `b`? Only workers with an error file can have failed in another order than they ended. */
+static bool failed_before(const tt__worker *a, const tt__worker *b) {
+    if ((a->error_s || b->error_s) && failure_s(a) != failure_s(b))
+        return failure_s(a) < failure_s(b);
+    return a->order < b->order;
 }
 
 /* Was the worker killed by a signal that is never a reaction to the end of a peer? A dying process's connections are
@@ -55,7 +91,7 @@ int tt__first_failure(const tt__worker *workers, int n) {
     int first = -1;
     for (int rank = 0; rank < n; rank++) {
         int mine = blame(&workers[rank]), best = first < 0 ? 4 : blame(&workers[first]);
-        if (mine && (mine < best || (mine == best && workers[rank].order < workers[first].order)))
+        if (mine && (mine < best || (mine == best && failed_before(&workers[rank], &workers[first]))))
             first = rank;
     }
     if (first < 0 || struck_down(&workers[first]))
@@ -103,6 +139,17 @@ static bool says_the_same(const char *tail, const char *message) {
     return !memchr(tail, '\n', n) && n >= m && !memcmp(tail + n - m, message, m);
 }
 
+/* Does `tail` show that Python ended with the traceback? Its last line is enough: the tail has more frames around. */
+static bool shows_traceback(const char *tail, const char *traceback) {
+    size_t n = strlen(traceback), begin;
+    while (n && traceback[n - 1] == '\n')
+        n--;
+    for (begin = n; begin && traceback[begin - 1] != '\n';)
+        begin--;
+    return strstr(tail, "Traceback (most recent call last):") &&
+           memmem(tail, strlen(tail), traceback + begin, n - begin);
+}
+
 static void print_place(const tt__first *first, char *text, size_t size) {
     if (first->hostname)
         snprintf(text, size, "node %d (%s), ", first->node, first->hostname);
@@ -120,6 +167,10 @@ static void say_reasons(tt__streams *streams, const tt__job *job, const tt__firs
     if (w->message) {
         tt__streams_print(streams, "  its message:");
         say_lines(streams, "    ", w->message);
+    }
+    if (w->traceback && !shows_traceback(first->tail, w->traceback)) {
+        tt__streams_print(streams, "  its traceback:");
+        say_lines(streams, "    ", w->traceback);
     }
     if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
         tt__streams_print(streams, "  last lines of its stderr:");

@@ -6,14 +6,17 @@
 #include "elastic/streams.h"
 
 typedef struct tt__worker {
-    pid_t pid;       /* 0 = not started */
-    int exec_errno;  /* not 0: its program could not be executed */
-    bool ended;      /* the fields below are valid */
-    int status;      /* wait status */
-    int order;       /* 0, 1, ...: in which order they ended */
-    int sent_signal; /* the signal the launcher had sent it before, 0 = none */
-    bool secondary;  /* it has reported that it ended because another one did */
-    char *message;   /* from its error file, or NULL; allocated */
+    pid_t pid;             /* 0 = not started */
+    int exec_errno;        /* not 0: its program could not be executed */
+    bool ended;            /* the fields below are valid */
+    int status;            /* wait status */
+    int order;             /* 0, 1, ...: in which order they ended */
+    int sent_signal;       /* the signal the launcher had sent it before, 0 = none */
+    bool secondary;        /* it has reported that it ended because another one did */
+    int64_t signal_s;      /* when, in seconds since 1970 */
+    char *message;         /* from its error file, or NULL; allocated, */
+    const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
+    int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;
 } tt__worker;
 
@@ -26,13 +29,13 @@ int tt__end_code(int wait_status);
 /* Write the name of a signal, "SIGKILL"; "signal" if it has none. Returns `text`. */
 const char *tt__signal_name(int sig, char *text, size_t size);
 
-/* Read a torchelastic error file: *message := its message (allocated, NULL if there is none), *secondary := whether it
- * says so. */
-void tt__error_file_read(const char *path, char **message, bool *secondary);
+/* Read a torchelastic error file into the worker's message, traceback, error_s and secondary. */
+void tt__error_file_read(const char *path, tt__worker *worker);
 
 /* Find the rank that failed first, or -1 if none did: the earliest that failed neither because of another (secondary)
- * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. Of
- * ends less than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+ * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. When
+ * a rank failed is what its error file says, to the second, as in PyTorch; else when it ended. Of ends less than
+ * TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
 enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "elastic/pty.h"
 #include "elastic/terminal.h"
 
@@ -196,6 +197,8 @@ static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, s
 
 static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
     keep_tail(s, bytes, n);
+    if (s->hidden)
+        return;
     size_t whole = whole_lines(bytes, n);
     if (whole)
         feed_lines(streams, s, bytes, whole);
@@ -289,6 +292,16 @@ void tt__streams_drain(tt__streams *streams, int rank) {
     queue_pending(streams, &streams->of[rank]);
 }
 
+void tt__streams_write(tt__streams *streams, const char *bytes, size_t n) { streams_queue(streams, bytes, n); }
+
+void tt__streams_begin_line(tt__streams *streams) {
+    queue_merged(streams);
+    if (streams->mid_line)
+        streams_queue(streams, "\n", 1);
+}
+
+bool tt__streams_are_full(const tt__streams *streams) { return streams->out_used >= OUT_HIGH; }
+
 /* Print a line. On a terminal it is wrapped, unless it begins with spaces and quotes a rank; the part before the first
  * colon is coloured. */
 static void say_line(tt__streams *streams, tt__colour colour, const char *text) {
@@ -297,9 +310,7 @@ static void say_line(tt__streams *streams, tt__colour colour, const char *text) 
     size_t head = *text == ' ' || colour == TT__PLAIN || !*begin ? 0 : strcspn(text, ":");
     size_t n = tt__wrap(line, sizeof line - 1, text, *text == ' ' ? 0 : tt__terminal_columns(streams->out_fd), 0, 2);
     line[n++] = '\n';
-    queue_merged(streams);
-    if (streams->mid_line)
-        streams_queue(streams, "\n", 1);
+    tt__streams_begin_line(streams);
     if (head)
         streams_queue(streams, begin, strlen(begin));
     streams_queue(streams, line, head);
@@ -350,6 +361,21 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
         else
             poll(NULL, 0, 1);
     }
+}
+
+void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
+    tt__stream *s = &streams->of[rank];
+    char bytes[TT__TAIL_BYTES];
+    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    off_t from = size > (off_t)sizeof bytes ? size - (off_t)sizeof bytes : 0;
+    ssize_t n = size > 0 ? pread(fd, bytes, sizeof bytes, from) : 0;
+    if (n > 0) {
+        s->written = (size_t)from;
+        keep_tail(s, bytes, (size_t)n);
+    }
+    if (fd >= 0)
+        close(fd);
 }
 
 /* Return the start of the last `lines` lines of text (n bytes). */

@@ -22,6 +22,7 @@ typedef struct tt__stream {
     int64_t pending_ms; /* since when `pending` waits for its line end */
     size_t pending;
     bool mid_line; /* what was passed on last does not end a line */
+    bool hidden;   /* nothing is passed on, only the tail is kept */
     char line[4096];
     size_t written;            /* bytes ever; the last of them are in `tail`, a ring */
     char tail[TT__TAIL_BYTES]; /* allocated with the stream: untouched pages cost nothing */
@@ -66,6 +67,11 @@ void tt__streams_serve(tt__streams *streams);
 /* Take all that `rank` (`n`: the log) has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
+/* Queue bytes as they are; begin a line first where one is unfinished. While it is full, better wait. */
+void tt__streams_write(tt__streams *streams, const char *bytes, size_t n);
+void tt__streams_begin_line(tt__streams *streams);
+bool tt__streams_are_full(const tt__streams *streams);
+
 /* Queue a line of the launcher's own, wrapped on a terminal; failures are coloured there. */
 void tt__streams_print(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
@@ -76,6 +82,9 @@ void tt__streams_show(tt__streams *streams, const char *text);
 
 /* Write out everything, the log included, but give up on a reader that has taken nothing for stall_ms. */
 void tt__streams_flush(tt__streams *streams, int64_t stall_ms);
+
+/* Take the end of the file `path`, to which `rank` wrote its stderr, for its tail. */
+void tt__streams_take_tail(tt__streams *streams, int rank, const char *path);
 
 /* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
  * Returns `text`. */

@@ -43,7 +43,7 @@ class Words(unittest.TestCase):
         for argv, guess in ((["rnu"], '"run"'), (["trcae"], '"trace"'), (["sto"], '"store"'),
                             (["help", "benhc"], '"bench"'),
                             (["bench", "al_reduce"], '"all_reduce"'), (["data", "digit", "x"], '"digits"'),
-                            (["top", "--onse"], "--once"), (["run", "--nproc_per_nod=2", "true"], "--nproc-per-node"),
+                            (["top", "--onse"], "--once"), (["run", "--nproc_per_nodes=2", "true"], "--nproc-per-node"),
                             (["run", "--stand-alone", "true"], "--standalone"), (["store", "--prot=1"], "--port"),
                             (["bench", "all_reduce", "--wrold=2"], "--world"),
                             (["tune", "--hepl"], "--help")):
@@ -93,10 +93,10 @@ class Help(unittest.TestCase):
         self.assertLessEqual(max(len(line) for line in lines if not line.startswith("  tutti run")), 60)
 
     def test_errors_wrap_on_terminals_alone(self):
-        text = on_terminal("run", "--tee=3", "true", columns=50, NO_COLOR="1")
+        text = on_terminal("run", "--tee=4", "true", columns=50, NO_COLOR="1")
         self.assertLessEqual(max(map(len, text.split("\n"))), 50)
-        self.assertIn("tutti run: --tee is torchrun's, but not supported", " ".join(text.split()))
-        self.assertEqual(len(tutti("run", "--tee=3", "true", code=2).stderr.split("\n")), 3)
+        self.assertIn("tutti run: --tee: expected 0 (nothing)", " ".join(text.split()))
+        self.assertEqual(len(tutti("run", "--tee=4", "true", code=2).stderr.split("\n")), 3)
 
 
     def test_reports_wrap_and_are_coloured_on_terminals_alone(self):
@@ -247,7 +247,7 @@ print -l -- ${=offers} ${=flags}
 CASES = (([""], {"run", "top", "completion"}, {"--nproc-per-node", "all_reduce"}),
          (["run", "--nproc-per-node", ""], {"auto", "cpu"}, {"--standalone"}), (["run", "--standalone",
          "--rdzv-backend", ""], {"static", "c10d"}, set()), (["run", "--standalone", "--"], {"--store-auth", "--trace",
-         "--help"}, {"--once", "--monitor-interval", "--tee"}), (["bench", ""], {"all_reduce", "step", "store"},
+         "--help"}, {"--once", "--monitor-interval", "--logs-specs"}), (["bench", ""], {"all_reduce", "step", "store"},
          {"run"}), (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()), (["bench", "step", "--"],
          {"--model", "--steps"}, {"--dtype"}), (["completion", ""], {"bash", "zsh", "fish"}, set()))
 
@@ -289,7 +289,7 @@ class Completion(unittest.TestCase):
             return self.offers(["bash", "--norc", "-c", TRY_BASH, "try", path, "tutti", *typed])
         self.check(ask)
         self.assertEqual(ask(["run", "--nproc-per-node", "=", "a"]), {"auto"})  # so bash takes --nproc-per-node=a apart
-        self.assertEqual(ask(["run", "--nproc-per-node", "="]), {"auto", "cpu"})
+        self.assertEqual(ask(["run", "--nproc-per-node", "="]), {"auto", "cpu", "gpu"})
         self.assertEqual(ask(["run", "--nproc-per-node", "=", "2", "--rdzv-b"]), {"--rdzv-backend"})
         self.assertEqual(ask(["run", "./prog", "--st"]), set())  # the program's own flags
         here = os.path.join(os.environ["TT_SOURCE"], "READ")

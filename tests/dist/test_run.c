@@ -329,7 +329,11 @@ static void python_is_started_unbuffered(void **state) {
     p = run_tutti_env(python, "run", "--standalone", "-m", "package.module", "--flag");
     assert_string_equal(p->text[0], "-u -m package.module --flag\n");
     process_free(p);
-    p = run_tutti_env(python, "run", "--standalone", runnable);
+    p = run_tutti_env(python, "run", "--standalone", runnable); /* as torchrun, in spite of its run bit */
+    snprintf(module, sizeof module, "-u %s\n", runnable);
+    assert_string_equal(p->text[0], module);
+    process_free(p);
+    p = run_tutti_env(((const char *const[]){"PYTHON_EXEC=", NULL}), "run", "--standalone", runnable);
     assert_string_equal(p->text[0], "run as it is\n");
     process_free(p);
     p = run_tutti_env(((const char *const[]){"PYTHON_EXEC=no-such-python", NULL}), "run", "--standalone", script);

@@ -83,6 +83,15 @@ class Planted(unittest.TestCase):
         self.refused(TUTTI, "data", "digits", f"{self.shared}/run/", text="symbolic link")
         self.assertEqual(os.listdir(theirs), [])
 
+    def test_a_folder_of_logs(self):
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        self.stranger("ln -s ../theirs link; mkdir -m 777 own")
+        for folder, text in (("link", "symbolic link"), ("link/", "symbolic link"), ("link/below", "symbolic link"),
+                             ("own", "another user's folder")):
+            self.refused(TUTTI, "run", f"--log-dir={self.shared}/{folder}", "--redirects=3", "true", text=text)
+        self.assertEqual(os.listdir(theirs) + os.listdir(self.shared / "own"), [])
+
     def test_an_error_file(self):
         empty = self.base / "empty"
         empty.touch()

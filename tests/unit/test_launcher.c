@@ -315,6 +315,27 @@ static void a_crash_comes_before_an_exit_code_in_a_tie(void **state) {
     assert_int_equal(tt__first_failure(w, 2), 0);
 }
 
+/* Who ended first need not have failed first: error files say when, to the second. */
+static void an_error_file_says_when(void **state) {
+    (void)state;
+    tt__worker w[3] = {ended(0, EXIT_1), ended(1, EXIT_1), ended(2, EXIT_1)};
+    for (int i = 0; i < 3; i++)
+        w[i].when.realtime_ns = (100 + i) * 1000000000L;
+    w[2].error_s = 99;
+    assert_int_equal(tt__first_failure(w, 3), 2);
+    w[2].error_s = 100; /* perhaps before rank 0, perhaps after */
+    assert_int_equal(tt__first_failure(w, 3), 0);
+    w[2].error_s = 200; /* its clock is wrong: it has ended before */
+    assert_int_equal(tt__first_failure(w, 3), 0);
+    /* It had reported its failure before the launcher sent a signal. */
+    w[2] = (tt__worker){.ended = true, .status = SIGTERM, .order = 2, .sent_signal = SIGTERM, .signal_s = 101};
+    w[2].when.realtime_ns = 102 * 1000000000L;
+    w[2].error_s = 99;
+    assert_int_equal(tt__first_failure(w, 3), 2);
+    w[2].error_s = 101; /* the signal may be why */
+    assert_int_equal(tt__first_failure(w, 3), 0);
+}
+
 static void error_files_of_every_form(void **state) {
     (void)state;
     static const struct {
@@ -334,17 +355,19 @@ static void error_files_of_every_form(void **state) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *message;
-        bool secondary;
+        tt__worker worker = {0};
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, cases[i].json, strlen(cases[i].json), 0), (ssize_t)strlen(cases[i].json));
-        tt__error_file_read(path, &message, &secondary);
-        assert_int_equal(secondary, cases[i].secondary);
+        tt__error_file_read(path, &worker);
+        assert_int_equal(worker.secondary, cases[i].secondary);
         if (cases[i].message)
-            assert_string_equal(message, cases[i].message);
+            assert_string_equal(worker.message, cases[i].message);
         else
-            assert_null(message);
-        free(message);
+            assert_null(worker.message);
+        if (worker.traceback)
+            assert_string_equal(worker.traceback, "x");
+        assert_int_equal(worker.traceback != NULL, strstr(cases[i].json, "py_callstack") != NULL);
+        free(worker.message);
     }
     close(fd);
     unlink(path);
@@ -402,6 +425,7 @@ int main(void) {
         cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
         cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reports_show_a_progress_bar_as_it_was_last, set_up, tear_down),
+        cmocka_unit_test(an_error_file_says_when),
         cmocka_unit_test(error_files_of_every_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

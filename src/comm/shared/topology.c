@@ -47,6 +47,11 @@ static int number_cpus(const hwloc_calls *calls, hwloc_topology_t topology, int 
     return (int)count;
 }
 
+static int number_type(const hwloc_calls *calls, hwloc_topology_t topology, hwloc_obj_type_t type, int16_t *number_of) {
+    int depth = calls->type_depth(topology, type);
+    return depth < 0 ? 0 : number_cpus(calls, topology, depth, number_of);
+}
+
 static int number_caches(const hwloc_calls *calls, hwloc_topology_t topology, int16_t *cache_of) {
     static const hwloc_obj_type_t caches[] = {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE};
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
@@ -62,11 +67,14 @@ bool tt__topology_read(tt__topology *topology) {
     hwloc_topology_t machine = NULL;
     topology->nodes = topology->caches = 0;
     for (int cpu = 0; cpu < TT__TOPOLOGY_CPUS; cpu++)
-        topology->node_of[cpu] = topology->cache_of[cpu] = TT__NOWHERE;
+        topology->node_of[cpu] = topology->cache_of[cpu] = topology->core_of[cpu] = topology->package_of[cpu] =
+            TT__NOWHERE;
     if (load_hwloc(&calls) && !calls.topology_init(&machine)) {
         if (!calls.topology_load(machine)) {
             topology->nodes = number_cpus(&calls, machine, HWLOC_TYPE_DEPTH_NUMANODE, topology->node_of);
             topology->caches = number_caches(&calls, machine, topology->cache_of);
+            number_type(&calls, machine, HWLOC_OBJ_CORE, topology->core_of);
+            number_type(&calls, machine, HWLOC_OBJ_PACKAGE, topology->package_of);
         }
         calls.topology_destroy(machine);
     }

@@ -9,10 +9,11 @@
 
 enum { TT__TOPOLOGY_CPUS = 1024, TT__TOPOLOGY_MASK_WORDS = TT__TOPOLOGY_CPUS / 64, TT__NOWHERE = -1 };
 
-/* NUMA node and last-level cache of each CPU, by hwloc's logical numbers; TT__NOWHERE where unknown. */
+/* NUMA node, last-level cache, core and package of each CPU, by hwloc's logical numbers; TT__NOWHERE where unknown. */
 typedef struct tt__topology {
     int nodes, caches;
-    int16_t node_of[TT__TOPOLOGY_CPUS], cache_of[TT__TOPOLOGY_CPUS];
+    int16_t node_of[TT__TOPOLOGY_CPUS], cache_of[TT__TOPOLOGY_CPUS], core_of[TT__TOPOLOGY_CPUS],
+        package_of[TT__TOPOLOGY_CPUS];
 } tt__topology;
 
 /* Where a rank runs; TT__NOWHERE: on several, or unknown. */

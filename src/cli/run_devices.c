@@ -1,0 +1,69 @@
+#include "cli/run_devices.h"
+
+#include "base/error.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The NVIDIA driver has a folder here for each GPU. */
+static const char gpu_folder[] = "/proc/driver/nvidia/gpus";
+
+static int count_entries(const char *path) {
+    int n = 0;
+    DIR *dir = opendir(path);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
+        n += entry->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* Count the entries of a list as CUDA reads it: it ends at the first that names no device, as "-1" does. */
+static int count_visible(const char *list, int devices) {
+    int n = 0;
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        char *end;
+        long number = strtol(list, &end, 10);
+        bool named = !strncmp(list, "GPU-", 4) || !strncmp(list, "MIG-", 4);
+        if (!named && (end == list || number < 0 || number >= devices))
+            break;
+        n++;
+        list += length + (list[length] == ',');
+    }
+    return n < devices ? n : devices;
+}
+
+tt_status tt__count_devices(const char *kind, int64_t *count) {
+    int devices = count_entries(gpu_folder);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (strcmp(kind, "gpu") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "--nproc-per-node=%s: such devices are not counted here; give a number",
+                        kind);
+    *count = visible ? count_visible(visible, devices) : devices;
+    if (*count)
+        return TT_OK;
+    if (!devices)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "--nproc-per-node=gpu: there is no NVIDIA GPU here (%s has none); give a number, auto or cpu",
+                        gpu_folder);
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "--nproc-per-node=gpu: of %d GPUs, CUDA_VISIBLE_DEVICES=%s allows none; give a number, auto or cpu",
+                    devices, visible);
+}
+
+tt_status tt__check_visible_devices(const tt__job *job) {
+    const char *hip = getenv("HIP_VISIBLE_DEVICES"),
+               *name = hip && *hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
+    const char *list = getenv(name);
+    int n = 1;
+    if (!job->virtual_local_rank || !list)
+        return TT_OK;
+    for (const char *c = list; *c; c++)
+        n += *c == ',';
+    if (n >= job->workers)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "--virtual-local-rank: %d workers need a device each, but %s=%s names %d",
+                    job->workers, name, list, n);
+}

@@ -1,0 +1,52 @@
+#include "cli/run_dry.h"
+
+#include "elastic/worker_env.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Print a word as a shell reads it. */
+static void put_word(const char *word) {
+    if (*word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%")]) {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (const char[2]){*word, '\0'}, stdout);
+    putchar('\'');
+}
+
+static int put_variable(void *user, const char *name, const char *value, bool only_missing) {
+    const tt__job *job = user;
+    const char *own = only_missing ? getenv(name) : NULL;
+    /* Made when the job starts. */
+    if (!strcmp(name, "TT_JOB_SOCKET") || (!strcmp(name, "TORCHELASTIC_ERROR_FILE") && !job->error_dir[0]))
+        return 0;
+    printf("  %s=", name);
+    if (!strcmp(name, "MASTER_PORT") && !job->master_port)
+        fputs("PORT", stdout); /* any free one */
+    else
+        put_word(own ? own : value);
+    fputs(" \\\n", stdout);
+    return 0;
+}
+
+void tt__run_dry(tt__job *job) {
+    job->world = job->workers * job->nodes;
+    job->first_rank = job->workers * job->node;
+    for (int i = 0; i < job->workers; i++) {
+        char local_rank[32];
+        snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
+        printf("# rank %d, local rank %d\nenv \\\n", job->first_rank + i, i);
+        tt__worker_env(job, i, put_variable, job);
+        fputs("  ", stdout);
+        put_word(job->file);
+        for (int k = 1; job->argv[k]; k++) {
+            putchar(' ');
+            put_word(k == job->local_rank_at ? local_rank : job->argv[k]);
+        }
+        putchar('\n');
+    }
+}

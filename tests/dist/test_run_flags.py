@@ -1,0 +1,203 @@
+"""tutti run and tutti launch: torchrun's flags, beside those for output (test_run_logs.py). What is compared with
+torchrun's stands in tests/interop/test_run_flags_torch.py."""
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+from patience import DEADLINE, free_port  # noqa: E402
+
+TUTTI = os.environ["TUTTI"]
+
+
+def tutti(*args, code=0, **env):
+    env = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+    said = subprocess.run([TUTTI, *args], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          timeout=DEADLINE)
+    assert said.returncode == code, (args, said)
+    return said
+
+
+def run(*args, **more):
+    return tutti("run", *args, **more)
+
+
+class Flags(unittest.TestCase):
+    def test_beginnings(self):
+        said = run("--nproc=2", "--stand", "--rdzv_i", "mine", "sh", "-c", "echo $WORLD_SIZE")
+        self.assertEqual(said.stdout, "2\n2\n")
+        self.assertEqual(run("--rol=a", "--max_r", "0", "printenv", "ROLE_NAME").stdout, "a\n")
+        self.assertEqual(run("--t=0", "-t0", "-r=0", "true").stdout, "")  # --tee is torchrun's, --trace is not
+        self.assertIn("--log could be --log-dir or --log", run("--log", "x", "true", code=2).stderr)
+        self.assertIn("--rdzv- could be --rdzv-backend or --rdzv-", run("--rdzv-", "x", "true", code=2).stderr)
+
+    def test_variables(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = run("sh", "-c", "echo $ROLE_NAME $LOCAL_RANK", PET_NPROC_PER_NODE="2", PET_TEE="1",
+                       PET_LOG_DIR=folder, PET_LOG_LINE_PREFIX_TEMPLATE="<${rank}>",
+                       PET_LOCAL_RANKS_FILTER="1", PET_ROLE="x",
+                       PET_VIRTUAL_LOCAL_RANK="1")
+        self.assertEqual(said.stdout, "<1>x 0\n")
+
+    def test_virtual_local_rank(self):
+        script = "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES"
+        for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"),
+                                   ("4,5,7", "a,b,c", ("a a", "b b", "c c"))):
+            said = run("--nproc-per-node=3", "--virtual-local-rank", "sh", "-c", script, CUDA_VISIBLE_DEVICES=cuda,
+                       HIP_VISIBLE_DEVICES=hip)
+            self.assertEqual(sorted(said.stdout.splitlines()), [f"{i} 0 {devices[i]}" for i in range(3)])
+        said = run("--nproc-per-node=3", "--virtual-local-rank", "true", CUDA_VISIBLE_DEVICES="1,2", code=2)
+        self.assertIn("--virtual-local-rank: 3 workers need a device each, but CUDA_VISIBLE_DEVICES=1,2 names 2",
+                      said.stderr)
+
+    def test_devices(self):
+        """As many workers as the driver lists GPUs and the user allows."""
+        inner = ('mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/1 /proc/driver/nvidia/gpus/2 '
+                 '/proc/driver/nvidia/gpus/3 || exit 77; exec "$@"')
+        for visible, kind, count in ((None, "gpu", 3), (None, "auto", 3), ("2,0", "gpu", 2),
+                                     ("GPU-1a,MIG-2b", "gpu", 2),
+                                     ("1,-1,2", "gpu", 1), ("7", "gpu", 0), ("", "gpu", 0)):
+            env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+            said = subprocess.run(["unshare", "-rm", "sh", "-c", inner, "sh", TUTTI, "run", f"--nproc-per-node={kind}",
+                                   "printenv", "WORLD_SIZE"], capture_output=True, text=True, timeout=DEADLINE,
+                                  env=env if visible is None else {**env, "CUDA_VISIBLE_DEVICES": visible})
+            if said.returncode == 77 or "unshare" in said.stderr:
+                self.skipTest("no file systems of one's own can be mounted here")
+            self.assertEqual(said.stdout, f"{count}\n" * count, (visible, said))
+            if not count:
+                self.assertIn(f"of 3 GPUs, CUDA_VISIBLE_DEVICES={visible} allows none", said.stderr)
+
+    def test_endpoint(self):
+        port = free_port()
+        said = run("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "printenv", "MASTER_PORT")
+        self.assertEqual(said.stdout, f"{port}\n")
+        said = run("--standalone", f"--rdzv-endpoint=localhost:{port}", "printenv", "MASTER_PORT")
+        self.assertNotEqual(said.stdout, f"{port}\n")
+        self.assertEqual(run("--local-addr=::1", "printenv", "MASTER_ADDR").stdout, "::1\n")
+        self.assertIn("--local-addr: can't resolve", run("--local-addr=nowhere.invalid", "true", code=2).stderr)
+
+    def test_signals(self):
+        script = """trap 'echo got it; exit 0' USR1; kill -USR1 "$(ps -o ppid= -p $PPID | tr -d ' ')"
+                    while :; do sleep 0.05; done"""
+        said = run("--signals-to-handle=SIGTERM,SIGUSR1", "sh", "-c", script, code=128 + 10)
+        self.assertEqual(said.stdout, "got it\n")
+        said = run("printenv", "TORCHELASTIC_SIGNALS_TO_HANDLE", TORCHELASTIC_SIGNALS_TO_HANDLE="SIGTERM, SIGUSR2")
+        self.assertEqual(said.stdout, "SIGTERM, SIGUSR2\n")
+        run("--signals_to_handle", "SIGHUP", "sh", "-c", 'kill -TERM "$(ps -o ppid= -p $PPID)"; sleep 60', code=-15)
+
+    def test_shutdown_timeout(self):
+        script = """if [ $RANK = 1 ]; then while [ ! -e "$1" ]; do sleep 0.01; done; exit 3; fi
+                    trap '' TERM; : >"$1"; while :; do sleep 0.05; done"""
+        for flags, env in (("--shutdown-timeout=0", {}),
+                           ("--settle-period=0", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "0"})):
+            with tempfile.TemporaryDirectory() as folder:
+                said = run("--nproc-per-node=2", flags, "--settle-period=0", "sh", "-c", script, "sh",
+                           f"{folder}/ready", code=3, **env)
+            self.assertRegex(said.stderr, "rank 0: killed by SIGKILL")
+
+    def test_run_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write("import sys\nprint(__name__, sys.argv)\n"
+                           "if len(sys.argv) > 2:\n    raise ValueError('enough')\n")
+            self.assertEqual(run("--run-path", "--no-python", script, "a").stdout, f"__main__ ['{script}', 'a']\n")
+            said = run("--run-path", f"--log-dir={folder}/logs", "--redirects=2", script, "a", "b", code=1)
+            (made,) = os.listdir(f"{folder}/logs")
+            with open(f"{folder}/logs/{made}/attempt_0/0/error.json", encoding="utf-8") as file:
+                error = json.load(file)["message"]
+            self.assertEqual(error["message"], "ValueError: enough")
+            self.assertIn("Traceback", error["extraInfo"]["py_callstack"])
+            self.assertIn("  its message:\n    ValueError: enough\n", said.stderr)
+            self.assertIn("there is no such file", run("--run-path", script + "x", code=127).stderr)
+
+    def test_python_exec(self):
+        """It starts a script with a run bit, too."""
+        with tempfile.TemporaryDirectory() as folder:
+            script, python = os.path.join(folder, "script.py"), os.path.join(folder, "python")
+            for path, text in ((script, "#!/bin/sh\necho own\n"), (python, "#!/bin/sh\necho python $*\n")):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.chmod(path, 0o755)
+            self.assertEqual(run(script, PYTHON_EXEC=None).stdout, "own\n")
+            self.assertEqual(run(script, "x", PYTHON_EXEC=python).stdout, f"python -u {script} x\n")
+            self.assertEqual(run("--no-python", script, PYTHON_EXEC=python).stdout, "own\n")
+
+    def test_dry_run(self):
+        """What it prints is what a worker gets."""
+        with tempfile.TemporaryDirectory() as folder:
+            flags = ("--nproc-per-node=2", "--master-port=29111", "--role=it's", f"--log-dir={folder}/logs", "--tee=3")
+            said = run("--dry-run", *flags, "sh", "-c", 'echo "$1 $RANK $ROLE_NAME $MASTER_PORT $WORLD_SIZE"', "sh",
+                       "a 'b'").stdout
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(re.findall("(?m)^# .*", said), ["# rank 0, local rank 0", "# rank 1, local rank 1"])
+        shown = subprocess.run(["sh"], input=said, capture_output=True, text=True, timeout=DEADLINE).stdout
+        self.assertEqual(shown, "a 'b' 0 it's 29111 2\na 'b' 1 it's 29111 2\n")
+
+    def test_bind(self):
+        """Cores are divided, and nothing goes beyond the affinity that the launcher has."""
+        cpus = sorted(os.sched_getaffinity(0))
+        ask = [sys.executable, "-c", "import os; mine = map(str, sorted(os.sched_getaffinity(0)));"
+                                     "os.write(1, (' '.join(mine) + '\\n').encode())"]
+        if subprocess.run([TUTTI, "run", "--bind=core", "true"], capture_output=True, timeout=DEADLINE).returncode == 2:
+            self.skipTest("hwloc is not here")
+        for how in ("--bind=core", "--numa-binding=exclusive", "--bind=numa", "--numa_binding", "--bind=none"):
+            flags = (how, "node") if how == "--numa_binding" else (how,)
+            said = run("--nproc-per-node=2", *flags, *ask)
+            sets = [set(map(int, line.split())) for line in said.stdout.splitlines()]
+            self.assertEqual(len(sets), 2)
+            self.assertEqual(set.union(*sets) if "none" in how else set(), set(cpus) if "none" in how else set())
+            for own in sets:
+                self.assertLessEqual(own, set(cpus))
+            lines = re.findall("local rank . on CPU", said.stderr)
+            self.assertEqual(len(lines), 0 if how == "--bind=none" else 2)
+            if how in ("--bind=core", "--numa-binding=exclusive") and len(cpus) > 1:
+                self.assertEqual(set.union(*sets), set(cpus))
+        said = subprocess.run(["taskset", "-c", str(cpus[-1]), TUTTI, "run", "--bind=core", "--nproc-per-node=2", *ask],
+                              capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(said.stdout, f"{cpus[-1]}\n" * 2, said.stderr)
+
+    def test_events(self):
+        said = run("--nproc-per-node=2", "--event-log-handler=console", "sh", "-c", "exit $((RANK * 3))", code=3)
+        events = [json.loads(line) for line in said.stderr.splitlines() if line.startswith("{")]
+        self.assertEqual([(e["source"], e["metadata"]["global_rank"], e["metadata"]["state"]) for e in events],
+                         [("WORKER", 0, "SUCCEEDED"), ("WORKER", 1, "FAILED"), ("AGENT", None, "FAILED")])
+        self.assertEqual(json.loads(events[1]["metadata"]["metadata"])["exit_code"], [3])
+        self.assertNotIn("{", run("--event-log-handler=null", "true").stderr)
+
+    def test_print_completion(self):
+        self.assertEqual(run("--print-completion", "bash").stdout, tutti("completion", "bash").stdout)
+        self.assertIn("expected bash, zsh or fish", run("--print-completion=tcsh", code=2).stderr)
+
+
+class Launch(unittest.TestCase):
+    def test_argument(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script.py")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write("import os, sys\nprint(os.environ['LOCAL_RANK'], *sys.argv[1:])\n")
+            said = tutti("launch", "--nproc_per_node=2", "--node_rank=0", script, "--epochs", "5")
+            self.assertEqual(sorted(said.stdout.splitlines()),
+                             ["0 --local-rank=0 --epochs 5", "1 --local-rank=1 --epochs 5"])
+            self.assertEqual(tutti("launch", "--local-rank-name=local_rank", script).stdout, "0 --local_rank=0\n")
+            self.assertEqual(tutti("launch", "--use_env", script, "x").stdout, "0 x\n")
+            said = tutti("launch", "-m", "script", "x", PYTHONPATH=folder)
+            self.assertEqual(said.stdout, "0 --local-rank=0 x\n")
+            said = shlex.split(tutti("launch", "--dry-run", script, "x").stdout.splitlines()[-1])
+            self.assertEqual(said[-3:], [script, "--local-rank=0", "x"])
+
+    def test_wrong(self):
+        said = tutti("launch", "--no_python", "true", code=2)
+        self.assertIn("tutti launch: --no-python needs --use-env", said.stderr)
+        self.assertEqual(tutti("launch", "--no_python", "--use_env", "echo", "x").stdout, "x\n")
+        self.assertIn("tutti launch: unknown flag --frobnicate", tutti("launch", "--frobnicate", "true", code=2).stderr)
+        self.assertIn("usage: tutti launch [FLAGS]", tutti("launch", "--help").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
