@@ -12,8 +12,9 @@
 
 /* ---- parents, as programs of their own: this one with an argument */
 
-/* With `stubborn`, shared memory, process 1 ignores SIGTERM, and process 2 is stopped before process 1 says it is ready.
- * In a session of its own: else the kernel wakes those that are stopped, as their process group becomes an orphan. */
+/* With `stubborn`, shared memory, process 1 ignores SIGTERM, and process 2 is stopped before process 1 says it is
+ * ready, in a session of its own: else the kernel wakes those that are stopped, as their process group becomes an
+ * orphan. */
 static int stay(int rank, void *stubborn) {
     _Atomic pid_t *stopped = stubborn;
     if (stopped && rank == 2) {
