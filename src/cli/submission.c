@@ -203,7 +203,7 @@ static tt_status make_submission(tt__submission *s, bool slurm, bool k8s, int ar
     TT__TRY(check_scheduler(s, slurm, k8s));
     TT__TRY(find_launcher(argv, &launcher));
     if (tt__run_flags_parse("submit", &flags, argc - launcher, argv + launcher, &program))
-        return tt__fail(TT_ERR_INVALID, "the command's flags");
+        return TT_ERR_STATE; /* it has said what is wrong */
     TT__TRY(check_left_open(&flags));
     TT__TRY(count_submit_nodes(s, &flags));
     if (program >= argc - launcher)
@@ -231,9 +231,9 @@ static int submit_main(int argc, char **argv) {
             return tt__cli_usage_error("submit", "%s", tt_last_error());
     }
     optind += optind < argc && !strcmp(argv[optind], "--");
-    if (make_submission(&s, slurm, k8s, argc - optind, argv + optind, name))
-        return tt__cli_usage_error("submit", "%s", tt_last_error());
-    tt_status status = TT_OK;
+    tt_status status = make_submission(&s, slurm, k8s, argc - optind, argv + optind, name);
+    if (status)
+        return status == TT_ERR_STATE ? TT__EXIT_USAGE : tt__cli_usage_error("submit", "%s", tt_last_error());
     if (slurm)
         tt__submit_slurm(&s, stdout);
     else
