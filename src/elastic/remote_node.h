@@ -1,0 +1,21 @@
+/* What starts a launcher on another host says to it: the process that ssh runs there, `tutti remote-node`, reads from
+ * its stdin
+ *
+ *   "tutti VERSION BYTES\n"   how long what follows is
+ *   working directory, number of arguments, arguments, environment ("NAME=VALUE"), each ended by a NUL
+ *   a byte for each signal that the launcher is to get
+ *
+ * so that neither a shell nor `ps` sees arguments or secrets. Its end, also that of the connection, is a SIGTERM. */
+#ifndef TT_ELASTIC_REMOTE_NODE_H
+#define TT_ELASTIC_REMOTE_NODE_H
+
+#include <tutti/base.h>
+
+enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64 };
+
+/* Read what to run, and run it; *exit_code := its, 128 + N for signal N. Errors, with nothing started:
+ * TT_ERR_PROTOCOL somebody else is at the other end, or another version; TT_ERR_SYSTEM no such directory or program;
+ * TT_ERR_MEMORY. */
+tt_status tt__remote_node_run(int from, int *exit_code);
+
+#endif

@@ -1,0 +1,347 @@
+#include "elastic/ssh_job.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "elastic/remote_node.h"
+#include "net/net.h"
+#include "net/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { SSH_FAILED = 255, RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
+
+typedef struct ssh_node {
+    pid_t pid;
+    int process, orders; /* pidfd; the pipe to its stdin, -1 when closed */
+    int exit_code;
+} ssh_node;
+
+typedef struct ssh_starter {
+    const tt__ssh_job *job;
+    char self[PATH_MAX], directory[PATH_MAX], own[256], address[NI_MAXHOST];
+    char remote[2 * PATH_MAX]; /* the command for a shell of another host */
+    char rsh[1024];            /* TUTTI_SSH, cut into words: */
+    char *words[RSH_WORDS];
+    int port, left; /* nodes that have not ended */
+    int signals, taken;
+    sigset_t mask;
+    ssh_node *nodes;
+    struct pollfd *fds;
+} ssh_starter;
+
+static void say_line(const ssh_starter *s, const char *format, ...) TT_PRINTF(2, 3);
+static void say_line(const ssh_starter *s, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    s->job->say(s->job->user, line);
+}
+
+/* ---- what each node is told */
+
+static void put_text(tt__bytes *to, const char *text) { tt__bytes_put(to, text, strlen(text) + 1); }
+
+static void put_number(tt__bytes *to, const char *format, int64_t number) {
+    char text[64];
+    snprintf(text, sizeof text, format, (long long)number);
+    put_text(to, text);
+}
+
+/* What says something of this host or this login alone, and the secrets, which are put by themselves. */
+static bool stays_here(const char *variable) {
+    static const char *const names[] = {"HOSTNAME=",  "DISPLAY=",      "SSH_",       "XDG_",     "DBUS_",
+                                        "TMPDIR=",    "TT_SECRET",     "TUTTI_SSH=", "PET_SSH=", "PET_HOSTFILE=",
+                                        "PET_NNODES=", "PET_NODE_RANK="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(variable, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+static int count_words(char **words) {
+    int n = 0;
+    while (words[n])
+        n++;
+    return n;
+}
+
+/* The launcher's command line. Of flags given twice the last one holds. */
+static void put_command(const ssh_starter *s, tt__bytes *to, int node) {
+    enum { OWN_FLAGS = 5 };
+    const tt__host *host = &s->job->hosts->of[node];
+    int words = 2 + count_words(s->job->flags) + OWN_FLAGS + (host->slots > 0) + count_words(s->job->program);
+    put_number(to, "%lld", words);
+    put_text(to, s->self);
+    put_text(to, "run");
+    for (char **flag = s->job->flags; *flag; flag++)
+        put_text(to, *flag);
+    put_number(to, "--nnodes=%lld", s->job->hosts->n);
+    put_number(to, "--node-rank=%lld", node);
+    put_number(to, "--master-port=%lld", s->port);
+    tt__bytes_put(to, "--master-addr=", strlen("--master-addr="));
+    put_text(to, s->address);
+    if (host->slots > 0)
+        put_number(to, "--nproc-per-node=%lld", host->slots);
+    put_text(to, "--");
+    for (char **word = s->job->program; *word; word++)
+        put_text(to, *word);
+}
+
+static void put_order(const ssh_starter *s, tt__bytes *to, int node) {
+    put_text(to, s->directory);
+    put_command(s, to, node);
+    for (char **variable = environ; *variable; variable++)
+        if (!stays_here(*variable))
+            put_text(to, *variable);
+    tt__bytes_put(to, "TT_SECRET=", strlen("TT_SECRET="));
+    put_text(to, s->job->secret);
+}
+
+/* Tell a node what to run. A pipe takes 64 KiB at once; ssh reads what is more. */
+static tt_status send_order(const ssh_starter *s, int node) {
+    tt__bytes order = {0};
+    char head[TT__REMOTE_HEAD_SIZE];
+    put_order(s, &order, node);
+    tt_status status = order.failed ? tt__fail(TT_ERR_MEMORY, "no memory for the job's environment") : TT_OK;
+    if (!status && order.size > TT__REMOTE_MAX_BYTES)
+        status = tt__fail(TT_ERR_SYSTEM, "the environment and the arguments have more than %d bytes",
+                          TT__REMOTE_MAX_BYTES);
+    snprintf(head, sizeof head, "tutti %s %zu\n", tt_version(), order.size);
+    int to = s->nodes[node].orders;
+    bool gone = !status && write(to, head, strlen(head)) < 0;
+    for (size_t done = 0; !status && !gone && done < order.size;) {
+        ssize_t n = write(to, order.data + done, order.size - done);
+        gone = n < 0 && errno != EINTR;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    if (order.data)
+        explicit_bzero(order.data, order.size);
+    tt__bytes_free(&order);
+    return status; /* ssh that has ended says itself why */
+}
+
+/* ---- starting */
+
+static bool is_this_host(const ssh_starter *s, int node) {
+    const char *name = s->job->hosts->of[node].name;
+    return !strcmp(name, "localhost") || !strcmp(name, s->own);
+}
+
+/* In the child: become ssh, in a process group of its own: the terminal's Ctrl-C is for the starter alone. */
+static void become_ssh(const ssh_starter *s, int node, int orders) {
+    char *words[RSH_WORDS + 8], self[] = "remote-node";
+    int n = 0;
+    setpgid(0, 0);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (dup2(orders, STDIN_FILENO) < 0)
+        _exit(126);
+    if (is_this_host(s, node)) {
+        words[n++] = (char *)s->self;
+        words[n++] = self;
+    } else {
+        for (; s->words[n]; n++)
+            words[n] = s->words[n];
+        words[n++] = s->job->hosts->of[node].name;
+        words[n++] = (char *)s->remote;
+    }
+    words[n] = NULL;
+    execvp(words[0], words);
+    dprintf(STDERR_FILENO, "tutti run: can't run %s: %s\n", words[0], strerror(errno));
+    _exit(127);
+}
+
+static tt_status start_ssh(ssh_starter *s, int node) {
+    int ends[2];
+    ssh_node *own = &s->nodes[node];
+    if (pipe2(ends, O_CLOEXEC))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "no pipe to host %s", s->job->hosts->of[node].name);
+    own->pid = fork();
+    if (own->pid == 0)
+        become_ssh(s, node, ends[0]);
+    int errnum = errno;
+    close(ends[0]);
+    own->orders = tt__fd(ends[1]);
+    if (own->pid < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "no process for ssh to host %s", s->job->hosts->of[node].name);
+    own->process = tt__fd((int)syscall(SYS_pidfd_open, own->pid, 0));
+    if (own->process < 0) {
+        errnum = errno;
+        kill(own->pid, SIGKILL);
+        waitpid(own->pid, NULL, 0);
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't watch ssh");
+    }
+    s->left++;
+    return send_order(s, node);
+}
+
+/* Make the words of TUTTI_SSH, and what another host's shell runs. */
+static tt_status make_rsh(ssh_starter *s) {
+    static const char batch[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15";
+    const char *given = getenv("TUTTI_SSH");
+    int words = 0;
+    char *rest;
+    snprintf(s->rsh, sizeof s->rsh, "%s", given && *given ? given : batch);
+    for (char *word = strtok_r(s->rsh, " \t", &rest); word && words < RSH_WORDS - 1; word = strtok_r(NULL, " \t", &rest))
+        s->words[words++] = word;
+    if (!words || strchr(s->self, '\''))
+        return tt__fail(TT_ERR_SYSTEM, words ? "the path of this command has a quote in it: %s"
+                                             : "TUTTI_SSH: expected a command, got blanks%.0s", s->self);
+    snprintf(s->remote, sizeof s->remote, "exec '%s' remote-node", s->self);
+    return TT_OK;
+}
+
+static tt_status find_own_paths(ssh_starter *s) {
+    ssize_t n = readlink("/proc/self/exe", s->self, sizeof s->self - 1);
+    if (n < 0 || !getcwd(s->directory, sizeof s->directory) || gethostname(s->own, sizeof s->own - 1))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't find this command's path, directory and host");
+    s->self[n] = 0;
+    return TT_OK;
+}
+
+/* Where the store of node 0 is: its name, as all other hosts must know it, too. The port is drawn: what is free there
+ * can't be known here, and jobs must not meet. */
+static tt_status choose_place(ssh_starter *s) {
+    const tt__ssh_job *job = s->job;
+    uint32_t random = 0;
+    if (job->master_addr)
+        snprintf(s->address, sizeof s->address, "%s", job->master_addr);
+    else if (job->hosts->n > 1 && !strcmp(job->hosts->of[0].name, "localhost"))
+        snprintf(s->address, sizeof s->address, "%s", s->own);
+    else
+        tt__host_address(&job->hosts->of[0], s->address, sizeof s->address);
+    if (!job->master_port)
+        TT__TRY(tt__random_bytes(&random, sizeof random));
+    s->port = job->master_port ? job->master_port : MIN_PORT + (int)(random % PORTS);
+    return TT_OK;
+}
+
+static tt_status open_starter_signals(ssh_starter *s) {
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        struct sigaction action;
+        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&set, caught[i]);
+    }
+    sigprocmask(SIG_BLOCK, &set, &s->mask);
+    signal(SIGPIPE, SIG_IGN);
+    s->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+    return s->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
+}
+
+/* ---- while they run */
+
+static void close_orders(ssh_node *node) {
+    if (node->orders >= 0)
+        close(node->orders);
+    node->orders = -1;
+}
+
+static void hand_signals_on(ssh_starter *s) {
+    struct signalfd_siginfo info;
+    while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        unsigned char sig = (unsigned char)info.ssi_signo;
+        s->taken = s->taken ? s->taken : sig;
+        for (int i = 0; i < s->job->hosts->n; i++)
+            if (s->nodes[i].orders >= 0 && write(s->nodes[i].orders, &sig, 1) != 1)
+                close_orders(&s->nodes[i]);
+    }
+}
+
+/* A node has ended. Where that was ssh's failure the others would wait for it for long: they are ended. */
+static void take_end(ssh_starter *s, int i) {
+    int status = 0;
+    ssh_node *node = &s->nodes[i];
+    while (waitpid(node->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    node->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    close(node->process);
+    node->process = -1;
+    close_orders(node);
+    s->left--;
+    if (node->exit_code != SSH_FAILED && node->exit_code != 127)
+        return;
+    say_line(s, "host %s: %s (exit code %d): ending the job", s->job->hosts->of[i].name,
+             is_this_host(s, i) ? "the launcher can't be started" : "ssh failed, or lost its connection",
+             node->exit_code);
+    for (int other = 0; other < s->job->hosts->n; other++)
+        close_orders(&s->nodes[other]);
+}
+
+static void attend_nodes(ssh_starter *s) {
+    int n = s->job->hosts->n;
+    while (s->left) {
+        for (int i = 0; i < n; i++)
+            s->fds[i] = (struct pollfd){.fd = s->nodes[i].process, .events = POLLIN};
+        s->fds[n] = (struct pollfd){.fd = s->signals, .events = POLLIN};
+        if (poll(s->fds, (nfds_t)n + 1, -1) <= 0)
+            continue;
+        if (s->fds[n].revents)
+            hand_signals_on(s);
+        for (int i = 0; i < n; i++)
+            if (s->fds[i].fd >= 0 && s->fds[i].revents)
+                take_end(s, i);
+    }
+}
+
+static int conclude_nodes(const ssh_starter *s) {
+    for (int i = 0; i < s->job->hosts->n; i++)
+        if (s->nodes[i].exit_code)
+            return s->nodes[i].exit_code;
+    return 0;
+}
+
+static tt_status start_all_ssh(ssh_starter *s) {
+    int n = s->job->hosts->n;
+    s->nodes = calloc((size_t)n, sizeof *s->nodes);
+    s->fds = calloc((size_t)n + 1, sizeof *s->fds);
+    if (!s->nodes || !s->fds)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %d hosts", n);
+    for (int i = 0; i < n; i++)
+        s->nodes[i] = (ssh_node){.process = -1, .orders = -1};
+    TT__TRY(find_own_paths(s));
+    TT__TRY(make_rsh(s));
+    TT__TRY(choose_place(s));
+    TT__TRY(open_starter_signals(s));
+    for (int i = 0; i < n; i++)
+        TT__TRY(start_ssh(s, i));
+    return TT_OK;
+}
+
+tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code) {
+    ssh_starter s = {.job = job, .signals = -1};
+    tt_status status = start_all_ssh(&s);
+    for (int i = 0; status && s.nodes && i < job->hosts->n; i++)
+        close_orders(&s.nodes[i]); /* those that were started end */
+    if (s.left)
+        attend_nodes(&s);
+    if (!status)
+        *exit_code = conclude_nodes(&s);
+    if (s.signals >= 0) {
+        close(s.signals);
+        sigprocmask(SIG_SETMASK, &s.mask, NULL);
+    }
+    free(s.nodes);
+    free(s.fds);
+    return status;
+}
