@@ -1,11 +1,14 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
+#include "elastic/remote_node.h"
+
 #include <tutti/base.h>
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 static const tt__command *const *main_parts(void);
 
@@ -49,10 +52,21 @@ static int print_completion(int argc, char **argv) {
 }
 
 static const tt__command *const *main_parts(void) {
-    static const tt__command *const parts[] = {&tt__cmd_run,   &tt__cmd_launch, &tt__cmd_submit, &tt__cmd_top,        &tt__cmd_trace,
-                                               &tt__cmd_store, &tt__cmd_tune,   &tt__cmd_bench,      &tt__cmd_data,
-                                               &tt__cmd_ckpt,  &tt__cmd_plot,   &completion_command, NULL};
+    static const tt__command *const parts[] = {
+        &tt__cmd_run,  &tt__cmd_launch, &tt__cmd_submit, &tt__cmd_top,  &tt__cmd_trace, &tt__cmd_store,
+        &tt__cmd_tune, &tt__cmd_bench,  &tt__cmd_data,   &tt__cmd_ckpt, &tt__cmd_plot,  &completion_command,
+        NULL};
     return parts;
+}
+
+static int run_remote_node(void) {
+    char host[64] = "?";
+    int exit_code = TT__EXIT_FAILED;
+    if (!tt__remote_node_run(STDIN_FILENO, &exit_code))
+        return exit_code;
+    gethostname(host, sizeof host - 1);
+    tt__cli_error("run", "host %s: %s", host, tt_last_error());
+    return TT__REMOTE_FAILED;
 }
 
 static int tutti_main(int argc, char **argv) {
@@ -60,6 +74,8 @@ static int tutti_main(int argc, char **argv) {
     char flag[] = "--help", *ask[] = {argv[0], argc > 2 ? argv[2] : flag, flag, NULL};
     if (!strcmp(first, "help")) /* "tutti help run" is "tutti run --help" */
         return tt__cli_dispatch(&main_command, "command", argc > 2 ? 3 : 2, ask);
+    if (argc == 2 && !strcmp(first, "remote-node")) /* for tutti run --ssh, not for users */
+        return run_remote_node();
     if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
         printf("tutti %s\n", tt_version());
         return TT__EXIT_OK;

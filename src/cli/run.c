@@ -7,6 +7,7 @@
 #include "cli/run_logs.h"
 #include "cli/run_look.h"
 #include "cli/run_signals.h"
+#include "cli/run_ssh.h"
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
@@ -15,6 +16,7 @@
 #include "base/parse.h"
 #include "elastic/job.h"
 #include "elastic/program.h"
+#include "elastic/remote_node.h"
 #include "net/net.h"
 #include "net/secret_memory.h"
 #include "net/wire_choice.h"
@@ -91,6 +93,8 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     job->max_restarts = (int)restarts;
     job->nodes = (int)nodes;
     job->node = (int)node;
+    job->node_0_reports = node > 0 && getenv(TT__REMOTE_VARIABLE);
+    unsetenv(TT__REMOTE_VARIABLE);
     return TT_OK;
 }
 
@@ -559,6 +563,8 @@ int tt__run_main(const tt__command *command, bool local_rank, int argc, char **a
     if (local_rank && flags.no_python && !flags.use_env)
         return tt__cli_usage_error(command->name, "--no-python needs --use-env: a program that is not Python's gets no "
                                                   "--local-rank=N");
+    if (tt__run_has_hosts(&flags))
+        return tt__run_on_hosts(command->name, &flags, argc, argv, program);
     job.local_rank_at = local_rank && !flags.use_env; /* where, its program will say */
     return run_parsed(command, &flags, &job, argv + program, argc - program);
 }

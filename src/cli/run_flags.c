@@ -23,6 +23,17 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(node_rank),
      .value = "R",
      .what = "which of them this is; node 0 serves the store (default 0)"},
+    {.name = "ssh",
+     .id = FIELD(ssh),
+     .value = "HOSTS",
+     .what = "run the whole job from here: a launcher on each host of a,b:4,user@c, by ssh (TUTTI_SSH: another command "
+             "for it); a number is how many ranks are there. The first is node 0. Program and directory have the same "
+             "paths on all"},
+    {.name = "hostfile",
+     .id = FIELD(hostfile),
+     .value = "FILE",
+     .what = "the same for the hosts in FILE, a line each: \"a\", \"b:4\" or \"b slots=4\"",
+     .offer = TT__OFFER_FILES},
     {.name = "role", .id = FIELD(role), .value = "NAME", .what = "ROLE_NAME (default \"default\")"},
     {.name = "virtual-local-rank",
      .id = FIELD(virtual_local_rank),

@@ -27,9 +27,9 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
     int64_t nodes = hosts->n;
     if (f->nnodes)
         TT__TRY(tt__parse_i64("--nnodes", f->nnodes, 1, TT__HOSTS_MAX, &nodes));
-    return nodes == hosts->n ? TT_OK
-                             : tt__fail(TT_ERR_INVALID, "--nnodes is %lld, but %s lists %d hosts", (long long)nodes, by,
-                                        hosts->n);
+    return nodes == hosts->n
+               ? TT_OK
+               : tt__fail(TT_ERR_INVALID, "--nnodes is %lld, but %s lists %d hosts", (long long)nodes, by, hosts->n);
 }
 
 static tt_status read_hosts_flag(const tt__run_flags *f, tt__hosts *hosts) {
@@ -49,8 +49,8 @@ static tt_status find_secret(const tt__run_flags *f, char text[TT__SECRET_MAX + 
 
 /* The flags that every launcher gets, too: all but those that say where the others are. */
 static char **common_flags(char **argv, int program) {
-    static const char *const own[] = {"--ssh", "--hostfile", "--secret-file", "--nnodes", "--master-addr",
-                                      "--master-port"};
+    static const char *const own[] = {"--ssh",    "--hostfile",    "--secret-file",
+                                      "--nnodes", "--master-addr", "--master-port"};
     char **flags = calloc((size_t)program + 1, sizeof *flags);
     int n = 0;
     for (int i = 1; flags && i < program && strcmp(argv[i], "--") != 0; i++) {
@@ -71,7 +71,8 @@ static void say_for_run(void *unused, const char *line) {
     tt__cli_note("run", "%s", line);
 }
 
-static tt_status run_hosts(const tt__run_flags *f, const tt__hosts *hosts, char **argv, int program, int *exit_code) {
+static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt__hosts *hosts, char **argv,
+                           int program, int *exit_code) {
     char secret[TT__SECRET_MAX + 1] = "";
     int64_t port = 0;
     if (f->master_port)
@@ -79,6 +80,7 @@ static tt_status run_hosts(const tt__run_flags *f, const tt__hosts *hosts, char 
     TT__TRY(find_secret(f, secret));
     char **flags = common_flags(argv, program);
     tt__ssh_job job = {.hosts = hosts,
+                       .command = command,
                        .flags = flags,
                        .program = argv + program,
                        .master_addr = f->master_addr,
@@ -91,7 +93,7 @@ static tt_status run_hosts(const tt__run_flags *f, const tt__hosts *hosts, char 
     return status;
 }
 
-int tt__run_on_hosts(const tt__run_flags *f, int argc, char **argv, int program) {
+int tt__run_on_hosts(const char *command, const tt__run_flags *f, int argc, char **argv, int program) {
     tt__hosts hosts = {0};
     int exit_code = TT__EXIT_FAILED;
     tt_status status = read_hosts_flag(f, &hosts);
@@ -101,11 +103,11 @@ int tt__run_on_hosts(const tt__run_flags *f, int argc, char **argv, int program)
         status = tt__fail(TT_ERR_INVALID, "expected a program to run");
     if (status) {
         tt__hosts_free(&hosts);
-        return tt__cli_usage_error("run", "%s", tt_last_error());
+        return tt__cli_usage_error(command, "%s", tt_last_error());
     }
-    status = run_hosts(f, &hosts, argv, program, &exit_code);
+    status = run_hosts(command, f, &hosts, argv, program, &exit_code);
     tt__hosts_free(&hosts);
     if (status)
-        tt__cli_error("run", "%s", tt_last_error());
+        tt__cli_error(command, "%s", tt_last_error());
     return exit_code;
 }

@@ -7,8 +7,8 @@
 /* Were hosts given? */
 bool tt__run_has_hosts(const tt__run_flags *flags);
 
-/* Start a launcher on each of the hosts with the same flags, and wait for them. `program`: its index in argv. Returns
- * the exit code; errors are printed. */
-int tt__run_on_hosts(const tt__run_flags *flags, int argc, char **argv, int program);
+/* Start a launcher, `tutti COMMAND`, on each of the hosts with the same flags, and wait for them. `program`: its index
+ * in argv. Returns the exit code; errors are printed. */
+int tt__run_on_hosts(const char *command, const tt__run_flags *flags, int argc, char **argv, int program);
 
 #endif

@@ -62,6 +62,7 @@ typedef struct tt__job {
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
     int attempt;              /* TORCHELASTIC_RESTART_COUNT: how often they were started again, by tt__job_run() */
+    bool node_0_reports;      /* whoever reads this launcher's stderr reads that of node 0's, which says the same */
     int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */

@@ -331,7 +331,7 @@ static int launcher_conclude(launcher *l) {
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)
         tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
-    if (failed && !asked) {
+    if (failed && !asked && (!l->job->node_0_reports || l->lost)) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
         tt__launcher_report_attempts(l);

@@ -47,7 +47,8 @@ static tt_status read_head(int from, size_t *size) {
         TT__TRY(read_order_bytes(from, head + n, 1));
     while (head[n++] != '\n' && n < sizeof head - 1);
     if (sscanf(head, "tutti %s %zu", version, size) != 2 || *size < 3 || *size > TT__REMOTE_MAX_BYTES)
-        return tt__fail(TT_ERR_PROTOCOL, "this is what \"tutti run --ssh\" starts on other hosts, and nothing by itself");
+        return tt__fail(TT_ERR_PROTOCOL,
+                        "this is what \"tutti run --ssh\" starts on other hosts, and nothing by itself");
     if (strcmp(version, tt_version()) != 0)
         return tt__fail(TT_ERR_PROTOCOL, "this host has tutti %s, the one that started the job %s: install the same",
                         tt_version(), version);

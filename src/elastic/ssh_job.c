@@ -24,7 +24,7 @@
 
 extern char **environ;
 
-enum { SSH_FAILED = 255, RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
+enum { RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
 
 typedef struct ssh_node {
     pid_t pid;
@@ -67,9 +67,9 @@ static void put_number(tt__bytes *to, const char *format, int64_t number) {
 
 /* What says something of this host or this login alone, and the secrets, which are put by themselves. */
 static bool stays_here(const char *variable) {
-    static const char *const names[] = {"HOSTNAME=",  "DISPLAY=",      "SSH_",       "XDG_",     "DBUS_",
-                                        "TMPDIR=",    "TT_SECRET",     "TUTTI_SSH=", "PET_SSH=", "PET_HOSTFILE=",
-                                        "PET_NNODES=", "PET_NODE_RANK="};
+    static const char *const names[] = {"HOSTNAME=", "DISPLAY=",      "SSH_",        "XDG_",
+                                        "DBUS_",     "TMPDIR=",       "TT_SECRET",   "TUTTI_SSH=",
+                                        "PET_SSH=",  "PET_HOSTFILE=", "PET_NNODES=", "PET_NODE_RANK="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strncmp(variable, names[i], strlen(names[i])))
             return true;
@@ -90,7 +90,7 @@ static void put_command(const ssh_starter *s, tt__bytes *to, int node) {
     int words = 2 + count_words(s->job->flags) + OWN_FLAGS + (host->slots > 0) + count_words(s->job->program);
     put_number(to, "%lld", words);
     put_text(to, s->self);
-    put_text(to, "run");
+    put_text(to, s->job->command);
     for (char **flag = s->job->flags; *flag; flag++)
         put_text(to, *flag);
     put_number(to, "--nnodes=%lld", s->job->hosts->n);
@@ -111,6 +111,7 @@ static void put_order(const ssh_starter *s, tt__bytes *to, int node) {
     for (char **variable = environ; *variable; variable++)
         if (!stays_here(*variable))
             put_text(to, *variable);
+    put_text(to, TT__REMOTE_VARIABLE "=1");
     tt__bytes_put(to, "TT_SECRET=", strlen("TT_SECRET="));
     put_text(to, s->job->secret);
 }
@@ -122,8 +123,8 @@ static tt_status send_order(const ssh_starter *s, int node) {
     put_order(s, &order, node);
     tt_status status = order.failed ? tt__fail(TT_ERR_MEMORY, "no memory for the job's environment") : TT_OK;
     if (!status && order.size > TT__REMOTE_MAX_BYTES)
-        status = tt__fail(TT_ERR_SYSTEM, "the environment and the arguments have more than %d bytes",
-                          TT__REMOTE_MAX_BYTES);
+        status =
+            tt__fail(TT_ERR_SYSTEM, "the environment and the arguments have more than %d bytes", TT__REMOTE_MAX_BYTES);
     snprintf(head, sizeof head, "tutti %s %zu\n", tt_version(), order.size);
     int to = s->nodes[node].orders;
     bool gone = !status && write(to, head, strlen(head)) < 0;
@@ -166,7 +167,7 @@ static void become_ssh(const ssh_starter *s, int node, int orders) {
     words[n] = NULL;
     execvp(words[0], words);
     dprintf(STDERR_FILENO, "tutti run: can't run %s: %s\n", words[0], strerror(errno));
-    _exit(127);
+    _exit(TT__REMOTE_FAILED);
 }
 
 static tt_status start_ssh(ssh_starter *s, int node) {
@@ -200,11 +201,14 @@ static tt_status make_rsh(ssh_starter *s) {
     int words = 0;
     char *rest;
     snprintf(s->rsh, sizeof s->rsh, "%s", given && *given ? given : batch);
-    for (char *word = strtok_r(s->rsh, " \t", &rest); word && words < RSH_WORDS - 1; word = strtok_r(NULL, " \t", &rest))
+    for (char *word = strtok_r(s->rsh, " \t", &rest); word && words < RSH_WORDS - 1;
+         word = strtok_r(NULL, " \t", &rest))
         s->words[words++] = word;
     if (!words || strchr(s->self, '\''))
-        return tt__fail(TT_ERR_SYSTEM, words ? "the path of this command has a quote in it: %s"
-                                             : "TUTTI_SSH: expected a command, got blanks%.0s", s->self);
+        return tt__fail(TT_ERR_SYSTEM,
+                        words ? "the path of this command has a quote in it: %s"
+                              : "TUTTI_SSH: expected a command, got blanks%.0s",
+                        s->self);
     snprintf(s->remote, sizeof s->remote, "exec '%s' remote-node", s->self);
     return TT_OK;
 }
@@ -279,11 +283,10 @@ static void take_end(ssh_starter *s, int i) {
     node->process = -1;
     close_orders(node);
     s->left--;
-    if (node->exit_code != SSH_FAILED && node->exit_code != 127)
+    if (node->exit_code != TT__REMOTE_FAILED)
         return;
-    say_line(s, "host %s: %s (exit code %d): ending the job", s->job->hosts->of[i].name,
-             is_this_host(s, i) ? "the launcher can't be started" : "ssh failed, or lost its connection",
-             node->exit_code);
+    say_line(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
+             is_this_host(s, i) ? "the launcher can't be started" : "no launcher there, or its connection is lost");
     for (int other = 0; other < s->job->hosts->n; other++)
         close_orders(&s->nodes[other]);
 }
