@@ -289,8 +289,8 @@ static int launcher_conclude(launcher *l) {
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
-    /* Nobody failed before the signal came, or the node was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->lost) && failed && first.worker->sent_signal;
+    /* Nobody failed before the signal came, or a node or the keeper was lost. */
+    bool asked = (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     if (failed && !asked) {
         tt__report_first(&l->streams, l->job, &first, &l->started);
@@ -299,9 +299,9 @@ static int launcher_conclude(launcher *l) {
     }
     if (l->got_signal)
         return 128 + l->got_signal;
-    if (l->lost && (!failed || asked))
+    if ((l->lost || l->keeper_lost) && (!failed || asked))
         return 1;
-    return failed ? exit_code_of(first.worker) : l->keeper_lost ? 1 : 0;
+    return failed ? exit_code_of(first.worker) : 0;
 }
 
 static void look_back(launcher *l) {

@@ -23,14 +23,18 @@ static bool is_not_executable(const launcher *l) {
     return false;
 }
 
-/* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */
-static const char *against_another(const launcher *l) {
+/* Return what ends the job without regard to how the attempt goes on elsewhere, or NULL. */
+static const char *must_end(const launcher *l) {
     return l->got_signal || l->node_signal ? "the job was told to end"
            : l->lost || l->node_left       ? "a node is missing"
            : l->keeper_lost                ? "the keeper process was killed"
            : l->stuck                      ? "processes of this attempt are still there"
-           : is_not_executable(l)          ? "what can't be executed would fail the same way"
                                            : NULL;
+}
+
+/* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */
+static const char *against_another(const launcher *l) {
+    return is_not_executable(l) ? "what can't be executed would fail the same way" : must_end(l);
 }
 
 static bool has_attempts_left(const launcher *l) { return l->job->attempt < l->job->max_restarts; }
@@ -112,8 +116,10 @@ static void begin_next(launcher *l) {
 void tt__launcher_go_on(launcher *l) {
     if (l->phase != TT__GONE || l->done)
         return;
-    bool knows_all = !l->nodes || l->all_gone;
-    if (!has_attempts_left(l) || against_another(l) || (knows_all && !has_failed(l)))
+    bool knows_all = !l->nodes || !l->job->max_restarts || l->all_gone;
+    if (must_end(l))
+        l->done = true;
+    else if (knows_all && (!has_attempts_left(l) || against_another(l) || !has_failed(l)))
         l->done = true;
     else if (knows_all && (l->job->node == 0 || l->again > l->job->attempt))
         begin_next(l);

@@ -183,8 +183,10 @@ static void take_node_failure(launcher *l, tt__nodes_event *event) {
 
 /* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing. */
 static bool take_left(launcher *l, tt__nodes_event *event) {
+    if (l->done)
+        return false;
     l->node_left = true;
-    if (l->phase >= TT__GONE || l->done || l->node_signal || l->got_signal)
+    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
         return false;
     event->text = strdup("its launcher has ended");
     keep_event(&l->lost, event);
