@@ -53,6 +53,18 @@ def test_exception():
     check("| ValueError: rank one has had enough\n" in report, "the report does not show the exception", result)
 
 
+def test_restart():
+    """The second attempt trains as the first did, with nothing of it in the store."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = launch("fail-once", folder, flags=("--standalone", "--max-restarts=2"))
+    check(result.returncode == 0, "the second attempt failed", result)
+    for rank in range(2):
+        check(result.stdout.count(f"rank {rank} of 2 saw {EXPECTED}") == 2, f"rank {rank} saw something else", result)
+    check(result.stderr.count("starting again") == 1, "expected one restart", result)
+    check("attempt 1 of 3: rank 1 (pid " in result.stderr, "the restart does not name rank 1", result)
+    check("| ValueError: rank one has had enough\n" in result.stderr, "the exception is not shown", result)
+
+
 def main():
     try:
         import torch.distributed  # noqa: F401
@@ -62,6 +74,7 @@ def main():
     test_training()
     test_what_people_paste()
     test_exception()
+    test_restart()
 
 
 main()

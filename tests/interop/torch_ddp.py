@@ -2,6 +2,7 @@
 
   torch_ddp.py train FOLDER   a DistributedSampler loop, an all_gather, save and load
   torch_ddp.py fail           rank 1 raises
+  torch_ddp.py fail-once FOLDER   as train, but in the first attempt rank 1 fails in the middle of it
 """
 
 import os
@@ -62,6 +63,11 @@ def fail():
 def main():
     dist.init_process_group("gloo")
     if sys.argv[1] == "fail":
+        if dist.get_rank() == 1:
+            fail()
+        dist.barrier()
+    elif sys.argv[1] == "fail-once" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        train(sys.argv[2])
         if dist.get_rank() == 1:
             fail()
         dist.barrier()

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
+#include "store/renewal.h"
 #include "unit/store_transcript.h"
 
 #include <tutti/store.h>
@@ -234,6 +235,71 @@ static void starting(void **state) {
     close(fd);
 }
 
+static bool has_key(tt_store *store, const char *key) {
+    bool there = false;
+    assert_int_equal(tt_store_check(store, &key, 1, &there), TT_OK);
+    return there;
+}
+
+/* Keys go, but those of the launchers; so do clients, but those that have set one. */
+static void a_renewed_store_is_fresh(void **state) {
+    (void)state;
+    tt_store *launcher, *rank;
+    int64_t count;
+    int port = tt_store_server_port(server);
+    assert_int_equal(tt_tcp_store(&launcher, "127.0.0.1", port, .timeout_ms = PATIENCE_MS), TT_OK);
+    assert_int_equal(tt_tcp_store(&rank, "127.0.0.1", port, .timeout_ms = PATIENCE_MS), TT_OK);
+    assert_int_equal(tt_store_set(launcher, "tutti/nodes/beat/0", "1", 1), TT_OK);
+    assert_int_equal(tt_store_set(launcher, "tutti/ended/0", "1", 1), TT_OK);
+    for (int i = 0; i < 200; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "key %d", i);
+        assert_int_equal(tt_store_set(rank, key, "1", 1), TT_OK);
+    }
+    int waiting = raw_client();
+    say(waiting, HELLO_SENT " 0E 02 00*7 2F 71 01 00*7 61 06 01 00*7 08 00*7 '/missing'"); /* a queue; a wait */
+    hear(waiting, HELLO_HEARD); /* so the server has read all of it */
+    tt__store_server_renew(server);
+    hear_end(waiting);
+    close(waiting);
+    assert_int_equal(tt_store_check(rank, (const char *const[]){"key 0"}, 1, &(bool){false}), TT_ERR_NET);
+    tt_store_free(rank);
+    assert_true(has_key(launcher, "tutti/nodes/beat/0"));
+    assert_false(has_key(launcher, "tutti/ended/0"));
+    assert_false(has_key(launcher, "key 0"));
+    assert_false(has_key(launcher, "q"));
+    assert_int_equal(tt_store_num_keys(launcher, &count), TT_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(tt_tcp_store(&rank, "127.0.0.1", port, .timeout_ms = PATIENCE_MS), TT_OK);
+    assert_int_equal(tt_store_add(rank, "key 0", 1, &count), TT_OK);
+    assert_int_equal(count, 1);
+    tt_store_free(rank);
+    tt_store_free(launcher);
+}
+
+/* Whether its connection has been accepted or not, its bytes read or not: nothing of a client from before is left. */
+static void nothing_late_reaches_a_renewed_store(void **state) {
+    (void)state;
+    tt_store *launcher;
+    assert_int_equal(tt_tcp_store(&launcher, "127.0.0.1", tt_store_server_port(server), .timeout_ms = PATIENCE_MS),
+                     TT_OK);
+    assert_int_equal(tt_store_set(launcher, "tutti/nodes/beat/0", "1", 1), TT_OK);
+    for (int i = 0; i < 200; i++) {
+        int clients[4];
+        int64_t count;
+        for (int k = 0; k < 4; k++) {
+            clients[k] = raw_client();
+            say(clients[k], HELLO_SENT " 01 02 00*7 2F 6B 02 00*7 76 76");
+        }
+        tt__store_server_renew(server);
+        assert_int_equal(tt_store_num_keys(launcher, &count), TT_OK);
+        assert_int_equal(count, 1);
+        for (int k = 0; k < 4; k++)
+            close(clients[k]);
+    }
+    tt_store_free(launcher);
+}
+
 #define SERVED(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void) {
@@ -246,6 +312,8 @@ int main(void) {
         SERVED(the_refused_see_an_end),
         SERVED(many_clients),
         SERVED(starting),
+        SERVED(a_renewed_store_is_fresh),
+        SERVED(nothing_late_reaches_a_renewed_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
